@@ -1,0 +1,251 @@
+//! `cargo xtask gen`: writes the files that are made from others and kept in the repository.
+//!
+//! The Rust types of the messages are made from `haul.proto`; man pages and shell completions are
+//! made from the command line that `haul` itself describes. `--check` writes nothing and fails
+//! when a file in the repository is not the one that would be made.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use prost_build::{Config, Module};
+
+use crate::{Outcome, child};
+
+const PROTO_DIRECTORY: &str = "crates/protocol/proto";
+const PROTO_FILE: &str = "haul.proto";
+const PROTO_PACKAGE: &str = "haul.v1";
+const MESSAGES: &str = "crates/protocol/src/generated/haul.rs";
+
+/// Directories that hold nothing but what `haul generate-docs` writes.
+const DOCUMENT_DIRECTORIES: [&str; 2] = ["docs/man", "docs/completions"];
+
+const MESSAGES_HEADER: &str = "\
+// Made from crates/protocol/proto/haul.proto by `cargo xtask gen`; edit that file, not this one.
+";
+
+/// What `clap` answers to a command that does not exist.
+const UNKNOWN_COMMAND: &str = "unrecognized subcommand";
+
+/// Files by their path below the root.
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Writes all generated files, and removes the ones that are not generated any more.
+pub fn write(root: &Path) -> Result<Outcome> {
+    for (path, wanted) in differences(root)? {
+        let full_path = root.join(&path);
+        let Some(bytes) = wanted else {
+            std::fs::remove_file(&full_path).with_context(|| format!("cannot remove {path}"))?;
+            println!("gen: removed {path}");
+            continue;
+        };
+        if let Some(directory) = full_path.parent() {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("no directory for {path}"))?;
+        }
+        std::fs::write(&full_path, bytes).with_context(|| format!("cannot write {path}"))?;
+        println!("gen: wrote {path}");
+    }
+    println!("gen: all generated files are fresh");
+    Ok(Outcome::InOrder)
+}
+
+/// Compares the generated files with those in the repository and writes nothing there.
+pub fn compare(root: &Path) -> Result<Outcome> {
+    let differences = differences(root)?;
+    for (path, wanted) in &differences {
+        let fault = match wanted {
+            None => "is not generated any more",
+            Some(_) if root.join(path).exists() => "is not what would be generated",
+            Some(_) => "is missing",
+        };
+        println!("gen: {path} {fault}; run `cargo xtask gen`");
+    }
+    if differences.is_empty() {
+        println!("gen: all generated files are fresh");
+        return Ok(Outcome::InOrder);
+    }
+    Ok(Outcome::NotInOrder)
+}
+
+/// Every file to write, with its bytes, and every file to remove, with `None`.
+fn differences(root: &Path) -> Result<BTreeMap<String, Option<Vec<u8>>>> {
+    let mut wanted = Files::from([(MESSAGES.to_string(), messages(root)?)]);
+    let mut present = Files::new();
+    if let Ok(bytes) = std::fs::read(root.join(MESSAGES)) {
+        present.insert(MESSAGES.to_string(), bytes);
+    }
+    for directory in DOCUMENT_DIRECTORIES {
+        present.extend(files_in(root, directory)?);
+    }
+    match documents(root)? {
+        Ok(documents) => wanted.extend(documents),
+        Err(why) if present.keys().all(|path| path == MESSAGES) => {
+            println!("gen: no man pages and completions yet: {why}");
+        }
+        Err(why) => bail!("the man pages and completions cannot be generated: {why}"),
+    }
+    Ok(between(wanted, &present))
+}
+
+fn between(wanted: Files, present: &Files) -> BTreeMap<String, Option<Vec<u8>>> {
+    let stale = present.keys().filter(|path| !wanted.contains_key(*path));
+    let mut differences: BTreeMap<String, Option<Vec<u8>>> =
+        stale.map(|path| (path.clone(), None)).collect();
+    for (path, bytes) in wanted {
+        if present.get(&path) != Some(&bytes) {
+            differences.insert(path, Some(bytes));
+        }
+    }
+    differences
+}
+
+/// The Rust types of the messages in `haul.proto`. They are laid out by prost-build, whose version
+/// `Cargo.lock` holds, and not by rustfmt, which may differ from one toolchain to the next.
+fn messages(root: &Path) -> Result<Vec<u8>> {
+    let source = compile(&root.join(PROTO_DIRECTORY), PROTO_FILE)?;
+    Ok(format!("{MESSAGES_HEADER}{source}").into_bytes())
+}
+
+/// Compiles one file of messages without a system `protoc`. Maps are `BTreeMap` and paths lead
+/// through `prost::alloc` and `core`, so that the code compiles without `std`.
+fn compile(directory: &Path, file: &str) -> Result<String> {
+    let path = directory.join(file);
+    if !path.is_file() {
+        bail!("cannot generate the messages: {} does not exist", path.display());
+    }
+    let descriptors = protox::compile([file], [directory])
+        .map_err(|error| anyhow::anyhow!("cannot compile {file}: {error:?}"))?;
+    let mut requests = Vec::new();
+    for descriptor in descriptors.file {
+        if descriptor.package() != PROTO_PACKAGE {
+            let (name, package) = (descriptor.name(), descriptor.package());
+            bail!("{name} has package `{package}`, not `{PROTO_PACKAGE}`");
+        }
+        requests.push((Module::from_protobuf_package_name(descriptor.package()), descriptor));
+    }
+    let mut config = Config::new();
+    config.btree_map(["."]);
+    let modules = config.generate(requests).context("prost-build cannot generate the messages")?;
+    let mut sources = modules.into_values();
+    match (sources.next(), sources.next()) {
+        (Some(source), None) => Ok(source),
+        _ => bail!("{file} does not make exactly one Rust module"),
+    }
+}
+
+/// Man pages and completions as `haul generate-docs` writes them, or why this `haul` has no such
+/// command.
+fn documents(root: &Path) -> Result<Result<Files, &'static str>> {
+    if !root.join("crates/cli/src/main.rs").is_file() {
+        return Ok(Err("crates/cli/src/main.rs does not exist"));
+    }
+    let scratch = ScratchDirectory::create()?;
+    let mut command = child::cargo(root, &["run", "--quiet", "-p", "haul", "--", "generate-docs"]);
+    command.arg(scratch.path.join("docs"));
+    match child::output_of(&mut command) {
+        Ok(_) => {}
+        Err(error) if error.to_string().contains(UNKNOWN_COMMAND) => {
+            return Ok(Err("haul has no command generate-docs"));
+        }
+        Err(error) => return Err(error),
+    }
+    let mut documents = Files::new();
+    for directory in DOCUMENT_DIRECTORIES {
+        let files = files_in(&scratch.path, directory)?;
+        if files.is_empty() {
+            bail!("haul generate-docs wrote no file to {directory}");
+        }
+        documents.extend(files);
+    }
+    Ok(Ok(documents))
+}
+
+/// The files right in a directory; none when it does not exist.
+fn files_in(root: &Path, directory: &str) -> Result<Files> {
+    let mut files = Files::new();
+    let full_path = root.join(directory);
+    if !full_path.is_dir() {
+        return Ok(files);
+    }
+    for entry in std::fs::read_dir(&full_path)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        files.insert(format!("{directory}/{name}"), std::fs::read(entry.path())?);
+    }
+    Ok(files)
+}
+
+/// A new directory below the system's temporary one, removed when dropped.
+struct ScratchDirectory {
+    path: PathBuf,
+}
+
+impl ScratchDirectory {
+    fn create() -> Result<ScratchDirectory> {
+        let name = format!("haul-xtask-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name.replace(['(', ')'], ""));
+        std::fs::create_dir_all(path.join("docs"))
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(ScratchDirectory { path })
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "\
+        syntax = \"proto3\";\n\
+        package haul.v1;\n\
+        // Opens a session.\n\
+        message Hello { bytes name = 1; map<string, uint64> sizes = 2; \
+        oneof kind { Ok ok = 3; } }\n\
+        message Ok { repeated string words = 1; }\n";
+
+    fn compiled(proto: &str) -> Result<String> {
+        let scratch = ScratchDirectory::create()?;
+        std::fs::write(scratch.path.join("sample.proto"), proto)?;
+        compile(&scratch.path, "sample.proto")
+    }
+
+    #[test]
+    fn messages_compile_without_std() {
+        let source = compiled(SAMPLE).unwrap();
+        assert!(source.contains("pub struct Hello"), "{source}");
+        assert!(source.contains("::prost::alloc::collections::BTreeMap"), "{source}");
+        assert!(source.contains("pub name: ::prost::alloc::vec::Vec<u8>"), "{source}");
+        assert!(source.contains("/// Opens a session."), "{source}");
+        assert!(!source.contains("std::"), "{source}");
+    }
+
+    #[test]
+    fn an_error_in_the_proto_file_is_shown_with_its_place() {
+        let error = compiled("syntax = \"proto3\";\nmessage { }\n").unwrap_err();
+        assert!(format!("{error:#}").contains("sample.proto"), "{error:#}");
+        let error = compiled("syntax = \"proto3\";\npackage other;\n").unwrap_err();
+        assert!(error.to_string().contains("haul.v1"), "{error:#}");
+    }
+
+    #[test]
+    fn a_changed_a_missing_and_a_stale_file_are_differences() {
+        let files = |list: &[(&str, &str)]| -> Files {
+            list.iter().map(|(path, text)| ((*path).into(), (*text).into())).collect()
+        };
+        let wanted = files(&[("changed", "b"), ("missing", "c"), ("same", "d")]);
+        let present = files(&[("changed", "a"), ("same", "d"), ("stale", "e")]);
+        let differences = between(wanted, &present);
+        let expected = [
+            ("changed".to_string(), Some(b"b".to_vec())),
+            ("missing".to_string(), Some(b"c".to_vec())),
+            ("stale".to_string(), None),
+        ];
+        assert_eq!(differences, BTreeMap::from(expected));
+    }
+}

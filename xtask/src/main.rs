@@ -1,0 +1,91 @@
+//! `cargo xtask`: the project's own chores, checked, generated and tested in one place.
+//!
+//! Nothing here is part of `haul` itself. Each chore runs programs as children that it waits for,
+//! and ends with an exit status other than 0 when anything it looked at is not in order.
+
+mod check;
+mod child;
+mod generate;
+mod prerequisites;
+mod rust_text;
+mod test;
+mod test_totals;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  check            rustfmt, clippy, tidy, generated files, documentation: all that CI looks at
+  tidy             the project's rules that no other tool knows
+  gen [--check]    writes the generated files; with --check only compares them
+  test [-- ARGS]   installs what the tests need, runs them all, and counts the skipped ones;
+                   ARGS go to `cargo test`
+";
+
+/// What a chore found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    InOrder,
+    NotInOrder,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments, &project_root()) {
+        Ok(Outcome::InOrder) => ExitCode::SUCCESS,
+        Ok(Outcome::NotInOrder) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["check"] => check::run(root),
+        ["tidy"] => tidy::run(root),
+        ["gen"] => generate::write(root),
+        ["gen", "--check"] => generate::compare(root),
+        ["test"] => test::run(root, &[]),
+        ["test", "--", rest @ ..] => test::run(root, rest),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(Outcome::InOrder)
+        }
+        [] => bail!("no command given\n{USAGE}"),
+        other => bail!("cannot read the arguments `{}`\n{USAGE}", other.join(" ")),
+    }
+}
+
+/// The directory that holds the workspace's `Cargo.toml`.
+fn project_root() -> PathBuf {
+    let manifest_directory = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let parent = manifest_directory.parent().map(Path::to_path_buf);
+    parent.unwrap_or(manifest_directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        let manifest = std::fs::read_to_string(project_root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn an_unknown_command_is_answered_with_the_usage() {
+        let arguments = [String::from("chekc")];
+        let error = run(&arguments, Path::new("/nowhere")).unwrap_err();
+        assert!(error.to_string().contains("usage: cargo xtask COMMAND"));
+    }
+}

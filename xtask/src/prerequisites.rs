@@ -1,0 +1,95 @@
+//! The programs that some tests need: found, installed where that is possible, or named.
+//!
+//! A test that lacks its program is skipped and counted; nothing here makes a test run fail.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::child;
+
+/// A program that tests start.
+#[derive(Debug, PartialEq, Eq)]
+struct Prerequisite {
+    program: &'static str,
+    /// The package of Debian and Ubuntu that holds it.
+    package: &'static str,
+    /// The tests that are skipped without it.
+    tests: &'static str,
+}
+
+const PREREQUISITES: [Prerequisite; 8] = [
+    Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
+    Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
+    Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
+    Prerequisite { program: "losetup", package: "util-linux", tests: "tests on own file systems" },
+    Prerequisite { program: "mount", package: "mount", tests: "tests on own file systems" },
+    Prerequisite { program: "mkfs.ext4", package: "e2fsprogs", tests: "tests on own file systems" },
+    Prerequisite { program: "strace", package: "strace", tests: "tests that count system calls" },
+    Prerequisite { program: "setfattr", package: "attr", tests: "tests of extended attributes" },
+];
+
+/// Installs what is missing when this process may; otherwise says what to install.
+pub fn provide(root: &Path) {
+    let missing = missing(child::is_installed);
+    if missing.is_empty() {
+        return;
+    }
+    let packages = packages_of(&missing);
+    let is_root = child::output_of(&mut child::command(root, "id", &["-u"]))
+        .is_ok_and(|output| output.trim_ascii() == b"0");
+    if is_root && child::is_installed("apt-get") {
+        println!("test: installing {}", packages.join(" "));
+        if let Err(error) = install(root, &packages) {
+            println!("test: {error:#}");
+        }
+    }
+    for prerequisite in self::missing(child::is_installed) {
+        println!(
+            "test: {} will be skipped: {} is missing. Install it: apt-get install {}",
+            prerequisite.tests, prerequisite.program, prerequisite.package
+        );
+    }
+}
+
+fn missing(is_installed: impl Fn(&str) -> bool) -> Vec<&'static Prerequisite> {
+    PREREQUISITES.iter().filter(|prerequisite| !is_installed(prerequisite.program)).collect()
+}
+
+fn packages_of(prerequisites: &[&Prerequisite]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = prerequisites.iter().map(|one| one.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn install(root: &Path, packages: &[&str]) -> Result<()> {
+    // Without fresh lists a package of last month's list is asked for and not found.
+    child::run(&mut apt_get(root, &["update"]))?;
+    let mut arguments = vec!["install", "-y", "--no-install-recommends"];
+    arguments.extend(packages);
+    child::run(&mut apt_get(root, &arguments))
+}
+
+fn apt_get(root: &Path, arguments: &[&str]) -> std::process::Command {
+    let waiting = ["-q", "-o", "DPkg::Lock::Timeout=120"];
+    let mut command = child::command(root, "apt-get", &waiting);
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_asked_for_once() {
+        let missing = missing(|program| program != "ip" && program != "tc" && program != "strace");
+        assert_eq!(packages_of(&missing), ["iproute2", "strace"]);
+    }
+
+    #[test]
+    fn nothing_is_asked_for_when_all_is_there() {
+        assert_eq!(missing(|_| true), [&PREREQUISITES[0]; 0]);
+    }
+}

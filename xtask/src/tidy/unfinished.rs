@@ -1,0 +1,84 @@
+//! Nothing unfinished is kept: no `todo!`, no note to fix it later, no test switched off.
+
+use super::{Offence, Project, Rule};
+use crate::rust_text::{RustText, has_word};
+
+pub const RULE: Rule = Rule {
+    name: "unfinished",
+    promise: "what is in the tree is finished; what is not done yet stands in an issue",
+    offences,
+};
+
+/// What code may not hold, blanks left out.
+const CODE: [&str; 6] =
+    ["todo!(", "todo!{", "unimplemented!(", "#[ignore]", "#[ignore=", ",ignore)]"];
+/// What a comment may not hold, as whole words.
+const NOTES: [&str; 3] = ["FIXME", "TODO", "XXX"];
+/// Files that people write in other languages, in which every line is looked at.
+const OTHER_SOURCES: [&str; 9] =
+    [".proto", ".sh", ".py", ".toml", ".java", ".js", ".css", ".yml", ".ci/run"];
+
+fn offences(project: &Project) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for (file, text) in project.written_files() {
+        if let Some(rust) = &file.rust {
+            offences.extend(in_rust(&file.path, rust));
+        } else if OTHER_SOURCES.iter().any(|ending| file.path.ends_with(ending)) {
+            offences.extend(notes_in(&file.path, text));
+        }
+    }
+    offences
+}
+
+fn in_rust(path: &str, rust: &RustText) -> Vec<Offence> {
+    let mut offences = notes_in(path, &rust.comments);
+    for (index, line) in rust.code.lines().enumerate() {
+        let dense: String = line.chars().filter(|character| !character.is_whitespace()).collect();
+        for word in CODE.iter().filter(|word| dense.contains(*word)) {
+            let message = format!("`{word}` is not kept; finish it, or let the test say skipped");
+            offences.push(Offence::at_line(path, index + 1, message));
+        }
+    }
+    offences
+}
+
+fn notes_in(path: &str, text: &str) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for note in NOTES.iter().filter(|note| has_word(line, note)) {
+            let message = format!("`{note}` is not kept; do it, or open an issue");
+            offences.push(Offence::at_line(path, index + 1, message));
+        }
+    }
+    offences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<Option<usize>> {
+        offences(&Project::of(&[(path, text)])).into_iter().map(|o| o.line).collect()
+    }
+
+    #[test]
+    fn unfinished_code_is_an_offence() {
+        let path = "crates/host/src/a.rs";
+        assert_eq!(lines(path, "fn a() {\n    todo!()\n}\n"), [Some(2)]);
+        assert_eq!(lines(path, "fn a() { unimplemented ! (\"b\") }\n"), [Some(1)]);
+        assert_eq!(lines(path, "#[test]\n#[ignore]\nfn a() {}\n"), [Some(2)]);
+        assert_eq!(lines(path, "#[test]\n#[ignore = \"slow\"]\nfn a() {}\n"), [Some(2)]);
+    }
+
+    #[test]
+    fn a_note_to_fix_it_later_is_an_offence() {
+        assert_eq!(lines("crates/host/src/a.rs", "// FIXME: wrong\nfn a() {}\n"), [Some(1)]);
+        assert_eq!(lines(".ci/run", "#!/bin/bash\n# XXX\n"), [Some(2)]);
+    }
+
+    #[test]
+    fn a_literal_that_holds_such_a_word_is_in_order() {
+        let source = "const A: &str = \"todo!( FIXME\";\nfn b() { mkstemp(\"a-XXX\") }\n";
+        assert_eq!(lines("crates/host/src/a.rs", source), []);
+    }
+}
