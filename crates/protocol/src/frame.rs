@@ -1,0 +1,233 @@
+//! The data streams' layouts: the preface that opens one, span headers and trailers.
+//!
+//! All numbers are little-endian. `SPEC.md` draws the layouts, `vectors/frames.json` pins them.
+
+use crate::{FileId, StreamId, fault::ProtocolError, limits};
+use alloc::format;
+use crc::{CRC_32_ISCSI, Crc};
+
+/// CRC-32C (Castagnoli; iSCSI, RFC 3720) over a few header bytes.
+static CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// The first bytes of a data connection. No TLS record and no HTTP method begins like this.
+pub const DATA_MAGIC: [u8; 8] = *b"\x89HAULDS\n";
+/// The version of the frames' layout.
+pub const DATA_VERSION: u16 = 1;
+
+pub const PREFACE_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 40;
+pub const TRAILER_BYTES: usize = 24;
+
+const KIND_SPAN: u8 = 1;
+const KIND_END: u8 = 2;
+const KIND_TRAILER: u8 = 0x74;
+
+/// What a client sends first on a data connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preface {
+    pub stream: StreamId,
+    pub session: [u8; 16],
+    /// HMAC-SHA256 over the 32 bytes before it, with the session's preface key.
+    pub mac: [u8; 32],
+}
+
+impl Preface {
+    /// The bytes that the MAC covers.
+    #[must_use]
+    pub fn signed_bytes(stream: StreamId, session: &[u8; 16]) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&DATA_MAGIC);
+        bytes[8..10].copy_from_slice(&DATA_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&stream.0.to_le_bytes());
+        bytes[16..32].copy_from_slice(session);
+        bytes
+    }
+
+    #[must_use]
+    pub fn encode(&self) -> [u8; PREFACE_BYTES] {
+        let mut bytes = [0; PREFACE_BYTES];
+        bytes[..32].copy_from_slice(&Self::signed_bytes(self.stream, &self.session));
+        bytes[32..].copy_from_slice(&self.mac);
+        bytes
+    }
+
+    /// # Errors
+    /// If magic, version or the reserved bytes are not what this version sends.
+    pub fn decode(bytes: &[u8; PREFACE_BYTES]) -> Result<Self, ProtocolError> {
+        if bytes[..8] != DATA_MAGIC {
+            return Err(ProtocolError::new("a data stream does not begin with the magic"));
+        }
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version != DATA_VERSION || bytes[10..12] != [0, 0] {
+            let what = format!("a data stream of version {version}, this is {DATA_VERSION}");
+            return Err(ProtocolError::new(what));
+        }
+        let mut session = [0; 16];
+        session.copy_from_slice(&bytes[16..32]);
+        let mut mac = [0; 32];
+        mac.copy_from_slice(&bytes[32..]);
+        Ok(Self { stream: StreamId(u32_at(bytes, 12)), session, mac })
+    }
+}
+
+/// What stands before each payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanHeader {
+    pub file: FileId,
+    pub offset_bytes: u64,
+    pub len_bytes: u64,
+    /// The frame's number in its stream, from 0: a part of the nonce.
+    pub sequence: u64,
+    pub stream: StreamId,
+}
+
+/// A frame's header: a span, or the stream's orderly end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameHeader {
+    Span(SpanHeader),
+    End { stream: StreamId, sequence: u64 },
+}
+
+impl FrameHeader {
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let (kind, stream, sequence) = match self {
+            Self::Span(span) => {
+                bytes[4..8].copy_from_slice(&span.file.0.to_le_bytes());
+                bytes[8..16].copy_from_slice(&span.offset_bytes.to_le_bytes());
+                bytes[16..24].copy_from_slice(&span.len_bytes.to_le_bytes());
+                (KIND_SPAN, span.stream, span.sequence)
+            }
+            Self::End { stream, sequence } => (KIND_END, *stream, *sequence),
+        };
+        bytes[0] = kind;
+        bytes[24..32].copy_from_slice(&sequence.to_le_bytes());
+        bytes[32..36].copy_from_slice(&stream.0.to_le_bytes());
+        let crc = CRC32C.checksum(&bytes[..36]);
+        bytes[36..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// # Errors
+    /// If the CRC, the kind or a reserved byte is wrong: the stream has lost its framing.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, ProtocolError> {
+        if u32_at(bytes, 36) != CRC32C.checksum(&bytes[..36]) {
+            return Err(ProtocolError::new("a frame header's CRC is wrong"));
+        }
+        let stream = StreamId(u32_at(bytes, 32));
+        let sequence = u64_at(bytes, 24);
+        if bytes[1..4] != [0; 3] || sequence >= limits::FRAMES_MAX {
+            return Err(ProtocolError::new("a frame header has reserved bits set"));
+        }
+        match bytes[0] {
+            KIND_SPAN => Ok(Self::Span(SpanHeader {
+                file: FileId(u32_at(bytes, 4)),
+                offset_bytes: u64_at(bytes, 8),
+                len_bytes: u64_at(bytes, 16),
+                sequence,
+                stream,
+            })),
+            KIND_END if bytes[4..24] == [0; 20] => Ok(Self::End { stream, sequence }),
+            kind => Err(ProtocolError::new(format!("a frame of unknown kind {kind}"))),
+        }
+    }
+}
+
+/// Whether the payload is the file's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadStatus {
+    Whole,
+    /// The sender could not read all of it; what is missing was filled with anything.
+    Abandoned,
+}
+
+/// What stands behind each payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanTrailer {
+    pub status: PayloadStatus,
+    /// The span's digest or MAC; unused bytes are zero.
+    pub digest: [u8; 16],
+}
+
+impl SpanTrailer {
+    #[must_use]
+    pub fn encode(&self) -> [u8; TRAILER_BYTES] {
+        let mut bytes = [0; TRAILER_BYTES];
+        bytes[0] = KIND_TRAILER;
+        bytes[1] = u8::from(self.status == PayloadStatus::Abandoned);
+        bytes[8..].copy_from_slice(&self.digest);
+        let crc = Self::crc(&bytes);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// # Errors
+    /// If it is damaged. The stream's framing is intact: only this span is to be sent again.
+    pub fn decode(bytes: &[u8; TRAILER_BYTES]) -> Result<Self, ProtocolError> {
+        let status = match bytes[1] {
+            0 => PayloadStatus::Whole,
+            1 => PayloadStatus::Abandoned,
+            _ => return Err(ProtocolError::new("a span trailer of unknown status")),
+        };
+        if bytes[0] != KIND_TRAILER || bytes[2..4] != [0, 0] || u32_at(bytes, 4) != Self::crc(bytes)
+        {
+            return Err(ProtocolError::new("a span trailer is damaged"));
+        }
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&bytes[8..]);
+        Ok(Self { status, digest })
+    }
+
+    fn crc(bytes: &[u8; TRAILER_BYTES]) -> u32 {
+        let mut digest = CRC32C.digest();
+        digest.update(&bytes[..4]);
+        digest.update(&bytes[8..]);
+        digest.finalize()
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_flipped_bit_of_a_header_or_trailer_is_seen() {
+        let header = FrameHeader::Span(SpanHeader {
+            file: FileId(7),
+            offset_bytes: 1 << 40,
+            len_bytes: 8 << 20,
+            sequence: 3,
+            stream: StreamId(2),
+        });
+        let bytes = header.encode();
+        assert_eq!(FrameHeader::decode(&bytes), Ok(header));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(FrameHeader::decode(&damaged).is_err(), "bit {bit}");
+        }
+        let trailer = SpanTrailer { status: PayloadStatus::Whole, digest: [9; 16] };
+        let bytes = trailer.encode();
+        assert_eq!(SpanTrailer::decode(&bytes), Ok(trailer));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(SpanTrailer::decode(&damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn an_end_frame_survives_the_wire() {
+        let end = FrameHeader::End { stream: StreamId(1), sequence: 12 };
+        assert_eq!(FrameHeader::decode(&end.encode()), Ok(end));
+    }
+}

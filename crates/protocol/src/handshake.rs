@@ -1,0 +1,145 @@
+//! The first messages of a session: version, capabilities, who asks, and what for.
+
+use crate::{CAPABILITIES, Message, ProtocolError, VERSION_MAX, VERSION_MIN, wire};
+use alloc::{format, string::String, vec::Vec};
+
+/// The client's part: says hello and opens at once, without waiting for the reply.
+#[derive(Debug)]
+pub struct ClientHandshake {
+    reply: Option<wire::HelloReply>,
+}
+
+/// What the server granted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Granted {
+    pub version: u32,
+    pub software: String,
+    pub opened: wire::Opened,
+}
+
+impl ClientHandshake {
+    /// The handshake and the messages to send.
+    #[must_use]
+    pub fn start(software: &str, open: wire::Open) -> (Self, [Message; 2]) {
+        let hello = wire::Hello {
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            capabilities: CAPABILITIES.to_vec(),
+            software: software.into(),
+        };
+        (Self { reply: None }, [Message::Hello(hello), Message::Open(open)])
+    }
+
+    /// Takes a message; `Some` once the session is open.
+    ///
+    /// # Errors
+    /// The server's own fault when it refused, ours when it said something else.
+    pub fn handle(&mut self, message: Message) -> Result<Option<Granted>, wire::Fault> {
+        match (message, self.reply.take()) {
+            (Message::Refused(fault), _) => Err(fault),
+            (Message::HelloReply(reply), None) => {
+                if !(VERSION_MIN..=VERSION_MAX).contains(&reply.version) {
+                    return Err(version_fault(reply.version, reply.version, &reply.software));
+                }
+                self.reply = Some(reply);
+                Ok(None)
+            }
+            (Message::Opened(opened), Some(reply)) => {
+                Ok(Some(Granted { version: reply.version, software: reply.software, opened }))
+            }
+            _ => Err(ProtocolError::new("a message out of order in the handshake").to_fault()),
+        }
+    }
+}
+
+/// The server's part.
+#[derive(Debug, Default)]
+pub struct ServerHandshake {
+    hello: Option<wire::Hello>,
+}
+
+/// What the server's handshake asks its owner to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerStep {
+    /// Send this and go on.
+    Reply(Message),
+    /// The client opens: check the token, then answer `Opened` or `Refused`.
+    Open { software: String, open: wire::Open },
+}
+
+impl ServerHandshake {
+    /// # Errors
+    /// The fault to send before closing.
+    pub fn handle(&mut self, message: Message, software: &str) -> Result<ServerStep, wire::Fault> {
+        match (message, self.hello.take()) {
+            (Message::Hello(hello), None) => {
+                let version = hello.version_max.min(VERSION_MAX);
+                if version < hello.version_min.max(VERSION_MIN) {
+                    let range = (hello.version_min, hello.version_max);
+                    return Err(version_fault(range.0, range.1, &hello.software));
+                }
+                let common: Vec<u32> = CAPABILITIES
+                    .iter()
+                    .copied()
+                    .filter(|ours| hello.capabilities.contains(ours))
+                    .collect();
+                self.hello = Some(hello);
+                let software = software.into();
+                let reply = wire::HelloReply { version, capabilities: common, software };
+                Ok(ServerStep::Reply(Message::HelloReply(reply)))
+            }
+            (Message::Open(open), Some(hello)) => {
+                Ok(ServerStep::Open { software: hello.software, open })
+            }
+            _ => Err(ProtocolError::new("a message out of order in the handshake").to_fault()),
+        }
+    }
+}
+
+fn version_fault(min: u32, max: u32, software: &str) -> wire::Fault {
+    let theirs = if min == max { format!("{max}") } else { format!("{min} to {max}") };
+    wire::Fault::new(wire::FaultCode::Version, wire::Side::Unknown, "the versions do not meet")
+        .needs(format!("protocol version {VERSION_MIN} to {VERSION_MAX}"))
+        .found(format!("a peer that speaks version {theirs} ({software})"))
+        .hint("install the same haul version on both ends")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    fn open() -> wire::Open {
+        wire::Open { token_secret: vec![1; 16], transfer: vec![2; 16], ..Default::default() }
+    }
+
+    #[test]
+    fn both_sides_meet() {
+        let (mut client, [hello, opening]) = ClientHandshake::start("haul test", open());
+        let mut server = ServerHandshake::default();
+        let Ok(ServerStep::Reply(reply)) = server.handle(hello, "haul server") else { panic!() };
+        let Ok(ServerStep::Open { software, open: asked }) = server.handle(opening, "") else {
+            panic!()
+        };
+        assert_eq!((software.as_str(), asked), ("haul test", open()));
+        assert_eq!(client.handle(reply), Ok(None));
+        let opened = wire::Opened { session: vec![3; 16], streams: 2, ..Default::default() };
+        let granted = client.handle(Message::Opened(opened)).expect("accepted").expect("open");
+        assert_eq!((granted.version, granted.software.as_str()), (1, "haul server"));
+    }
+
+    #[test]
+    fn a_peer_of_another_version_gets_a_clear_answer() {
+        let hello = wire::Hello { version_min: 7, version_max: 9, ..Default::default() };
+        let fault = ServerHandshake::default().handle(Message::Hello(hello), "x").unwrap_err();
+        assert_eq!(fault.code(), wire::FaultCode::Version);
+        assert!(fault.found.contains("7 to 9"), "{}", fault.found);
+    }
+
+    #[test]
+    fn nothing_but_hello_opens_a_session() {
+        let mut server = ServerHandshake::default();
+        assert!(server.handle(Message::Open(open()), "x").is_err());
+        assert!(server.handle(Message::Ping(wire::Ping { number: 1 }), "x").is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! The limit of everything that a peer may send. A peer that passes one is told so and cut off.
+
+/// The longest control message before the peer has shown a token, in bytes.
+pub const MESSAGE_BYTES_MAX_UNKNOWN: usize = 16 << 10;
+/// The longest control message of a known peer, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Files offered and not yet settled, at most.
+pub const OFFERS_MAX: u32 = 1024;
+/// Files of one session, at most.
+pub const FILES_MAX: u32 = u32::MAX - 1;
+/// A name below the target, in bytes (PATH_MAX of Linux, less the final zero).
+pub const NAME_BYTES_MAX: usize = 4095;
+/// A component of a name, in bytes (NAME_MAX of Linux).
+pub const COMPONENT_BYTES_MAX: usize = 255;
+/// Paths in one `Open`.
+pub const PATHS_MAX: usize = 1024;
+/// Any text that the peer shows to our user, in bytes.
+pub const TEXT_BYTES_MAX: usize = 4096;
+/// Capabilities in one `Hello`.
+pub const CAPABILITIES_MAX: usize = 256;
+/// Runs of spans in one message.
+pub const RANGES_MAX: usize = 65_536;
+/// Spans of one file: with larger files the spans grow.
+pub const SPANS_MAX: u64 = 1 << 20;
+/// The smallest and the largest span, in bytes; a span size is a power of two.
+pub const SPAN_BYTES_MIN: u64 = 64 << 10;
+pub const SPAN_BYTES_MAX: u64 = 1 << 30;
+/// The largest file: 2^20 spans of the largest size.
+pub const FILE_BYTES_MAX: u64 = SPANS_MAX * SPAN_BYTES_MAX;
+/// Data streams open at a time, and over the life of a session (reconnections count).
+pub const STREAMS_MAX: u32 = 64;
+pub const STREAMS_EVER_MAX: u32 = 1 << 16;
+/// How often a span that arrived damaged is sent again before the file is given up.
+pub const SPAN_RETRIES_MAX: u32 = 8;
+/// Stages in one side's report.
+pub const STAGES_MAX: usize = 64;
+/// Frames of one stream: the nonce has 40 bits for their number.
+pub const FRAMES_MAX: u64 = 1 << 40;

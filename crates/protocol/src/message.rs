@@ -1,0 +1,239 @@
+//! Control messages on the wire: a length, then protobuf; checked against the limits before use.
+
+use crate::{fault::ProtocolError, limits, name, wire};
+use alloc::{format, string::String, vec::Vec};
+use prost::Message as _;
+
+/// One control message.
+pub type Message = wire::control::Kind;
+
+/// The length that stands before each message.
+pub const LENGTH_BYTES: usize = 4;
+
+/// Appends the message as it goes over the wire. A text longer than [`limits::TEXT_BYTES_MAX`] is
+/// cut to it: the peer would end the session for it.
+pub fn encode_message(mut message: Message, out: &mut Vec<u8>) {
+    cut_texts(&mut message);
+    let control = wire::Control { kind: Some(message) };
+    let len = u32::try_from(control.encoded_len()).expect("messages are far below 4 GiB");
+    out.extend_from_slice(&len.to_le_bytes());
+    control.encode(out).expect("a Vec grows as needed");
+}
+
+/// Takes the first message off `bytes`: it and the number of bytes it took, or `None` when more
+/// bytes are needed.
+///
+/// # Errors
+/// If the message is longer than `len_max`, is no protobuf, or holds more than the limits allow.
+pub fn decode_message(
+    bytes: &[u8],
+    len_max: usize,
+) -> Result<Option<(Message, usize)>, ProtocolError> {
+    let Some(len) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > len_max {
+        let what = format!("a control message of {len} bytes, at most {len_max} are allowed");
+        return Err(ProtocolError::new(what));
+    }
+    let Some(body) = bytes.get(LENGTH_BYTES..LENGTH_BYTES + len) else { return Ok(None) };
+    let control = wire::Control::decode(body)
+        .map_err(|error| ProtocolError::new(format!("a control message: {error}")))?;
+    let Some(message) = control.kind else {
+        return Err(ProtocolError::new("a control message of unknown kind"));
+    };
+    check(&message)?;
+    Ok(Some((message, LENGTH_BYTES + len)))
+}
+
+/// Cuts every text that [`check`] measures.
+fn cut_texts(message: &mut Message) {
+    use wire::file_answer::Answer;
+    match message {
+        Message::Hello(hello) => cut(&mut hello.software),
+        Message::HelloReply(reply) => cut(&mut reply.software),
+        Message::Open(open) => cut(&mut open.peer_engine),
+        Message::Refused(fault) => cut_fault(fault),
+        Message::FileAnswer(wire::FileAnswer { answer: Some(Answer::Fault(fault)), .. }) => {
+            cut_fault(fault);
+        }
+        Message::StreamDrop(drop) => cut(&mut drop.why),
+        Message::FileConfirm(confirm) => confirm.fault.iter_mut().for_each(cut_fault),
+        Message::FileSettled(settled) => settled.fault.iter_mut().for_each(cut_fault),
+        Message::Finish(finish) => {
+            if let Some(report) = &mut finish.report {
+                cut(&mut report.engine);
+                cut(&mut report.because);
+            }
+        }
+        Message::Notice(notice) => {
+            cut(&mut notice.what);
+            cut(&mut notice.why);
+        }
+        _ => {}
+    }
+}
+
+fn cut_fault(fault: &mut wire::Fault) {
+    fault.path.truncate(limits::NAME_BYTES_MAX);
+    for text in [&mut fault.what, &mut fault.needs, &mut fault.found, &mut fault.hint] {
+        cut(text);
+    }
+}
+
+fn cut(text: &mut String) {
+    let mut len = text.len().min(limits::TEXT_BYTES_MAX);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    text.truncate(len);
+}
+
+fn ensure(holds: bool, what: &str) -> Result<(), ProtocolError> {
+    if holds { Ok(()) } else { Err(ProtocolError::new(what)) }
+}
+
+/// Every count and length that the state machines rely on.
+fn check(message: &Message) -> Result<(), ProtocolError> {
+    match message {
+        Message::Hello(hello) => {
+            check_text(&hello.software)?;
+            let few = hello.capabilities.len() <= limits::CAPABILITIES_MAX;
+            ensure(few, "more than 256 capabilities")
+        }
+        Message::HelloReply(reply) => {
+            check_text(&reply.software)?;
+            let few = reply.capabilities.len() <= limits::CAPABILITIES_MAX;
+            ensure(few, "more than 256 capabilities")
+        }
+        Message::Open(open) => check_open(open),
+        Message::Opened(opened) => {
+            ensure(opened.session.len() == 16, "a session id that is not 16 bytes")?;
+            ensure((1..=limits::STREAMS_MAX).contains(&opened.streams), "a number of streams")?;
+            ensure((1..=limits::OFFERS_MAX).contains(&opened.offers_max), "an offer limit")
+        }
+        Message::Refused(fault) => check_fault(fault),
+        Message::FileOffer(offer) => check_offer(offer),
+        Message::FileAnswer(answer) => check_answer(answer),
+        Message::SpansVerified(verified) => {
+            ensure(verified.spans.len() <= limits::RANGES_MAX, "too many ranges of spans")
+        }
+        Message::StreamDrop(drop) => check_text(&drop.why),
+        Message::FileConfirm(confirm) => confirm.fault.as_ref().map_or(Ok(()), check_fault),
+        Message::FileSettled(settled) => settled.fault.as_ref().map_or(Ok(()), check_fault),
+        Message::Progress(progress) => {
+            ensure(progress.streams.len() <= limits::STREAMS_MAX as usize, "too many streams")
+        }
+        Message::Finish(finish) => check_report(finish),
+        Message::Notice(notice) => {
+            check_text(&notice.what)?;
+            check_text(&notice.why)
+        }
+        Message::OffersEnd(_)
+        | Message::SpanBad(_)
+        | Message::StreamClosed(_)
+        | Message::Ping(_)
+        | Message::Pong(_) => Ok(()),
+    }
+}
+
+fn check_open(open: &wire::Open) -> Result<(), ProtocolError> {
+    ensure(open.token_secret.len() == 16, "a token secret that is not 16 bytes")?;
+    ensure(open.transfer.len() == 16, "a transfer id that is not 16 bytes")?;
+    ensure(open.paths.len() <= limits::PATHS_MAX, "more than 1024 paths")?;
+    let short = open.paths.iter().all(|path| path.len() <= limits::NAME_BYTES_MAX);
+    ensure(short, "a path longer than 4095 bytes")?;
+    ensure(open.streams <= limits::STREAMS_MAX, "more than 64 streams")?;
+    let span = open.span_bytes;
+    ensure(span == 0 || crate::SpanGrid::new(0, span).is_ok(), "a span size")?;
+    check_text(&open.peer_engine)
+}
+
+fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
+    name::check_relative_name(&offer.name)
+        .map_err(|why| ProtocolError::new(format!("a file name is refused: {why}")))?;
+    ensure(offer.size_bytes <= limits::FILE_BYTES_MAX, "a file larger than 2^50 bytes")?;
+    let hollow = offer.kind != wire::FileKind::Directory as i32 || offer.size_bytes == 0;
+    ensure(hollow, "a directory that has bytes")?;
+    ensure(offer.link_target.len() <= limits::NAME_BYTES_MAX, "a link longer than 4095 bytes")?;
+    ensure(offer.mtime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;
+    ensure(offer.mode & !0o7777 == 0, "a mode with more than permission bits")
+}
+
+fn check_answer(answer: &wire::FileAnswer) -> Result<(), ProtocolError> {
+    match &answer.answer {
+        Some(wire::file_answer::Answer::Need(need)) => {
+            ensure(need.durable.len() <= limits::RANGES_MAX, "too many ranges of spans")
+        }
+        Some(wire::file_answer::Answer::Fault(fault)) => check_fault(fault),
+        Some(wire::file_answer::Answer::Skip(_)) => Ok(()),
+        None => Err(ProtocolError::new("an answer to an offer that says nothing")),
+    }
+}
+
+fn check_fault(fault: &wire::Fault) -> Result<(), ProtocolError> {
+    ensure(fault.path.len() <= limits::NAME_BYTES_MAX, "a path longer than 4095 bytes")?;
+    for text in [&fault.what, &fault.needs, &fault.found, &fault.hint] {
+        check_text(text)?;
+    }
+    Ok(())
+}
+
+fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
+    let Some(report) = &finish.report else { return Ok(()) };
+    ensure(report.stages.len() <= limits::STAGES_MAX, "too many stages in a report")?;
+    check_text(&report.engine)?;
+    check_text(&report.because)
+}
+
+fn check_text(text: &str) -> Result<(), ProtocolError> {
+    ensure(text.len() <= limits::TEXT_BYTES_MAX, "a text longer than 4096 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn a_message_arrives_byte_by_byte() {
+        let mut bytes = Vec::new();
+        encode_message(Message::Ping(wire::Ping { number: 300 }), &mut bytes);
+        for len in 0..bytes.len() {
+            assert_eq!(decode_message(&bytes[..len], 100), Ok(None));
+        }
+        let expected = (Message::Ping(wire::Ping { number: 300 }), bytes.len());
+        assert_eq!(decode_message(&bytes, 100), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn a_long_message_is_refused_before_it_arrives() {
+        assert!(decode_message(&[0xff, 0xff, 0xff, 0x7f], 100).is_err());
+    }
+
+    #[test]
+    fn what_passes_a_limit_is_refused() {
+        let offer = |name: &[u8], mode| {
+            let offer = wire::FileOffer { name: name.to_vec(), mode, ..Default::default() };
+            let mut bytes = vec![];
+            encode_message(Message::FileOffer(offer), &mut bytes);
+            decode_message(&bytes, limits::MESSAGE_BYTES_MAX)
+        };
+        assert!(offer(b"a", 0o644).is_ok());
+        assert!(offer(b"../a", 0o644).is_err());
+        assert!(offer(b"a", 0o100_644).is_err());
+    }
+
+    /// A fault that quotes a long path in its text ended the whole session.
+    #[test]
+    fn a_long_text_is_cut_and_does_not_end_the_session() {
+        let fault =
+            wire::Fault { what: "ä".repeat(4000), path: vec![b'x'; 9000], ..Default::default() };
+        let settled = wire::FileSettled { file: 1, fault: Some(fault) };
+        let mut bytes = vec![];
+        encode_message(Message::FileSettled(settled), &mut bytes);
+        let decoded = decode_message(&bytes, limits::MESSAGE_BYTES_MAX).expect("allowed");
+        let Some((Message::FileSettled(settled), _)) = decoded else { panic!("{decoded:?}") };
+        let fault = settled.fault.expect("sent");
+        assert_eq!((fault.what, fault.path.len()), ("ä".repeat(2048), limits::NAME_BYTES_MAX));
+    }
+}

@@ -1,0 +1,447 @@
+//! The receiving side of a transfer: which spans may be written by which stream, what is
+//! acknowledged, and when a file may be committed.
+//!
+//! Promises: only a missing span is ever written, by one stream at a time; a span is acknowledged
+//! once its digest agreed; a file is committed only when every span is verified and the sender has
+//! confirmed the source afterwards. Nothing that the sender says is believed without that.
+
+use crate::{
+    FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId,
+    frame::SpanHeader,
+    limits,
+    wire::{self, file_answer},
+};
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::String,
+    vec::Vec,
+};
+
+/// What a receiver says to an offer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Send it, in spans of this size, but for these.
+    Need {
+        span_bytes: u64,
+        durable: SpanSet,
+    },
+    /// What is there is the same.
+    Skip,
+    Fault(wire::Fault),
+}
+
+/// What to do with the payload behind a span header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permit {
+    Write(SpanIndex),
+    /// It is here already, or its file is given up: read it and throw it away.
+    Discard,
+}
+
+/// How the payload behind a permitted header ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanEnd {
+    /// Written, and its digest agreed.
+    Verified,
+    /// Its digest or trailer did not agree.
+    Damaged,
+    /// The sender said that it could not read it all, or the target could not be written.
+    Abandoned,
+}
+
+/// What the receiver tells its owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReceiverEvent {
+    /// Answer with [`Receiver::answer`].
+    Offered(wire::FileOffer),
+    OffersEnd {
+        files: u64,
+        bytes: u64,
+    },
+    /// All spans are verified; the sender's confirmation may follow.
+    AllVerified(FileId),
+    /// Sync and rename, then call [`Receiver::committed`].
+    Commit(FileId),
+    /// The sender gave the file up: keep or remove what arrived, it is settled.
+    GivenUp {
+        file: FileId,
+        fault: wire::Fault,
+    },
+    /// The sender wants the stream closed: shut it down, then call [`Receiver::stream_closed`].
+    CloseStream {
+        stream: StreamId,
+        why: String,
+    },
+    Notice(wire::Notice),
+    /// The sender is done; answer with [`Receiver::finish`].
+    Finished(wire::SideReport),
+    Refused(wire::Fault),
+}
+
+#[derive(Debug)]
+struct ReceiveFile {
+    /// `None` until answered.
+    grid: Option<SpanGrid>,
+    size_bytes: u64,
+    missing: SpanSet,
+    verified: SpanSet,
+    /// Verified and not yet told.
+    untold: Vec<SpanIndex>,
+    confirmed: bool,
+}
+
+#[derive(Debug, Default)]
+struct ReceiveStream {
+    /// Permitted and not yet ended. More than one where the engine writes behind.
+    writing: BTreeSet<(FileId, SpanIndex)>,
+    frames: u64,
+}
+
+#[derive(Debug)]
+pub struct Receiver {
+    files: BTreeMap<FileId, ReceiveFile>,
+    streams: BTreeMap<StreamId, ReceiveStream>,
+    /// Every number seen: none is used twice.
+    streams_ever: BTreeSet<StreamId>,
+    next_file: u32,
+    offers_max: u32,
+    offers_ended: bool,
+    finished: bool,
+    peer_finished: bool,
+    outbox: VecDeque<Message>,
+    events: VecDeque<ReceiverEvent>,
+}
+
+impl Receiver {
+    /// A receiver that lets the sender keep at most `offers_max` files unsettled.
+    #[must_use]
+    pub fn new(offers_max: u32) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            streams_ever: BTreeSet::new(),
+            next_file: 0,
+            offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
+            offers_ended: false,
+            finished: false,
+            peer_finished: false,
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Answers an offer. A `durable` set of more than [`limits::RANGES_MAX`] runs does not fit in
+    /// a message: the spans of its last runs are asked for again.
+    ///
+    /// # Errors
+    /// If the file would have too many spans at this size, `durable` is a set of a file with
+    /// another number of spans, or the file was answered before. Nothing is sent then.
+    pub fn answer(&mut self, file: FileId, answer: Answer) -> Result<(), ProtocolError> {
+        let Some(entry) = self.files.get_mut(&file) else { return Ok(()) };
+        if entry.grid.is_some() {
+            return Err(ProtocolError::new("a file was answered twice"));
+        }
+        let reply = match answer {
+            Answer::Need { span_bytes, durable } => {
+                let grid = SpanGrid::new(entry.size_bytes, span_bytes)?;
+                if durable.file_spans() != grid.count() {
+                    return Err(ProtocolError::new("a set of spans of another file"));
+                }
+                let mut ranges = durable.to_ranges();
+                ranges.truncate(limits::RANGES_MAX);
+                let durable = SpanSet::from_ranges(grid.count(), &ranges)?;
+                entry.grid = Some(grid);
+                entry.missing = SpanSet::full(grid.count());
+                durable.iter().for_each(|span| {
+                    entry.missing.remove(span);
+                });
+                let need = wire::Need { span_bytes, durable: ranges };
+                entry.verified = durable;
+                if entry.verified.is_full() {
+                    self.events.push_back(ReceiverEvent::AllVerified(file));
+                }
+                file_answer::Answer::Need(need)
+            }
+            Answer::Skip => {
+                self.files.remove(&file);
+                file_answer::Answer::Skip(wire::Skip {})
+            }
+            Answer::Fault(fault) => {
+                self.files.remove(&file);
+                file_answer::Answer::Fault(fault)
+            }
+        };
+        let answer = wire::FileAnswer { file: file.0, answer: Some(reply) };
+        self.outbox.push_back(Message::FileAnswer(answer));
+        Ok(())
+    }
+
+    /// A data connection that passed its preface.
+    ///
+    /// # Errors
+    /// If its number is used already, the sender has dropped it before it came, or there are too
+    /// many: shut the connection down, the session goes on.
+    pub fn stream_opened(&mut self, stream: StreamId) -> Result<(), ProtocolError> {
+        if self.streams.len() >= limits::STREAMS_MAX as usize {
+            return Err(ProtocolError::new("more than 64 streams at a time"));
+        }
+        if self.streams_ever.len() >= limits::STREAMS_EVER_MAX as usize {
+            return Err(ProtocolError::new("too many streams in one session"));
+        }
+        if !self.streams_ever.insert(stream) {
+            return Err(ProtocolError::new(format!("stream {} was opened twice", stream.0)));
+        }
+        self.streams.insert(stream, ReceiveStream::default());
+        Ok(())
+    }
+
+    /// A span header arrived on a stream.
+    ///
+    /// # Errors
+    /// If the header does not belong there: the stream is to be closed.
+    pub fn span_starts(
+        &mut self,
+        stream: StreamId,
+        header: &SpanHeader,
+    ) -> Result<Permit, ProtocolError> {
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return Err(ProtocolError::new("a frame on a stream that is not open"));
+        };
+        if header.stream != stream || header.sequence != state.frames {
+            return Err(ProtocolError::new("a frame of another stream or out of its order"));
+        }
+        if header.len_bytes == 0 || header.len_bytes > limits::SPAN_BYTES_MAX {
+            return Err(ProtocolError::new("a span of no bytes or of more than 1 GiB"));
+        }
+        state.frames += 1;
+        let Some(entry) = self.files.get_mut(&header.file) else {
+            // A file that was settled while its spans were on their way.
+            return if header.file.0 < self.next_file {
+                Ok(Permit::Discard)
+            } else {
+                Err(ProtocolError::new("a span of a file that was never offered"))
+            };
+        };
+        let grid = entry.grid.ok_or_else(|| ProtocolError::new("a span before its answer"))?;
+        let span = grid
+            .find(header.offset_bytes, header.len_bytes)
+            .ok_or_else(|| ProtocolError::new("a span that is none of its file's"))?;
+        if entry.missing.remove(span) {
+            state.writing.insert((header.file, span));
+            return Ok(Permit::Write(span));
+        }
+        if entry.verified.contains(span) {
+            return Ok(Permit::Discard);
+        }
+        Err(ProtocolError::new("a span that another stream is bringing"))
+    }
+
+    /// The payload that [`Permit::Write`] allowed has ended.
+    pub fn span_ended(&mut self, stream: StreamId, file: FileId, span: SpanIndex, end: SpanEnd) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        if !state.writing.remove(&(file, span)) {
+            return;
+        }
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        match end {
+            SpanEnd::Verified => {
+                entry.verified.insert(span);
+                entry.untold.push(span);
+                if entry.verified.is_full() {
+                    self.events.push_back(ReceiverEvent::AllVerified(file));
+                }
+            }
+            SpanEnd::Damaged => {
+                entry.missing.insert(span);
+                let bad = wire::SpanBad { file: file.0, span: span.0, stream: stream.0 };
+                self.outbox.push_back(Message::SpanBad(bad));
+            }
+            SpanEnd::Abandoned => {
+                entry.missing.insert(span);
+            }
+        }
+    }
+
+    /// The stream's thread has ended: nothing of it is being written any more.
+    pub fn stream_closed(&mut self, stream: StreamId) {
+        let Some(state) = self.streams.remove(&stream) else { return };
+        for (file, span) in state.writing {
+            if let Some(entry) = self.files.get_mut(&file) {
+                entry.missing.insert(span);
+            }
+        }
+        self.tell_verified();
+        self.outbox.push_back(Message::StreamClosed(wire::StreamClosed { stream: stream.0 }));
+    }
+
+    /// The target cannot take the file: it is settled.
+    pub fn file_failed(&mut self, file: FileId, fault: wire::Fault) {
+        if self.files.remove(&file).is_some() {
+            let settled = wire::FileSettled { file: file.0, fault: Some(fault) };
+            self.outbox.push_back(Message::FileSettled(settled));
+        }
+    }
+
+    /// The answer to [`ReceiverEvent::Commit`].
+    pub fn committed(&mut self, file: FileId, result: Result<(), wire::Fault>) {
+        if self.files.remove(&file).is_some() {
+            let settled = wire::FileSettled { file: file.0, fault: result.err() };
+            self.outbox.push_back(Message::FileSettled(settled));
+        }
+    }
+
+    /// Tells the sender how far it is.
+    pub fn progress(&mut self, progress: wire::Progress) {
+        self.outbox.push_back(Message::Progress(progress));
+    }
+
+    /// Answers the sender's goodbye.
+    pub fn finish(&mut self, report: wire::SideReport) {
+        if !self.finished {
+            self.finished = true;
+            self.outbox.push_back(Message::Finish(wire::Finish { report: Some(report) }));
+        }
+    }
+
+    /// Whether some offered file is not settled yet.
+    #[must_use]
+    pub fn has_open_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Tells the other side's user something, once.
+    pub fn notice(&mut self, notice: wire::Notice) {
+        self.outbox.push_back(Message::Notice(notice));
+    }
+
+    pub fn poll_message(&mut self) -> Option<Message> {
+        if self.outbox.is_empty() {
+            self.tell_verified();
+        }
+        self.outbox.pop_front()
+    }
+
+    pub fn poll_event(&mut self) -> Option<ReceiverEvent> {
+        self.events.pop_front()
+    }
+
+    /// Turns what is verified and untold into messages.
+    fn tell_verified(&mut self) {
+        for (file, entry) in &mut self.files {
+            if entry.untold.is_empty() {
+                continue;
+            }
+            entry.untold.sort_unstable();
+            let mut spans: Vec<wire::SpanRange> = Vec::new();
+            for span in entry.untold.drain(..) {
+                match spans.last_mut() {
+                    Some(last) if last.first + last.count == span.0 => last.count += 1,
+                    _ => spans.push(wire::SpanRange { first: span.0, count: 1 }),
+                }
+            }
+            for spans in spans.chunks(limits::RANGES_MAX) {
+                let verified = wire::SpansVerified { file: file.0, spans: spans.to_vec() };
+                self.outbox.push_back(Message::SpansVerified(verified));
+            }
+        }
+    }
+
+    /// Takes a message of the sender.
+    ///
+    /// # Errors
+    /// If the sender breaks a limit or an order.
+    pub fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        match message {
+            Message::FileOffer(offer) => self.handle_offer(offer),
+            Message::OffersEnd(end) if !self.offers_ended => {
+                self.offers_ended = true;
+                let event = ReceiverEvent::OffersEnd { files: end.files, bytes: end.bytes };
+                self.events.push_back(event);
+                Ok(())
+            }
+            Message::FileConfirm(confirm) => self.handle_confirm(confirm),
+            Message::StreamDrop(drop) => {
+                let stream = StreamId(drop.stream);
+                if self.streams.contains_key(&stream) {
+                    self.events.push_back(ReceiverEvent::CloseStream { stream, why: drop.why });
+                } else if self.streams_ever.len() < limits::STREAMS_EVER_MAX as usize
+                    && self.streams_ever.insert(stream)
+                {
+                    // It never came through, and now it never will.
+                    let closed = wire::StreamClosed { stream: stream.0 };
+                    self.outbox.push_back(Message::StreamClosed(closed));
+                }
+                // Otherwise it was closed from this side and the answer is on its way.
+                Ok(())
+            }
+            Message::Notice(notice) => {
+                self.events.push_back(ReceiverEvent::Notice(notice));
+                Ok(())
+            }
+            Message::Finish(finish) if !self.peer_finished => {
+                if !self.offers_ended || !self.files.is_empty() {
+                    return Err(ProtocolError::new("the sender finished with files unsettled"));
+                }
+                self.peer_finished = true;
+                let report = finish.report.unwrap_or_default();
+                self.events.push_back(ReceiverEvent::Finished(report));
+                Ok(())
+            }
+            Message::Refused(fault) => {
+                self.events.push_back(ReceiverEvent::Refused(fault));
+                Ok(())
+            }
+            _ => Err(ProtocolError::new("the sender sent a message that only a receiver may")),
+        }
+    }
+
+    fn handle_offer(&mut self, offer: wire::FileOffer) -> Result<(), ProtocolError> {
+        if self.offers_ended || offer.file != self.next_file || offer.file >= limits::FILES_MAX {
+            return Err(ProtocolError::new("an offer out of order"));
+        }
+        if self.files.len() >= self.offers_max as usize {
+            return Err(ProtocolError::new(format!("more than {} open offers", self.offers_max)));
+        }
+        self.next_file += 1;
+        let entry = ReceiveFile {
+            grid: None,
+            size_bytes: offer.size_bytes,
+            missing: SpanSet::default(),
+            verified: SpanSet::default(),
+            untold: Vec::new(),
+            confirmed: false,
+        };
+        self.files.insert(FileId(offer.file), entry);
+        self.events.push_back(ReceiverEvent::Offered(offer));
+        Ok(())
+    }
+
+    fn handle_confirm(&mut self, confirm: wire::FileConfirm) -> Result<(), ProtocolError> {
+        let file = FileId(confirm.file);
+        let Some(entry) = self.files.get_mut(&file) else {
+            // Settled by this side while the confirmation was on its way.
+            return if confirm.file < self.next_file {
+                Ok(())
+            } else {
+                Err(ProtocolError::new("a confirmation of a file that was never offered"))
+            };
+        };
+        if entry.confirmed {
+            return Err(ProtocolError::new("a file was confirmed twice"));
+        }
+        if let Some(fault) = confirm.fault {
+            self.files.remove(&file);
+            let settled = wire::FileSettled { file: file.0, fault: Some(fault.clone()) };
+            self.outbox.push_back(Message::FileSettled(settled));
+            self.events.push_back(ReceiverEvent::GivenUp { file, fault });
+            return Ok(());
+        }
+        if entry.grid.is_none() || !entry.verified.is_full() {
+            return Err(ProtocolError::new("a confirmation before every span was acknowledged"));
+        }
+        entry.confirmed = true;
+        self.events.push_back(ReceiverEvent::Commit(file));
+        Ok(())
+    }
+}

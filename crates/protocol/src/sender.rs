@@ -1,0 +1,466 @@
+//! The sending side of a transfer: which files are offered, which spans go on which stream, what
+//! has been acknowledged, and when a file is settled.
+//!
+//! Promises: a span is handed out to one stream at a time; it goes out again only when the
+//! receiver said that it was damaged or that its stream is closed; a file is confirmed only when
+//! every span of it is verified and the source was looked at afterwards.
+
+use crate::{
+    FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId, limits,
+    wire::{self, file_answer::Answer},
+};
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::String,
+};
+
+/// A span to be sent now on the asking stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    pub file: FileId,
+    pub span: SpanIndex,
+    pub offset_bytes: u64,
+    pub len_bytes: u64,
+}
+
+/// How a file ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileOutcome {
+    /// Durable under its name at the receiver.
+    Done,
+    /// What is there already is the same.
+    Skipped,
+    Failed(wire::Fault),
+}
+
+/// What the sender tells its owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SenderEvent {
+    /// The receiver already has this many bytes of the file, from an earlier session.
+    Resumed {
+        file: FileId,
+        bytes: u64,
+    },
+    /// Every span is verified: look whether the source is still what was offered, then call
+    /// [`Sender::source_checked`].
+    CheckSource(FileId),
+    /// A span arrived damaged and goes out again.
+    SpanDamaged {
+        file: FileId,
+        span: SpanIndex,
+        stream: StreamId,
+    },
+    /// The receiver wants the stream closed, or is done with it: shut its socket down.
+    StreamClosed(StreamId),
+    Settled {
+        file: FileId,
+        outcome: FileOutcome,
+    },
+    Progress(wire::Progress),
+    Notice(wire::Notice),
+    /// The receiver's report: the session is over.
+    Finished(wire::SideReport),
+    Refused(wire::Fault),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Offered,
+    Moving,
+    /// The owner looks at the source.
+    Checking,
+    /// The receiver has the last word.
+    Confirmed,
+    /// Confirmed with a fault: the receiver can only settle it with one.
+    GivenUp,
+}
+
+#[derive(Debug)]
+struct SendFile {
+    size_bytes: u64,
+    phase: Phase,
+    grid: Option<SpanGrid>,
+    /// Not handed out, or to be sent again.
+    pending: SpanSet,
+    verified: SpanSet,
+    retries: BTreeMap<SpanIndex, u32>,
+}
+
+#[derive(Debug, Default)]
+struct SendStream {
+    unacknowledged: BTreeSet<(FileId, SpanIndex)>,
+    dropped: bool,
+}
+
+#[derive(Debug)]
+pub struct Sender {
+    files: BTreeMap<FileId, SendFile>,
+    /// Files that have pending spans.
+    ready: BTreeSet<FileId>,
+    streams: BTreeMap<StreamId, SendStream>,
+    /// Every number seen: none is used twice.
+    streams_ever: BTreeSet<StreamId>,
+    next_file: u32,
+    offers_max: u32,
+    offers_ended: bool,
+    finished: bool,
+    peer_finished: bool,
+    outbox: VecDeque<Message>,
+    events: VecDeque<SenderEvent>,
+}
+
+impl Sender {
+    /// A sender that keeps at most `offers_max` files unsettled.
+    #[must_use]
+    pub fn new(offers_max: u32) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            streams: BTreeMap::new(),
+            streams_ever: BTreeSet::new(),
+            next_file: 0,
+            offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
+            offers_ended: false,
+            finished: false,
+            peer_finished: false,
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Whether another file may be offered now.
+    #[must_use]
+    pub fn may_offer(&self) -> bool {
+        !self.offers_ended
+            && self.files.len() < self.offers_max as usize
+            && self.next_file < limits::FILES_MAX
+    }
+
+    /// Offers a file; its number is filled in and returned.
+    ///
+    /// # Panics
+    /// If [`Self::may_offer`] is false.
+    pub fn offer(&mut self, mut offer: wire::FileOffer) -> FileId {
+        assert!(self.may_offer(), "ask may_offer first");
+        let file = FileId(self.next_file);
+        self.next_file += 1;
+        offer.file = file.0;
+        let state = SendFile {
+            size_bytes: offer.size_bytes,
+            phase: Phase::Offered,
+            grid: None,
+            pending: SpanSet::default(),
+            verified: SpanSet::default(),
+            retries: BTreeMap::new(),
+        };
+        self.files.insert(file, state);
+        self.outbox.push_back(Message::FileOffer(offer));
+        file
+    }
+
+    /// Nothing more will be offered.
+    pub fn end_offers(&mut self, files: u64, bytes: u64) {
+        if !self.offers_ended {
+            self.offers_ended = true;
+            self.outbox.push_back(Message::OffersEnd(wire::OffersEnd { files, bytes }));
+        }
+    }
+
+    /// Everything offered has been settled and nothing more comes.
+    #[must_use]
+    pub fn all_settled(&self) -> bool {
+        self.offers_ended && self.files.is_empty()
+    }
+
+    /// Says goodbye with this side's report; the receiver answers with its own.
+    pub fn finish(&mut self, report: wire::SideReport) {
+        if !self.finished {
+            self.finished = true;
+            self.outbox.push_back(Message::Finish(wire::Finish { report: Some(report) }));
+        }
+    }
+
+    /// A data connection that spans may go out on.
+    ///
+    /// # Errors
+    /// If its number was used already, or the receiver has closed it before it came, or there are
+    /// too many: shut the connection down, the session goes on.
+    pub fn stream_opened(&mut self, stream: StreamId) -> Result<(), ProtocolError> {
+        if self.streams.len() >= limits::STREAMS_MAX as usize {
+            return Err(ProtocolError::new("more than 64 streams at a time"));
+        }
+        if self.streams_ever.len() >= limits::STREAMS_EVER_MAX as usize {
+            return Err(ProtocolError::new("too many streams in one session"));
+        }
+        if !self.streams_ever.insert(stream) {
+            return Err(ProtocolError::new(format!("stream {} was opened twice", stream.0)));
+        }
+        self.streams.insert(stream, SendStream::default());
+        Ok(())
+    }
+
+    /// Streams that are open and not given up.
+    pub fn open_streams(&self) -> impl Iterator<Item = StreamId> + '_ {
+        self.streams.iter().filter(|(_, state)| !state.dropped).map(|(stream, _)| *stream)
+    }
+
+    /// Whether this stream has sent what is not acknowledged yet.
+    #[must_use]
+    pub fn awaits_acknowledgement(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|state| !state.unacknowledged.is_empty())
+    }
+
+    /// This stream broke or stalled: its spans go out again once the receiver has closed it.
+    pub fn drop_stream(&mut self, stream: StreamId, why: &str) {
+        if let Some(state) = self.streams.get_mut(&stream)
+            && !state.dropped
+        {
+            state.dropped = true;
+            let drop = wire::StreamDrop { stream: stream.0, why: why.into() };
+            self.outbox.push_back(Message::StreamDrop(drop));
+        }
+    }
+
+    /// Whether some span waits for a stream.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The next span for this stream, lowest file and offset first.
+    pub fn next_span(&mut self, stream: StreamId) -> Option<Assignment> {
+        let state = self.streams.get_mut(&stream).filter(|state| !state.dropped)?;
+        let file = *self.ready.first()?;
+        let entry = self.files.get_mut(&file).expect("ready files are open");
+        let span = entry.pending.first_from(SpanIndex(0)).expect("ready files have spans");
+        entry.pending.remove(span);
+        if entry.pending.is_empty() {
+            self.ready.remove(&file);
+        }
+        state.unacknowledged.insert((file, span));
+        let (offset_bytes, len_bytes) = entry.grid.expect("a moving file has a grid").range(span);
+        Some(Assignment { file, span, offset_bytes, len_bytes })
+    }
+
+    /// The source cannot be read: the file is given up.
+    pub fn source_failed(&mut self, file: FileId, fault: wire::Fault) {
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        if !matches!(entry.phase, Phase::Confirmed | Phase::GivenUp) {
+            entry.phase = Phase::GivenUp;
+            self.ready.remove(&file);
+            let confirm = wire::FileConfirm { file: file.0, fault: Some(fault) };
+            self.outbox.push_back(Message::FileConfirm(confirm));
+        }
+    }
+
+    /// The answer to [`SenderEvent::CheckSource`].
+    pub fn source_checked(&mut self, file: FileId, found: Result<(), wire::Fault>) {
+        match found {
+            Err(fault) => self.source_failed(file, fault),
+            Ok(()) => {
+                let Some(entry) = self.files.get_mut(&file) else { return };
+                if entry.phase == Phase::Checking {
+                    entry.phase = Phase::Confirmed;
+                    let confirm = wire::FileConfirm { file: file.0, fault: None };
+                    self.outbox.push_back(Message::FileConfirm(confirm));
+                }
+            }
+        }
+    }
+
+    /// Tells the other side's user something, once.
+    pub fn notice(&mut self, notice: wire::Notice) {
+        self.outbox.push_back(Message::Notice(notice));
+    }
+
+    pub fn poll_message(&mut self) -> Option<Message> {
+        self.outbox.pop_front()
+    }
+
+    pub fn poll_event(&mut self) -> Option<SenderEvent> {
+        self.events.pop_front()
+    }
+
+    /// Takes a message of the receiver.
+    ///
+    /// # Errors
+    /// If the receiver says what it cannot know or may not say.
+    pub fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        match message {
+            Message::FileAnswer(answer) => self.handle_answer(answer),
+            Message::SpansVerified(verified) => self.handle_verified(&verified),
+            Message::SpanBad(bad) => self.handle_bad(&bad),
+            Message::StreamClosed(closed) => self.handle_stream_closed(StreamId(closed.stream)),
+            Message::FileSettled(settled) => self.handle_settled(settled),
+            Message::Progress(progress) => {
+                self.events.push_back(SenderEvent::Progress(progress));
+                Ok(())
+            }
+            Message::Notice(notice) => {
+                self.events.push_back(SenderEvent::Notice(notice));
+                Ok(())
+            }
+            Message::Finish(finish) if self.finished && !self.peer_finished => {
+                self.peer_finished = true;
+                let report = finish.report.unwrap_or_default();
+                self.events.push_back(SenderEvent::Finished(report));
+                Ok(())
+            }
+            Message::Refused(fault) => {
+                self.events.push_back(SenderEvent::Refused(fault));
+                Ok(())
+            }
+            _ => Err(ProtocolError::new("the receiver sent a message that only a sender may")),
+        }
+    }
+
+    fn file(&mut self, file: u32) -> Result<(FileId, &mut SendFile), ProtocolError> {
+        let id = FileId(file);
+        self.files.get_mut(&id).map(|entry| (id, entry)).ok_or_else(|| {
+            ProtocolError::new(format!("the receiver speaks of file {file}, which is not open"))
+        })
+    }
+
+    fn handle_answer(&mut self, answer: wire::FileAnswer) -> Result<(), ProtocolError> {
+        let (file, entry) = self.file(answer.file)?;
+        let given_up = entry.phase == Phase::GivenUp && entry.grid.is_none();
+        if given_up && matches!(answer.answer, Some(Answer::Need(_))) {
+            // We gave the file up before the answer came; `FileSettled` follows. Nothing follows
+            // an answer that settles: the receiver has forgotten the file.
+            return Ok(());
+        }
+        if entry.phase != Phase::Offered && !given_up {
+            return Err(ProtocolError::new("the receiver answered an offer twice"));
+        }
+        match answer.answer {
+            Some(Answer::Need(need)) => {
+                let grid = SpanGrid::new(entry.size_bytes, need.span_bytes)?;
+                let durable = SpanSet::from_ranges(grid.count(), &need.durable)?;
+                let mut pending = SpanSet::full(grid.count());
+                durable.iter().for_each(|span| {
+                    pending.remove(span);
+                });
+                let resumed = durable.bytes(&grid);
+                entry.grid = Some(grid);
+                entry.phase = Phase::Moving;
+                entry.pending = pending;
+                entry.verified = durable;
+                if resumed > 0 {
+                    self.events.push_back(SenderEvent::Resumed { file, bytes: resumed });
+                }
+                self.advance(file);
+            }
+            Some(Answer::Skip(_)) => self.settle(file, FileOutcome::Skipped),
+            Some(Answer::Fault(fault)) => self.settle(file, FileOutcome::Failed(fault)),
+            None => return Err(ProtocolError::new("an answer to an offer that says nothing")),
+        }
+        Ok(())
+    }
+
+    /// Updates what follows from a file's sets: ready for streams, or ready to be checked.
+    fn advance(&mut self, file: FileId) {
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        if entry.phase != Phase::Moving {
+            return;
+        }
+        if entry.verified.is_full() {
+            entry.phase = Phase::Checking;
+            self.events.push_back(SenderEvent::CheckSource(file));
+        } else if !entry.pending.is_empty() {
+            self.ready.insert(file);
+        }
+    }
+
+    fn handle_verified(&mut self, message: &wire::SpansVerified) -> Result<(), ProtocolError> {
+        let (file, entry) = self.file(message.file)?;
+        let count = entry.grid.map_or(0, |grid| grid.count());
+        for span in SpanSet::from_ranges(count, &message.spans)?.iter() {
+            let mut streams = self.streams.values_mut();
+            if !streams.any(|stream| stream.unacknowledged.remove(&(file, span))) {
+                let what = format!("span {} of file {} acknowledged unsent", span.0, file.0);
+                return Err(ProtocolError::new(what));
+            }
+            let entry = self.files.get_mut(&file).expect("looked up above");
+            entry.verified.insert(span);
+        }
+        self.advance(file);
+        Ok(())
+    }
+
+    fn handle_bad(&mut self, bad: &wire::SpanBad) -> Result<(), ProtocolError> {
+        let (file, span, stream) = (FileId(bad.file), SpanIndex(bad.span), StreamId(bad.stream));
+        self.file(bad.file)?;
+        let state = self.streams.get_mut(&stream);
+        if !state.is_some_and(|state| state.unacknowledged.remove(&(file, span))) {
+            return Err(ProtocolError::new("a span called damaged that was not sent there"));
+        }
+        self.events.push_back(SenderEvent::SpanDamaged { file, span, stream });
+        let entry = self.files.get_mut(&file).expect("looked up above");
+        let retries = entry.retries.entry(span).or_insert(0);
+        *retries += 1;
+        if *retries > limits::SPAN_RETRIES_MAX {
+            let fault = damaged_fault(*retries, entry.grid.map(|grid| grid.range(span)));
+            self.source_failed(file, fault);
+        } else if entry.phase == Phase::Moving {
+            entry.pending.insert(span);
+            self.advance(file);
+        }
+        Ok(())
+    }
+
+    fn handle_stream_closed(&mut self, stream: StreamId) -> Result<(), ProtocolError> {
+        let Some(state) = self.streams.remove(&stream) else {
+            // The receiver may give a connection up before it has come through to this side.
+            return if self.streams_ever.len() < limits::STREAMS_EVER_MAX as usize
+                && self.streams_ever.insert(stream)
+            {
+                Ok(())
+            } else {
+                Err(ProtocolError::new("a stream closed that was not open"))
+            };
+        };
+        for (file, span) in state.unacknowledged {
+            if let Some(entry) = self.files.get_mut(&file)
+                && entry.phase == Phase::Moving
+            {
+                entry.pending.insert(span);
+                self.advance(file);
+            }
+        }
+        self.events.push_back(SenderEvent::StreamClosed(stream));
+        Ok(())
+    }
+
+    fn handle_settled(&mut self, settled: wire::FileSettled) -> Result<(), ProtocolError> {
+        let (file, entry) = self.file(settled.file)?;
+        match settled.fault {
+            Some(fault) => self.settle(file, FileOutcome::Failed(fault)),
+            None if entry.phase == Phase::Confirmed && entry.verified.is_full() => {
+                self.settle(file, FileOutcome::Done);
+            }
+            None => {
+                return Err(ProtocolError::new("a file called durable before it was confirmed"));
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, file: FileId, outcome: FileOutcome) {
+        self.files.remove(&file);
+        self.ready.remove(&file);
+        for stream in self.streams.values_mut() {
+            stream.unacknowledged.retain(|(of, _)| *of != file);
+        }
+        self.events.push_back(SenderEvent::Settled { file, outcome });
+    }
+}
+
+fn damaged_fault(times: u32, range: Option<(u64, u64)>) -> wire::Fault {
+    let (offset, len) = range.unwrap_or_default();
+    let found: String = format!("bytes {offset} to {} arrived damaged {times} times", offset + len);
+    wire::Fault::new(wire::FaultCode::DataDamaged, wire::Side::Path, "a span cannot be verified")
+        .needs("every span to arrive as its digest says")
+        .found(found)
+        .hint("check that nothing writes to the source, then memory and network of both hosts")
+}

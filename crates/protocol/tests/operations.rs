@@ -1,0 +1,309 @@
+//! Both state machines against a peer that says anything, in any order.
+//!
+//! The operations and the models that judge them are shared with the fuzz targets `sender` and
+//! `receiver`; here proptest makes the operations and shrinks what fails.
+
+#[allow(dead_code)]
+#[path = "../../../fuzz/src/bodies/mod.rs"]
+mod bodies;
+
+use bodies::{
+    receiver_machine::{self, ReceiverOperation},
+    sender_machine::{self, SenderOperation},
+};
+use haul_protocol::{
+    FileId, Message, Receiver, Sender, SpanIndex, SpanSet, StreamId,
+    frame::SpanHeader,
+    limits,
+    receiver::{Answer, Permit, SpanEnd},
+    wire::{self, file_answer},
+};
+use proptest::{collection::vec, prelude::*};
+
+fn ranges() -> impl Strategy<Value = Vec<(u8, u8)>> {
+    vec((any::<u8>(), any::<u8>()), 0..3)
+}
+
+fn sender_operation() -> impl Strategy<Value = SenderOperation> {
+    use SenderOperation as Op;
+    let bytes = (any::<u8>(), any::<u8>(), any::<u8>());
+    prop_oneof![
+        40 => any::<u8>().prop_map(|size| Op::Offer { size }),
+        30 => any::<u8>().prop_map(Op::OpenStream),
+        90 => any::<u8>().prop_map(Op::NextSpan),
+        60 => any::<u8>().prop_map(Op::AcknowledgeSent),
+        10 => any::<u8>().prop_map(Op::DamageSent),
+        40 => (any::<u8>(), 0..4u8).prop_map(|(nth, durable)| Op::AnswerOffered { nth, durable }),
+        10 => any::<u8>().prop_map(Op::CloseOpened),
+        20 => any::<u8>().prop_map(Op::SettleConfirmed),
+        10 => any::<u8>().prop_map(Op::DropStream),
+        1 => (0..8u8, ranges()).prop_map(|(file, durable)| {
+            Op::Need { file, span_bytes: 0, durable }
+        }),
+        40 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_same)| {
+            Op::SourceChecked { file, is_same }
+        }),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_durable)| {
+            Op::Settled { file, is_durable }
+        }),
+        1 => (any::<u8>(), any::<u8>(), ranges()).prop_map(|(file, span_bytes, durable)| {
+            Op::Need { file, span_bytes, durable }
+        }),
+        1 => (any::<u8>(), ranges()).prop_map(|(file, spans)| Op::Verified { file, spans }),
+        1 => bytes.prop_map(|(file, span, stream)| Op::Bad { file, span, stream }),
+        1 => any::<u8>().prop_map(Op::Closed),
+        1 => any::<u8>().prop_map(Op::SourceFailed),
+        1 => any::<u8>().prop_map(Op::Skip),
+        1 => any::<u8>().prop_map(Op::AnswerFault),
+        1 => any::<u8>().prop_map(Op::AnswerNothing),
+        1 => any::<u8>().prop_map(Op::Stray),
+        1 => prop_oneof![
+            Just(Op::EndOffers), Just(Op::Finish), Just(Op::Progress), Just(Op::Notice),
+            Just(Op::PeerFinish), Just(Op::Refused),
+        ],
+    ]
+}
+
+fn receiver_operation() -> impl Strategy<Value = ReceiverOperation> {
+    use ReceiverOperation as Op;
+    let header = (any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>());
+    prop_oneof![
+        60 => any::<u8>().prop_map(|size| Op::Offer { skew: 0, size }),
+        60 => (0..8u8, any::<u8>()).prop_map(|(file, durable)| {
+            Op::Need { file, span_bytes: 0, durable }
+        }),
+        40 => any::<u8>().prop_map(Op::OpenStream),
+        30 => any::<u8>().prop_map(Op::ConfirmTold),
+        90 => (any::<u8>(), any::<u8>()).prop_map(|(stream, nth)| Op::HonestHeader { stream, nth }),
+        80 => (any::<u8>(), 0..8u8).prop_map(|(nth, end)| Op::SpanEnded { nth, end }),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_whole)| {
+            Op::Confirm { file, is_whole }
+        }),
+        20 => header.prop_map(|(stream, named, file, span, len, skew)| {
+            Op::Header { stream, named, file, span, len, skew }
+        }),
+        20 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_durable)| {
+            Op::Committed { file, is_durable }
+        }),
+        1 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(file, span_bytes, durable)| {
+            Op::Need { file, span_bytes, durable }
+        }),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(skew, size)| Op::Offer { skew, size }),
+        10 => any::<u8>().prop_map(Op::CloseStream),
+        5 => any::<u8>().prop_map(Op::Drop),
+        1 => any::<u8>().prop_map(Op::FileFailed),
+        1 => any::<u8>().prop_map(Op::Skip),
+        1 => any::<u8>().prop_map(Op::AnswerFault),
+        1 => any::<u8>().prop_map(Op::Stray),
+        1 => prop_oneof![
+            Just(Op::OffersEnd), Just(Op::Finish), Just(Op::Progress), Just(Op::Notice),
+            Just(Op::PeerFinish), Just(Op::Refused),
+        ],
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_sender_keeps_its_promises_against_any_receiver(
+        operations in vec(sender_operation(), 0..120),
+    ) {
+        sender_machine::run(&operations);
+    }
+
+    #[test]
+    fn the_receiver_keeps_its_promises_against_any_sender(
+        operations in vec(receiver_operation(), 0..120),
+    ) {
+        receiver_machine::run(&operations);
+    }
+}
+
+const SPAN: u64 = limits::SPAN_BYTES_MIN;
+
+fn offer(file: u32, spans: u64) -> wire::FileOffer {
+    wire::FileOffer { file, size_bytes: spans * SPAN, ..Default::default() }
+}
+
+fn need(file: FileId, durable: Vec<wire::SpanRange>) -> Message {
+    let need = wire::Need { span_bytes: SPAN, durable };
+    let answer = Some(file_answer::Answer::Need(need));
+    Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
+}
+
+fn sender_of(spans: u64) -> (Sender, FileId) {
+    let mut sender = Sender::new(4);
+    let file = sender.offer(offer(0, spans));
+    sender.handle(need(file, vec![])).expect("an honest answer");
+    sender.stream_opened(StreamId(0)).expect("a new stream");
+    (sender, file)
+}
+
+fn receiver_of(spans: u32) -> (Receiver, FileId) {
+    let mut receiver = Receiver::new(4);
+    receiver.handle(Message::FileOffer(offer(0, spans.into()))).expect("an honest offer");
+    let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(spans) };
+    receiver.answer(FileId(0), answer).expect("a fitting answer");
+    receiver.stream_opened(StreamId(0)).expect("a new stream");
+    (receiver, FileId(0))
+}
+
+fn header(span: u64, sequence: u64) -> SpanHeader {
+    let (file, stream) = (FileId(0), StreamId(0));
+    SpanHeader { file, offset_bytes: span * SPAN, len_bytes: SPAN, sequence, stream }
+}
+
+fn messages(receiver: &mut Receiver) -> Vec<Message> {
+    std::iter::from_fn(|| receiver.poll_message()).collect()
+}
+
+#[test]
+fn a_span_is_acknowledged_only_if_it_was_sent() {
+    let (mut sender, file) = sender_of(2);
+    let one = wire::SpanRange { first: 0, count: 1 };
+    let verified = wire::SpansVerified { file: file.0, spans: vec![one] };
+    assert!(sender.handle(Message::SpansVerified(verified.clone())).is_err());
+    let (mut sender, _) = sender_of(2);
+    sender.next_span(StreamId(0)).expect("pending");
+    assert_eq!(sender.handle(Message::SpansVerified(verified.clone())), Ok(()));
+    assert!(sender.handle(Message::SpansVerified(verified)).is_err(), "not twice");
+}
+
+#[test]
+fn ranges_stay_within_the_file() {
+    for (first, count) in [(2, 1), (0, 3), (u32::MAX, 1), (u32::MAX, u32::MAX), (1, u32::MAX)] {
+        let mut sender = Sender::new(1);
+        let file = sender.offer(offer(0, 2));
+        assert!(sender.handle(need(file, vec![wire::SpanRange { first, count }])).is_err());
+    }
+}
+
+#[test]
+fn an_offer_is_answered_once() {
+    let (mut sender, file) = sender_of(2);
+    assert!(sender.handle(need(file, vec![])).is_err());
+    let (mut receiver, file) = receiver_of(2);
+    assert!(receiver.answer(file, Answer::Skip).is_err());
+}
+
+#[test]
+fn a_file_is_settled_as_durable_only_after_its_confirmation() {
+    let settled =
+        |file: FileId| Message::FileSettled(wire::FileSettled { file: file.0, fault: None });
+    let (mut sender, file) = sender_of(2);
+    assert!(sender.handle(settled(file)).is_err());
+    // A file that was given up before its answer had every span of its empty set.
+    let mut sender = Sender::new(1);
+    let file = sender.offer(offer(0, 2));
+    sender.source_failed(file, wire::Fault::default());
+    assert!(sender.handle(settled(file)).is_err());
+}
+
+#[test]
+fn offers_beyond_the_limit_end_the_session() {
+    let mut receiver = Receiver::new(2);
+    for file in 0..2 {
+        assert_eq!(receiver.handle(Message::FileOffer(offer(file, 1))), Ok(()));
+    }
+    assert!(receiver.handle(Message::FileOffer(offer(2, 1))).is_err());
+}
+
+#[test]
+fn frames_belong_to_open_streams_in_their_order() {
+    let (mut receiver, _) = receiver_of(3);
+    assert!(receiver.span_starts(StreamId(1), &header(0, 0)).is_err(), "not open");
+    assert!(receiver.span_starts(StreamId(0), &header(0, 1)).is_err(), "a jump");
+    assert_eq!(receiver.span_starts(StreamId(0), &header(0, 0)), Ok(Permit::Write(SpanIndex(0))));
+    assert!(receiver.span_starts(StreamId(0), &header(1, 0)).is_err(), "the same number again");
+}
+
+/// A replayed preface reset the stream: its span was neither missing nor being written for ever.
+#[test]
+fn a_replayed_preface_does_not_touch_the_stream() {
+    let (mut receiver, file) = receiver_of(1);
+    let permit = receiver.span_starts(StreamId(0), &header(0, 0));
+    assert_eq!(permit, Ok(Permit::Write(SpanIndex(0))));
+    assert!(receiver.stream_opened(StreamId(0)).is_err());
+    receiver.span_ended(StreamId(0), file, SpanIndex(0), SpanEnd::Verified);
+    let told = messages(&mut receiver);
+    assert!(told.iter().any(|message| matches!(message, Message::SpansVerified(_))), "{told:?}");
+}
+
+/// The sender waited for a `StreamClosed` that never came.
+#[test]
+fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
+    let (mut receiver, _) = receiver_of(1);
+    messages(&mut receiver);
+    let drop = wire::StreamDrop { stream: 9, why: String::new() };
+    assert_eq!(receiver.handle(Message::StreamDrop(drop.clone())), Ok(()));
+    let closed = Message::StreamClosed(wire::StreamClosed { stream: 9 });
+    assert_eq!(messages(&mut receiver), [closed]);
+    assert!(receiver.stream_opened(StreamId(9)).is_err());
+    assert_eq!(receiver.handle(Message::StreamDrop(drop)), Ok(()));
+    assert_eq!(messages(&mut receiver), []);
+}
+
+/// A pulling client that lost a connection early was called a liar.
+#[test]
+fn a_stream_may_be_closed_before_its_preface_arrives() {
+    let (mut sender, _) = sender_of(1);
+    let closed = || Message::StreamClosed(wire::StreamClosed { stream: 9 });
+    assert_eq!(sender.handle(closed()), Ok(()));
+    assert!(sender.stream_opened(StreamId(9)).is_err());
+    assert!(sender.handle(closed()).is_err(), "but once only");
+}
+
+/// The file stayed open for ever: the receiver had forgotten it and the sender awaited the rest.
+#[test]
+fn a_skip_that_crosses_a_source_fault_settles_the_file() {
+    let mut sender = Sender::new(1);
+    let file = sender.offer(offer(0, 1));
+    sender.source_failed(file, wire::Fault::default());
+    let answer = Some(file_answer::Answer::Skip(wire::Skip {}));
+    let skip = Message::FileAnswer(wire::FileAnswer { file: file.0, answer });
+    assert_eq!(sender.handle(skip), Ok(()));
+    sender.end_offers(1, 0);
+    assert!(sender.all_settled());
+}
+
+/// An empty set made a file look complete: it would have been committed unwritten.
+#[test]
+fn a_set_of_another_file_is_no_answer() {
+    let mut receiver = Receiver::new(1);
+    receiver.handle(Message::FileOffer(offer(0, 2))).expect("an honest offer");
+    for durable in [SpanSet::default(), SpanSet::full(1), SpanSet::full(3)] {
+        let answer = Answer::Need { span_bytes: SPAN, durable };
+        assert!(receiver.answer(FileId(0), answer).is_err());
+    }
+    assert_eq!(messages(&mut receiver), []);
+}
+
+/// The peer refused the message, so that the transfer could never be resumed.
+#[test]
+fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
+    let spans = 4 * limits::RANGES_MAX as u32;
+    let mut receiver = Receiver::new(1);
+    receiver.handle(Message::FileOffer(offer(0, spans.into()))).expect("an honest offer");
+    let mut durable = SpanSet::new(spans);
+    for span in (0..spans).step_by(2) {
+        durable.insert(SpanIndex(span));
+    }
+    let answer = Answer::Need { span_bytes: SPAN, durable };
+    receiver.answer(FileId(0), answer).expect("a fitting answer");
+    let mut bytes = Vec::new();
+    haul_protocol::encode_message(receiver.poll_message().expect("the answer"), &mut bytes);
+    let decoded = haul_protocol::decode_message(&bytes, limits::MESSAGE_BYTES_MAX);
+    assert!(matches!(decoded, Ok(Some(_))));
+}
+
+#[test]
+fn a_file_is_confirmed_once() {
+    let mut receiver = Receiver::new(1);
+    receiver.handle(Message::FileOffer(offer(0, 0))).expect("an honest offer");
+    let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(0) };
+    receiver.answer(FileId(0), answer).expect("a fitting answer");
+    let confirm = |fault| Message::FileConfirm(wire::FileConfirm { file: 0, fault });
+    assert_eq!(receiver.handle(confirm(None)), Ok(()));
+    assert!(receiver.handle(confirm(Some(wire::Fault::default()))).is_err());
+}

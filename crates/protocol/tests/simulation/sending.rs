@@ -1,0 +1,301 @@
+//! The sending side's owner: reads model files, writes frames, gives stalled streams up.
+
+use super::{
+    link::{Connection, End, Micros},
+    model::{Outcome, Plan, Trouble, content},
+    random::Random,
+    witness::Witness,
+};
+use crc::{CRC_32_ISCSI, Crc};
+use haul_protocol::{
+    FileId, Message, Sender, SenderEvent, SpanIndex, StreamId,
+    frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
+    sender::{Assignment, FileOutcome},
+    wire,
+};
+use std::collections::BTreeMap;
+
+/// Spans on their way on a stream, at most.
+const IN_FLIGHT_MAX: usize = 4;
+
+#[derive(Debug)]
+struct SendStream {
+    sequence: u64,
+    last_sign: Micros,
+}
+
+/// A file that was offered in this session.
+#[derive(Clone, Copy, Debug)]
+struct Offered {
+    index: usize,
+    version: i64,
+}
+
+#[derive(Debug)]
+pub struct SendingSide {
+    pub sender: Sender,
+    pub outcomes: BTreeMap<FileId, (usize, Outcome)>,
+    pub finished: bool,
+    end: End,
+    to_offer: Vec<usize>,
+    offered: BTreeMap<FileId, Offered>,
+    streams: BTreeMap<StreamId, SendStream>,
+    in_flight: BTreeMap<(FileId, SpanIndex), StreamId>,
+    checks: Vec<(Micros, FileId)>,
+    vanishings: Vec<(Micros, FileId)>,
+}
+
+/// CRC-32C of header, payload and status, as the protocol's `crc32c` digest.
+pub fn digest(header: &[u8], payload: &[u8], status: u8) -> [u8; 16] {
+    let crc = Crc::<u32>::new(&CRC_32_ISCSI);
+    let mut state = crc.digest();
+    state.update(&header[..36]);
+    state.update(payload);
+    state.update(&[status]);
+    let mut digest = [0; 16];
+    digest[..4].copy_from_slice(&state.finalize().to_le_bytes());
+    digest
+}
+
+impl SendingSide {
+    pub fn new(end: End, offers_max: u32, mut to_offer: Vec<usize>) -> Self {
+        to_offer.reverse();
+        Self {
+            sender: Sender::new(offers_max),
+            outcomes: BTreeMap::new(),
+            finished: false,
+            end,
+            to_offer,
+            offered: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            checks: Vec::new(),
+            vanishings: Vec::new(),
+        }
+    }
+
+    /// False: the connection is to be closed.
+    pub fn stream_opened(&mut self, stream: StreamId, now: Micros) -> bool {
+        let fits = self.sender.stream_opened(stream).is_ok();
+        if fits {
+            self.streams.insert(stream, SendStream { sequence: 0, last_sign: now });
+        }
+        fits
+    }
+
+    pub fn handle(&mut self, message: Message, now: Micros, witness: &mut Witness) {
+        match &message {
+            Message::SpansVerified(verified) => {
+                for range in &verified.spans {
+                    for span in range.first..range.first + range.count {
+                        self.answered(FileId(verified.file), SpanIndex(span), now);
+                    }
+                }
+            }
+            Message::SpanBad(bad) => {
+                witness.counts.damaged += 1;
+                self.answered(FileId(bad.file), SpanIndex(bad.span), now);
+            }
+            _ => {}
+        }
+        self.sender.handle(message).expect("the receiver is honest");
+    }
+
+    fn answered(&mut self, file: FileId, span: SpanIndex, now: Micros) {
+        let stream = self.in_flight.remove(&(file, span)).expect("only what was sent is answered");
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.last_sign = now;
+        }
+    }
+
+    /// Offers, reads, writes, looks at sources.
+    pub fn step(
+        &mut self,
+        now: Micros,
+        plan: &Plan,
+        connections: &mut BTreeMap<StreamId, Connection>,
+        random: &mut Random,
+        witness: &mut Witness,
+    ) {
+        self.offer(now, plan, random, witness);
+        self.take_events(now, plan, connections, random, witness);
+        for (_, file) in self.checks.extract_if(.., |check| check.0 <= now) {
+            let Some(offered) = self.offered.get(&file) else { continue };
+            let is_same = plan.files[offered.index].version(now) == offered.version;
+            let changed = || fault(wire::FaultCode::SourceChanged);
+            self.sender.source_checked(file, if is_same { Ok(()) } else { Err(changed()) });
+        }
+        for (_, file) in self.vanishings.extract_if(.., |vanishing| vanishing.0 <= now) {
+            self.sender.source_failed(file, fault(wire::FaultCode::NotFound));
+        }
+        let streams: Vec<StreamId> = self.sender.open_streams().collect();
+        for stream in streams {
+            let connection = connections.get_mut(&stream).expect("open streams are connected");
+            if let Some(why) = self.why_lost(stream, connection, now, plan) {
+                witness.counts.dropped += 1;
+                self.sender.drop_stream(stream, why);
+                connection.close(self.end, now);
+            } else if random.chance(70) {
+                self.send_span(stream, connection, now, plan, random, witness);
+            }
+        }
+        if self.sender.all_settled() {
+            self.say_goodbye(now, connections, random);
+        }
+    }
+
+    fn offer(&mut self, now: Micros, plan: &Plan, random: &mut Random, witness: &mut Witness) {
+        while self.sender.may_offer() {
+            let Some(index) = self.to_offer.pop() else {
+                self.sender.end_offers(self.offered.len() as u64, 0);
+                return;
+            };
+            let file = &plan.files[index];
+            let version = file.version(now);
+            let file = self.sender.offer(wire::FileOffer {
+                name: format!("file-{index}").into_bytes(),
+                kind: file.kind as i32,
+                size_bytes: file.size_bytes,
+                mtime_s: version,
+                ..Default::default()
+            });
+            self.offered.insert(file, Offered { index, version });
+            if matches!(plan.files[index].trouble, Trouble::Vanishes { .. }) {
+                self.vanishings.push((now + random.below(6 * plan.latency), file));
+            }
+            witness.counts.offered += 1;
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        now: Micros,
+        plan: &Plan,
+        connections: &mut BTreeMap<StreamId, Connection>,
+        random: &mut Random,
+        witness: &mut Witness,
+    ) {
+        while let Some(event) = self.sender.poll_event() {
+            match event {
+                SenderEvent::CheckSource(file) => {
+                    self.checks.push((now + random.below(plan.latency), file));
+                }
+                SenderEvent::StreamClosed(stream) => {
+                    self.streams.remove(&stream);
+                    self.in_flight.retain(|_, of| *of != stream);
+                    if let Some(connection) = connections.get_mut(&stream) {
+                        connection.close(self.end, now);
+                    }
+                }
+                SenderEvent::Settled { file, outcome } => {
+                    self.in_flight.retain(|sent, _| sent.0 != file);
+                    let outcome = match outcome {
+                        FileOutcome::Done => Outcome::Done,
+                        FileOutcome::Skipped => Outcome::Skipped,
+                        FileOutcome::Failed(fault) => Outcome::Failed(fault.code()),
+                    };
+                    let index = self.offered[&file].index;
+                    let earlier = self.outcomes.insert(file, (index, outcome));
+                    assert_eq!(earlier, None, "{file:?} is settled twice");
+                }
+                SenderEvent::Resumed { .. } => witness.counts.resumed += 1,
+                SenderEvent::Finished(_) => self.finished = true,
+                SenderEvent::SpanDamaged { .. } => {}
+                other => panic!("unexpected: {other:?}"),
+            }
+        }
+    }
+
+    fn why_lost(
+        &self,
+        stream: StreamId,
+        connection: &mut Connection,
+        now: Micros,
+        plan: &Plan,
+    ) -> Option<&'static str> {
+        let silence = now - self.streams[&stream].last_sign;
+        let ends = connection.incoming(self.end).read(now) == super::link::Arrival::End;
+        if ends || connection.outgoing(self.end).is_broken(now) {
+            return Some("the connection broke");
+        }
+        let awaits = self.sender.awaits_acknowledgement(stream);
+        (awaits && silence > plan.stall_after()).then_some("nothing moved")
+    }
+
+    fn send_span(
+        &mut self,
+        stream: StreamId,
+        connection: &mut Connection,
+        now: Micros,
+        plan: &Plan,
+        random: &mut Random,
+        witness: &mut Witness,
+    ) {
+        let in_flight = self.in_flight.values().filter(|of| **of == stream).count();
+        let pipe = connection.outgoing(self.end);
+        if in_flight >= IN_FLIGHT_MAX || !pipe.has_room() {
+            return;
+        }
+        let Some(next) = self.sender.next_span(stream) else { return };
+        witness.sent(&next);
+        let earlier = self.in_flight.insert((next.file, next.span), stream);
+        assert_eq!(earlier, None, "{next:?} is on two streams");
+        let offered = self.offered[&next.file];
+        let source = &plan.files[offered.index];
+        let is_unreadable = source.trouble == Trouble::Unreadable(next.span);
+        if is_unreadable {
+            self.sender.source_failed(next.file, fault(wire::FaultCode::IoFailed));
+            if random.chance(30) {
+                // Found out before anything of the span went out.
+                return;
+            }
+        }
+        let state = self.streams.get_mut(&stream).expect("open");
+        if in_flight == 0 {
+            state.last_sign = now;
+        }
+        let read = content(offered.index, source.version(now), next.offset_bytes);
+        let status = if is_unreadable { PayloadStatus::Abandoned } else { PayloadStatus::Whole };
+        let header = header_of(&next, stream, state.sequence);
+        state.sequence += 1;
+        let mut bytes = frame(header, read, status);
+        if source.trouble == Trouble::AlwaysDamaged(next.span) {
+            // All bits of a byte: the link, which flips one, cannot undo it.
+            bytes[43] ^= 0xff;
+        }
+        pipe.write(now, &bytes, random);
+    }
+
+    fn say_goodbye(
+        &mut self,
+        now: Micros,
+        connections: &mut BTreeMap<StreamId, Connection>,
+        random: &mut Random,
+    ) {
+        for stream in self.sender.open_streams() {
+            let sequence = self.streams[&stream].sequence;
+            let end = FrameHeader::End { stream, sequence }.encode();
+            let pipe = connections.get_mut(&stream).expect("connected").outgoing(self.end);
+            pipe.write(now, &end, random);
+            pipe.close_writing(now);
+        }
+        self.sender.finish(wire::SideReport::default());
+    }
+}
+
+fn header_of(next: &Assignment, stream: StreamId, sequence: u64) -> [u8; 40] {
+    let (file, offset_bytes, len_bytes) = (next.file, next.offset_bytes, next.len_bytes);
+    FrameHeader::Span(SpanHeader { file, offset_bytes, len_bytes, sequence, stream }).encode()
+}
+
+/// Header, eight bytes that stand for the payload, trailer.
+fn frame(header: [u8; 40], content: u64, status: PayloadStatus) -> Vec<u8> {
+    let payload = content.to_le_bytes();
+    let digest = digest(&header, &payload, u8::from(status == PayloadStatus::Abandoned));
+    let trailer = SpanTrailer { status, digest }.encode();
+    [&header[..], &payload[..], &trailer[..]].concat()
+}
+
+pub fn fault(code: wire::FaultCode) -> wire::Fault {
+    wire::Fault::new(code, wire::Side::Unknown, "the model says so")
+}

@@ -1,0 +1,59 @@
+//! Sees both sides of a run, and counts what happened in it.
+
+use haul_protocol::{FileId, SpanIndex, sender::Assignment};
+use std::collections::BTreeSet;
+
+/// How often what a simulation is for came up: a run that meets nothing proves nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub sessions: u64,
+    pub offered: u64,
+    pub cut_sessions: u64,
+    pub resumed: u64,
+    pub damaged: u64,
+    pub dropped: u64,
+    pub refused_streams: u64,
+    pub discarded: u64,
+    pub broken_framing: u64,
+    pub done: u64,
+    pub failed: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Witness {
+    pub counts: Counts,
+    /// What the receiver said to be durable in this session.
+    durable: BTreeSet<(FileId, SpanIndex)>,
+}
+
+impl Witness {
+    pub fn new_session(&mut self) {
+        self.durable.clear();
+        self.counts.sessions += 1;
+    }
+
+    pub fn told_durable(&mut self, file: FileId, spans: impl Iterator<Item = SpanIndex>) {
+        self.durable.extend(spans.map(|span| (file, span)));
+    }
+
+    pub fn sent(&self, next: &Assignment) {
+        let is_durable = self.durable.contains(&(next.file, next.span));
+        assert!(!is_durable, "{next:?} is durable and goes out again");
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.sessions += other.sessions;
+        self.offered += other.offered;
+        self.cut_sessions += other.cut_sessions;
+        self.resumed += other.resumed;
+        self.damaged += other.damaged;
+        self.dropped += other.dropped;
+        self.refused_streams += other.refused_streams;
+        self.discarded += other.discarded;
+        self.broken_framing += other.broken_framing;
+        self.done += other.done;
+        self.failed += other.failed;
+    }
+}

@@ -1,0 +1,69 @@
+//! `SPEC.md` says what the code says: its tables hold every limit and every fault.
+
+use haul_protocol::{limits, wire::FaultCode};
+
+const SPECIFICATION: &str = include_str!("../SPEC.md");
+const LIMITS: &str = include_str!("../src/limits.rs");
+const PROTO: &str = include_str!("../proto/haul.proto");
+
+macro_rules! limits {
+    ($($name:ident),* $(,)?) => {
+        [$((stringify!($name), u64::try_from(limits::$name).expect("a limit fits 64 bits"))),*]
+    };
+}
+
+#[test]
+fn the_table_of_limits_holds_every_constant_and_its_value() {
+    let known = limits![
+        MESSAGE_BYTES_MAX_UNKNOWN,
+        MESSAGE_BYTES_MAX,
+        OFFERS_MAX,
+        FILES_MAX,
+        NAME_BYTES_MAX,
+        COMPONENT_BYTES_MAX,
+        PATHS_MAX,
+        TEXT_BYTES_MAX,
+        CAPABILITIES_MAX,
+        RANGES_MAX,
+        SPANS_MAX,
+        SPAN_BYTES_MIN,
+        SPAN_BYTES_MAX,
+        FILE_BYTES_MAX,
+        STREAMS_MAX,
+        STREAMS_EVER_MAX,
+        SPAN_RETRIES_MAX,
+        STAGES_MAX,
+        FRAMES_MAX,
+    ];
+    for (name, value) in known {
+        let row = format!("\n| `{name}` | {value} | ");
+        assert!(SPECIFICATION.contains(&row), "SPEC.md has no row {row}");
+    }
+    let constants = LIMITS.lines().filter_map(|line| line.strip_prefix("pub const "));
+    let names: Vec<&str> = constants.filter_map(|line| line.split(':').next()).collect();
+    let listed: Vec<&str> = known.iter().map(|limit| limit.0).collect();
+    assert_eq!(names, listed, "limits.rs and this test hold the same constants");
+}
+
+#[test]
+fn the_table_of_faults_holds_every_code() {
+    let codes: Vec<FaultCode> =
+        (0..1000).filter_map(|code| FaultCode::try_from(code).ok()).collect();
+    assert!(codes.len() > 20);
+    for code in codes {
+        let row = format!("\n| `{}` | {} | ", code.as_str_name(), code as i32);
+        assert!(SPECIFICATION.contains(&row), "SPEC.md has no row {row}");
+    }
+}
+
+#[test]
+fn every_kind_of_message_is_specified() {
+    let control = PROTO.split("oneof kind {").nth(1).and_then(|rest| rest.split('}').next());
+    let lines = control.expect("the kinds of messages").lines();
+    let names = lines.filter_map(|line| line.split_whitespace().nth(1));
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names.len(), 19);
+    for name in names {
+        assert!(SPECIFICATION.contains(&format!("`{name}`")), "SPEC.md does not speak of {name}");
+    }
+}

@@ -1,0 +1,239 @@
+//! What the vectors hold: examples of every message, as the specification describes them.
+
+use serde_json::{Value, json};
+
+/// A name and the fields of a `Control`.
+pub fn messages() -> Vec<(&'static str, Value)> {
+    let mut all = session_messages();
+    all.extend(file_messages());
+    all.extend(report_messages());
+    all
+}
+
+pub fn hello() -> Value {
+    json!({"hello": {"version_min": 1, "version_max": 1, "software": "haul 0.1.0"}})
+}
+
+pub fn open() -> Value {
+    json!({"open": {
+        "token_secret": "000102030405060708090a0b0c0d0e0f",
+        "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+        "direction": "PUSH", "paths": ["646972"], "into_directory": true,
+        "protection": "SAFE", "digest": "AES_GMAC",
+    }})
+}
+
+pub fn opened() -> Value {
+    json!({"opened": {
+        "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
+        "digest": "AES_GMAC", "streams": 4, "offers_max": 256, "rtt_us": 180,
+    }})
+}
+
+pub fn hello_reply() -> Value {
+    json!({"hello_reply": {"version": 1, "software": "haul 0.1.0"}})
+}
+
+fn session_messages() -> Vec<(&'static str, Value)> {
+    vec![
+        ("a hello", hello()),
+        (
+            "a hello with capabilities of a later build",
+            json!({"hello": {
+            "version_min": 1, "version_max": 3, "capabilities": [1, 2, 300],
+            "software": "haul 9.0.0"}}),
+        ),
+        ("a reply to it", hello_reply()),
+        ("a push", open()),
+        (
+            "a pull of two sources with all wishes",
+            json!({"open": {
+            "token_secret": "ffffffffffffffffffffffffffffffff",
+            "transfer": "00000000000000000000000000000000",
+            "direction": "PULL", "paths": ["612f62", "fffe"],
+            "protection": "CLEAR", "digest": "XXH3_128", "streams": 64,
+            "span_bytes": 1_073_741_824, "rate_bytes_per_s": 125_000_000_000_u64,
+            "peer_engine": "sendfile"}}),
+        ),
+        ("a session", opened()),
+        (
+            "a refusal",
+            json!({"refused": {
+            "code": "TOKEN_EXPIRED", "what": "the token has expired",
+            "found": "a token valid until 2026-01-01", "hint": "ask for a new one"}}),
+        ),
+        ("a ping", json!({"ping": {"number": 300}})),
+        ("a pong", json!({"pong": {"number": 300}})),
+    ]
+}
+
+fn file_messages() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "the first file, from before 1970",
+            json!({"file_offer": {
+            "name": "6469722f6e616d65", "kind": "REGULAR", "size_bytes": 1_099_511_627_777_u64,
+            "mtime_s": -1, "mtime_ns": 999_999_999, "mode": 420, "inode": 12, "device": 2049}}),
+        ),
+        (
+            "a directory with a name that is not text",
+            json!({"file_offer": {
+            "file": 7, "name": "ff0a", "kind": "DIRECTORY", "mtime_s": 1_700_000_000,
+            "mode": 1005}}),
+        ),
+        (
+            "a symbolic link",
+            json!({"file_offer": {
+            "file": 8, "name": "6c", "kind": "SYMLINK", "link_target": "2e2e2f61", "mode": 511}}),
+        ),
+        (
+            "the end of the offers",
+            json!({"offers_end": {"files": 8, "bytes": 1_099_511_627_777_u64}}),
+        ),
+        (
+            "a file is needed",
+            json!({"file_answer": {
+            "file": 3, "need": {"span_bytes": 8_388_608}}}),
+        ),
+        (
+            "a file is needed, but for what an earlier session brought",
+            json!({"file_answer": {
+            "file": 3, "need": {"span_bytes": 65536,
+                "durable": [{"count": 5}, {"first": 9, "count": 1}]}}}),
+        ),
+        ("a file is there", json!({"file_answer": {"file": 4, "skip": {}}})),
+        (
+            "a file cannot be taken",
+            json!({"file_answer": {"file": 5, "fault": {
+            "code": "NO_SPACE", "side": "TARGET", "path": "6469722f6e616d65",
+            "what": "preallocating failed", "needs": "1 TiB", "found": "3 GiB free",
+            "hint": "free some"}}}),
+        ),
+        (
+            "spans arrived",
+            json!({"spans_verified": {
+            "file": 3, "spans": [{"first": 5, "count": 4}, {"first": 200, "count": 1}]}}),
+        ),
+        ("a span arrived damaged", json!({"span_bad": {"file": 3, "span": 6, "stream": 2}})),
+        ("a stream is given up", json!({"stream_drop": {"stream": 2, "why": "nothing moved"}})),
+        ("a stream is closed", json!({"stream_closed": {"stream": 2}})),
+        ("the source is whole", json!({"file_confirm": {"file": 3}})),
+        (
+            "the source changed",
+            json!({"file_confirm": {
+            "file": 3, "fault": {"code": "SOURCE_CHANGED", "side": "SOURCE"}}}),
+        ),
+        ("a file is durable", json!({"file_settled": {"file": 3}})),
+        (
+            "a file failed",
+            json!({"file_settled": {
+            "file": 3, "fault": {"code": "IO_FAILED", "side": "TARGET", "what": "rename"}}}),
+        ),
+    ]
+}
+
+fn report_messages() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "progress",
+            json!({"progress": {
+            "received_bytes": 4_294_967_296_u64, "durable_bytes": 4_000_000_000_u64,
+            "streams": [{"received_bytes": 1}, {"stream": 1, "on_storage": true}]}}),
+        ),
+        (
+            "a goodbye",
+            json!({"finish": {"report": {
+            "cpu_ns": 1_000_000_000, "max_rss_bytes": 8_388_608, "copied_bytes": 1,
+            "retransmits": 2, "engine": "sendfile", "because": "the page cache holds it",
+            "stages": [{"stage": "SOURCE_DISK", "ns": 5}, {"stage": "IDLE", "ns": 6}],
+            "threads": 4, "bad_spans": 1}}}),
+        ),
+        (
+            "a notice",
+            json!({"notice": {
+            "what": "zerocopy-send fell back to sendfile", "why": "ENOBUFS", "stream": 1}}),
+        ),
+    ]
+}
+
+/// A name and the fields of a `Control` that a receiver refuses.
+pub fn bad_messages() -> Vec<(&'static str, Value)> {
+    let offer = |name: &str| json!({"file_offer": {"name": name, "kind": "REGULAR"}});
+    vec![
+        ("a name that leaves the target", offer("2e2e2f61")),
+        ("an absolute name", offer("2f61")),
+        (
+            "a file larger than 2^50 bytes",
+            json!({"file_offer": {
+            "name": "61", "size_bytes": (1_u64 << 50) + 1}}),
+        ),
+        (
+            "a directory with bytes",
+            json!({"file_offer": {
+            "name": "61", "kind": "DIRECTORY", "size_bytes": 1}}),
+        ),
+        (
+            "a second with 10^9 nanoseconds",
+            json!({"file_offer": {
+            "name": "61", "mtime_ns": 1_000_000_000}}),
+        ),
+        ("a mode with the file's kind", json!({"file_offer": {"name": "61", "mode": 33188}})),
+        (
+            "a short token",
+            json!({"open": {
+            "token_secret": "00", "transfer": "00000000000000000000000000000000"}}),
+        ),
+        (
+            "a span size that is no power of two",
+            json!({"open": {
+            "token_secret": "00000000000000000000000000000000",
+            "transfer": "00000000000000000000000000000000", "span_bytes": 65537}}),
+        ),
+        (
+            "a session of no streams",
+            json!({"opened": {
+            "session": "00000000000000000000000000000000", "offers_max": 1}}),
+        ),
+        (
+            "a session of too many streams",
+            json!({"opened": {
+            "session": "00000000000000000000000000000000", "streams": 65, "offers_max": 1}}),
+        ),
+        ("an answer that says nothing", json!({"file_answer": {"file": 1}})),
+        ("a text of 4097 bytes", json!({"notice": {"what": "x".repeat(4097)}})),
+    ]
+}
+
+/// Names that may be opened below a root, and names that may not.
+pub fn names() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let bytes = |name: &[u8]| name.to_vec();
+    let long = |component: usize| [vec![b'x'; component], vec![b'/'], vec![b'y'; 3]].concat();
+    let mut longest = vec![b'x'; 255];
+    while longest.len() < 4095 {
+        longest.push(b'/');
+        longest.extend(vec![b'x'; 255]);
+    }
+    let mut too_long = longest.clone();
+    too_long.extend(b"/x");
+    let good =
+        [&b"a"[..], b"a/b", b"...", b"..a", b".a", b"a..", b"a\nb", b" ", b"\xff\xfe", b"C:\\"];
+    let bad = [
+        &b""[..],
+        b"/",
+        b"/a",
+        b".",
+        b"..",
+        b"a/..",
+        b"../a",
+        b"a/../b",
+        b"a/./b",
+        b"a//b",
+        b"a/",
+        b"a\0b",
+    ];
+    let mut good: Vec<_> = good.map(bytes).into();
+    good.extend([long(255), longest]);
+    let mut bad: Vec<_> = bad.map(bytes).into();
+    bad.extend([long(256), too_long]);
+    (good, bad)
+}

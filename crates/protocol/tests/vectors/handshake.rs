@@ -1,0 +1,123 @@
+//! Whole handshakes, message by message: `vectors/handshake.json`.
+
+use super::{
+    decode, encode, examples,
+    hex::{hex, unhex},
+    list, schema, text, vectors, wire_bytes,
+};
+use haul_protocol::{ClientHandshake, Message, ServerHandshake, handshake::ServerStep, wire};
+use serde_json::{Value, json};
+
+const SOFTWARE: &str = "haul 0.1.0";
+
+/// Who says what: fields of a message.
+type Steps = Vec<(&'static str, Value)>;
+
+/// Fields of what each side says, in order, and what the client makes of it.
+fn conversations() -> Vec<(&'static str, Steps, &'static str)> {
+    let newer = json!({"hello": {"version_min": 1, "version_max": 4, "capabilities": [9],
+        "software": "haul 4.0.0"}});
+    let other = json!({"hello": {"version_min": 7, "version_max": 9, "software": "haul 9.0.0"}});
+    let versions = json!({"refused": {
+        "code": "VERSION", "what": "the versions do not meet",
+        "needs": "protocol version 1 to 1", "found": "a peer that speaks version 7 to 9 (haul 9.0.0)",
+        "hint": "install the same haul version on both ends"}});
+    let early = json!({"refused": {
+        "code": "PROTOCOL_VIOLATION",
+        "what": "the peer broke the protocol: a message out of order in the handshake",
+        "hint": "run the same haul version on both ends; if it is, report this"}});
+    let wrong = json!({"refused": {"code": "TOKEN_WRONG", "what": "the token is not known here"}});
+    let (hello, open) = (examples::hello(), examples::open());
+    let (reply, opened) = (examples::hello_reply(), examples::opened());
+    vec![
+        (
+            "a session is opened",
+            vec![
+                ("client", hello.clone()),
+                ("client", open.clone()),
+                ("server", reply.clone()),
+                ("server", opened.clone()),
+            ],
+            "open",
+        ),
+        (
+            "a newer client meets this server",
+            vec![
+                ("client", newer),
+                ("client", open.clone()),
+                ("server", reply.clone()),
+                ("server", opened),
+            ],
+            "open",
+        ),
+        ("the versions do not meet", vec![("client", other), ("server", versions)], "refused"),
+        (
+            "the token is wrong",
+            vec![("client", hello), ("client", open.clone()), ("server", reply), ("server", wrong)],
+            "refused",
+        ),
+        ("nothing but a hello comes first", vec![("client", open), ("server", early)], "refused"),
+    ]
+}
+
+/// What the server's machine answers, but for the owner's last word.
+fn server_answers(steps: &[(bool, Message)]) -> Vec<Message> {
+    let mut server = ServerHandshake::default();
+    let mut answers = Vec::new();
+    for (_, message) in steps.iter().filter(|(is_client, _)| *is_client) {
+        match server.handle(message.clone(), SOFTWARE) {
+            Ok(ServerStep::Reply(reply)) => answers.push(reply),
+            Ok(ServerStep::Open { open, .. }) => {
+                assert_eq!(Message::Open(open), *message);
+            }
+            Err(fault) => {
+                answers.push(Message::Refused(fault));
+                break;
+            }
+        }
+    }
+    answers
+}
+
+fn client_ends(steps: &[(bool, Message)]) -> &'static str {
+    let (mut client, _) = ClientHandshake::start(SOFTWARE, wire::Open::default());
+    let mut end = "waits";
+    for (_, message) in steps.iter().filter(|(is_client, _)| !is_client) {
+        end = match client.handle(message.clone()) {
+            Ok(None) => "waits",
+            Ok(Some(_)) => "open",
+            Err(fault) => {
+                assert_eq!(Message::Refused(fault), *message, "in the server's own words");
+                "refused"
+            }
+        };
+    }
+    end
+}
+
+#[test]
+fn handshakes_are_what_the_vectors_say() {
+    let schema = schema();
+    let conversations = conversations().into_iter().map(|(name, steps, end)| {
+        let steps = steps.into_iter().map(|(from, fields)| {
+            json!({"from": from, "hex": hex(&wire_bytes(&schema, &fields)), "fields": fields})
+        });
+        json!({"name": name, "steps": steps.collect::<Vec<_>>(), "client": end})
+    });
+    let about = "Handshakes: client says how it ends for the client, open or refused.";
+    let conversations: Vec<Value> = conversations.collect();
+    let found = vectors("handshake.json", &json!({"about": about, "handshakes": conversations}));
+    for vector in list(&found, "handshakes") {
+        let steps = list(vector, "steps").iter().map(|step| {
+            let bytes = unhex(text(step, "hex"));
+            let message = decode(&bytes);
+            assert_eq!(encode(message.clone()), bytes);
+            (text(step, "from") == "client", message)
+        });
+        let steps: Vec<(bool, Message)> = steps.collect();
+        let said = steps.iter().filter(|(is_client, _)| !is_client).map(|(_, message)| message);
+        let answers = server_answers(&steps);
+        assert!(answers.iter().eq(said.take(answers.len())), "{answers:?}");
+        assert_eq!(client_ends(&steps), text(vector, "client"));
+    }
+}

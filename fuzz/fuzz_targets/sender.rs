@@ -1,0 +1,4 @@
+//! Fuzzes the sender against a hostile receiver.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| haul_fuzz::bodies::sender(data));

@@ -1,0 +1,118 @@
+//! The bodies of the fuzz targets, one function a target, of the same name.
+//!
+//! `crates/protocol/tests/corpus.rs` includes this file and replays the corpora with stable Rust.
+
+use arbitrary::{Arbitrary, Unstructured};
+use crc::{CRC_32_ISCSI, Crc};
+use haul_protocol::{
+    ClientHandshake, ServerHandshake, decode_message, encode_message,
+    frame::{FrameHeader, HEADER_BYTES, PREFACE_BYTES, Preface, SpanTrailer, TRAILER_BYTES},
+    handshake::ServerStep,
+    limits::MESSAGE_BYTES_MAX,
+    name::check_relative_name,
+    wire,
+};
+
+pub mod numbers;
+pub mod receiver_machine;
+pub mod sender_machine;
+
+/// Operations of one run, at most: what goes wrong goes wrong early.
+const OPERATIONS_MAX: usize = 256;
+
+/// What decodes survives being encoded and decoded again.
+pub fn message(data: &[u8]) {
+    let Ok(Some((message, taken))) = decode_message(data, MESSAGE_BYTES_MAX) else { return };
+    assert!(taken <= data.len());
+    let mut bytes = Vec::new();
+    encode_message(message.clone(), &mut bytes);
+    // Numbers that the peer wrote with needless bytes become shorter, never longer.
+    let again = decode_message(&bytes, MESSAGE_BYTES_MAX);
+    assert_eq!(again, Ok(Some((message, bytes.len()))));
+}
+
+/// Messages in a row to both sides: no panic, and the server opens only what says who it is.
+pub fn handshake(data: &[u8]) {
+    let mut server = ServerHandshake::default();
+    let (mut client, _) = ClientHandshake::start("fuzz", wire::Open::default());
+    let mut rest = data;
+    while let Ok(Some((message, taken))) = decode_message(rest, MESSAGE_BYTES_MAX) {
+        rest = &rest[taken..];
+        let granted = client.handle(message.clone());
+        if let Ok(Some(granted)) = &granted {
+            assert_eq!(granted.opened.session.len(), 16);
+        }
+        let step = server.handle(message, "fuzz");
+        if let Ok(ServerStep::Open { open, .. }) = &step {
+            assert_eq!((open.token_secret.len(), open.transfer.len()), (16, 16));
+        }
+        if granted.is_err() && step.is_err() {
+            return;
+        }
+    }
+}
+
+static CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// What decodes is encoded to the same bytes: a header has one form. Tried as it is and with its
+/// CRC put right, which no fuzzer guesses.
+pub fn frame_header(data: &[u8]) {
+    let Some(bytes) = data.first_chunk::<HEADER_BYTES>() else { return };
+    let mut right = *bytes;
+    let crc = CRC32C.checksum(&bytes[..36]);
+    right[36..].copy_from_slice(&crc.to_le_bytes());
+    for bytes in [bytes, &right] {
+        if let Ok(header) = FrameHeader::decode(bytes) {
+            assert_eq!(&header.encode(), bytes);
+        }
+    }
+}
+
+/// What decodes is encoded to the same bytes: a trailer has one form. Tried as a header is.
+pub fn span_trailer(data: &[u8]) {
+    let Some(bytes) = data.first_chunk::<TRAILER_BYTES>() else { return };
+    let mut right = *bytes;
+    let crc = CRC32C.checksum(&[&bytes[..4], &bytes[8..]].concat());
+    right[4..8].copy_from_slice(&crc.to_le_bytes());
+    for bytes in [bytes, &right] {
+        if let Ok(trailer) = SpanTrailer::decode(bytes) {
+            assert_eq!(&trailer.encode(), bytes);
+        }
+    }
+}
+
+/// What decodes is encoded to the same bytes: a preface has one form.
+pub fn preface(data: &[u8]) {
+    let Some(bytes) = data.first_chunk::<PREFACE_BYTES>() else { return };
+    if let Ok(preface) = Preface::decode(bytes) {
+        assert_eq!(&preface.encode(), bytes);
+    }
+}
+
+/// A name that passes cannot leave the directory it is opened below.
+pub fn name(data: &[u8]) {
+    if check_relative_name(data).is_ok() {
+        assert!(!data.is_empty() && data.len() <= 4095 && data[0] != b'/' && !data.contains(&0));
+        assert!(data.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b"..")));
+    }
+}
+
+/// A sender against any operations and messages.
+pub fn sender(data: &[u8]) {
+    sender_machine::run(&operations(data));
+}
+
+/// A receiver against any operations and messages.
+pub fn receiver(data: &[u8]) {
+    receiver_machine::run(&operations(data));
+}
+
+fn operations<'a, T: Arbitrary<'a>>(data: &'a [u8]) -> Vec<T> {
+    let mut source = Unstructured::new(data);
+    let mut operations = Vec::new();
+    while !source.is_empty() && operations.len() < OPERATIONS_MAX {
+        let Ok(operation) = T::arbitrary(&mut source) else { break };
+        operations.push(operation);
+    }
+    operations
+}

@@ -1,0 +1,403 @@
+//! The receiver against a sender that says anything, with a model of what may be written.
+
+use super::numbers;
+use arbitrary::Arbitrary;
+use haul_protocol::{
+    FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanIndex, StreamId,
+    frame::SpanHeader,
+    limits,
+    receiver::{Answer, Permit, SpanEnd},
+    wire,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Offers open at a time in these runs.
+pub const OFFERS_MAX: u32 = 4;
+
+/// What the owner does, what arrives on streams, and what the sender says.
+#[derive(Arbitrary, Clone, Debug)]
+pub enum ReceiverOperation {
+    Need {
+        file: u8,
+        span_bytes: u8,
+        durable: u8,
+    },
+    Skip(u8),
+    AnswerFault(u8),
+    OpenStream(u8),
+    /// A header that may be wrong in any field; `skew` is added to the right sequence.
+    Header {
+        stream: u8,
+        named: u8,
+        file: u8,
+        span: u8,
+        len: u8,
+        skew: u8,
+    },
+    /// The header of the nth missing span on a stream, all fields right.
+    HonestHeader {
+        stream: u8,
+        nth: u8,
+    },
+    /// The nth span being written ends: 0 damaged, 1 abandoned, otherwise verified.
+    SpanEnded {
+        nth: u8,
+        end: u8,
+    },
+    CloseStream(u8),
+    FileFailed(u8),
+    Committed {
+        file: u8,
+        is_durable: bool,
+    },
+    Progress,
+    Finish,
+    Offer {
+        skew: u8,
+        size: u8,
+    },
+    OffersEnd,
+    Confirm {
+        file: u8,
+        is_whole: bool,
+    },
+    ConfirmTold(u8),
+    Drop(u8),
+    Notice,
+    PeerFinish,
+    Refused,
+    Stray(u8),
+}
+
+/// What may be written, and what the sender was told.
+#[derive(Default)]
+struct Model {
+    sizes: Vec<u64>,
+    grids: BTreeMap<FileId, SpanGrid>,
+    settled: BTreeSet<FileId>,
+    streams: BTreeMap<StreamId, u64>,
+    streams_ever: BTreeSet<StreamId>,
+    writing: BTreeSet<(FileId, SpanIndex, StreamId)>,
+    verified: BTreeSet<(FileId, SpanIndex)>,
+    told: BTreeSet<(FileId, SpanIndex)>,
+    confirmed: BTreeSet<FileId>,
+    offers_ended: bool,
+}
+
+/// Runs the operations until the machine calls the sender a liar.
+pub fn run(operations: &[ReceiverOperation]) {
+    let mut receiver = Receiver::new(OFFERS_MAX);
+    let mut model = Model::default();
+    for operation in operations {
+        let ended = apply(&mut receiver, &mut model, operation).is_err();
+        model.look_at_output(&mut receiver);
+        if ended {
+            return;
+        }
+    }
+}
+
+fn apply(
+    receiver: &mut Receiver,
+    model: &mut Model,
+    operation: &ReceiverOperation,
+) -> Result<(), ProtocolError> {
+    use ReceiverOperation as Op;
+    match operation {
+        Op::Need { file, span_bytes, durable } => {
+            model.need(receiver, numbers::file(*file), numbers::span_bytes(*span_bytes), *durable);
+        }
+        Op::Skip(file) => drop(receiver.answer(numbers::file(*file), Answer::Skip)),
+        Op::AnswerFault(file) => {
+            drop(receiver.answer(numbers::file(*file), Answer::Fault(numbers::fault(1))));
+        }
+        Op::OpenStream(stream) => model.open(receiver, numbers::stream(*stream)),
+        Op::Header { stream, named, file, span, len, skew } => {
+            let stream = numbers::stream(*stream);
+            let named = if *named < 200 { stream } else { numbers::stream(*named) };
+            let header = model.header(stream, named, (*file, *span), *len, *skew);
+            model.start(receiver, stream, &header);
+        }
+        Op::HonestHeader { stream, nth } => {
+            model.start_honestly(receiver, numbers::stream(*stream), *nth);
+        }
+        Op::SpanEnded { nth, end } => model.end_span(receiver, *nth, *end),
+        Op::CloseStream(stream) => {
+            let stream = numbers::stream(*stream);
+            receiver.stream_closed(stream);
+            model.streams.remove(&stream);
+            model.writing.retain(|write| write.2 != stream);
+        }
+        Op::FileFailed(file) => receiver.file_failed(numbers::file(*file), numbers::fault(2)),
+        Op::Committed { file, is_durable } => {
+            let file = numbers::file(*file);
+            // An owner commits what it was asked to commit.
+            if model.confirmed.contains(&file) {
+                let result = if *is_durable { Ok(()) } else { Err(numbers::fault(0)) };
+                receiver.committed(file, result);
+            }
+        }
+        Op::Progress => receiver.progress(wire::Progress::default()),
+        Op::Finish => receiver.finish(wire::SideReport::default()),
+        said => {
+            if let Some(message) = message_of(model, said) {
+                return model.hear(receiver, message);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the sender says in an operation.
+fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
+    use ReceiverOperation as Op;
+    Some(match operation {
+        Op::Offer { skew, size } => Message::FileOffer(wire::FileOffer {
+            file: model.sizes.len() as u32 + if *skew < 250 { 0 } else { u32::from(*skew) },
+            size_bytes: numbers::size_bytes(*size),
+            ..Default::default()
+        }),
+        Op::OffersEnd => Message::OffersEnd(wire::OffersEnd::default()),
+        Op::Confirm { file, is_whole } => Message::FileConfirm(wire::FileConfirm {
+            file: numbers::number(*file),
+            fault: (!is_whole).then(|| numbers::fault(1)),
+        }),
+        Op::ConfirmTold(nth) => {
+            let files = model.grids.keys();
+            let whole: Vec<_> = files
+                .filter(|file| model.is_told_whole(**file) && !model.confirmed.contains(file))
+                .collect();
+            let file = whole.get(usize::from(*nth) % whole.len().max(1))?.0;
+            Message::FileConfirm(wire::FileConfirm { file, fault: None })
+        }
+        Op::Drop(stream) => {
+            let why = String::new();
+            Message::StreamDrop(wire::StreamDrop { stream: numbers::number(*stream), why })
+        }
+        Op::Notice => Message::Notice(wire::Notice::default()),
+        Op::PeerFinish => Message::Finish(wire::Finish::default()),
+        Op::Refused => Message::Refused(numbers::fault(0)),
+        Op::Stray(which) => stray(*which),
+        _ => return None,
+    })
+}
+
+/// A message that a sender never sends here.
+fn stray(which: u8) -> Message {
+    match which % 6 {
+        0 => Message::FileAnswer(wire::FileAnswer::default()),
+        1 => Message::SpansVerified(wire::SpansVerified::default()),
+        2 => Message::FileSettled(wire::FileSettled::default()),
+        3 => Message::StreamClosed(wire::StreamClosed::default()),
+        4 => Message::Opened(wire::Opened::default()),
+        _ => Message::Pong(wire::Ping::default()),
+    }
+}
+
+impl Model {
+    fn is_open(&self, file: FileId) -> bool {
+        (file.0 as usize) < self.sizes.len() && !self.settled.contains(&file)
+    }
+
+    fn need(&mut self, receiver: &mut Receiver, file: FileId, span_bytes: u64, bits: u8) {
+        let size = self.sizes.get(file.0 as usize).copied().unwrap_or_default();
+        let grid = SpanGrid::new(size, span_bytes);
+        // A third of the runs bring a set that belongs to another file.
+        let count = grid.as_ref().map_or(0, SpanGrid::count) + u32::from(bits % 3 == 2);
+        let durable = numbers::set(count, bits);
+        let answer = Answer::Need { span_bytes, durable: durable.clone() };
+        let result = receiver.answer(file, answer);
+        if !self.is_open(file) {
+            return;
+        }
+        let fits = bits % 3 != 2 && !self.grids.contains_key(&file);
+        match grid {
+            Ok(grid) if fits => {
+                assert_eq!(result, Ok(()));
+                self.grids.insert(file, grid);
+                self.told.extend(durable.iter().map(|span| (file, span)));
+                self.verified.extend(durable.iter().map(|span| (file, span)));
+            }
+            _ => assert!(result.is_err(), "an answer that cannot be"),
+        }
+    }
+
+    fn open(&mut self, receiver: &mut Receiver, stream: StreamId) {
+        let result = receiver.stream_opened(stream);
+        assert_eq!(result.is_ok(), self.streams_ever.insert(stream), "numbers are used once");
+        if result.is_ok() {
+            self.streams.insert(stream, 0);
+        }
+    }
+
+    fn header(
+        &self,
+        stream: StreamId,
+        named: StreamId,
+        (file, span): (u8, u8),
+        len: u8,
+        skew: u8,
+    ) -> SpanHeader {
+        let file = numbers::file(file);
+        let range = |grid: &SpanGrid| grid.range(numbers::span(span));
+        let (offset_bytes, right) = self.grids.get(&file).map_or((0, 1), range);
+        let len_bytes = match len {
+            255 => 0,
+            254 => limits::SPAN_BYTES_MAX + 1,
+            253 => right + 1,
+            _ => right,
+        };
+        let frames = self.streams.get(&stream).copied().unwrap_or_default();
+        let sequence = frames + u64::from(skew.saturating_sub(240));
+        SpanHeader { file, offset_bytes, len_bytes, sequence, stream: named }
+    }
+
+    fn start_honestly(&mut self, receiver: &mut Receiver, stream: StreamId, nth: u8) {
+        let Some(&sequence) = self.streams.get(&stream) else { return };
+        let open = self.grids.iter().filter(|(file, _)| self.is_open(**file));
+        let spans = open.flat_map(|(file, grid)| {
+            (0..grid.count().min(64)).map(move |span| (*file, *grid, SpanIndex(span)))
+        });
+        let missing: Vec<_> =
+            spans.filter(|&(file, _, span)| self.is_missing(file, span)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let (file, grid, span) = missing[usize::from(nth) % missing.len()];
+        let (offset_bytes, len_bytes) = grid.range(span);
+        let header = SpanHeader { file, offset_bytes, len_bytes, sequence, stream };
+        let permit = self.start(receiver, stream, &header);
+        assert_eq!(permit, Some(Permit::Write(span)), "a missing span is wanted");
+    }
+
+    fn is_missing(&self, file: FileId, span: SpanIndex) -> bool {
+        let is_written = self.writing.iter().any(|write| (write.0, write.1) == (file, span));
+        !is_written && !self.verified.contains(&(file, span))
+    }
+
+    fn start(
+        &mut self,
+        receiver: &mut Receiver,
+        stream: StreamId,
+        header: &SpanHeader,
+    ) -> Option<Permit> {
+        let expected = self.streams.get(&stream).copied();
+        let result = receiver.span_starts(stream, header);
+        let in_order = expected == Some(header.sequence) && header.stream == stream;
+        let length_is_wrong = header.len_bytes == 0 || header.len_bytes > limits::SPAN_BYTES_MAX;
+        assert!(result.is_err() || (in_order && !length_is_wrong), "believed: {header:?}");
+        if in_order && !length_is_wrong {
+            self.streams.insert(stream, header.sequence + 1);
+        }
+        if let Ok(Permit::Write(span)) = result {
+            assert!(self.is_open(header.file), "a settled file is written");
+            assert!(self.is_missing(header.file, span), "{span:?} is written twice");
+            let grid = self.grids[&header.file];
+            assert_eq!(grid.range(span), (header.offset_bytes, header.len_bytes));
+            self.writing.insert((header.file, span, stream));
+        }
+        result.ok()
+    }
+
+    fn end_span(&mut self, receiver: &mut Receiver, nth: u8, end: u8) {
+        let nth = usize::from(nth) % self.writing.len().max(1);
+        let Some(&(file, span, stream)) = self.writing.iter().nth(nth) else { return };
+        self.writing.remove(&(file, span, stream));
+        let end = match end {
+            0 => SpanEnd::Damaged,
+            1 => SpanEnd::Abandoned,
+            _ => SpanEnd::Verified,
+        };
+        if end == SpanEnd::Verified && self.is_open(file) {
+            self.verified.insert((file, span));
+        }
+        receiver.span_ended(stream, file, span, end);
+        // What the stream did not bring is no business of the machine's.
+        receiver.span_ended(stream, file, span, SpanEnd::Verified);
+    }
+
+    /// Gives the machine a message; what must be refused is refused.
+    fn hear(&mut self, receiver: &mut Receiver, message: Message) -> Result<(), ProtocolError> {
+        let is_lie = self.is_lie(&message);
+        let result = receiver.handle(message.clone());
+        assert!(!(is_lie && result.is_ok()), "believed: {message:?}");
+        match message {
+            Message::FileOffer(offer) if result.is_ok() => self.sizes.push(offer.size_bytes),
+            Message::OffersEnd(_) => self.offers_ended = true,
+            Message::StreamDrop(drop) if result.is_ok() => {
+                self.streams_ever.insert(StreamId(drop.stream));
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// Messages that no honest sender can have sent after what it was told.
+    fn is_lie(&self, message: &Message) -> bool {
+        match message {
+            Message::FileOffer(offer) => {
+                let open = self.sizes.len() - self.settled.len();
+                offer.file as usize != self.sizes.len()
+                    || self.offers_ended
+                    || open >= OFFERS_MAX as usize
+            }
+            Message::OffersEnd(_) => self.offers_ended,
+            Message::FileConfirm(confirm) => {
+                let file = FileId(confirm.file);
+                let never_offered = confirm.file as usize >= self.sizes.len();
+                let too_early = confirm.fault.is_none() && !self.is_told_whole(file);
+                never_offered
+                    || (self.is_open(file) && (too_early || self.confirmed.contains(&file)))
+            }
+            Message::Finish(_) => !self.offers_ended || self.settled.len() < self.sizes.len(),
+            Message::StreamDrop(_) | Message::Notice(_) | Message::Refused(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The sender was told that every span is verified.
+    fn is_told_whole(&self, file: FileId) -> bool {
+        let Some(grid) = self.grids.get(&file) else { return false };
+        let told = self.told.iter().filter(|(of, _)| *of == file).count();
+        told == grid.count() as usize
+    }
+
+    /// Takes all messages and events: they are few, and each may be said now.
+    fn look_at_output(&mut self, receiver: &mut Receiver) {
+        let mut count = 0;
+        while let Some(message) = receiver.poll_message() {
+            count += 1;
+            match message {
+                Message::SpansVerified(verified) => {
+                    for span in numbers::spans_of(&verified.spans) {
+                        let span = (FileId(verified.file), span);
+                        assert!(self.verified.contains(&span), "told {span:?} unverified");
+                        assert!(self.told.insert(span), "told {span:?} twice");
+                    }
+                }
+                Message::FileSettled(settled) => self.settle(settled.file),
+                Message::FileAnswer(answer)
+                    if !matches!(answer.answer, Some(wire::file_answer::Answer::Need(_))) =>
+                {
+                    self.settle(answer.file);
+                }
+                _ => {}
+            }
+        }
+        while let Some(event) = receiver.poll_event() {
+            count += 1;
+            if let ReceiverEvent::Commit(file) = event {
+                assert!(self.is_told_whole(file), "committed with spans missing");
+                assert!(self.confirmed.insert(file), "committed twice");
+            }
+        }
+        assert!(count <= 4 + OFFERS_MAX, "{count} messages and events of one operation");
+        let open = self.sizes.len() - self.settled.len();
+        assert!(open <= OFFERS_MAX as usize, "{open} files are open");
+        assert_eq!(receiver.has_open_files(), open > 0);
+    }
+
+    fn settle(&mut self, file: u32) {
+        assert!(self.settled.insert(FileId(file)), "a file is settled once");
+    }
+}

@@ -1,0 +1,330 @@
+//! The sender against a receiver that says anything, with a model of what may follow.
+
+use super::numbers;
+use arbitrary::Arbitrary;
+use haul_protocol::{
+    FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId, limits,
+    sender::FileOutcome,
+    wire::{self, file_answer::Answer},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Offers open at a time in these runs.
+pub const OFFERS_MAX: u32 = 4;
+
+/// What the owner does, and what the receiver says. Bytes become numbers by [`numbers`].
+#[derive(Arbitrary, Clone, Debug)]
+pub enum SenderOperation {
+    Offer { size: u8 },
+    EndOffers,
+    Finish,
+    OpenStream(u8),
+    DropStream(u8),
+    NextSpan(u8),
+    SourceFailed(u8),
+    SourceChecked { file: u8, is_same: bool },
+    AcknowledgeSent(u8),
+    DamageSent(u8),
+    AnswerOffered { nth: u8, durable: u8 },
+    CloseOpened(u8),
+    SettleConfirmed(u8),
+    Need { file: u8, span_bytes: u8, durable: Vec<(u8, u8)> },
+    Skip(u8),
+    AnswerFault(u8),
+    AnswerNothing(u8),
+    Verified { file: u8, spans: Vec<(u8, u8)> },
+    Bad { file: u8, span: u8, stream: u8 },
+    Closed(u8),
+    Settled { file: u8, is_durable: bool },
+    Progress,
+    Notice,
+    PeerFinish,
+    Refused,
+    Stray(u8),
+}
+
+/// What the receiver was sent and said.
+#[derive(Default)]
+struct Model {
+    outstanding: BTreeSet<(StreamId, FileId, SpanIndex)>,
+    verified: BTreeSet<(FileId, SpanIndex)>,
+    confirmed: BTreeSet<FileId>,
+    given_up: BTreeSet<FileId>,
+    offered: u32,
+    settled: BTreeSet<FileId>,
+    finishes: u32,
+    unanswered: BTreeMap<FileId, u64>,
+    streams: BTreeSet<StreamId>,
+}
+
+/// Runs the operations until the machine calls the receiver a liar.
+pub fn run(operations: &[SenderOperation]) {
+    let mut sender = Sender::new(OFFERS_MAX);
+    let mut model = Model::default();
+    for operation in operations {
+        let ended = apply(&mut sender, &mut model, operation).is_err();
+        model.look_at_output(&mut sender);
+        if ended {
+            return;
+        }
+    }
+}
+
+fn apply(
+    sender: &mut Sender,
+    model: &mut Model,
+    operation: &SenderOperation,
+) -> Result<(), ProtocolError> {
+    use SenderOperation as Op;
+    match operation {
+        Op::Offer { size } if sender.may_offer() => {
+            let size_bytes = numbers::size_bytes(*size).min(limits::FILE_BYTES_MAX);
+            let file = sender.offer(wire::FileOffer { size_bytes, ..Default::default() });
+            assert_eq!(file.0, model.offered, "files are numbered in order");
+            model.offered += 1;
+            model.unanswered.insert(file, size_bytes);
+        }
+        Op::Offer { .. } => {}
+        Op::EndOffers => sender.end_offers(u64::from(model.offered), 0),
+        Op::Finish => sender.finish(wire::SideReport::default()),
+        Op::OpenStream(stream) => {
+            let stream = numbers::stream(*stream);
+            // A refused connection does not end the session.
+            if sender.stream_opened(stream).is_ok() {
+                model.streams.insert(stream);
+            }
+        }
+        Op::DropStream(stream) => sender.drop_stream(numbers::stream(*stream), "stalled"),
+        Op::NextSpan(stream) => model.take_span(sender, numbers::stream(*stream)),
+        Op::SourceFailed(file) => sender.source_failed(numbers::file(*file), numbers::fault(1)),
+        Op::SourceChecked { file, is_same } => {
+            let found = if *is_same { Ok(()) } else { Err(numbers::fault(2)) };
+            sender.source_checked(numbers::file(*file), found);
+        }
+        Op::AcknowledgeSent(_)
+        | Op::DamageSent(_)
+        | Op::AnswerOffered { .. }
+        | Op::CloseOpened(_)
+        | Op::SettleConfirmed(_) => {
+            if let Some(message) = model.honest(operation) {
+                let result = model.hear(sender, message);
+                assert_eq!(result, Ok(()), "{operation:?} is honest");
+            }
+        }
+        said => {
+            if let Some(message) = message_of(said) {
+                return model.hear(sender, message);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn message_verified(file: FileId, spans: Vec<wire::SpanRange>) -> Message {
+    Message::SpansVerified(wire::SpansVerified { file: file.0, spans })
+}
+
+/// What the receiver says in an operation.
+fn message_of(operation: &SenderOperation) -> Option<Message> {
+    use SenderOperation as Op;
+    let answer = |file: u8, answer: Option<Answer>| {
+        Message::FileAnswer(wire::FileAnswer { file: numbers::number(file), answer })
+    };
+    Some(match operation {
+        Op::Need { file, span_bytes, durable } => {
+            let span_bytes = numbers::span_bytes(*span_bytes);
+            let need = wire::Need { span_bytes, durable: numbers::ranges(durable) };
+            answer(*file, Some(Answer::Need(need)))
+        }
+        Op::Skip(file) => answer(*file, Some(Answer::Skip(wire::Skip {}))),
+        Op::AnswerFault(file) => answer(*file, Some(Answer::Fault(numbers::fault(0)))),
+        Op::AnswerNothing(file) => answer(*file, None),
+        Op::Verified { file, spans } => {
+            message_verified(numbers::file(*file), numbers::ranges(spans))
+        }
+        Op::Bad { file, span, stream } => Message::SpanBad(wire::SpanBad {
+            file: numbers::number(*file),
+            span: numbers::number(*span),
+            stream: numbers::number(*stream),
+        }),
+        Op::Closed(stream) => {
+            Message::StreamClosed(wire::StreamClosed { stream: numbers::number(*stream) })
+        }
+        Op::Settled { file, is_durable } => Message::FileSettled(wire::FileSettled {
+            file: numbers::number(*file),
+            fault: (!is_durable).then(|| numbers::fault(0)),
+        }),
+        Op::Progress => Message::Progress(wire::Progress::default()),
+        Op::Notice => Message::Notice(wire::Notice::default()),
+        Op::PeerFinish => Message::Finish(wire::Finish::default()),
+        Op::Refused => Message::Refused(numbers::fault(0)),
+        Op::Stray(which) => stray(*which),
+        _ => return None,
+    })
+}
+
+/// A message that a receiver never sends here.
+fn stray(which: u8) -> Message {
+    match which % 6 {
+        0 => Message::FileOffer(wire::FileOffer::default()),
+        1 => Message::OffersEnd(wire::OffersEnd::default()),
+        2 => Message::FileConfirm(wire::FileConfirm::default()),
+        3 => Message::StreamDrop(wire::StreamDrop::default()),
+        4 => Message::Hello(wire::Hello::default()),
+        _ => Message::Ping(wire::Ping::default()),
+    }
+}
+
+fn nth_of<T>(mut all: impl ExactSizeIterator<Item = T>, nth: u8) -> Option<T> {
+    let nth = usize::from(nth) % all.len().max(1);
+    all.nth(nth)
+}
+
+impl Model {
+    /// What an honest receiver may say now, if it may.
+    fn honest(&self, operation: &SenderOperation) -> Option<Message> {
+        use SenderOperation as Op;
+        Some(match operation {
+            Op::AcknowledgeSent(nth) => {
+                let &(_, file, span) = nth_of(self.outstanding.iter(), *nth)?;
+                message_verified(file, vec![wire::SpanRange { first: span.0, count: 1 }])
+            }
+            Op::DamageSent(nth) => {
+                let &(stream, file, span) = nth_of(self.outstanding.iter(), *nth)?;
+                let (file, span, stream) = (file.0, span.0, stream.0);
+                Message::SpanBad(wire::SpanBad { file, span, stream })
+            }
+            Op::AnswerOffered { nth, durable } => {
+                let (&file, &size_bytes) = nth_of(self.unanswered.iter(), *nth)?;
+                let small = size_bytes.div_ceil(limits::SPAN_BYTES_MIN) <= limits::SPANS_MAX;
+                let span_bytes =
+                    if small { limits::SPAN_BYTES_MIN } else { limits::SPAN_BYTES_MAX };
+                let durable =
+                    numbers::set(size_bytes.div_ceil(span_bytes) as u32, *durable).to_ranges();
+                let answer = Some(Answer::Need(wire::Need { span_bytes, durable }));
+                Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
+            }
+            Op::CloseOpened(nth) => {
+                let stream = nth_of(self.streams.iter(), *nth)?.0;
+                Message::StreamClosed(wire::StreamClosed { stream })
+            }
+            Op::SettleConfirmed(nth) => {
+                let open: Vec<_> = self.confirmed.difference(&self.settled).collect();
+                let file = nth_of(open.into_iter(), *nth)?.0;
+                Message::FileSettled(wire::FileSettled { file, fault: None })
+            }
+            _ => return None,
+        })
+    }
+
+    fn take_span(&mut self, sender: &mut Sender, stream: StreamId) {
+        let Some(next) = sender.next_span(stream) else { return };
+        let (file, span) = (next.file, next.span);
+        assert!(next.len_bytes > 0, "no span is empty");
+        assert!(!self.verified.contains(&(file, span)), "a verified span goes out again");
+        let again = self.outstanding.iter().any(|sent| (sent.1, sent.2) == (file, span));
+        assert!(!again, "a span goes out twice at a time");
+        let is_over = self.settled.contains(&file) || self.given_up.contains(&file);
+        assert!(!is_over, "a file goes on that is settled or given up");
+        self.outstanding.insert((stream, file, span));
+    }
+
+    /// Gives the machine a message; what must be refused is refused.
+    fn hear(&mut self, sender: &mut Sender, message: Message) -> Result<(), ProtocolError> {
+        let is_lie = self.is_lie(&message);
+        let result = sender.handle(message.clone());
+        assert!(!(is_lie && result.is_ok()), "believed: {message:?}");
+        if result.is_ok() {
+            self.note(&message);
+        }
+        result
+    }
+
+    /// Messages that no honest receiver can have sent after what it was told.
+    fn is_lie(&self, message: &Message) -> bool {
+        let is_open = |file: u32| file < self.offered && !self.settled.contains(&FileId(file));
+        match message {
+            Message::SpansVerified(verified) => {
+                let sent = |span| {
+                    let file = FileId(verified.file);
+                    self.outstanding.iter().any(|sent| (sent.1, sent.2) == (file, span))
+                };
+                !is_open(verified.file) || !numbers::spans_of(&verified.spans).all(sent)
+            }
+            Message::SpanBad(bad) => {
+                let sent = (StreamId(bad.stream), FileId(bad.file), SpanIndex(bad.span));
+                !self.outstanding.contains(&sent)
+            }
+            Message::FileAnswer(answer) => !is_open(answer.file) || answer.answer.is_none(),
+            Message::FileSettled(settled) => {
+                let confirmed = self.confirmed.contains(&FileId(settled.file));
+                !is_open(settled.file) || (settled.fault.is_none() && !confirmed)
+            }
+            Message::Finish(_) => self.finishes > 0,
+            Message::StreamClosed(_)
+            | Message::Progress(_)
+            | Message::Notice(_)
+            | Message::Refused(_) => false,
+            _ => true,
+        }
+    }
+
+    fn note(&mut self, message: &Message) {
+        match message {
+            Message::SpansVerified(message) => {
+                let file = FileId(message.file);
+                for span in numbers::spans_of(&message.spans) {
+                    self.outstanding.retain(|sent| (sent.1, sent.2) != (file, span));
+                    self.verified.insert((file, span));
+                }
+            }
+            Message::SpanBad(bad) => {
+                let sent = (StreamId(bad.stream), FileId(bad.file), SpanIndex(bad.span));
+                self.outstanding.remove(&sent);
+            }
+            Message::StreamClosed(closed) => {
+                self.streams.remove(&StreamId(closed.stream));
+                self.outstanding.retain(|sent| sent.0 != StreamId(closed.stream));
+            }
+            Message::FileAnswer(wire::FileAnswer { file, answer: Some(Answer::Need(need)) }) => {
+                let file = FileId(*file);
+                self.unanswered.remove(&file);
+                self.verified.extend(numbers::spans_of(&need.durable).map(|span| (file, span)));
+            }
+            Message::Finish(_) => self.finishes += 1,
+            _ => {}
+        }
+    }
+
+    /// Takes all messages and events: they are few, and each may be said now.
+    fn look_at_output(&mut self, sender: &mut Sender) {
+        let mut count = 0;
+        while let Some(message) = sender.poll_message() {
+            count += 1;
+            if let Message::FileConfirm(confirm) = message {
+                let is_whole = confirm.fault.is_none();
+                let files = if is_whole { &mut self.confirmed } else { &mut self.given_up };
+                assert!(files.insert(FileId(confirm.file)), "confirmed twice");
+            }
+        }
+        while let Some(event) = sender.poll_event() {
+            count += 1;
+            if let SenderEvent::Settled { file, outcome } = event {
+                assert!(self.settled.insert(file), "a file is settled once");
+                let may_be_done = self.confirmed.contains(&file);
+                assert!(outcome != FileOutcome::Done || may_be_done, "done before confirmed");
+                self.outstanding.retain(|sent| sent.1 != file);
+                self.unanswered.remove(&file);
+            }
+        }
+        assert!(count <= 4 + OFFERS_MAX, "{count} messages and events of one operation");
+        let open = self.offered as usize - self.settled.len();
+        assert!(open <= OFFERS_MAX as usize, "{open} files are open");
+        let streams = sender.open_streams().count();
+        for &stream in &self.streams {
+            let awaits = self.outstanding.iter().any(|sent| sent.0 == stream);
+            assert_eq!(sender.awaits_acknowledgement(stream), awaits, "{stream:?}");
+        }
+        assert!(streams <= limits::STREAMS_MAX as usize, "{streams} streams are open");
+    }
+}

@@ -1,0 +1,3 @@
+//! What haul's fuzz targets run; `README.md` says how.
+
+pub mod bodies;
