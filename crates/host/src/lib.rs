@@ -1,0 +1,93 @@
+//! What `haul` knows about the host it runs on: kernel, memory, processors, network, limits.
+//!
+//! [`Host::read`] reads /proc and /sys below a root that tests replace by a stored tree. What is
+//! missing or unreadable never fails: the fact then has the value that promises the least. Only
+//! the limits and the page size are always those of the running process.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+mod cgroup;
+mod cpu;
+pub mod file_system;
+mod kernel;
+mod limits;
+mod memory;
+mod network;
+
+pub use file_system::{FileSystem, FsKind, rotational};
+
+/// What was found out once, at start; engines and the chooser read it, never the system directly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Major and minor number of the running kernel.
+    pub kernel: (u32, u32),
+    pub page_bytes: u64,
+    /// Processors this process may use: its affinity, lessened by a processor quota of its cgroup.
+    pub cores: u32,
+    /// Memory of the host, or of this process's cgroup where that has less.
+    pub memory_bytes: u64,
+    pub memory_available_bytes: u64,
+    /// Unwritten pages beyond this make writers wait for the disk (vm.dirty_ratio, vm.dirty_bytes).
+    pub dirty_limit_bytes: u64,
+    /// RLIMIT_MEMLOCK, soft; `u64::MAX` is no limit.
+    pub memlock_limit_bytes: u64,
+    /// RLIMIT_NOFILE, soft; `u64::MAX` is no limit.
+    pub open_files_max: u64,
+    /// /proc/sys/kernel/io_uring_disabled is not 0.
+    pub io_uring_disabled: bool,
+    /// This process has CAP_NET_ADMIN in effect, so it may choose any congestion control.
+    pub may_administer_network: bool,
+    /// Congestion controls that a process without CAP_NET_ADMIN may choose.
+    pub congestion_allowed: Vec<String>,
+    /// All that the kernel offers.
+    pub congestion_available: Vec<String>,
+    /// net.ipv4.tcp_congestion_control; empty if it could not be read.
+    pub congestion_default: String,
+}
+
+impl Host {
+    /// Reads the facts below `root` (`/` but in tests, which store such trees).
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let memory = memory::read(root);
+        let congestion = network::read(root);
+        Self {
+            kernel: kernel::version(root),
+            page_bytes: limits::page_bytes(),
+            cores: cpu::cores(root),
+            memory_bytes: memory.total_bytes,
+            memory_available_bytes: memory.available_bytes,
+            dirty_limit_bytes: memory.dirty_limit_bytes,
+            memlock_limit_bytes: limits::memlock_bytes(),
+            open_files_max: limits::open_files_max(),
+            io_uring_disabled: kernel::io_uring_disabled(root),
+            may_administer_network: network::may_administer(root),
+            congestion_allowed: congestion.allowed,
+            congestion_available: congestion.available,
+            congestion_default: congestion.default,
+        }
+    }
+}
+
+/// `path`, which may begin with `/`, as it is called below `root`.
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// The file's text, or `None` if it cannot be read.
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// A file that holds one number; `None` also for words such as `max`.
+fn number(path: &Path) -> Option<u64> {
+    text(path)?.trim().parse().ok()
+}
+
+/// What stands behind `key` on the first line of `text` that begins with it.
+fn value_after<'text>(text: &'text str, key: &str) -> Option<&'text str> {
+    text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+}

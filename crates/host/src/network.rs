@@ -1,0 +1,44 @@
+//! Which TCP congestion controls this process may choose for a socket.
+
+use std::path::Path;
+
+use crate::{below, text, value_after};
+
+/// Built into every kernel, and always permitted (net/ipv4/tcp_cong.c, TCP_CONG_NON_RESTRICTED).
+const ALWAYS_THERE: &str = "reno";
+
+/// CAP_NET_ADMIN is bit 12 (include/uapi/linux/capability.h).
+const CAP_NET_ADMIN: u64 = 1 << 12;
+
+pub(crate) struct Congestion {
+    pub(crate) allowed: Vec<String>,
+    pub(crate) available: Vec<String>,
+    pub(crate) default: String,
+}
+
+/// See net.ipv4.tcp_*congestion_control in Documentation/networking/ip-sysctl.rst.
+pub(crate) fn read(root: &Path) -> Congestion {
+    Congestion {
+        allowed: names(root, "tcp_allowed_congestion_control"),
+        available: names(root, "tcp_available_congestion_control"),
+        default: setting(root, "tcp_congestion_control").unwrap_or_default().trim().to_owned(),
+    }
+}
+
+/// Whether CAP_NET_ADMIN is in effect. In a container it may still not hold for the host's network.
+pub(crate) fn may_administer(root: &Path) -> bool {
+    text(&below(root, "/proc/self/status"))
+        .as_deref()
+        .and_then(|status| value_after(status, "CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        .is_some_and(|capabilities| capabilities & CAP_NET_ADMIN != 0)
+}
+
+fn setting(root: &Path, name: &str) -> Option<String> {
+    text(&below(root, "/proc/sys/net/ipv4").join(name))
+}
+
+fn names(root: &Path, name: &str) -> Vec<String> {
+    let text = setting(root, name).unwrap_or_else(|| ALWAYS_THERE.to_owned());
+    text.split_whitespace().map(str::to_owned).collect()
+}

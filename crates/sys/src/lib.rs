@@ -1,0 +1,21 @@
+//! Safe functions over the system calls that rustix lacks.
+//!
+//! The only crate where unsafe code compiles; one kernel feature a file.
+
+pub mod cachestat;
+pub mod congestion;
+pub mod mapping;
+pub mod pacing;
+pub mod ring;
+pub mod tcp_info;
+
+pub use mapping::Mapping;
+pub use ring::Ring;
+pub use tcp_info::TcpInfo;
+
+use std::io;
+
+/// What a libc call with a byte count as its result returned.
+fn counted(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}

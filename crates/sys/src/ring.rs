@@ -1,0 +1,347 @@
+//! io_uring: reads and writes of files that run beside the caller, in slots of memory.
+//!
+//! The ring owns its slots, so that no caller can free memory that the kernel still uses, and
+//! holds each file until its operation is over. A slot can be looked at only while nothing is in
+//! flight for it.
+
+use std::{fs::File, io, ops::Range, os::fd::AsRawFd, sync::Arc};
+
+use io_uring::{IoUring, opcode, squeue, types::Fd};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// IORING_REGISTER_BUFFERS takes no more (io_uring_register(2)).
+const SLOTS_MAX: u32 = 1 << 14;
+
+/// An io_uring and its slots.
+///
+/// It is not bound to the thread that made it (so no IORING_SETUP_SINGLE_ISSUER): an engine is
+/// opened by one thread and then run by another.
+pub struct Ring {
+    ring: IoUring,
+    memory: SlotMemory,
+    /// The kernel holds the slots' pages, so that no operation has to look them up.
+    registered: bool,
+    /// The file of the operation in flight for each slot.
+    in_flight: Vec<Option<Arc<File>>>,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("slots", &self.in_flight.len())
+            .field("slot_bytes", &self.memory.slot_bytes)
+            .field("registered", &self.registered)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// Slots begin at a page; `slot_bytes` is rounded up to whole pages.
+    ///
+    /// # Errors
+    /// EPERM where io_uring is disabled, ENOSYS where the kernel has none, ENOMEM.
+    ///
+    /// # Panics
+    /// If there are no slots, or more than 16384.
+    pub fn new(slot_count: u32, slot_bytes: usize) -> io::Result<Self> {
+        assert!((1..=SLOTS_MAX).contains(&slot_count), "{slot_count} slots");
+        let memory = SlotMemory::new(slot_count as usize, slot_bytes)?;
+        // Completions wait for the next system call instead of interrupting the thread; Linux 5.19.
+        let ring = IoUring::builder()
+            .setup_coop_taskrun()
+            .build(slot_count)
+            .or_else(|_| IoUring::new(slot_count))?;
+        let slots = (0..slot_count as usize).map(|slot| memory.iovec(slot)).collect::<Vec<_>>();
+        // SAFETY: `memory` is unmapped only after the ring is closed: it is the later field.
+        let outcome = unsafe { ring.submitter().register_buffers(&slots) };
+        // Refused where RLIMIT_MEMLOCK is too low for the slots; they work unregistered as well.
+        let registered = outcome.is_ok();
+        let in_flight = (0..slot_count).map(|_| None).collect();
+        Ok(Self { ring, memory, registered, in_flight })
+    }
+
+    #[must_use]
+    pub fn slot_count(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.memory.slot_bytes
+    }
+
+    /// The slots' memory is registered with the kernel.
+    #[must_use]
+    pub fn is_registered(&self) -> bool {
+        self.registered
+    }
+
+    #[must_use]
+    pub fn is_idle(&self, slot: usize) -> bool {
+        self.in_flight[slot].is_none()
+    }
+
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.iter().flatten().count()
+    }
+
+    /// # Panics
+    /// If an operation is in flight for the slot.
+    #[must_use]
+    pub fn slot(&self, slot: usize) -> &[u8] {
+        assert!(self.is_idle(slot), "slot {slot} belongs to the kernel now");
+        let first = self.memory.address(slot).cast::<u8>();
+        // SAFETY: the slot is mapped as long as `self` is, zeroed at first, and idle: the kernel
+        // does not write it before a method that takes `&mut self` starts a read.
+        unsafe { core::slice::from_raw_parts(first, self.memory.slot_bytes) }
+    }
+
+    /// # Panics
+    /// If an operation is in flight for the slot.
+    #[must_use]
+    pub fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
+        assert!(self.is_idle(slot), "slot {slot} belongs to the kernel now");
+        let first = self.memory.address(slot).cast::<u8>();
+        // SAFETY: as in `slot`; and `&mut self` makes this the only reference to it.
+        unsafe { core::slice::from_raw_parts_mut(first, self.memory.slot_bytes) }
+    }
+
+    /// Starts reading the file from `offset_bytes` on into `part` of an idle slot.
+    ///
+    /// # Errors
+    /// What io_uring_enter(2) says; the operation's own errors come with its completion.
+    ///
+    /// # Panics
+    /// If an operation is in flight for the slot, or `part` leaves it.
+    pub fn start_read(
+        &mut self,
+        slot: usize,
+        part: Range<usize>,
+        file: Arc<File>,
+        offset_bytes: u64,
+    ) -> io::Result<()> {
+        let (first, len_bytes) = self.idle_part(slot, part);
+        let fd = Fd(file.as_raw_fd());
+        let entry = if self.registered {
+            opcode::ReadFixed::new(fd, first, len_bytes, slot as u16).offset(offset_bytes).build()
+        } else {
+            opcode::Read::new(fd, first, len_bytes).offset(offset_bytes).build()
+        };
+        self.start(slot, file, entry)
+    }
+
+    /// Starts writing `part` of an idle slot to the file from `offset_bytes` on.
+    ///
+    /// # Errors
+    /// As of `start_read`.
+    ///
+    /// # Panics
+    /// As `start_read`.
+    pub fn start_write(
+        &mut self,
+        slot: usize,
+        part: Range<usize>,
+        file: Arc<File>,
+        offset_bytes: u64,
+    ) -> io::Result<()> {
+        let (first, len_bytes) = self.idle_part(slot, part);
+        let fd = Fd(file.as_raw_fd());
+        let entry = if self.registered {
+            opcode::WriteFixed::new(fd, first, len_bytes, slot as u16).offset(offset_bytes).build()
+        } else {
+            opcode::Write::new(fd, first, len_bytes).offset(offset_bytes).build()
+        };
+        self.start(slot, file, entry)
+    }
+
+    /// The next operation that is over: its slot, now idle, and the bytes moved or its error.
+    ///
+    /// `None` if there is none yet; with `block` only if nothing is in flight.
+    ///
+    /// # Errors
+    /// What io_uring_enter(2) says. The operations are still in flight then.
+    pub fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>> {
+        loop {
+            if let Some(event) = self.ring.completion().next() {
+                let slot = event.user_data() as usize;
+                self.in_flight[slot] = None;
+                let moved = usize::try_from(event.result())
+                    .map_err(|_| io::Error::from_raw_os_error(-event.result()));
+                return Ok(Some((slot, moved)));
+            }
+            if !block || self.in_flight() == 0 {
+                return Ok(None);
+            }
+            match self.ring.submit_and_wait(1) {
+                Err(error) if !passes(&error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn idle_part(&self, slot: usize, part: Range<usize>) -> (*mut u8, u32) {
+        assert!(self.is_idle(slot), "slot {slot} belongs to the kernel now");
+        assert!(part.start <= part.end && part.end <= self.memory.slot_bytes, "outside the slot");
+        let first = self.memory.address(slot).wrapping_byte_add(part.start).cast();
+        (first, u32::try_from(part.len()).expect("a slot is far smaller than 4 GiB"))
+    }
+
+    fn start(&mut self, slot: usize, file: Arc<File>, entry: squeue::Entry) -> io::Result<()> {
+        self.in_flight[slot] = Some(file);
+        let entry = entry.user_data(slot as u64);
+        // SAFETY: the entry points into an idle slot of `memory`, and the file is held in
+        // `in_flight`; both stay until the completion is taken, or for ever (see `drop`).
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the queue has an entry for every slot");
+        match self.ring.submit() {
+            Err(error) if !passes(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The kernel is short of something for a moment, or a signal came; the entry is still queued, and
+/// waiting for completions submits it.
+fn passes(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.in_flight() > 0 {
+            if self.finished(true).is_err() {
+                // The kernel may write the slots at any time: they are given up for ever.
+                self.memory.leak();
+                return;
+            }
+        }
+    }
+}
+
+/// The slots, one behind the other, each at a page.
+struct SlotMemory {
+    start: *mut core::ffi::c_void,
+    slot_bytes: usize,
+    len_bytes: usize,
+}
+
+// SAFETY: the value alone owns the memory, which is not bound to a thread.
+unsafe impl Send for SlotMemory {}
+
+impl SlotMemory {
+    fn new(slot_count: usize, slot_bytes: usize) -> io::Result<Self> {
+        let slot_bytes = slot_bytes.max(1).next_multiple_of(rustix::param::page_size());
+        let len_bytes = slot_bytes.checked_mul(slot_count).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a null hint lets the kernel choose the place, so no live memory is replaced.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                core::ptr::null_mut(),
+                len_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        Ok(Self { start, slot_bytes, len_bytes })
+    }
+
+    fn address(&self, slot: usize) -> *mut core::ffi::c_void {
+        assert!((slot + 1) * self.slot_bytes <= self.len_bytes, "there is no slot {slot}");
+        self.start.wrapping_byte_add(slot * self.slot_bytes)
+    }
+
+    fn iovec(&self, slot: usize) -> libc::iovec {
+        libc::iovec { iov_base: self.address(slot), iov_len: self.slot_bytes }
+    }
+
+    fn leak(&mut self) {
+        self.len_bytes = 0;
+    }
+}
+
+impl Drop for SlotMemory {
+    fn drop(&mut self) {
+        if self.len_bytes > 0 {
+            // SAFETY: the range mapped in `new`, unmapped once; the ring has nothing in flight.
+            let _ = unsafe { rustix::mm::munmap(self.start, self.len_bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    /// `None` where io_uring is forbidden.
+    fn ring() -> Option<Ring> {
+        match Ring::new(4, 5000) {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                println!("skipped: needs io_uring, found {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_from_one_slot_is_read_into_another() {
+        let Some(mut ring) = ring() else { return };
+        assert_eq!((ring.slot_count(), ring.slot_bytes()), (4, 8192));
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        ring.slot_mut(2)[..7].copy_from_slice(b"slotted");
+        ring.start_write(2, 0..7, file.clone(), 100).unwrap();
+        assert_eq!(ring.finished(true).unwrap().map(|(s, n)| (s, n.unwrap())), Some((2, 7)));
+        ring.start_read(0, 10..8192, file.clone(), 103).unwrap();
+        drop(file);
+        assert_eq!(ring.finished(true).unwrap().map(|(s, n)| (s, n.unwrap())), Some((0, 4)));
+        assert_eq!(&ring.slot(0)[10..14], b"tted");
+        assert!(ring.finished(true).unwrap().is_none(), "nothing is in flight");
+    }
+
+    #[test]
+    #[should_panic(expected = "belongs to the kernel now")]
+    fn a_slot_in_flight_cannot_be_looked_at() {
+        let Some(mut ring) = ring() else { panic!("belongs to the kernel now") };
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        ring.start_write(1, 0..10, file, 0).unwrap();
+        let _ = ring.slot(1);
+    }
+
+    #[test]
+    fn dropping_a_busy_ring_waits_for_its_writes() {
+        let Some(mut ring) = ring() else { return };
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        for slot in 0..4 {
+            ring.slot_mut(slot).fill(slot as u8 + 1);
+            ring.start_write(slot, 0..8192, file.clone(), slot as u64 * 8192).unwrap();
+        }
+        drop(ring);
+        let mut content = vec![0; 4 * 8192];
+        file.read_exact_at(&mut content, 0).unwrap();
+        assert!(content.chunks(8192).zip(1_u8..).all(|(part, b)| part.iter().all(|c| *c == b)));
+    }
+
+    #[test]
+    fn an_operations_error_comes_with_its_completion() {
+        let Some(mut ring) = ring() else { return };
+        let file = Arc::new(File::open("/dev/null").unwrap());
+        ring.start_write(3, 0..1, file, 0).unwrap();
+        let (slot, moved) = ring.finished(true).unwrap().unwrap();
+        assert_eq!((slot, moved.unwrap_err().raw_os_error()), (3, Some(libc::EBADF)));
+    }
+
+    #[test]
+    fn a_ring_may_move_to_another_thread() {
+        let Some(mut ring) = ring() else { return };
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        ring.start_write(0, 0..10, file.clone(), 0).unwrap();
+        std::thread::spawn(move || {
+            ring.finished(true).unwrap().unwrap().1.unwrap();
+            ring.start_read(0, 0..10, file, 0).unwrap();
+            assert_eq!(ring.finished(true).unwrap().unwrap().1.unwrap(), 10);
+        })
+        .join()
+        .unwrap();
+    }
+}
