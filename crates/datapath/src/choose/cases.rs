@@ -1,0 +1,225 @@
+//! Which engines suit which source and target: the tables behind the choice.
+//!
+//! [`SendCase::order`] and [`ReceiveCase::order`] name the engines of each case, the best first.
+//! The rates in the comments are those of LIMITS.md, one 2-core virtual machine on loopback.
+
+use haul_host::FsKind;
+
+use super::{ReceiveFacts, SendFacts, Target, counted};
+use crate::WireKind;
+
+/// From this share of the source in the page cache on it counts as warm: above a third, sendfile
+/// (6.7 GB/s warm, 1.2 cold) beats reading all of it from the disk with O_DIRECT (1.65).
+const WARM_SHARE: f64 = 0.5;
+
+/// Less than this is over before O_DIRECT with its set-up and its aligned rest has paid off.
+pub(super) const LARGE_BYTES: u64 = 64 << 20;
+
+/// What a source is like, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SendCase {
+    Zeros,
+    Warm,
+    ColdSmall,
+    ColdLargeOnDisk,
+    ColdElsewhere,
+}
+
+impl SendCase {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 5] =
+        [Self::Zeros, Self::Warm, Self::ColdSmall, Self::ColdLargeOnDisk, Self::ColdElsewhere];
+
+    /// The engines for each case, the best first.
+    pub(super) const fn order(self) -> &'static [&'static str] {
+        match self {
+            Self::Zeros | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
+                &["sendfile", "splice", "read-write"]
+            }
+            Self::ColdLargeOnDisk => &["io-uring", "direct", "sendfile", "splice", "read-write"],
+        }
+    }
+
+    pub(super) fn of(facts: &SendFacts<'_>) -> Self {
+        let Some(file_system) = facts.file_system else { return Self::Zeros };
+        if facts.resident_share >= WARM_SHARE {
+            return Self::Warm;
+        }
+        if facts.size_bytes < LARGE_BYTES {
+            return Self::ColdSmall;
+        }
+        match file_system {
+            FsKind::Ext | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs => Self::ColdLargeOnDisk,
+            _ => Self::ColdElsewhere,
+        }
+    }
+
+    /// Begins the reason: "circumstance, so engine does this".
+    pub(super) fn circumstance(self, facts: &SendFacts<'_>) -> String {
+        // Rounded down, so that 100 % means all of it.
+        let percent = (facts.resident_share.max(0.0) * 100.0).floor().min(100.0);
+        let size = in_words(facts.size_bytes);
+        let place = facts.file_system.map_or_else(String::new, |kind| kind.to_string());
+        match self {
+            Self::Zeros => "the source is zeros".to_owned(),
+            Self::Warm => format!("{percent} % of the source is in the page cache"),
+            Self::ColdSmall => {
+                format!("the source is small ({size}) and {percent} % of it in the page cache")
+            }
+            Self::ColdLargeOnDisk => format!(
+                "the source is large ({size}) on {place} and {percent} % of it in the page cache"
+            ),
+            Self::ColdElsewhere => format!(
+                "{percent} % of the source is in the page cache and {place} may not read past it"
+            ),
+        }
+    }
+}
+
+/// What a target is like, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReceiveCase {
+    Null,
+    Small,
+    Memory,
+    MemoryDigested,
+    /// A disk, but the page cache takes all of it and nobody waits for the disk.
+    PageCache,
+    PageCacheDigested,
+    Disk,
+    Btrfs,
+    Elsewhere,
+}
+
+impl ReceiveCase {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 9] = [
+        Self::Null,
+        Self::Small,
+        Self::Memory,
+        Self::MemoryDigested,
+        Self::PageCache,
+        Self::PageCacheDigested,
+        Self::Disk,
+        Self::Btrfs,
+        Self::Elsewhere,
+    ];
+
+    /// The engines for each case, the best first.
+    pub(super) const fn order(self) -> &'static [&'static str] {
+        match self {
+            Self::Null => &["discard", "read-write"],
+            Self::Small => &["read-write"],
+            Self::Memory | Self::PageCache => &["splice", "read-write"],
+            // Splice and reading back what it wrote may be as good: to be measured.
+            Self::MemoryDigested | Self::PageCacheDigested => &["read-write"],
+            Self::Disk => &["io-uring", "dontcache", "direct", "read-write"],
+            // O_DIRECT falls back to buffered writes where data has checksums (btrfs(5)).
+            Self::Btrfs => &["dontcache", "read-write"],
+            Self::Elsewhere => &["read-write"],
+        }
+    }
+
+    pub(super) fn of(facts: &ReceiveFacts<'_>) -> Self {
+        let Target::File(file_system) = facts.target else { return Self::Null };
+        if facts.size_bytes < LARGE_BYTES {
+            return Self::Small;
+        }
+        // A writer is slowed down from halfway to the limit on (balance_dirty_pages).
+        let page_cache_takes_it =
+            !facts.durable && facts.size_bytes <= facts.host.dirty_limit_bytes / 2;
+        match (file_system, facts.digest) {
+            (FsKind::Tmpfs, false) => Self::Memory,
+            (FsKind::Tmpfs, true) => Self::MemoryDigested,
+            (FsKind::Ext | FsKind::Xfs | FsKind::F2fs, false) if page_cache_takes_it => {
+                Self::PageCache
+            }
+            (FsKind::Ext | FsKind::Xfs | FsKind::F2fs, true) if page_cache_takes_it => {
+                Self::PageCacheDigested
+            }
+            (FsKind::Ext | FsKind::Xfs | FsKind::F2fs, _) => Self::Disk,
+            (FsKind::Btrfs, _) => Self::Btrfs,
+            _ => Self::Elsewhere,
+        }
+    }
+
+    /// Begins the reason: "circumstance, so engine does this".
+    pub(super) fn circumstance(self, facts: &ReceiveFacts<'_>) -> String {
+        let size = in_words(facts.size_bytes);
+        let place = match facts.target {
+            Target::Null => "null:".to_owned(),
+            Target::File(kind) => kind.to_string(),
+        };
+        match self {
+            Self::Null => "the target keeps nothing".to_owned(),
+            Self::Small => format!("the transfer is small ({size})"),
+            Self::Memory => "the target is memory and no digest needs the bytes".to_owned(),
+            Self::MemoryDigested => {
+                "the target is memory and the digest needs each byte anyway".to_owned()
+            }
+            Self::PageCache => format!("the page cache takes all {size} and nobody waits for it"),
+            Self::PageCacheDigested => {
+                format!("the page cache takes all {size} and the digest needs each byte anyway")
+            }
+            Self::Disk => {
+                let rotating = facts.rotational == Some(true);
+                let disk = if rotating { ", on a disk that says it rotates" } else { "" };
+                format!("{size} go to {place}{disk}")
+            }
+            Self::Btrfs => "btrfs does not write data with checksums past the page cache".into(),
+            Self::Elsewhere => format!("{place} may not write past the page cache"),
+        }
+    }
+}
+
+/// What an engine does for the sender, to stand behind its name.
+pub(super) fn sending(engine: &str, wire: WireKind) -> &'static str {
+    match (engine, wire) {
+        ("sendfile", WireKind::Tcp) => "moves it without a copy",
+        ("sendfile", WireKind::KernelTls) => "moves it without passing user space",
+        ("splice", _) => "moves it through a pipe without passing user space",
+        ("io-uring", _) => "reads it past the page cache, ahead of the wire",
+        ("direct", _) => "reads it past the page cache",
+        _ => "copies it through a buffer",
+    }
+}
+
+/// What an engine does for the receiver, to stand behind its name.
+pub(super) fn receiving(engine: &str) -> &'static str {
+    match engine {
+        "discard" => "throws it away in the socket",
+        "splice" => "moves it through a pipe without passing user space",
+        "io-uring" => "writes it past the page cache, many writes at a time",
+        "direct" => "writes it past the page cache",
+        "dontcache" => "writes it through the page cache and drops the pages at once",
+        _ => "copies it through a buffer",
+    }
+}
+
+/// Bytes in the largest unit of which there is at least one.
+fn in_words(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let steps = (bytes.max(1).ilog2() / 10) as usize;
+    let Some(unit) = steps.checked_sub(1).and_then(|unit| UNITS.get(unit)) else {
+        return counted(bytes, "byte");
+    };
+    let number = bytes as f64 / (1_u64 << (10 * steps)) as f64;
+    // One decimal, and none where it would be 0.
+    let number = format!("{number:.1}");
+    format!("{} {unit}", number.trim_end_matches(".0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_said_in_the_largest_unit() {
+        assert_eq!(in_words(0), "0 bytes");
+        assert_eq!(in_words(1), "1 byte");
+        assert_eq!(in_words(1023), "1023 bytes");
+        assert_eq!(in_words(1536), "1.5 KiB");
+        assert_eq!(in_words(10 << 30), "10 GiB");
+        assert_eq!(in_words(u64::MAX), "16 EiB");
+    }
+}

@@ -1,0 +1,294 @@
+//! How a transfer suits the network path: congestion control, number of streams, span size.
+
+use std::time::Duration;
+
+use super::counted;
+use crate::Host;
+
+/// Round trips below this are within a site: the wire is never idle for want of a window.
+const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
+
+/// Long paths get one stream for each span in flight at this rate, within the two limits below.
+const LONG_PATH_RATE_BITS_PER_S: u64 = 10_000_000_000;
+const LONG_PATH_STREAMS_MIN: u64 = 4;
+const LONG_PATH_STREAMS_MAX: u64 = 8;
+
+/// A second stream pays where a copy or a digest fills the first one's core.
+const COPYING_STREAMS: u32 = 2;
+
+/// As many streams as can be asked for.
+pub const STREAMS_MAX: u32 = 256;
+
+pub const SPAN_BYTES_DEFAULT: u64 = 8 << 20;
+pub const SPAN_BYTES_MIN: u64 = 64 << 10;
+pub const SPAN_BYTES_MAX: u64 = 1 << 30;
+
+/// The journal and the receiver keep a mark for each span of a file.
+pub const SPANS_PER_FILE_MAX: u64 = 1 << 20;
+
+/// A choice for each socket, or the system's own left as it is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CongestionChoice {
+    /// The name to set with TCP_CONGESTION; `None` leaves the system's.
+    pub control: Option<String>,
+    pub because: String,
+}
+
+/// Chooses the congestion control by the path's round trip.
+///
+/// On short paths BBR's pacing costs most of the rate (1.9 GB/s where cubic has 6.6, on loopback).
+/// Without CAP_NET_ADMIN only the allowed ones may be chosen (tcp(7), TCP_CONGESTION): give
+/// [`Host::may_administer_network`] as `may_choose_any`. The call can still be refused in a
+/// container; the system's own is then used.
+#[must_use]
+pub fn congestion(host: &Host, rtt: Duration, may_choose_any: bool) -> CongestionChoice {
+    let own = match host.congestion_default.as_str() {
+        "" => "not known by name",
+        name => name,
+    };
+    let round_trip = milliseconds(rtt);
+    if rtt >= SHORT_PATH_RTT {
+        let because = format!(
+            "the round trip takes {round_trip}, so the system's congestion control ({own}) stays"
+        );
+        return CongestionChoice { control: None, because };
+    }
+    if matches!(own, "cubic" | "reno") {
+        let because = format!("the system's congestion control is {own}, right for {round_trip}");
+        return CongestionChoice { control: None, because };
+    }
+    let permitted =
+        if may_choose_any { &host.congestion_available } else { &host.congestion_allowed };
+    // Reno is part of every kernel and permitted to everyone.
+    let name = if permitted.iter().any(|name| name == "cubic") { "cubic" } else { "reno" };
+    let because = format!(
+        "the round trip takes {round_trip}, where {name} does not hold the rate back as pacing by \
+         the system's own ({own}) may"
+    );
+    CongestionChoice { control: Some(name.to_owned()), because }
+}
+
+/// What the number of streams depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamFacts<'facts> {
+    pub host: &'facts Host,
+    pub rtt: Duration,
+    /// The whole transfer, in bytes.
+    pub size_bytes: u64,
+    /// As [`span_bytes`] chose it.
+    pub span_bytes: u64,
+    /// Bytes pass through user space on the way: an engine copies, or a digest is computed.
+    pub sees_copy: bool,
+    /// The value of --streams.
+    pub forced: Option<u32>,
+}
+
+/// The number of streams, 1 to [`STREAMS_MAX`] and no more than there are spans, and why.
+#[must_use]
+pub fn streams(facts: &StreamFacts<'_>) -> (u32, String) {
+    let round_trip = milliseconds(facts.rtt);
+    let (wanted, because) = if let Some(forced) = facts.forced {
+        (forced.clamp(1, STREAMS_MAX), format!("--streams {forced} was asked for"))
+    } else if facts.rtt >= SHORT_PATH_RTT {
+        let wanted = long_path_streams(facts.rtt);
+        (wanted, format!("the round trip takes {round_trip}, and each stream has its own window"))
+    } else if facts.sees_copy {
+        let wanted = COPYING_STREAMS.min(facts.host.cores).max(1);
+        let cores = counted(u64::from(facts.host.cores.max(1)), "core");
+        (
+            wanted,
+            format!("bytes are copied or digested on {cores}, one stream on each, two at most"),
+        )
+    } else {
+        (
+            1,
+            format!(
+                "nothing is copied and the round trip takes {round_trip}: one stream is enough"
+            ),
+        )
+    };
+    let spans = facts.size_bytes.div_ceil(facts.span_bytes.max(1)).max(1);
+    match u32::try_from(spans) {
+        Ok(spans) if spans < wanted => {
+            (spans, format!("there is no more to move than {}", counted(spans.into(), "span")))
+        }
+        _ => (wanted, because),
+    }
+}
+
+/// The size of a span in bytes: a power of two, at most [`SPANS_PER_FILE_MAX`] of them in the
+/// largest file, of `size_bytes`.
+///
+/// `forced`, the value of --span, is brought to the nearest size that is possible. Files of more
+/// than a PiB have more spans: no span is larger than [`SPAN_BYTES_MAX`].
+#[must_use]
+pub fn span_bytes(size_bytes: u64, forced: Option<u64>) -> u64 {
+    let wanted = forced.map_or(SPAN_BYTES_DEFAULT, |forced| {
+        forced.clamp(SPAN_BYTES_MIN, SPAN_BYTES_MAX).next_power_of_two()
+    });
+    let needed = size_bytes.div_ceil(SPANS_PER_FILE_MAX).min(SPAN_BYTES_MAX).next_power_of_two();
+    wanted.max(needed)
+}
+
+fn long_path_streams(rtt: Duration) -> u32 {
+    let rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+    let in_flight_bytes = rtt_us.saturating_mul(LONG_PATH_RATE_BITS_PER_S / 8 / 1_000_000);
+    let streams = in_flight_bytes / SPAN_BYTES_DEFAULT;
+    streams.clamp(LONG_PATH_STREAMS_MIN, LONG_PATH_STREAMS_MAX) as u32
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL: Duration = Duration::from_micros(150);
+    const GIB: u64 = 1 << 30;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    /// The host of the measurements: BBR by default, cubic only for administrators.
+    fn host() -> Host {
+        Host {
+            cores: 2,
+            congestion_allowed: names("reno bbr"),
+            congestion_available: names("reno bbr cubic"),
+            congestion_default: "bbr".to_owned(),
+            ..Host::default()
+        }
+    }
+
+    fn facts(host: &Host, rtt: Duration) -> StreamFacts<'_> {
+        let span_bytes = SPAN_BYTES_DEFAULT;
+        StreamFacts { host, rtt, size_bytes: GIB, span_bytes, sees_copy: false, forced: None }
+    }
+
+    #[test]
+    fn a_short_path_gets_cubic_where_it_is_permitted() {
+        let choice = congestion(&host(), LOCAL, true);
+        assert_eq!(choice.control.as_deref(), Some("cubic"));
+        assert_eq!(
+            choice.because,
+            "the round trip takes 0.15 ms, where cubic does not hold the rate back as pacing by \
+             the system's own (bbr) may"
+        );
+        let host = Host { congestion_allowed: names("reno cubic"), ..host() };
+        assert_eq!(congestion(&host, LOCAL, false).control.as_deref(), Some("cubic"));
+    }
+
+    #[test]
+    fn a_short_path_gets_reno_where_cubic_is_not_permitted() {
+        assert_eq!(congestion(&host(), LOCAL, false).control.as_deref(), Some("reno"));
+        let unknown = Host::default();
+        assert_eq!(congestion(&unknown, LOCAL, true).control.as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn cubic_and_reno_stay_as_they_are() {
+        for own in ["cubic", "reno"] {
+            let host = Host { congestion_default: own.to_owned(), ..host() };
+            let choice = congestion(&host, LOCAL, true);
+            assert_eq!(choice.control, None);
+            assert!(choice.because.contains(own), "{}", choice.because);
+        }
+    }
+
+    #[test]
+    fn a_long_path_keeps_the_systems_congestion_control() {
+        let choice = congestion(&host(), SHORT_PATH_RTT, true);
+        assert_eq!(choice.control, None);
+        assert_eq!(
+            choice.because,
+            "the round trip takes 1.00 ms, so the system's congestion control (bbr) stays"
+        );
+    }
+
+    #[test]
+    fn one_stream_is_enough_where_nothing_is_copied() {
+        let (count, because) = streams(&facts(&host(), LOCAL));
+        assert_eq!(count, 1);
+        assert!(because.starts_with("nothing is copied"), "{because}");
+    }
+
+    #[test]
+    fn copying_gets_two_streams_if_there_are_two_cores() {
+        for (cores, expected) in [(0, 1), (1, 1), (2, 2), (64, 2)] {
+            let host = Host { cores, ..host() };
+            let facts = StreamFacts { sees_copy: true, ..facts(&host, LOCAL) };
+            assert_eq!(streams(&facts).0, expected, "{cores} cores");
+        }
+    }
+
+    #[test]
+    fn a_long_path_gets_four_to_eight_streams_as_it_gets_longer() {
+        let host = host();
+        for (rtt_ms, expected) in [(1, 4), (20, 4), (40, 5), (50, 7), (80, 8), (600, 8)] {
+            let facts = facts(&host, Duration::from_millis(rtt_ms));
+            assert_eq!(streams(&facts).0, expected, "{rtt_ms} ms");
+        }
+        assert_eq!(streams(&facts(&host, Duration::MAX)).0, 8);
+    }
+
+    #[test]
+    fn there_are_never_more_streams_than_spans() {
+        let host = host();
+        let long = facts(&host, Duration::from_millis(100));
+        let three = StreamFacts { size_bytes: 2 * SPAN_BYTES_DEFAULT + 1, ..long };
+        assert_eq!(streams(&three), (3, "there is no more to move than 3 spans".to_owned()));
+        let empty = StreamFacts { size_bytes: 0, ..long };
+        assert_eq!(streams(&empty), (1, "there is no more to move than 1 span".to_owned()));
+        let forced = StreamFacts { forced: Some(16), ..three };
+        assert_eq!(streams(&forced).0, 3);
+    }
+
+    #[test]
+    fn streams_that_are_asked_for_are_given_up_to_the_limit() {
+        let host = host();
+        for (asked, expected) in [(0, 1), (3, 3), (STREAMS_MAX, STREAMS_MAX)] {
+            let facts =
+                StreamFacts { forced: Some(asked), size_bytes: 100 * GIB, ..facts(&host, LOCAL) };
+            let because = format!("--streams {asked} was asked for");
+            assert_eq!(streams(&facts), (expected, because));
+        }
+        let many =
+            StreamFacts { forced: Some(u32::MAX), size_bytes: u64::MAX, ..facts(&host, LOCAL) };
+        assert_eq!(streams(&many).0, STREAMS_MAX);
+    }
+
+    #[test]
+    fn a_span_has_eight_mib_until_a_file_would_have_too_many() {
+        assert_eq!(span_bytes(0, None), 8 << 20);
+        assert_eq!(span_bytes(8 << 40, None), 8 << 20);
+        assert_eq!(span_bytes((8 << 40) + 1, None), 16 << 20);
+        assert_eq!(span_bytes(1 << 50, None), SPAN_BYTES_MAX);
+        assert_eq!(span_bytes(u64::MAX, None), SPAN_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_span_size_that_is_asked_for_is_brought_to_what_is_possible() {
+        assert_eq!(span_bytes(GIB, Some(0)), SPAN_BYTES_MIN);
+        assert_eq!(span_bytes(GIB, Some(1 << 20)), 1 << 20);
+        assert_eq!(span_bytes(GIB, Some((1 << 20) + 1)), 2 << 20);
+        assert_eq!(span_bytes(GIB, Some(u64::MAX)), SPAN_BYTES_MAX);
+        assert_eq!(span_bytes(1 << 40, Some(SPAN_BYTES_MIN)), 1 << 20);
+    }
+
+    #[test]
+    fn no_file_up_to_a_pib_has_too_many_spans_and_all_sizes_are_powers_of_two() {
+        for shift in 0..=50 {
+            for size_bytes in [(1_u64 << shift) - 1, 1 << shift, (1 << shift) + (1 << shift) / 3] {
+                for forced in [None, Some(1), Some(99_999), Some(1 << 40)] {
+                    let span = span_bytes(size_bytes, forced);
+                    assert!(span.is_power_of_two() && span <= SPAN_BYTES_MAX);
+                    let fits = size_bytes.div_ceil(span) <= SPANS_PER_FILE_MAX;
+                    assert!(fits || size_bytes > 1 << 50, "{size_bytes} in spans of {span}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What the engines have in common that move bytes by system calls which never show them.
+//!
+//! Without a tap the calls are as large as they can be. With one, bytes are moved in strides: a
+//! sender shows a stride to the tap first, so that it is in the processor's cache when the kernel
+//! moves it, and so that never a byte leaves that the tap has not seen; a receiver reads a stride
+//! back from the page cache once it has arrived.
+
+use std::io;
+
+use crate::{
+    Boundary, EngineError, FileSpan, ReceiveEngine, Remedy, SendEngine, Setup, SpanDone, SpanFile,
+    SpanTap, StageTimes, Wire,
+    beside::Beside,
+    progress::{Copied, Failure, Progress, Run},
+    socket,
+    stopwatch::timed,
+};
+
+/// What one call moved, and why not more.
+///
+/// No bytes and no failure is the end of the file.
+pub(crate) struct Moved {
+    pub bytes: u64,
+    pub failure: Option<Failure>,
+}
+
+impl Moved {
+    pub(crate) fn some(bytes: u64) -> Self {
+        Self { bytes, failure: None }
+    }
+
+    pub(crate) fn failed(bytes: u64, failure: Failure) -> Self {
+        Self { bytes, failure: Some(failure) }
+    }
+}
+
+/// The part of a sender that is its own.
+pub(crate) trait SendMover: Send {
+    const ENGINE: &'static str;
+    const COPIED: Copied;
+    /// How much goes at once when there is a tap.
+    const STRIDE_BYTES: u64;
+
+    /// Moves some of `run` to the wire. May move less than it was asked for.
+    fn send_some(
+        &mut self,
+        wire: &Wire,
+        file: &SpanFile,
+        run: Run,
+        times: &mut StageTimes,
+    ) -> Moved;
+
+    /// The span is over or has failed; what is kept of its file is to be let go.
+    fn span_is_over(&mut self) {}
+}
+
+/// The part of a receiver that is its own.
+pub(crate) trait ReceiveMover: Send {
+    const ENGINE: &'static str;
+    const COPIED: Copied;
+    /// How much is received before it is read back for a tap.
+    const STRIDE_BYTES: u64;
+
+    /// Moves some of `run` from the wire to the file. `bytes` is what has left the wire.
+    fn receive_some(
+        &mut self,
+        wire: &Wire,
+        file: &SpanFile,
+        run: Run,
+        times: &mut StageTimes,
+    ) -> Moved;
+
+    /// The span is over or has failed; what is kept of its file is to be let go.
+    fn span_is_over(&mut self) {}
+}
+
+/// An engine made of a mover.
+pub(crate) struct CopyFree<M> {
+    wire: Wire,
+    mover: M,
+    /// Made when the first tap comes.
+    beside: Option<Beside>,
+    buffer_bytes_max: usize,
+    times: StageTimes,
+}
+
+impl<M> CopyFree<M> {
+    pub(crate) fn new(setup: Setup<'_>, mover: M) -> Self {
+        Self {
+            wire: setup.wire,
+            mover,
+            beside: None,
+            buffer_bytes_max: setup.buffer_bytes_max,
+            times: StageTimes::default(),
+        }
+    }
+
+    fn show(
+        &mut self,
+        span: &FileSpan,
+        from_bytes: u64,
+        to_bytes: u64,
+        tap: &mut dyn SpanTap,
+    ) -> io::Result<u64> {
+        let beside = self.beside.get_or_insert_with(|| Beside::new(self.buffer_bytes_max));
+        timed(&mut self.times.digest_ns, || beside.show(span, from_bytes, to_bytes, tap))
+    }
+}
+
+impl<M: SendMover> CopyFree<M> {
+    fn send_span(
+        &mut self,
+        progress: &mut Progress<'_>,
+        mut tap: Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        let span = progress.span;
+        while progress.left_bytes() > 0 {
+            let mut to_bytes = span.len_bytes;
+            if let Some(tap) = tap.as_deref_mut() {
+                let from_bytes = progress.moved_bytes;
+                to_bytes = to_bytes.min(from_bytes + M::STRIDE_BYTES);
+                let seen_bytes = self
+                    .show(span, from_bytes, to_bytes, tap)
+                    .map_err(|error| progress.file("pread", error))?;
+                to_bytes = from_bytes + seen_bytes;
+                if seen_bytes == 0 {
+                    return Err(progress.truncated("pread"));
+                }
+            }
+            while progress.moved_bytes < to_bytes {
+                let run = progress.run(to_bytes - progress.moved_bytes);
+                let moved = self.mover.send_some(&self.wire, &span.file, run, &mut self.times);
+                progress.moved_bytes += moved.bytes;
+                if let Some(failure) = moved.failure {
+                    return Err(self.give_up(progress, failure, to_bytes, tap.is_some()));
+                }
+                if moved.bytes == 0 {
+                    return Err(progress.truncated(M::ENGINE));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the wire to where the tap is if another engine is to go on from here.
+    fn give_up(
+        &mut self,
+        progress: &mut Progress<'_>,
+        failure: Failure,
+        seen_bytes: u64,
+        tapped: bool,
+    ) -> EngineError {
+        let mut error = progress.failure(failure);
+        if error.remedy != Remedy::UseAnotherEngine || !tapped {
+            return error;
+        }
+        let Some(beside) = &mut self.beside else { return error };
+        if let Err(worse) = beside.send_up_to(&self.wire, progress, seen_bytes) {
+            return worse;
+        }
+        error.offset_bytes = progress.span.offset_bytes + progress.moved_bytes;
+        error.moved_bytes = progress.moved_bytes;
+        error
+    }
+}
+
+impl<M: SendMover> SendEngine for CopyFree<M> {
+    fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
+        timed(&mut self.times.send_ns, || socket::send_all(M::ENGINE, &self.wire, bytes, boundary))
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let mut progress = Progress::new(M::ENGINE, span);
+        let outcome = self.send_span(&mut progress, tap);
+        self.mover.span_is_over();
+        outcome?;
+        done.push(progress.done(M::COPIED));
+        Ok(())
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        self.wire
+    }
+}
+
+impl<M: ReceiveMover> CopyFree<M> {
+    fn receive_span(
+        &mut self,
+        progress: &mut Progress<'_>,
+        mut tap: Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        let span = progress.span;
+        if tap.is_some() && !span.file.is_readable() {
+            let source = io::Error::other("the target is not open for reading, as a digest needs");
+            return Err(progress.unsupported("pread", source));
+        }
+        while progress.left_bytes() > 0 {
+            let stride_bytes = if tap.is_some() { M::STRIDE_BYTES } else { u64::MAX };
+            let from_bytes = progress.moved_bytes;
+            let outcome = self.receive_stride(progress, stride_bytes);
+            let goes_on = match &outcome {
+                Ok(()) => true,
+                Err(error) => error.remedy == Remedy::UseAnotherEngine,
+            };
+            if goes_on && let Some(tap) = tap.as_deref_mut() {
+                let to_bytes = progress.moved_bytes;
+                let seen_bytes = self
+                    .show(span, from_bytes, to_bytes, tap)
+                    .map_err(|error| progress.file("pread", error))?;
+                if seen_bytes < to_bytes - from_bytes {
+                    return Err(progress.truncated("pread"));
+                }
+            }
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn receive_stride(
+        &mut self,
+        progress: &mut Progress<'_>,
+        stride_bytes: u64,
+    ) -> Result<(), EngineError> {
+        let to_bytes = progress.moved_bytes + progress.left_bytes().min(stride_bytes);
+        while progress.moved_bytes < to_bytes {
+            let run = progress.run(to_bytes - progress.moved_bytes);
+            let file = &progress.span.file;
+            let moved = self.mover.receive_some(&self.wire, file, run, &mut self.times);
+            progress.moved_bytes += moved.bytes;
+            if let Some(failure) = moved.failure {
+                return Err(progress.failure(failure));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: ReceiveMover> ReceiveEngine for CopyFree<M> {
+    fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
+        timed(&mut self.times.receive_ns, || socket::receive_all(M::ENGINE, &self.wire, buffer))
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let mut progress = Progress::new(M::ENGINE, span);
+        let outcome = self.receive_span(&mut progress, tap);
+        self.mover.span_is_over();
+        outcome?;
+        done.push(progress.done(M::COPIED));
+        Ok(())
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        self.wire
+    }
+}

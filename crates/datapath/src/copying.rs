@@ -1,0 +1,96 @@
+//! What the engines have in common that receive into one buffer and write it out.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::{
+    EngineError, FileSpan, ReceiveEngine, Setup, SpanDone, SpanFile, SpanTap, StageTimes, Wire,
+    progress::{Copied, Progress},
+    socket,
+    stopwatch::timed,
+};
+
+/// Smaller blocks cost more system calls, larger ones leave the processor's cache.
+pub(crate) const BLOCK_BYTES: usize = 1 << 20;
+
+/// The part of such an engine that is its own.
+pub(crate) trait BlockWriter: Send {
+    const ENGINE: &'static str;
+
+    /// The call it writes with.
+    const CALL: &'static str;
+
+    /// Writes all of `bytes`.
+    fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written>;
+}
+
+/// How a block got into the file.
+pub(crate) enum Written {
+    AsAsked,
+    /// In the plain way, because this engine's own way was refused with this error.
+    Plainly(Errno),
+}
+
+/// An engine made of a writer.
+pub(crate) struct Copying<W> {
+    wire: Wire,
+    writer: W,
+    buffer: Box<[u8]>,
+    times: StageTimes,
+}
+
+impl<W> Copying<W> {
+    pub(crate) fn new(setup: Setup<'_>, writer: W) -> Self {
+        Self {
+            wire: setup.wire,
+            writer,
+            buffer: vec![0; setup.buffer_bytes_max.clamp(4096, BLOCK_BYTES)].into(),
+            times: StageTimes::default(),
+        }
+    }
+}
+
+impl<W: BlockWriter> ReceiveEngine for Copying<W> {
+    fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
+        timed(&mut self.times.receive_ns, || socket::receive_all(W::ENGINE, &self.wire, buffer))
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        mut tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let mut progress = Progress::new(W::ENGINE, span);
+        while progress.left_bytes() > 0 {
+            let run = progress.run(self.buffer.len() as u64);
+            let block = &mut self.buffer[..run.len_bytes as usize];
+            timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, block))
+                .map_err(|(_, error)| progress.wire("recv", error))?;
+            if let Some(tap) = tap.as_deref_mut() {
+                timed(&mut self.times.digest_ns, || tap.see(block));
+            }
+            // The wire stands behind the block whether it can be written or not.
+            progress.moved_bytes += run.len_bytes;
+            let written = timed(&mut self.times.target_ns, || {
+                self.writer.write(&span.file, run.offset_bytes, block)
+            });
+            match written {
+                Ok(Written::AsAsked) => {}
+                Ok(Written::Plainly(errno)) => return Err(progress.unsupported(W::CALL, errno)),
+                Err(error) => return Err(progress.file(W::CALL, error)),
+            }
+        }
+        done.push(progress.done(Copied::All));
+        Ok(())
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        self.wire
+    }
+}

@@ -1,0 +1,123 @@
+//! For `null:`: bytes are taken off the wire and thrown away.
+//!
+//! Without a tap the kernel drops them and copies none (MSG_TRUNC, tcp(7)); with one they come
+//! into a small buffer, for the tap to see.
+
+use std::io;
+
+use rustix::{io::Errno, net::RecvFlags};
+
+use crate::{
+    EngineError, EngineInfo, FileSpan, ReceiveEngine, Setup, SpanDone, SpanTap, StageTimes,
+    Verdict, Wire, WireKind,
+    beside::BUFFER_BYTES,
+    progress::{Copied, Progress},
+    socket,
+    stopwatch::timed,
+};
+
+pub static INFO: EngineInfo = EngineInfo {
+    name: "discard",
+    summary: "throw away what arrives, for null:",
+    wires: &[WireKind::Tcp, WireKind::KernelTls],
+    align_bytes: 1,
+    spans_in_flight_max: 1,
+    sees_bytes: true,
+    probe: |_| Verdict::Usable,
+    open_send: None,
+    open_receive: Some(|setup| Ok(Box::new(Discard::new(setup)))),
+};
+
+/// Dropped at once. Memory that is only named to the kernel and never touched: it stays unmapped.
+const DROP_BYTES: usize = 4 << 20;
+
+struct Discard {
+    wire: Wire,
+    /// For the tap, and what kernel TLS decrypts into, as it does not know MSG_TRUNC.
+    hot: Box<[u8]>,
+    untouched: Box<[u8]>,
+    times: StageTimes,
+}
+
+impl Discard {
+    fn new(setup: Setup<'_>) -> Self {
+        Self {
+            wire: setup.wire,
+            hot: vec![0; setup.buffer_bytes_max.clamp(4096, BUFFER_BYTES)].into(),
+            untouched: vec![0; DROP_BYTES].into(),
+            times: StageTimes::default(),
+        }
+    }
+
+    /// Takes up to `bytes_max` bytes off the wire without copying them.
+    fn drop_some(&mut self, bytes_max: u64) -> Result<u64, Errno> {
+        let want = bytes_max.min(DROP_BYTES as u64) as usize;
+        let flags = RecvFlags::TRUNC | RecvFlags::WAITALL;
+        let (_, moved) = rustix::net::recv(self.wire.socket(), &mut self.untouched[..want], flags)?;
+        Ok(moved as u64)
+    }
+
+    fn receive_some(
+        &mut self,
+        bytes_max: u64,
+        tap: &mut Option<&mut dyn SpanTap>,
+    ) -> Result<u64, Errno> {
+        let want = bytes_max.min(self.hot.len() as u64) as usize;
+        let (moved, _) = timed(&mut self.times.receive_ns, || {
+            rustix::net::recv(self.wire.socket(), &mut self.hot[..want], RecvFlags::WAITALL)
+        })?;
+        if let Some(tap) = tap {
+            timed(&mut self.times.digest_ns, || tap.see(&self.hot[..moved]));
+        }
+        Ok(moved as u64)
+    }
+}
+
+impl ReceiveEngine for Discard {
+    fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
+        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &self.wire, buffer))
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        mut tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let mut progress = Progress::new(INFO.name, span);
+        if !span.file.is_sink() {
+            let source = io::Error::new(
+                io::ErrorKind::Unsupported,
+                "it throws everything away, and this target is a file",
+            );
+            return Err(progress.unsupported("submit", source));
+        }
+        let copies = tap.is_some() || self.wire.kind() == WireKind::KernelTls;
+        while progress.left_bytes() > 0 {
+            let outcome = if copies {
+                self.receive_some(progress.left_bytes(), &mut tap)
+            } else {
+                let start = std::time::Instant::now();
+                let outcome = self.drop_some(progress.left_bytes());
+                self.times.receive_ns += start.elapsed().as_nanos() as u64;
+                outcome
+            };
+            match outcome {
+                Ok(0) => return Err(progress.wire("recv", socket::closed())),
+                Ok(moved) => progress.moved_bytes += moved,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(progress.wire("recv", errno)),
+            }
+        }
+        done.push(progress.done(if copies { Copied::All } else { Copied::Nothing }));
+        Ok(())
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        self.wire
+    }
+}

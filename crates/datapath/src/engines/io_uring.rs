@@ -1,0 +1,65 @@
+//! io_uring with O_DIRECT: many reads or writes at the disk at once, beside `send` and `recv`.
+//!
+//! Copies per byte: one, between memory and socket. Slots of memory are registered with the kernel
+//! where RLIMIT_MEMLOCK allows it. The wire is served by plain calls: bytes leave in order, and
+//! measured they are as fast as sends from the ring (LIMITS.md).
+
+use haul_sys::Ring;
+
+use crate::{
+    EngineError, EngineInfo, Host, OpenError, Remedy, Setup, Verdict, Wire, WireKind,
+    block_queue::{ALIGN_BYTES, slots_within},
+    read_ahead::ReadAhead,
+    write_behind::WriteBehind,
+};
+
+pub static INFO: EngineInfo = EngineInfo {
+    name: "io-uring",
+    summary: "O_DIRECT at depth by io_uring; past the page cache",
+    wires: &[WireKind::Tcp, WireKind::KernelTls],
+    align_bytes: ALIGN_BYTES as u32,
+    spans_in_flight_max: 16,
+    sees_bytes: true,
+    probe,
+    open_send: Some(|setup| {
+        let (wire, ring) = open(setup)?;
+        Ok(Box::new(ReadAhead::new(INFO.name, wire, ring)))
+    }),
+    open_receive: Some(|setup| {
+        let (wire, ring) = open(setup)?;
+        Ok(Box::new(WriteBehind::new(INFO.name, wire, ring)))
+    }),
+};
+
+/// Deeper queues gain nothing more at the disks measured.
+const SLOTS_MAX: usize = 8;
+const SLOT_BYTES_MAX: usize = 1 << 20;
+
+fn probe(host: &Host) -> Verdict {
+    if host.io_uring_disabled {
+        return Verdict::Refused {
+            needs: "kernel.io_uring_disabled = 0",
+            found: "io_uring is disabled by sysctl".into(),
+        };
+    }
+    Verdict::Usable
+}
+
+fn open(setup: Setup<'_>) -> Result<(Wire, Ring), OpenError> {
+    let (slots, slot_bytes) = slots_within(setup.buffer_bytes_max, SLOTS_MAX, SLOT_BYTES_MAX);
+    match Ring::new(slots as u32, slot_bytes) {
+        Ok(ring) => Ok((setup.wire, ring)),
+        Err(source) => Err(OpenError {
+            wire: setup.wire,
+            cause: EngineError {
+                engine: INFO.name,
+                call: "io_uring_setup",
+                span: None,
+                offset_bytes: 0,
+                moved_bytes: 0,
+                remedy: Remedy::UseAnotherEngine,
+                source,
+            },
+        }),
+    }
+}

@@ -1,0 +1,190 @@
+//! `mmap(2)` with `send(2)` and `recv(2)`: the page cache is the buffer.
+//!
+//! Copies per byte: one, between page cache and socket, by the kernel. The file is mapped in
+//! windows, so that the process stays small. A file that is truncated meanwhile is an error: the
+//! mapped bytes are only ever touched by the kernel.
+
+use std::{io, os::unix::fs::FileExt};
+
+use haul_sys::mapping::{Access, Mapping, Populate};
+use rustix::{io::Errno, net::RecvFlags};
+
+use crate::{
+    Boundary, EngineInfo, Setup, SpanFile, StageTimes, Verdict, Wire, WireKind,
+    copy_free::{CopyFree, Moved, ReceiveMover, SendMover},
+    progress::{Copied, Failure, Run, Side},
+    socket,
+    stopwatch::timed,
+};
+
+pub static INFO: EngineInfo = EngineInfo {
+    name: "mmap",
+    summary: "send from and receive into a mapping of the file",
+    wires: &[WireKind::Tcp, WireKind::KernelTls],
+    align_bytes: 1,
+    spans_in_flight_max: 1,
+    sees_bytes: false,
+    probe: |_| Verdict::Usable,
+    open_send: Some(|setup: Setup<'_>| Ok(Box::new(CopyFree::new(setup, Window { open: None })))),
+    open_receive: Some(|setup: Setup<'_>| {
+        Ok(Box::new(CopyFree::new(setup, Window { open: None })))
+    }),
+};
+
+/// Mapped at a time.
+const WINDOW_BYTES: u64 = 8 << 20;
+
+/// The part of the span's file that is mapped now.
+struct Window {
+    open: Option<(u64, Mapping)>,
+}
+
+impl Window {
+    /// The part of the mapping that `run` begins with, mapping it first if it is not.
+    fn at(
+        &mut self,
+        file: &SpanFile,
+        run: Run,
+        access: Access,
+    ) -> io::Result<(&Mapping, std::ops::Range<usize>)> {
+        let holds = |(start, mapping): &(u64, Mapping)| {
+            (*start..*start + mapping.len_bytes() as u64).contains(&run.offset_bytes)
+        };
+        if !self.open.as_ref().is_some_and(holds) {
+            self.open = None;
+            let len_bytes = run.len_bytes.min(WINDOW_BYTES);
+            if access == Access::ReadAndWrite {
+                make_long_enough(file, run.offset_bytes + len_bytes)?;
+            }
+            let populate = match access {
+                Access::Read => Populate::AtOnce,
+                Access::ReadAndWrite => Populate::OnUse,
+            };
+            let mapping =
+                Mapping::new(file.file(), run.offset_bytes, len_bytes as usize, access, populate)?;
+            self.open = Some((run.offset_bytes, mapping));
+        }
+        let (start, mapping) = self.open.as_ref().expect("it was opened above if it was not open");
+        let first = (run.offset_bytes - start) as usize;
+        let last = (first as u64 + run.len_bytes).min(mapping.len_bytes() as u64) as usize;
+        Ok((mapping, first..last))
+    }
+}
+
+/// Only what is inside the file can be mapped and used. The byte written is in the span, which is
+/// still to be received; unlike ftruncate(2) this never makes the file shorter for another thread.
+fn make_long_enough(file: &SpanFile, end_bytes: u64) -> io::Result<()> {
+    if file.file().metadata()?.len() < end_bytes {
+        file.file().write_all_at(&[0], end_bytes - 1)?;
+    }
+    Ok(())
+}
+
+impl SendMover for Window {
+    const ENGINE: &'static str = "mmap";
+    const COPIED: Copied = Copied::All;
+    const STRIDE_BYTES: u64 = 1 << 20;
+
+    fn send_some(
+        &mut self,
+        wire: &Wire,
+        file: &SpanFile,
+        run: Run,
+        times: &mut StageTimes,
+    ) -> Moved {
+        // Behind the end of a file its last page holds zeros, which must not be sent.
+        let size_bytes = match file.file().metadata() {
+            Ok(metadata) => metadata.len(),
+            Err(error) => return Moved::failed(0, Failure::new("fstat", Side::File, error)),
+        };
+        let len_bytes = run.len_bytes.min(size_bytes.saturating_sub(run.offset_bytes));
+        if len_bytes == 0 {
+            return Moved::some(0);
+        }
+        let run = Run { len_bytes, ..run };
+        let mapped = timed(&mut times.source_ns, || self.at(file, run, Access::Read));
+        let (mapping, part) = match mapped {
+            Ok(mapped) => mapped,
+            Err(error) => return Moved::failed(0, Failure::new("mmap", Side::File, error)),
+        };
+        loop {
+            let flags = socket::send_flags(Boundary::Flush);
+            let outcome =
+                timed(&mut times.send_ns, || mapping.send_to(wire.socket(), part.clone(), flags));
+            match outcome {
+                Ok(moved) => return checked(file, run.offset_bytes, moved as u64),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Moved::failed(0, Failure::new("send", Side::Either, error));
+                }
+            }
+        }
+    }
+
+    fn span_is_over(&mut self) {
+        self.open = None;
+    }
+}
+
+/// Another engine may do better.
+fn unsupported(error: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, error)
+}
+
+/// What was sent was inside the file, unless the file is shorter now.
+fn checked(file: &SpanFile, offset_bytes: u64, moved_bytes: u64) -> Moved {
+    match file.file().metadata() {
+        Ok(metadata) if metadata.len() >= offset_bytes + moved_bytes => Moved::some(moved_bytes),
+        Ok(_) => {
+            let source =
+                io::Error::new(io::ErrorKind::UnexpectedEof, "truncated while it was sent");
+            Moved::failed(moved_bytes, Failure::new("send", Side::File, source))
+        }
+        Err(error) => Moved::failed(moved_bytes, Failure::new("fstat", Side::File, error)),
+    }
+}
+
+impl ReceiveMover for Window {
+    const ENGINE: &'static str = "mmap";
+    const COPIED: Copied = Copied::All;
+    const STRIDE_BYTES: u64 = 1 << 20;
+
+    fn receive_some(
+        &mut self,
+        wire: &Wire,
+        file: &SpanFile,
+        run: Run,
+        times: &mut StageTimes,
+    ) -> Moved {
+        let mapped = timed(&mut times.target_ns, || self.at(file, run, Access::ReadAndWrite));
+        let (mapping, part) = match mapped {
+            Ok(mapped) => mapped,
+            // EACCES: the file is open for writing only, which is enough for others.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
+                return Moved::failed(0, Failure::new("mmap", Side::File, unsupported(error)));
+            }
+            Err(error) => return Moved::failed(0, Failure::new("mmap", Side::File, error)),
+        };
+        loop {
+            let outcome = timed(&mut times.receive_ns, || {
+                mapping.receive_from(wire.socket(), part.clone(), RecvFlags::WAITALL)
+            });
+            let failure = match outcome {
+                Ok(0) => Failure::new("recv", Side::Wire, socket::closed()),
+                Ok(moved) => return Moved::some(moved as u64),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // No room for the page, or the file became shorter: the bytes are still to be
+                // received, and an engine that writes will learn which of the two it is.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::FAULT) => {
+                    Failure::new("recv into the mapped file", Side::File, unsupported(error))
+                }
+                Err(error) => Failure::new("recv", Side::Wire, error),
+            };
+            return Moved::failed(0, failure);
+        }
+    }
+
+    fn span_is_over(&mut self) {
+        self.open = None;
+    }
+}

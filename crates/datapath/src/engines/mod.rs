@@ -1,0 +1,30 @@
+//! The list of engines. To add one: write `NAME.rs` after `skeleton.rs`, add two lines here.
+
+use crate::EngineInfo;
+
+pub mod direct;
+pub mod discard;
+pub mod dontcache;
+pub mod io_uring;
+pub mod mmap;
+pub mod read_write;
+pub mod sendfile;
+pub mod splice;
+
+/// In the order of the documentation: from the plainest on.
+pub static ENGINES: &[&EngineInfo] = &[
+    &read_write::INFO,
+    &mmap::INFO,
+    &sendfile::INFO,
+    &splice::INFO,
+    &direct::INFO,
+    &io_uring::INFO,
+    &dontcache::INFO,
+    &discard::INFO,
+];
+
+/// The engine of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static EngineInfo> {
+    ENGINES.iter().copied().find(|engine| engine.name == name)
+}

@@ -1,0 +1,221 @@
+//! `splice(2)`: file to socket or socket to file through a pipe, by reference.
+//!
+//! Copies per byte: none to send; one to receive, from the socket's pages into the page cache,
+//! which still is one less than read-write makes.
+//!
+//! splice(2) has no MSG_NOSIGNAL: the process must ignore SIGPIPE, as Rust programs do.
+
+use std::{
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+};
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
+};
+
+use crate::{
+    EngineError, EngineInfo, OpenError, Remedy, Setup, SpanFile, StageTimes, Verdict, Wire,
+    WireKind,
+    copy_free::{CopyFree, Moved, ReceiveMover, SendMover},
+    progress::{Copied, Failure, Run, Side},
+    socket,
+    stopwatch::timed,
+};
+
+pub static INFO: EngineInfo = EngineInfo {
+    name: "splice",
+    summary: "file to socket and socket to file through a pipe inside the kernel",
+    wires: &[WireKind::Tcp, WireKind::KernelTls],
+    align_bytes: 1,
+    spans_in_flight_max: 1,
+    sees_bytes: false,
+    probe: |_| Verdict::Usable,
+    open_send: Some(|setup| Ok(Box::new(open(setup)?))),
+    open_receive: Some(|setup| Ok(Box::new(open(setup)?))),
+};
+
+/// The default of fs.pipe-max-size: what a process may take without CAP_SYS_RESOURCE.
+const PIPE_BYTES: usize = 1 << 20;
+
+fn open(setup: Setup<'_>) -> Result<CopyFree<Pipe>, OpenError> {
+    match Pipe::new() {
+        Ok(pipe) => Ok(CopyFree::new(setup, pipe)),
+        Err(errno) => Err(OpenError {
+            wire: setup.wire,
+            cause: EngineError {
+                engine: INFO.name,
+                call: "pipe2",
+                span: None,
+                offset_bytes: 0,
+                moved_bytes: 0,
+                remedy: Remedy::UseAnotherEngine,
+                source: errno.into(),
+            },
+        }),
+    }
+}
+
+/// Empty between any two calls of the engine.
+struct Pipe {
+    out: OwnedFd,
+    into: OwnedFd,
+    capacity_bytes: usize,
+}
+
+impl Pipe {
+    fn new() -> Result<Self, Errno> {
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut wanted_bytes = PIPE_BYTES;
+        // Refused beyond fs.pipe-max-size, or when the user's pipes hold too much already.
+        while wanted_bytes > 1 << 16 && fcntl_setpipe_size(&into, wanted_bytes).is_err() {
+            wanted_bytes /= 2;
+        }
+        let capacity_bytes = fcntl_getpipe_size(&into)?;
+        Ok(Self { out, into, capacity_bytes })
+    }
+
+    /// Writes what is in the pipe to the file in the ordinary way; the pipe is empty afterwards.
+    fn copy_out(&mut self, file: &File, offset_bytes: u64, len_bytes: usize) -> io::Result<()> {
+        let mut rest = vec![0; len_bytes];
+        self.empty_into(&mut rest)?;
+        file.write_all_at(&rest, offset_bytes)
+    }
+
+    /// Takes as many bytes out of the pipe as `buffer` holds.
+    fn empty_into(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let mut got = 0;
+        while got < buffer.len() {
+            match rustix::io::read(&self.out, &mut buffer[got..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(moved) => got += moved,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+fn uninterrupted(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+impl SendMover for Pipe {
+    const ENGINE: &'static str = "splice";
+    const COPIED: Copied = Copied::Nothing;
+    const STRIDE_BYTES: u64 = 1 << 20;
+
+    fn send_some(
+        &mut self,
+        wire: &Wire,
+        file: &SpanFile,
+        run: Run,
+        times: &mut StageTimes,
+    ) -> Moved {
+        let len = run.len_bytes.min(self.capacity_bytes as u64) as usize;
+        let mut offset = run.offset_bytes;
+        let taken = timed(&mut times.source_ns, || {
+            uninterrupted(|| {
+                splice(file.file(), Some(&mut offset), &self.into, None, len, SpliceFlags::MOVE)
+            })
+        });
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(errno) => {
+                let failure = Failure::new("splice from the file", Side::File, errno);
+                return Moved::failed(0, failure);
+            }
+        };
+        let more = taken as u64 != run.len_bytes;
+        let flags = if more { SpliceFlags::MOVE | SpliceFlags::MORE } else { SpliceFlags::MOVE };
+        let mut sent = 0;
+        while sent < taken {
+            let outcome = timed(&mut times.send_ns, || {
+                uninterrupted(|| splice(&self.out, None, wire.socket(), None, taken - sent, flags))
+            });
+            match outcome {
+                Ok(0) => {
+                    let failure = Failure::new("splice to the wire", Side::Wire, Errno::PIPE);
+                    return Moved::failed(sent as u64, failure);
+                }
+                Ok(moved) => sent += moved,
+                // What is left in the pipe can be read from the file again; whatever the remedy
+                // is, this engine is not used again.
+                Err(errno) => {
+                    let failure = Failure::new("splice to the wire", Side::Wire, errno);
+                    return Moved::failed(sent as u64, failure);
+                }
+            }
+        }
+        Moved::some(taken as u64)
+    }
+}
+
+impl ReceiveMover for Pipe {
+    const ENGINE: &'static str = "splice";
+    const COPIED: Copied = Copied::Nothing;
+    const STRIDE_BYTES: u64 = 1 << 20;
+
+    fn receive_some(
+        &mut self,
+        wire: &Wire,
+        file: &SpanFile,
+        run: Run,
+        times: &mut StageTimes,
+    ) -> Moved {
+        let len = run.len_bytes.min(self.capacity_bytes as u64) as usize;
+        let taken = timed(&mut times.receive_ns, || {
+            uninterrupted(|| splice(wire.socket(), None, &self.into, None, len, SpliceFlags::MOVE))
+        });
+        let failed = |source| Failure::new("splice from the wire", Side::Wire, source);
+        let taken = match taken {
+            Ok(0) => return Moved::failed(0, failed(socket::closed())),
+            Ok(taken) => taken,
+            Err(errno) => return Moved::failed(0, failed(errno.into())),
+        };
+        let outcome = timed(&mut times.target_ns, || self.put(file, run.offset_bytes, taken));
+        Moved { bytes: taken as u64, failure: outcome.err() }
+    }
+}
+
+impl Pipe {
+    /// Moves `taken` bytes from the pipe to the file. The pipe is empty afterwards in any case:
+    /// what splice(2) refuses to write is written in the ordinary way, and what cannot be written
+    /// at all is dropped.
+    fn put(&mut self, file: &SpanFile, offset_bytes: u64, taken: usize) -> Result<(), Failure> {
+        let mut at = offset_bytes;
+        let end = offset_bytes + taken as u64;
+        while at < end {
+            let left = (end - at) as usize;
+            // The kernel advances `at` by what it moved.
+            let outcome = uninterrupted(|| {
+                splice(&self.out, None, file.file(), Some(&mut at), left, SpliceFlags::MOVE)
+            });
+            let errno = match outcome {
+                Ok(0) => Errno::NOSPC,
+                Ok(_) => continue,
+                Err(errno) => errno,
+            };
+            let failure = Failure::new("splice to the file", Side::File, errno);
+            if !crate::progress::is_unsupported(errno) {
+                let _ = self.empty_into(&mut vec![0; left]);
+                return Err(failure);
+            }
+            let copied = self.copy_out(file.file(), at, left);
+            return match copied {
+                Ok(()) => Err(failure),
+                Err(error) => Err(Failure::new("pwrite", Side::Target, error)),
+            };
+        }
+        Ok(())
+    }
+}

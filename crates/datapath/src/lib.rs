@@ -1,0 +1,300 @@
+//! The engines that move bytes between a file and a wire, and the contract they keep.
+//!
+//! An engine is one file in `engines/`. It fills in an [`EngineInfo`] and implements
+//! [`SendEngine`], [`ReceiveEngine`] or both. One thread owns one engine and one wire; nothing here
+//! is shared between threads. The list [`engines::ENGINES`] is the single source for the command
+//! line, the documentation, the conformance tests and the benches.
+//!
+//! What an engine promises:
+//!
+//! - Bytes enter or leave the wire in the order of the calls. When `submit` returns, the span's
+//!   place on the wire is fixed and a given [`SpanTap`] has seen all of its bytes, once, in order.
+//! - The span's memory and file range are free when its [`SpanDone`] appears.
+//! - An error with [`Remedy::UseAnotherEngine`] leaves the wire, the file and the tap at exactly
+//!   `moved_bytes` into the span, so that another engine goes on at the very byte.
+//! - An error with [`Remedy::SkipFile`] leaves the wire at exactly `moved_bytes` too: the caller
+//!   pads or drains the rest of the span and the stream lives on.
+//! - After any other error the wire is not to be used again.
+
+use std::{io, os::fd::OwnedFd, sync::Arc};
+
+pub mod beside;
+mod block_queue;
+pub mod choose;
+mod copy_free;
+mod copying;
+pub mod engines;
+pub mod fallback;
+mod progress;
+mod read_ahead;
+pub mod skeleton;
+pub mod socket;
+pub mod span_file;
+mod stopwatch;
+mod write_behind;
+
+pub use haul_host::Host;
+pub use span_file::SpanFile;
+
+/// Names a span in completions and errors. The caller chooses the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpanId(pub u64);
+
+/// A run of bytes of one open file: what to send, or where to put what arrives.
+#[derive(Clone, Debug)]
+pub struct FileSpan {
+    pub id: SpanId,
+    pub file: Arc<SpanFile>,
+    pub offset_bytes: u64,
+    pub len_bytes: u64,
+}
+
+impl FileSpan {
+    /// What is left of this span once its first `moved_bytes` have gone.
+    ///
+    /// # Panics
+    /// If `moved_bytes` is more than the span holds.
+    #[must_use]
+    pub fn after(&self, moved_bytes: u64) -> Self {
+        assert!(moved_bytes <= self.len_bytes, "an engine moved more than the span holds");
+        Self {
+            offset_bytes: self.offset_bytes + moved_bytes,
+            len_bytes: self.len_bytes - moved_bytes,
+            ..self.clone()
+        }
+    }
+}
+
+/// A span the engine is finished with: its memory and file range are free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanDone {
+    pub id: SpanId,
+    /// Bytes moved by the `submit` call that took the span.
+    pub moved_bytes: u64,
+    /// Bytes that passed through user space, or that the kernel copied in spite of zero-copy.
+    pub copied_bytes: u64,
+}
+
+/// Whether more bytes follow at once (they may be held back) or the peer waits for these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    MoreFollows,
+    Flush,
+}
+
+/// How long [`SendEngine::reap`] and [`ReceiveEngine::reap`] wait for spans in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    DontBlock,
+    ForOne,
+    ForAll,
+}
+
+/// Sees the bytes of spans in order, on the stream's own thread: the digest.
+pub trait SpanTap: Send {
+    fn see(&mut self, bytes: &[u8]);
+}
+
+/// Where an engine's wall time went, in nanoseconds, since it was opened.
+///
+/// `digest_ns` covers the tap and, where the engine itself does not see the bytes, reading them
+/// for the tap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    pub source_ns: u64,
+    pub digest_ns: u64,
+    pub send_ns: u64,
+    pub receive_ns: u64,
+    pub target_ns: u64,
+}
+
+impl StageTimes {
+    pub fn add(&mut self, other: &Self) {
+        self.source_ns += other.source_ns;
+        self.digest_ns += other.digest_ns;
+        self.send_ns += other.send_ns;
+        self.receive_ns += other.receive_ns;
+        self.target_ns += other.target_ns;
+    }
+}
+
+pub trait SendEngine: Send {
+    /// Sends all of `bytes` in order with the spans: frame headers and trailers.
+    ///
+    /// With [`Boundary::Flush`] everything taken so far is with the kernel on return.
+    fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError>;
+
+    /// A hint: this span comes after the one submitted next. An engine may begin to read it.
+    fn prepare(&mut self, _next: &FileSpan) {}
+
+    /// Sends `span`, after everything sent before it.
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError>;
+
+    /// Collects finished spans. Synchronous engines have nothing to collect.
+    fn reap(&mut self, _wait: Wait, _done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn spans_in_flight(&self) -> u32 {
+        0
+    }
+
+    fn stage_times(&self) -> StageTimes;
+
+    /// Gives the wire back, so that another engine can go on from the error's offset.
+    fn into_wire(self: Box<Self>) -> Wire;
+}
+
+pub trait ReceiveEngine: Send {
+    /// Fills `buffer` from the wire: frame headers and trailers.
+    ///
+    /// A peer that closed between two frames is an error with `moved_bytes` 0 and a source of kind
+    /// [`io::ErrorKind::UnexpectedEof`].
+    fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError>;
+
+    /// Consumes exactly `span.len_bytes` from the wire into the file.
+    ///
+    /// On return the wire stands behind the span. The write to the file may still be under way
+    /// until the span appears in `done`.
+    ///
+    /// An error is always about this very span. An engine that writes late never returns an error
+    /// of the target here: it takes the span off the wire to its end, and the error comes from
+    /// [`ReceiveEngine::reap`].
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError>;
+
+    /// Collects finished spans. Synchronous engines have nothing to collect.
+    ///
+    /// An error is about one span whose late write failed, named by its id, and has
+    /// [`Remedy::SkipFile`]; its `moved_bytes` is the whole span, so nothing is left to drain. Wire
+    /// and engine go on as if nothing had happened. Other spans may have failed too: each comes
+    /// from a call of its own, and is in flight until then.
+    fn reap(&mut self, _wait: Wait, _done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn spans_in_flight(&self) -> u32 {
+        0
+    }
+
+    fn stage_times(&self) -> StageTimes;
+
+    /// Gives the wire back. Spans in flight have been reaped before.
+    fn into_wire(self: Box<Self>) -> Wire;
+}
+
+/// Everything an engine is opened with.
+#[derive(Debug)]
+pub struct Setup<'host> {
+    pub wire: Wire,
+    pub host: &'host Host,
+    /// Memory this engine may hold in buffers, in bytes. It uses less rather than fail.
+    pub buffer_bytes_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireKind {
+    Tcp,
+    KernelTls,
+}
+
+/// One connection, handed to exactly one engine.
+#[derive(Debug)]
+pub enum Wire {
+    Tcp(OwnedFd),
+    KernelTls(OwnedFd),
+}
+
+impl Wire {
+    #[must_use]
+    pub fn kind(&self) -> WireKind {
+        match self {
+            Self::Tcp(_) => WireKind::Tcp,
+            Self::KernelTls(_) => WireKind::KernelTls,
+        }
+    }
+
+    /// The socket below, whatever the kernel does on it.
+    #[must_use]
+    pub fn socket(&self) -> &OwnedFd {
+        let (Self::Tcp(socket) | Self::KernelTls(socket)) = self;
+        socket
+    }
+}
+
+/// Whether an engine can work on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Usable,
+    Refused { needs: &'static str, found: String },
+}
+
+pub type OpenSend = fn(Setup<'_>) -> Result<Box<dyn SendEngine>, OpenError>;
+pub type OpenReceive = fn(Setup<'_>) -> Result<Box<dyn ReceiveEngine>, OpenError>;
+
+/// What the rest of the program knows about an engine.
+pub struct EngineInfo {
+    /// The name on the command line, in reports and in the documentation.
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub wires: &'static [WireKind],
+    /// Offsets and lengths that are multiples of this take the fast path; others work too.
+    pub align_bytes: u32,
+    pub spans_in_flight_max: u32,
+    /// User space sees the bytes anyway, so a tap costs no second read.
+    pub sees_bytes: bool,
+    pub probe: fn(&Host) -> Verdict,
+    pub open_send: Option<OpenSend>,
+    pub open_receive: Option<OpenReceive>,
+}
+
+impl std::fmt::Debug for EngineInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineInfo").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What helps after an [`EngineError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The rest of the same span, by the next engine in the list.
+    UseAnotherEngine,
+    /// A new connection; unacknowledged spans are moved again.
+    Reconnect,
+    /// This file cannot be finished; go on with the others.
+    SkipFile,
+    /// Nothing can go on.
+    Stop,
+}
+
+/// The engine could not start; the wire comes back unharmed.
+#[derive(Debug)]
+pub struct OpenError {
+    pub wire: Wire,
+    pub cause: EngineError,
+}
+
+/// What was tried, on which span, how far it came, and what helps.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "engine {engine}: {call} failed at byte {offset_bytes}, after {moved_bytes} bytes of this span: {source}"
+)]
+pub struct EngineError {
+    pub engine: &'static str,
+    pub call: &'static str,
+    /// The span it concerns; `None` for frame headers and for opening.
+    pub span: Option<SpanId>,
+    pub offset_bytes: u64,
+    pub moved_bytes: u64,
+    pub remedy: Remedy,
+    pub source: io::Error,
+}

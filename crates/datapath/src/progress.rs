@@ -1,0 +1,180 @@
+//! How far a span has come, and errors that say so.
+//!
+//! All errors about spans are built here, so that each names engine, call, span and position.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::{EngineError, FileSpan, Remedy, SpanDone};
+
+/// A span on its way through one `submit`.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'span> {
+    engine: &'static str,
+    pub span: &'span FileSpan,
+    /// Of this span, on the wire (sent) or off it (received).
+    pub moved_bytes: u64,
+}
+
+/// A run of bytes that can be moved in one call: it does not cross the end of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub offset_bytes: u64,
+    pub len_bytes: u64,
+}
+
+impl<'span> Progress<'span> {
+    #[must_use]
+    pub fn new(engine: &'static str, span: &'span FileSpan) -> Self {
+        Self { engine, span, moved_bytes: 0 }
+    }
+
+    #[must_use]
+    pub fn left_bytes(&self) -> u64 {
+        self.span.len_bytes - self.moved_bytes
+    }
+
+    /// Where in the file the next bytes are; at most `bytes_max` of them.
+    #[must_use]
+    pub fn run(&self, bytes_max: u64) -> Run {
+        let (offset_bytes, len_bytes) = self
+            .span
+            .file
+            .run_at(self.span.offset_bytes + self.moved_bytes, self.left_bytes().min(bytes_max));
+        Run { offset_bytes, len_bytes }
+    }
+
+    /// The span's completion. `copied_bytes` is all of it or nothing.
+    #[must_use]
+    pub fn done(&self, copied: Copied) -> SpanDone {
+        let copied_bytes = match copied {
+            Copied::All => self.moved_bytes,
+            Copied::Nothing => 0,
+        };
+        SpanDone { id: self.span.id, moved_bytes: self.moved_bytes, copied_bytes }
+    }
+
+    /// The wire failed.
+    #[must_use]
+    pub fn wire(&self, call: &'static str, source: impl Into<io::Error>) -> EngineError {
+        self.error(call, Remedy::Reconnect, source.into())
+    }
+
+    /// The file failed.
+    #[must_use]
+    pub fn file(&self, call: &'static str, source: impl Into<io::Error>) -> EngineError {
+        self.error(call, Remedy::SkipFile, source.into())
+    }
+
+    /// The file is shorter than the span.
+    #[must_use]
+    pub fn truncated(&self, call: &'static str) -> EngineError {
+        let source = io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!(
+                "the file ends {} bytes before the end of the span: it was truncated meanwhile",
+                self.left_bytes()
+            ),
+        );
+        self.file(call, source)
+    }
+
+    /// This engine cannot go on here, another can.
+    #[must_use]
+    pub fn unsupported(&self, call: &'static str, source: impl Into<io::Error>) -> EngineError {
+        self.error(call, Remedy::UseAnotherEngine, source.into())
+    }
+
+    /// The error of a system call, by whose fault it is.
+    #[must_use]
+    pub fn failure(&self, failure: Failure) -> EngineError {
+        let Failure { call, side, source } = failure;
+        let of_the_wire = || Errno::from_io_error(&source).is_some_and(is_of_the_wire);
+        if side != Side::Target && is_unsupported_error(&source) {
+            self.unsupported(call, source)
+        } else if side == Side::Wire || (side == Side::Either && of_the_wire()) {
+            self.wire(call, source)
+        } else {
+            self.file(call, source)
+        }
+    }
+
+    fn error(&self, call: &'static str, remedy: Remedy, source: io::Error) -> EngineError {
+        EngineError {
+            engine: self.engine,
+            call,
+            span: Some(self.span.id),
+            offset_bytes: self.span.offset_bytes + self.moved_bytes,
+            moved_bytes: self.moved_bytes,
+            remedy,
+            source,
+        }
+    }
+}
+
+/// A system call that failed.
+#[derive(Debug)]
+pub struct Failure {
+    pub call: &'static str,
+    pub side: Side,
+    pub source: io::Error,
+}
+
+impl Failure {
+    #[must_use]
+    pub fn new(call: &'static str, side: Side, source: impl Into<io::Error>) -> Self {
+        Self { call, side, source: source.into() }
+    }
+}
+
+/// What a system call works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    File,
+    /// The file, and the plainest call has failed too: no other engine would do better.
+    Target,
+    Wire,
+    /// Both: the error number must tell which one failed.
+    Either,
+}
+
+/// Whether a span's bytes passed through user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    All,
+    Nothing,
+}
+
+/// The file system, the kind of file or the kernel cannot do what was asked.
+#[must_use]
+pub fn is_unsupported(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::NODEV)
+}
+
+/// The same for an [`io::Error`] of a read, a write or an open.
+#[must_use]
+pub fn is_unsupported_error(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || Errno::from_io_error(error).is_some_and(is_unsupported)
+}
+
+fn is_of_the_wire(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PIPE
+            | Errno::CONNRESET
+            | Errno::CONNABORTED
+            | Errno::NOTCONN
+            | Errno::TIMEDOUT
+            | Errno::SHUTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::NETRESET
+            | Errno::AGAIN
+            | Errno::BADMSG
+            | Errno::NOBUFS
+    )
+}

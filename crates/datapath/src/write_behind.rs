@@ -1,0 +1,354 @@
+//! Receives spans whose blocks are written beside the receiving: the engines direct and io-uring.
+//!
+//! Whole pages are received into slots and written with O_DIRECT. The ends of a span that do not
+//! fill a page go through the page cache: another thread may write the rest of that page at the
+//! same time, so it is never written as a whole.
+//!
+//! Errors of late writes: `submit` always takes its span off the wire to the end and never returns
+//! an error of the target. Such an error comes from `reap`, once all of that span's writes are
+//! over, with the span's id and `moved_bytes` equal to its length; the wire and all other spans are
+//! untouched by it. A write that the file system refuses with O_DIRECT is done through the page
+//! cache instead, and `submit` asks for another engine at the next block.
+
+use std::{collections::VecDeque, io, os::unix::fs::FileExt, sync::Arc};
+
+use crate::{
+    EngineError, FileSpan, ReceiveEngine, Remedy, SpanDone, SpanFile, SpanId, SpanTap, StageTimes,
+    Wait, Wire,
+    block_queue::{ALIGN_BYTES, BlockQueue, Direction, Job},
+    progress::{Progress, Run, is_unsupported_error},
+    socket,
+    stopwatch::timed,
+};
+
+/// A span that is not yet in the file as a whole.
+struct Flight {
+    span: FileSpan,
+    /// Taken off the wire by this engine.
+    moved_bytes: u64,
+    /// All of it is off the wire.
+    received: bool,
+    writes_in_flight: u32,
+    fault: Option<Fault>,
+}
+
+struct Fault {
+    call: &'static str,
+    offset_bytes: u64,
+    source: io::Error,
+}
+
+/// A write under way.
+struct Write {
+    span: SpanId,
+    file: Arc<SpanFile>,
+    offset_bytes: u64,
+    len: usize,
+}
+
+/// A receiver made of a queue of writes.
+pub(crate) struct WriteBehind<Q> {
+    engine: &'static str,
+    wire: Wire,
+    queue: Q,
+    free: Vec<usize>,
+    /// By slot.
+    writes: Vec<Option<Write>>,
+    /// In the order of the submits; the last one is being received.
+    flights: VecDeque<Flight>,
+    failed: VecDeque<EngineError>,
+    /// Why O_DIRECT cannot be used any longer.
+    refused: Option<(&'static str, io::Error)>,
+    /// The ends of spans that do not fill a page.
+    scrap: Box<[u8]>,
+    times: StageTimes,
+}
+
+impl<Q: BlockQueue> WriteBehind<Q> {
+    pub(crate) fn new(engine: &'static str, wire: Wire, queue: Q) -> Self {
+        let slot_count = queue.slot_count();
+        Self {
+            engine,
+            wire,
+            queue,
+            free: (0..slot_count).collect(),
+            writes: (0..slot_count).map(|_| None).collect(),
+            flights: VecDeque::new(),
+            failed: VecDeque::new(),
+            refused: None,
+            scrap: vec![0; ALIGN_BYTES as usize].into(),
+            times: StageTimes::default(),
+        }
+    }
+
+    /// Takes one finished write from the queue. False if there is none.
+    fn take_finished(&mut self, block: bool) -> bool {
+        let finished = timed(&mut self.times.target_ns, || self.queue.finished(block));
+        let (slot, outcome) = match finished {
+            Ok(Some(finished)) => finished,
+            Ok(None) => return false,
+            Err(error) => {
+                self.lose_all(&error);
+                return false;
+            }
+        };
+        self.free.push(slot);
+        let Some(write) = self.writes[slot].take() else { return true };
+        let outcome = match outcome {
+            Ok(moved) if moved >= write.len => Ok(()),
+            // Cut short, perhaps by a full disk: writing the rest tells.
+            Ok(moved) => self.write_buffered(slot, &write, moved),
+            Err(error) if is_unsupported_error(&error) => {
+                self.refused.get_or_insert(("pwrite(O_DIRECT)", error));
+                self.write_buffered(slot, &write, 0)
+            }
+            Err(error) => Err(error),
+        };
+        let Some(flight) = self.flights.iter_mut().find(|flight| flight.span.id == write.span)
+        else {
+            return true;
+        };
+        flight.writes_in_flight -= 1;
+        if let Err(source) = outcome {
+            let offset_bytes = write.offset_bytes;
+            flight.fault.get_or_insert(Fault { call: "pwrite", offset_bytes, source });
+        }
+        true
+    }
+
+    fn write_buffered(&mut self, slot: usize, write: &Write, from: usize) -> io::Result<()> {
+        let rest = &self.queue.slot(slot)[from..write.len];
+        timed(&mut self.times.target_ns, || {
+            write.file.file().write_all_at(rest, write.offset_bytes + from as u64)
+        })
+    }
+
+    /// The queue itself has failed: what it had in flight may or may not be written.
+    fn lose_all(&mut self, error: &io::Error) {
+        let again = || io::Error::new(error.kind(), error.to_string());
+        self.refused.get_or_insert_with(|| ("wait for a write", again()));
+        self.writes.fill_with(|| None);
+        for flight in self.flights.iter_mut().filter(|flight| flight.writes_in_flight > 0) {
+            flight.writes_in_flight = 0;
+            let offset_bytes = flight.span.offset_bytes;
+            let call = "wait for a write";
+            flight.fault.get_or_insert(Fault { call, offset_bytes, source: again() });
+        }
+    }
+
+    /// Waits until nothing of the span that is being received is in flight.
+    fn settle_last(&mut self) {
+        while self.flights.back().is_some_and(|flight| flight.writes_in_flight > 0) {
+            self.take_finished(true);
+        }
+    }
+
+    /// Hands over the spans that are in their files, and sets those aside that failed.
+    fn hand_over(&mut self, done: &mut Vec<SpanDone>) {
+        let mut at = 0;
+        while let Some(flight) = self.flights.get(at) {
+            if !flight.received || flight.writes_in_flight > 0 {
+                at += 1;
+                continue;
+            }
+            let Some(flight) = self.flights.remove(at) else { break };
+            let (id, moved_bytes) = (flight.span.id, flight.moved_bytes);
+            match flight.fault {
+                None => done.push(SpanDone { id, moved_bytes, copied_bytes: moved_bytes }),
+                Some(fault) => self.failed.push_back(EngineError {
+                    engine: self.engine,
+                    call: fault.call,
+                    span: Some(id),
+                    offset_bytes: fault.offset_bytes,
+                    moved_bytes,
+                    remedy: Remedy::SkipFile,
+                    source: fault.source,
+                }),
+            }
+        }
+    }
+
+    fn last_has_failed(&self) -> bool {
+        self.flights.back().is_some_and(|flight| flight.fault.is_some())
+    }
+
+    fn fail_last(&mut self, call: &'static str, offset_bytes: u64, source: io::Error) {
+        if let Some(flight) = self.flights.back_mut() {
+            flight.fault.get_or_insert(Fault { call, offset_bytes, source });
+        }
+    }
+
+    /// A part of a page: received and written through the page cache.
+    fn receive_scrap(
+        &mut self,
+        progress: &Progress<'_>,
+        run: Run,
+        tap: &mut Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        let scrap = &mut self.scrap[..run.len_bytes as usize];
+        timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, scrap))
+            .map_err(|(_, error)| progress.wire("recv", error))?;
+        if let Some(tap) = tap {
+            timed(&mut self.times.digest_ns, || tap.see(scrap));
+        }
+        let file = progress.span.file.file();
+        let written =
+            timed(&mut self.times.target_ns, || file.write_all_at(scrap, run.offset_bytes));
+        if let Err(error) = written {
+            self.fail_last("pwrite", run.offset_bytes, error);
+        }
+        Ok(())
+    }
+
+    /// Whole pages: received into a slot, whose write then runs beside.
+    fn receive_pages(
+        &mut self,
+        progress: &Progress<'_>,
+        run: Run,
+        tap: &mut Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        let direct = match progress.span.file.direct() {
+            Ok(direct) => direct.clone(),
+            Err(error) => return Err(progress.unsupported("open(O_DIRECT)", error)),
+        };
+        while self.free.is_empty() {
+            if !self.take_finished(true) {
+                let source = io::Error::other("all slots are lost");
+                return Err(progress.unsupported("wait for a write", source));
+            }
+        }
+        let slot = self.free.pop().expect("a slot was found free above");
+        let len = run.len_bytes as usize;
+        let bytes = &mut self.queue.slot_mut(slot)[..len];
+        let received =
+            timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, bytes));
+        if let Err((_, error)) = received {
+            self.free.push(slot);
+            return Err(progress.wire("recv", error));
+        }
+        if let Some(tap) = tap {
+            timed(&mut self.times.digest_ns, || tap.see(bytes));
+        }
+        if self.last_has_failed() {
+            self.free.push(slot);
+            return Ok(());
+        }
+        let offset_bytes = run.offset_bytes;
+        let job = Job { direction: Direction::Write, file: direct, offset_bytes, part: 0..len };
+        if let Err(error) = self.queue.start(slot, job) {
+            // The slot is lost with the queue.
+            self.fail_last("start a write", offset_bytes, error);
+            return Ok(());
+        }
+        let (span, file) = (progress.span.id, progress.span.file.clone());
+        self.writes[slot] = Some(Write { span, file, offset_bytes, len });
+        if let Some(flight) = self.flights.back_mut() {
+            flight.writes_in_flight += 1;
+        }
+        Ok(())
+    }
+
+    fn receive_span(
+        &mut self,
+        progress: &mut Progress<'_>,
+        mut tap: Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        while progress.left_bytes() > 0 {
+            while self.take_finished(false) {}
+            // A span that has failed is drained to its end; nothing more is written.
+            if let Some((call, error)) = &self.refused
+                && !self.last_has_failed()
+            {
+                let source = io::Error::new(error.kind(), error.to_string());
+                let source = io::Error::new(io::ErrorKind::Unsupported, source);
+                return Err(progress.unsupported(call, source));
+            }
+            let run = progress.run(self.queue.slot_bytes() as u64);
+            let into_page = run.offset_bytes % ALIGN_BYTES;
+            let len_bytes = if into_page > 0 {
+                run.len_bytes.min(ALIGN_BYTES - into_page)
+            } else if run.len_bytes < ALIGN_BYTES {
+                run.len_bytes
+            } else {
+                run.len_bytes - run.len_bytes % ALIGN_BYTES
+            };
+            let run = Run { len_bytes, ..run };
+            if into_page > 0 || len_bytes < ALIGN_BYTES {
+                self.receive_scrap(progress, run, &mut tap)?;
+            } else {
+                self.receive_pages(progress, run, &mut tap)?;
+            }
+            progress.moved_bytes += len_bytes;
+        }
+        Ok(())
+    }
+}
+
+impl<Q: BlockQueue> ReceiveEngine for WriteBehind<Q> {
+    fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
+        timed(&mut self.times.receive_ns, || socket::receive_all(self.engine, &self.wire, buffer))
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let mut progress = Progress::new(self.engine, span);
+        self.flights.push_back(Flight {
+            span: span.clone(),
+            moved_bytes: 0,
+            received: false,
+            writes_in_flight: 0,
+            fault: None,
+        });
+        let outcome = self.receive_span(&mut progress, tap);
+        if outcome.is_err() {
+            self.settle_last();
+        }
+        let Some(mut flight) = self.flights.pop_back() else { return outcome };
+        if let Err(error) = outcome {
+            // A write of this very span failed while it was being waited for: that comes first.
+            let fault = flight.fault.take().filter(|_| error.remedy != Remedy::Reconnect);
+            return Err(match fault {
+                Some(fault) => progress.file(fault.call, fault.source),
+                None => error,
+            });
+        }
+        flight.moved_bytes = progress.moved_bytes;
+        flight.received = true;
+        self.flights.push_back(flight);
+        self.hand_over(done);
+        Ok(())
+    }
+
+    fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        while self.take_finished(false) {}
+        let before = done.len();
+        self.hand_over(done);
+        while !self.flights.is_empty()
+            && match wait {
+                Wait::DontBlock => false,
+                Wait::ForOne => done.len() == before && self.failed.is_empty(),
+                Wait::ForAll => true,
+            }
+        {
+            self.take_finished(true);
+            self.hand_over(done);
+        }
+        self.failed.pop_front().map_or(Ok(()), Err)
+    }
+
+    fn spans_in_flight(&self) -> u32 {
+        (self.flights.len() + self.failed.len()) as u32
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        self.wire
+    }
+}

@@ -1,0 +1,212 @@
+//! Two ends of a connection with an engine on each, and everything checked that goes between.
+//!
+//! The wire carries, for each span: a header that names it, its bytes, a trailer.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::{
+    fs::File,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use haul_datapath::{
+    Boundary, EngineError, EngineInfo, FileSpan, Host, Remedy, SpanDone, SpanFile, SpanId, SpanTap,
+    Wait, Wire, engines,
+    fallback::{Fallback, Receiver, Sender},
+    skeleton,
+};
+
+pub const BUFFER_BYTES: usize = 16 << 20;
+pub const TRAILER: [u8; 5] = *b"over.";
+
+pub fn host() -> Host {
+    Host::read(Path::new("/"))
+}
+
+pub fn senders() -> Vec<&'static EngineInfo> {
+    let all = engines::ENGINES.iter().copied().chain([&skeleton::INFO]);
+    all.filter(|info| info.open_send.is_some()).collect()
+}
+
+/// Those that put bytes into files.
+pub fn receivers() -> Vec<&'static EngineInfo> {
+    let all = engines::ENGINES.iter().copied().chain([&skeleton::INFO]);
+    all.filter(|info| info.open_receive.is_some() && info.name != "discard").collect()
+}
+
+/// Where files are tried: the file system of this directory, and memory.
+pub fn directories() -> Vec<PathBuf> {
+    let mut directories = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
+    if Path::new("/dev/shm").is_dir() {
+        directories.push("/dev/shm".into());
+    } else {
+        haul_testkit::skip::skip("/dev/shm", "none");
+    }
+    directories
+}
+
+pub fn file_in(directory: &Path) -> File {
+    tempfile::tempfile_in(directory).unwrap()
+}
+
+/// How large the sockets' buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketBuffers {
+    Automatic,
+    /// The smallest that the kernel grants.
+    Tiny,
+}
+
+pub fn wires(buffers: SocketBuffers) -> (Wire, Wire) {
+    use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    if buffers == SocketBuffers::Tiny {
+        set_socket_recv_buffer_size(&listener, 1).unwrap();
+    }
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    if buffers == SocketBuffers::Tiny {
+        set_socket_send_buffer_size(&near, 1).unwrap();
+    }
+    near.set_nodelay(true).unwrap();
+    haul_sys::congestion::set_congestion(&near, "reno").unwrap();
+    let (far, _) = listener.accept().unwrap();
+    (Wire::Tcp(near.into()), Wire::Tcp(far.into()))
+}
+
+/// Keeps everything it sees.
+#[derive(Default)]
+pub struct Seen(pub Vec<u8>);
+
+impl SpanTap for Seen {
+    fn see(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tapped {
+    Yes,
+    No,
+}
+
+/// What one end did with its spans, in their order.
+#[derive(Default)]
+pub struct Outcome {
+    pub done: Vec<SpanDone>,
+    pub failed: Vec<EngineError>,
+    pub seen: Vec<Vec<u8>>,
+    pub fallbacks: Vec<Fallback>,
+}
+
+pub fn span(id: u64, file: &Arc<SpanFile>, offset_bytes: u64, len_bytes: u64) -> FileSpan {
+    FileSpan { id: SpanId(id), file: file.clone(), offset_bytes, len_bytes }
+}
+
+/// Sends all spans. Where one fails for its file, its place on the wire is filled with `0xEE`.
+pub fn send(
+    candidates: Vec<&'static EngineInfo>,
+    wire: Wire,
+    spans: &[FileSpan],
+    tapped: Tapped,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut sender = Sender::open(candidates, wire, &host(), BUFFER_BYTES).unwrap();
+    for (at, span) in spans.iter().enumerate() {
+        if let Some(next) = spans.get(at + 1) {
+            sender.prepare(next);
+        }
+        sender.send_bytes(&span.id.0.to_le_bytes(), Boundary::MoreFollows).unwrap();
+        let mut seen = Seen::default();
+        let tap: Option<&mut dyn SpanTap> =
+            if tapped == Tapped::Yes { Some(&mut seen) } else { None };
+        if let Err(error) = sender.submit(span, tap, &mut outcome.done) {
+            assert_eq!(error.remedy, Remedy::SkipFile, "{error}");
+            assert_eq!(error.span, Some(span.id));
+            let missing = vec![0xEE; (span.len_bytes - error.moved_bytes) as usize];
+            sender.send_bytes(&missing, Boundary::MoreFollows).unwrap();
+            outcome.failed.push(error);
+        }
+        outcome.seen.push(seen.0);
+        let last = at + 1 == spans.len();
+        let boundary = if last || at % 3 == 0 { Boundary::Flush } else { Boundary::MoreFollows };
+        sender.send_bytes(&TRAILER, boundary).unwrap();
+    }
+    assert_eq!(sender.spans_in_flight(), 0);
+    outcome.fallbacks = sender.take_fallbacks();
+    outcome
+}
+
+/// Receives all spans, which must come in this order. What a failed one leaves is drained.
+pub fn receive(
+    candidates: Vec<&'static EngineInfo>,
+    wire: Wire,
+    spans: &[FileSpan],
+    tapped: Tapped,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut receiver = Receiver::open(candidates, wire, &host(), BUFFER_BYTES).unwrap();
+    for span in spans {
+        let mut header = [0; 8];
+        receiver.receive_bytes(&mut header).unwrap();
+        assert_eq!(u64::from_le_bytes(header), span.id.0, "the wire is out of step");
+        let mut seen = Seen::default();
+        let tap: Option<&mut dyn SpanTap> =
+            if tapped == Tapped::Yes { Some(&mut seen) } else { None };
+        if let Err(error) = receiver.submit(span, tap, &mut outcome.done) {
+            assert_eq!(error.remedy, Remedy::SkipFile, "{error}");
+            assert_eq!(error.span, Some(span.id));
+            let mut rest = vec![0; (span.len_bytes - error.moved_bytes) as usize];
+            receiver.receive_bytes(&mut rest).unwrap();
+            outcome.failed.push(error);
+        }
+        outcome.seen.push(seen.0);
+        let mut trailer = [0; TRAILER.len()];
+        receiver.receive_bytes(&mut trailer).unwrap();
+        assert_eq!(trailer, TRAILER, "the wire is out of step after span {:?}", span.id);
+        while receiver.spans_in_flight() >= receiver.info().spans_in_flight_max.max(2) {
+            if let Err(late) = receiver.reap(Wait::ForOne, &mut outcome.done) {
+                outcome.failed.push(late);
+            }
+        }
+    }
+    while receiver.spans_in_flight() > 0 {
+        if let Err(late) = receiver.reap(Wait::ForAll, &mut outcome.done) {
+            outcome.failed.push(late);
+        }
+    }
+    let mut nothing = [0];
+    let end = receiver.receive_bytes(&mut nothing).unwrap_err();
+    assert_eq!((end.moved_bytes, end.source.kind()), (0, std::io::ErrorKind::UnexpectedEof));
+    outcome.fallbacks = receiver.take_fallbacks();
+    outcome
+}
+
+/// Sends `from` and receives into `into`, which are alike in number and lengths.
+pub fn run(
+    send_with: Vec<&'static EngineInfo>,
+    receive_with: Vec<&'static EngineInfo>,
+    from: &[FileSpan],
+    into: &[FileSpan],
+    tapped: Tapped,
+    buffers: SocketBuffers,
+) -> (Outcome, Outcome) {
+    let (near, far) = wires(buffers);
+    std::thread::scope(|threads| {
+        let sending = threads.spawn(move || send(send_with, near, from, tapped));
+        let received = receive(receive_with, far, into, tapped);
+        (sending.join().unwrap(), received)
+    })
+}
+
+/// Every span was handed over once, as long as it is.
+pub fn check_all_done(spans: &[FileSpan], outcome: &Outcome) {
+    let failed = outcome.failed.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(failed.is_empty(), "{failed:?}");
+    let mut done = outcome.done.iter().map(|d| (d.id, d.moved_bytes)).collect::<Vec<_>>();
+    let mut wanted = spans.iter().map(|s| (s.id, s.len_bytes)).collect::<Vec<_>>();
+    done.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(done, wanted);
+}
