@@ -1,0 +1,679 @@
+//! Push and pull: connecting, the session, and coming back after it was lost.
+
+use crate::{
+    Interrupt,
+    error::{TransferError, problem},
+    events::{Event, FileCounts, Problem, Progress, Report, SessionOpened},
+    options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
+    session::{
+        Role, SessionEnd, Tally, drive,
+        receiving::{Receiving, ReceivingOptions},
+        sending::{Sending, SendingOptions, Supply},
+        streams::{StreamSetup, Streams, choose_congestion},
+    },
+    stages,
+    storage::{
+        root::{Root, os_path},
+        source::walk_named,
+        target::TargetPlace,
+    },
+    token::{hex, random_bytes},
+    transport::{
+        control::{Control, ControlError},
+        tcp,
+        tls::{self, WRONG_KEY},
+        waker::Waker,
+    },
+    url::HaulUrl,
+};
+use haul_datapath::{Host, choose};
+use haul_protocol::{
+    ClientHandshake, Message,
+    handshake::Granted,
+    wire::{self, Direction, Fault, FaultCode},
+};
+use haul_sys::tcp_info::TcpInfo;
+use rustls::{ClientConnection, pki_types::ServerName};
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// This build, as the other side's log names it.
+pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
+/// Engines' buffers of all streams together, in bytes: a side stays within 64 MiB.
+pub const BUFFER_BYTES_MAX: usize = 32 << 20;
+
+/// Sends files to a server.
+///
+/// # Errors
+/// When nothing could start, or the transfer broke and could not go on. Files that failed alone
+/// are [`Event::Error`]s and make the report's `ok` false.
+pub fn push(
+    request: &PushRequest,
+    interrupt: &Interrupt,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Report, TransferError> {
+    check_sources(&request.sources)?;
+    let into_directory = request.sources.len() != 1
+        || request.sources.iter().any(|source| match source {
+            SourceSpec::Path(path) => path.as_bytes().ends_with(b"/"),
+            SourceSpec::Zero(_) => false,
+        });
+    let open = wire::Open {
+        direction: Direction::Push as i32,
+        paths: vec![request.url.path.clone()],
+        into_directory,
+        peer_engine: request.options.receive_engine.clone().unwrap_or_default(),
+        ..wire::Open::default()
+    };
+    let client = Client::new(&request.url, &request.options, open, interrupt)?;
+    client.run(&Work::Push(&request.sources), on_event)
+}
+
+/// Fetches files from a server.
+///
+/// # Errors
+/// As [`push`].
+pub fn pull(
+    request: &PullRequest,
+    interrupt: &Interrupt,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Report, TransferError> {
+    let Some(first) = request.urls.first() else {
+        return Err(TransferError::start(problem("nothing to pull", "a URL", "none", "")));
+    };
+    let same = |url: &&HaulUrl| {
+        (&url.host, url.port, &url.token) != (&first.host, first.port, &first.token)
+    };
+    if let Some(other) = request.urls.iter().find(same) {
+        let what = "one pull fetches from one server";
+        let hint = "pull from the other server by a command of its own";
+        let found = format!("{first} and {other}");
+        return Err(TransferError::start(problem(
+            what,
+            "URLs of one server and token",
+            &found,
+            hint,
+        )));
+    }
+    let paths: Vec<Vec<u8>> = request.urls.iter().map(|url| url.path.clone()).collect();
+    let contents = |path: &Vec<u8>| path.is_empty() || path.ends_with(b"/");
+    let into_directory = paths.len() != 1 || paths.iter().any(contents);
+    let place = resolve_local(&request.target, into_directory)?;
+    let open = wire::Open {
+        direction: Direction::Pull as i32,
+        paths,
+        peer_engine: request.options.send_engine.clone().unwrap_or_default(),
+        ..wire::Open::default()
+    };
+    let client = Client::new(first, &request.options, open, interrupt)?;
+    client.run(&Work::Pull(place), on_event)
+}
+
+fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
+    for source in sources {
+        if let SourceSpec::Path(path) = source
+            && let Err(error) = std::fs::metadata(path)
+        {
+            let what = format!("cannot read the source {}", path.display());
+            let found = error.to_string();
+            return Err(TransferError::start(problem(
+                &what,
+                "",
+                &found,
+                "check the name and its rights",
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The place of a pull: any directory of this host, for it is the user's own.
+fn resolve_local(target: &TargetSpec, into_directory: bool) -> Result<TargetPlace, TransferError> {
+    let TargetSpec::Path(path) = target else { return Ok(TargetPlace::Null) };
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        let what = format!("{what} {}", path.display());
+        TransferError::start(problem(
+            &what,
+            "a directory that this user may write",
+            &error.to_string(),
+            "",
+        ))
+    };
+    let bytes = path.as_os_str().as_bytes();
+    let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
+    let (base, name): (&Path, &[u8]) = if directory {
+        std::fs::create_dir_all(path).map_err(|e| failed("cannot make the directory", &e))?;
+        (path, b"")
+    } else {
+        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        (parent.unwrap_or(os_path(b".")), name)
+    };
+    let root = Root::open(base).map_err(|e| failed("cannot open the target directory of", &e))?;
+    TargetPlace::resolve(&root, name, directory)
+        .map_err(|fault| TransferError::start((&fault).into()))
+}
+
+enum Work<'a> {
+    Push(&'a [SourceSpec]),
+    Pull(TargetPlace),
+}
+
+struct Client<'a> {
+    url: &'a HaulUrl,
+    options: &'a TransferOptions,
+    open: wire::Open,
+    interrupt: &'a Interrupt,
+    host: Arc<Host>,
+}
+
+/// A session that was opened.
+struct Opened {
+    control: Control,
+    granted: Granted,
+    session: [u8; 16],
+    rtt: Duration,
+}
+
+/// What the whole run knows, over all its sessions.
+#[derive(Default)]
+struct Run {
+    moved_before: u64,
+    done_before: u64,
+    reconnections: u64,
+    resent: u64,
+    last: Tally,
+    mine: wire::SideReport,
+    theirs: wire::SideReport,
+    rtt_us: u64,
+    streams: u32,
+}
+
+impl<'a> Client<'a> {
+    fn new(
+        url: &'a HaulUrl,
+        options: &'a TransferOptions,
+        mut open: wire::Open,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, TransferError> {
+        let Some(token) = &url.token else {
+            let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
+            return Err(TransferError::start(problem(
+                "no token",
+                "the server's token",
+                "none",
+                hint,
+            )));
+        };
+        let transfer: [u8; 16] = random_bytes().map_err(|e| {
+            TransferError::start(problem("no random bytes", "", &e.to_string(), ""))
+        })?;
+        open.token_secret = token.secret.to_vec();
+        open.transfer = transfer.to_vec();
+        open.protection = options.protection.to_wire() as i32;
+        open.digest = options.wire_digest() as i32;
+        open.streams = options.streams.unwrap_or(0);
+        open.span_bytes = options.span_bytes.unwrap_or(0);
+        open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
+        Ok(Self { url, options, open, interrupt, host: Arc::new(Host::read(Path::new("/"))) })
+    }
+
+    /// Sessions, one after the other, until the transfer is over.
+    fn run(
+        &self,
+        work: &Work<'_>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Report, TransferError> {
+        let begun = Instant::now();
+        let mut run = Run::default();
+        let mut lost: Option<(String, Instant)> = None;
+        let mut delay = RETRY_DELAY_MIN;
+        loop {
+            let opened = match self.connect() {
+                Ok(opened) => opened,
+                Err(failure) => {
+                    let Some((why, since)) = &lost else { return Err(failure.into_start()) };
+                    let may_retry =
+                        since.elapsed() < self.options.retry_for && failure.is_passing();
+                    if !may_retry {
+                        return Err(self.cannot_go_on(why, &failure.problem()));
+                    }
+                    self.pause(&mut delay)?;
+                    continue;
+                }
+            };
+            if let Some((why, _)) = &lost {
+                run.reconnections += 1;
+                on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
+            }
+            let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;
+            let moved =
+                tally.received_bytes.saturating_sub(tally.resumed_bytes + tally.skipped_bytes);
+            match end {
+                SessionEnd::Finished => return Ok(self.report(&mut run, tally, begun)),
+                SessionEnd::Interrupted => return Err(TransferError::Interrupted),
+                SessionEnd::Refused(fault) if !is_passing(&fault) => {
+                    return Err(TransferError::broken((&fault).into()));
+                }
+                SessionEnd::Refused(fault) => {
+                    let since = self.lost_since(&lost, moved);
+                    lost = Some((Problem::from(&fault).to_string(), since));
+                }
+                SessionEnd::Lost(why) => {
+                    let since = self.lost_since(&lost, moved);
+                    lost = Some((why, since));
+                }
+            }
+            if moved > 0 {
+                delay = RETRY_DELAY_MIN;
+            }
+            run.moved_before += moved;
+            run.done_before += tally.done_files;
+            run.reconnections += tally.reconnections;
+            run.resent += tally.resent_spans;
+            run.last = tally;
+            if let Some((why, since)) = &lost
+                && since.elapsed() >= self.options.retry_for
+            {
+                let nothing = problem("nothing more arrived", "", "", "");
+                return Err(self.cannot_go_on(why, &nothing));
+            }
+            self.pause(&mut delay)?;
+        }
+    }
+
+    /// A session that moved something starts the time for retries anew.
+    fn lost_since(&self, lost: &Option<(String, Instant)>, moved: u64) -> Instant {
+        match lost {
+            Some((_, since)) if moved == 0 => *since,
+            _ => Instant::now(),
+        }
+    }
+
+    fn cannot_go_on(&self, why: &str, last: &Problem) -> TransferError {
+        let what = format!(
+            "the connection to {} was lost ({why}) and did not come back",
+            self.url.server()
+        );
+        let found = format!("{last}");
+        let needs =
+            format!("the server within {} s (--retry-for)", self.options.retry_for.as_secs());
+        let hint = "run the same command again when it is reachable: it goes on where it stopped";
+        TransferError::broken(problem(&what, &needs, &found, hint))
+    }
+
+    fn pause(&self, delay: &mut Duration) -> Result<(), TransferError> {
+        let until = Instant::now() + *delay;
+        while Instant::now() < until {
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            thread::sleep(Duration::from_millis(20).min(*delay));
+        }
+        *delay = (*delay * 2).min(RETRY_DELAY_MAX);
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<Opened, ConnectFailure> {
+        let server = self.url.server();
+        let socket = tcp::connect(&server).map_err(|error| ConnectFailure::Unreachable {
+            server: server.clone(),
+            error: error.to_string(),
+        })?;
+        let token = self.url.token.as_ref().expect("checked in `new`");
+        let rtt_socket = socket.try_clone();
+        let broken = |error: &dyn std::fmt::Display| ConnectFailure::Broken {
+            server: server.clone(),
+            error: error.to_string(),
+        };
+        let config = tls::client_config(token.fingerprint).map_err(|e| broken(&e))?;
+        // The name is the same for all: the key is what counts.
+        let name = ServerName::try_from("haul").expect("a valid name");
+        let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
+        let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
+        let (mut handshake, messages) = ClientHandshake::start(SOFTWARE, self.open.clone());
+        for message in messages {
+            control.queue(message);
+        }
+        let granted = self.shake_hands(&mut control, &mut handshake, &server)?;
+        control.trust();
+        let session: [u8; 16] =
+            granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
+        let measured = rtt_socket.ok().and_then(|s| TcpInfo::of(&s).ok());
+        let rtt_us = measured.map_or(0, |tcp| {
+            u64::from(if tcp.min_rtt_us > 0 { tcp.min_rtt_us.min(tcp.rtt_us) } else { tcp.rtt_us })
+        });
+        Ok(Opened { control, granted, session, rtt: Duration::from_micros(rtt_us) })
+    }
+
+    fn shake_hands(
+        &self,
+        control: &mut Control,
+        handshake: &mut ClientHandshake,
+        server: &str,
+    ) -> Result<Granted, ConnectFailure> {
+        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        loop {
+            let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
+                let error = match error {
+                    ControlError::Tls(error) if error.to_string().contains(WRONG_KEY) => {
+                        return ConnectFailure::WrongKey { server: server.to_owned() };
+                    }
+                    error => error.to_string(),
+                };
+                ConnectFailure::Broken { server: server.to_owned(), error }
+            })?;
+            for message in messages {
+                if let Message::Ping(_) = message {
+                    continue;
+                }
+                match handshake.handle(message) {
+                    Ok(None) => {}
+                    Ok(Some(granted)) => return Ok(granted),
+                    Err(fault) => return Err(ConnectFailure::Refused(fault)),
+                }
+            }
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(ConnectFailure::Interrupted);
+            }
+            if Instant::now() > deadline {
+                let error = "no answer to the handshake".to_owned();
+                return Err(ConnectFailure::Broken { server: server.to_owned(), error });
+            }
+        }
+    }
+
+    fn session(
+        &self,
+        mut opened: Opened,
+        work: &Work<'_>,
+        run: &mut Run,
+        begun: Instant,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(SessionEnd, Tally), TransferError> {
+        let granted = opened.granted.opened.clone();
+        let failed = |error: &dyn std::fmt::Display| {
+            TransferError::broken(problem(
+                "the session cannot be set up",
+                "",
+                &error.to_string(),
+                "",
+            ))
+        };
+        let keys = opened.control.session_keys(&opened.session).map_err(|e| failed(&e))?;
+        let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
+        run.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+        run.streams = granted.streams;
+        let pacing = self.options.rate_bytes_per_s.map(|rate| rate / u64::from(granted.streams));
+        let setup = StreamSetup {
+            keys: Arc::new(keys),
+            session: opened.session,
+            digest: granted.digest(),
+            host: self.host.clone(),
+            congestion: choose_congestion(&self.host, rtt),
+            pacing_bytes_per_s: pacing,
+            buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
+        };
+        on_event(Event::Session(SessionOpened {
+            session: hex(&opened.session),
+            server: self.url.server(),
+            server_software: opened.granted.software.clone(),
+            protection: self.options.protection.name().into(),
+            digest: digest_name(granted.digest()).into(),
+            streams: granted.streams,
+            rtt_us: run.rtt_us,
+        }));
+        let waker = Waker::new().map_err(|e| failed(&e))?;
+        let streams = Streams::new(waker.clone());
+        let supply = Supply::Connect { server: self.url.server(), count: granted.streams };
+        let control = &mut opened.control;
+        match work {
+            Work::Push(sources) => {
+                let options = SendingOptions {
+                    offers_max: granted.offers_max,
+                    stall_after: self.options.stall_after,
+                    engine: self.options.send_engine.clone(),
+                };
+                let walk = walk_named(sources);
+                let role = Sending::new(walk, setup, streams.clone(), supply, options, on_event);
+                let mut role = Reporting { role, meter: Meter::new(begun, run, &streams) };
+                let end = drive(control, &mut role, &waker, self.interrupt);
+                role.role.stop();
+                run.mine = role.role.report();
+                run.theirs = role.role.peer_report.take().unwrap_or_default();
+                Ok((end, role.role.tally.clone()))
+            }
+            Work::Pull(place) => {
+                let options = ReceivingOptions {
+                    offers_max: granted.offers_max,
+                    stall_after: self.options.stall_after,
+                    engine: self.options.receive_engine.clone(),
+                    span_bytes: self.options.span_bytes,
+                };
+                let place = place.clone();
+                let role = Receiving::new(place, setup, streams.clone(), supply, options, on_event)
+                    .map_err(|e| failed(&e))?;
+                let mut role = Reporting { role, meter: Meter::new(begun, run, &streams) };
+                let end = drive(control, &mut role, &waker, self.interrupt);
+                role.role.stop();
+                run.mine = role.role.report();
+                run.theirs = role.role.peer_report.take().unwrap_or_default();
+                Ok((end, role.role.tally.clone()))
+            }
+        }
+    }
+
+    fn report(&self, run: &mut Run, tally: Tally, begun: Instant) -> Report {
+        let push = self.open.direction() == Direction::Push;
+        let (source, target) =
+            if push { (&run.mine, &run.theirs) } else { (&run.theirs, &run.mine) };
+        let seconds = begun.elapsed().as_secs_f64();
+        let in_place = tally.done_bytes + tally.skipped_bytes;
+        let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes);
+        let moved = run.moved_before + moved_now;
+        let session = stages::Session {
+            seconds,
+            rtt_us: run.rtt_us,
+            rate_limited: self.options.rate_bytes_per_s.is_some(),
+        };
+        let (bottleneck, stages) = stages::judge(source, target, session);
+        let done_again = run.done_before.min(tally.skipped_files);
+        let files = FileCounts {
+            done: tally.done_files + done_again,
+            skipped: tally.skipped_files - done_again,
+            failed: tally.failed_files,
+        };
+        let because = |report: &wire::SideReport| report.because.clone();
+        Report {
+            ok: files.failed == 0,
+            bytes: in_place,
+            resumed_bytes: tally.skipped_bytes + tally.resumed_bytes.min(tally.done_bytes),
+            moved_bytes: moved,
+            seconds: stages::round(seconds, 3),
+            gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),
+            files,
+            protection: self.options.protection.name().into(),
+            digest: digest_name(self.options.wire_digest()).into(),
+            streams: run.streams,
+            span_bytes: choose::span_bytes(0, self.options.span_bytes).max(tally.span_bytes),
+            send_engine: source.engine.clone(),
+            receive_engine: target.engine.clone(),
+            chosen_because: [because(source), because(target)]
+                .join("; ")
+                .trim_matches([';', ' '])
+                .into(),
+            copied_bytes: source.copied_bytes + target.copied_bytes,
+            retransmits: source.retransmits,
+            resent_spans: (run.resent + tally.resent_spans).max(target.bad_spans),
+            reconnections: run.reconnections + tally.reconnections,
+            source: stages::costs(source, moved_now),
+            target: stages::costs(target, moved_now),
+            bottleneck,
+            stages,
+        }
+    }
+}
+
+/// Why no session could be opened.
+enum ConnectFailure {
+    Unreachable { server: String, error: String },
+    Broken { server: String, error: String },
+    WrongKey { server: String },
+    Refused(Fault),
+    Interrupted,
+}
+
+impl ConnectFailure {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Unreachable { server, error } => problem(
+                &format!("cannot connect to {server}"),
+                "a running `haul serve` that this host can reach",
+                error,
+                "check host, port and firewall",
+            ),
+            Self::Broken { server, error } => problem(
+                &format!("{server} does not open a session"),
+                "a `haul serve` on that port",
+                error,
+                "check that the port is haul's, and the server's messages",
+            ),
+            Self::WrongKey { server } => problem(
+                &format!("{server} is not the server of this token"),
+                "the server whose key the token names",
+                "another key",
+                "use the URL that this server prints now; if you did, somebody is in between",
+            ),
+            Self::Refused(fault) => Problem::from(fault),
+            Self::Interrupted => problem("interrupted", "", "", ""),
+        }
+    }
+
+    /// Whether trying again may help.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::WrongKey { .. } | Self::Interrupted => false,
+            Self::Refused(fault) => is_passing(fault),
+        }
+    }
+
+    fn into_start(self) -> TransferError {
+        if matches!(self, Self::Interrupted) {
+            return TransferError::Interrupted;
+        }
+        TransferError::start(self.problem())
+    }
+}
+
+fn is_passing(fault: &Fault) -> bool {
+    matches!(fault.code(), FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
+}
+
+/// Tells progress about once a second, whatever the role.
+struct Meter {
+    begun: Instant,
+    done_before: u64,
+    told_at: Instant,
+    told_bytes: u64,
+    streams: Arc<Streams>,
+}
+
+impl Meter {
+    fn new(begun: Instant, run: &Run, streams: &Arc<Streams>) -> Self {
+        Self {
+            begun,
+            done_before: run.done_before,
+            told_at: Instant::now(),
+            told_bytes: 0,
+            streams: streams.clone(),
+        }
+    }
+
+    fn progress(&mut self, tally: &Tally, now: Instant) -> Option<Progress> {
+        let interval = now.saturating_duration_since(self.told_at);
+        if interval < Duration::from_secs(1) {
+            return None;
+        }
+        let before = tally.resumed_bytes + tally.skipped_bytes;
+        let moved = tally.received_bytes.saturating_sub(before);
+        let interval_bytes = moved.saturating_sub(self.told_bytes);
+        let seconds = interval.as_secs_f64();
+        self.told_at = now;
+        self.told_bytes = self.told_bytes.max(moved);
+        let retransmits = self
+            .streams
+            .all_figures()
+            .iter()
+            .map(|figures| u64::from(figures.tcp.total_retransmits))
+            .sum();
+        Some(Progress {
+            seconds: stages::round(self.begun.elapsed().as_secs_f64(), 2),
+            bytes_received: tally.received_bytes.max(before),
+            bytes_durable: tally.durable_bytes.max(before),
+            bytes_total: tally.offered_bytes,
+            gbit_per_s: stages::round(interval_bytes as f64 * 8.0 / 1e9 / seconds, 3),
+            interval_bytes,
+            interval_seconds: stages::round(seconds, 3),
+            retransmits,
+            streams: self.streams.open_count(),
+            files_done: self.done_before + tally.done_files,
+        })
+    }
+}
+
+/// A role of a client, with progress for its user.
+struct Reporting<R> {
+    role: R,
+    meter: Meter,
+}
+
+/// What [`Reporting`] needs of a role.
+trait Reported: Role {
+    fn tally(&self) -> &Tally;
+    fn tell(&mut self, event: Event);
+}
+
+impl Reported for Sending<'_> {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+    fn tell(&mut self, event: Event) {
+        Sending::tell(self, event);
+    }
+}
+
+impl Reported for Receiving<'_> {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+    fn tell(&mut self, event: Event) {
+        Receiving::tell(self, event);
+    }
+}
+
+impl<R: Reported> Role for Reporting<R> {
+    fn handle(&mut self, message: Message) -> Result<(), haul_protocol::ProtocolError> {
+        self.role.handle(message)
+    }
+
+    fn pump(&mut self, now: Instant) -> Result<crate::session::Pumped, Fault> {
+        let pumped = self.role.pump(now);
+        if let Some(progress) = self.meter.progress(self.role.tally(), now) {
+            self.role.tell(Event::Progress(progress));
+        }
+        pumped
+    }
+
+    fn poll_message(&mut self) -> Option<Message> {
+        self.role.poll_message()
+    }
+}

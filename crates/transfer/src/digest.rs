@@ -1,0 +1,301 @@
+//! The digest or MAC of each span, bound to its file, offset and length, and the session's keys.
+//!
+//! `SPEC.md` of the protocol says what goes into each; `vectors/digests.json` pins them.
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    hmac,
+};
+use haul_datapath::SpanTap;
+use haul_protocol::{
+    StreamId,
+    frame::{HEADER_BYTES, PayloadStatus, Preface, SpanHeader},
+    wire::Digest,
+};
+use std::{sync::Arc, time::Instant};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// The part of a header that a digest binds: all but its CRC.
+const BOUND_HEADER_BYTES: usize = HEADER_BYTES - 4;
+/// A MAC is made of one tag for each piece of this size; it stays in a core's cache.
+const CHUNK_BYTES: usize = 256 << 10;
+const TAG_BYTES: usize = 16;
+
+/// How many bytes [`SessionKeys::from_exporter`] takes.
+pub const EXPORTED_BYTES: usize = 96;
+/// The TLS exporter's label (RFC 8446, 7.5); the context is the session's id.
+pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-haul-v1-data";
+
+/// What the control connection agreed on for the data streams of one session.
+pub struct SessionKeys {
+    preface: hmac::Key,
+    chunk: LessSafeKey,
+    span: LessSafeKey,
+}
+
+impl SessionKeys {
+    #[must_use]
+    pub fn from_exporter(bytes: &[u8; EXPORTED_BYTES]) -> Self {
+        let gcm = |key: &[u8]| {
+            LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).expect("a key of 32 bytes"))
+        };
+        Self {
+            preface: hmac::Key::new(hmac::HMAC_SHA256, &bytes[..32]),
+            chunk: gcm(&bytes[32..64]),
+            span: gcm(&bytes[64..]),
+        }
+    }
+
+    /// The preface that opens a data stream of this session.
+    #[must_use]
+    pub fn sign_preface(&self, stream: StreamId, session: [u8; 16]) -> Preface {
+        let tag = hmac::sign(&self.preface, &Preface::signed_bytes(stream, &session));
+        Preface { stream, session, mac: tag.as_ref().try_into().expect("SHA-256 has 32 bytes") }
+    }
+
+    #[must_use]
+    pub fn verify_preface(&self, preface: &Preface) -> bool {
+        let signed = Preface::signed_bytes(preface.stream, &preface.session);
+        hmac::verify(&self.preface, &signed, &preface.mac).is_ok()
+    }
+}
+
+impl std::fmt::Debug for SessionKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionKeys(...)")
+    }
+}
+
+/// Computes the digests of one stream's spans, one after the other.
+pub struct SpanDigest {
+    /// Wall time spent in here.
+    pub spent_ns: u64,
+    state: State,
+}
+
+enum State {
+    None,
+    Crc32c(u32),
+    Xxh3(Box<Xxh3Default>),
+    Gmac(Box<Gmac>),
+}
+
+impl SpanDigest {
+    /// # Panics
+    /// If a MAC is asked for without keys.
+    #[must_use]
+    pub fn new(digest: Digest, keys: &Arc<SessionKeys>) -> Self {
+        let state = match digest {
+            Digest::Unknown | Digest::None => State::None,
+            Digest::Crc32c => State::Crc32c(0),
+            Digest::Xxh3128 => State::Xxh3(Box::new(Xxh3Default::new())),
+            Digest::AesGmac => State::Gmac(Box::new(Gmac::new(keys.clone()))),
+        };
+        Self { spent_ns: 0, state }
+    }
+
+    /// Whether it looks at the bytes at all.
+    #[must_use]
+    pub fn wants_bytes(&self) -> bool {
+        !matches!(self.state, State::None)
+    }
+
+    /// Begins the span behind `header`.
+    pub fn start(&mut self, header: &SpanHeader, encoded: &[u8; HEADER_BYTES]) {
+        let bound = &encoded[..BOUND_HEADER_BYTES];
+        match &mut self.state {
+            State::None => {}
+            State::Crc32c(crc) => *crc = crc32c::crc32c(bound),
+            State::Xxh3(hash) => {
+                hash.reset();
+                hash.update(bound);
+            }
+            State::Gmac(mac) => mac.start(header, bound),
+        }
+    }
+
+    /// The digest of what was seen since `start`.
+    pub fn finish(&mut self, status: PayloadStatus) -> [u8; 16] {
+        let status = [u8::from(status == PayloadStatus::Abandoned)];
+        let mut digest = [0; 16];
+        match &mut self.state {
+            State::None => {}
+            State::Crc32c(crc) => {
+                let crc = crc32c::crc32c_append(*crc, &status);
+                digest[..4].copy_from_slice(&crc.to_le_bytes());
+            }
+            State::Xxh3(hash) => {
+                hash.update(&status);
+                digest = hash.digest128().to_le_bytes();
+            }
+            State::Gmac(mac) => digest = mac.finish(status[0]),
+        }
+        digest
+    }
+}
+
+impl SpanTap for SpanDigest {
+    fn see(&mut self, bytes: &[u8]) {
+        let begun = Instant::now();
+        match &mut self.state {
+            State::None => {}
+            State::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, bytes),
+            State::Xxh3(hash) => hash.update(bytes),
+            State::Gmac(mac) => mac.update(bytes),
+        }
+        self.spent_ns += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+}
+
+/// AES-256-GMAC in two levels: a tag for each chunk, and a tag over header, status and those tags.
+///
+/// A change of any chunk changes its tag by an amount that depends on a secret key, so the list of
+/// tags, itself authenticated under another key, stands for the payload (see SPEC.md).
+struct Gmac {
+    keys: Arc<SessionKeys>,
+    stream: u32,
+    sequence: u64,
+    chunks: u64,
+    /// Header, status, then the chunks' tags.
+    list: Vec<u8>,
+    partial: Vec<u8>,
+}
+
+impl Gmac {
+    fn new(keys: Arc<SessionKeys>) -> Self {
+        Self { keys, stream: 0, sequence: 0, chunks: 0, list: Vec::new(), partial: Vec::new() }
+    }
+
+    fn start(&mut self, header: &SpanHeader, bound: &[u8]) {
+        (self.stream, self.sequence, self.chunks) = (header.stream.0, header.sequence, 0);
+        self.list.clear();
+        self.list.extend_from_slice(bound);
+        self.list.push(0);
+        self.partial.clear();
+    }
+
+    fn update(&mut self, mut bytes: &[u8]) {
+        if !self.partial.is_empty() {
+            let take = bytes.len().min(CHUNK_BYTES - self.partial.len());
+            self.partial.extend_from_slice(&bytes[..take]);
+            bytes = &bytes[take..];
+            if self.partial.len() == CHUNK_BYTES {
+                let chunk = std::mem::take(&mut self.partial);
+                self.chunk(&chunk);
+                self.partial = chunk;
+                self.partial.clear();
+            }
+        }
+        let mut chunks = bytes.chunks_exact(CHUNK_BYTES);
+        for chunk in &mut chunks {
+            self.chunk(chunk);
+        }
+        self.partial.extend_from_slice(chunks.remainder());
+    }
+
+    fn chunk(&mut self, chunk: &[u8]) {
+        self.chunks += 1;
+        let nonce = nonce(self.stream, self.sequence, self.chunks);
+        let tag = gmac(&self.keys.chunk, nonce, chunk);
+        self.list.extend_from_slice(&tag);
+    }
+
+    fn finish(&mut self, status: u8) -> [u8; TAG_BYTES] {
+        if !self.partial.is_empty() {
+            let chunk = std::mem::take(&mut self.partial);
+            self.chunk(&chunk);
+            self.partial = chunk;
+            self.partial.clear();
+        }
+        self.list[BOUND_HEADER_BYTES] = status;
+        gmac(&self.keys.span, nonce(self.stream, self.sequence, 0), &self.list)
+    }
+}
+
+/// Never used twice: a stream's number belongs to one stream of the session, a frame's to one frame.
+fn nonce(stream: u32, sequence: u64, chunk: u64) -> Nonce {
+    let mut nonce = [0; NONCE_LEN];
+    nonce[..4].copy_from_slice(&stream.to_le_bytes());
+    nonce[4..].copy_from_slice(&(sequence << 24 | chunk).to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+fn gmac(key: &LessSafeKey, nonce: Nonce, data: &[u8]) -> [u8; TAG_BYTES] {
+    let tag = key
+        .seal_in_place_separate_tag(nonce, Aad::from(data), &mut [])
+        .expect("GCM takes far more associated data than a chunk");
+    tag.as_ref().try_into().expect("a tag of 16 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::{FileId, frame::FrameHeader};
+
+    fn keys(fill: u8) -> Arc<SessionKeys> {
+        Arc::new(SessionKeys::from_exporter(&[fill; EXPORTED_BYTES]))
+    }
+
+    fn header() -> SpanHeader {
+        SpanHeader {
+            file: FileId(1),
+            offset_bytes: 8 << 20,
+            len_bytes: 700_000,
+            sequence: 5,
+            stream: StreamId(2),
+        }
+    }
+
+    fn digest_of(kind: Digest, header: SpanHeader, pieces: &[&[u8]], fill: u8) -> [u8; 16] {
+        let mut digest = SpanDigest::new(kind, &keys(fill));
+        digest.start(&header, &FrameHeader::Span(header).encode());
+        pieces.iter().for_each(|piece| digest.see(piece));
+        digest.finish(PayloadStatus::Whole)
+    }
+
+    #[test]
+    fn a_digest_does_not_depend_on_how_the_bytes_come() {
+        let bytes: Vec<u8> = (0..700_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        for kind in [Digest::Crc32c, Digest::Xxh3128, Digest::AesGmac] {
+            let whole = digest_of(kind, header(), &[&bytes], 1);
+            let (a, rest) = bytes.split_at(1);
+            let (b, c) = rest.split_at(300_000);
+            assert_eq!(digest_of(kind, header(), &[a, b, b"", c], 1), whole, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_binds_bytes_place_and_for_a_mac_the_key() {
+        let bytes = vec![3; 700_000];
+        for kind in [Digest::Crc32c, Digest::Xxh3128, Digest::AesGmac] {
+            let whole = digest_of(kind, header(), &[&bytes], 1);
+            let mut changed = bytes.clone();
+            changed[699_999] ^= 1;
+            assert_ne!(digest_of(kind, header(), &[&changed], 1), whole);
+            let moved = SpanHeader { offset_bytes: 16 << 20, ..header() };
+            assert_ne!(digest_of(kind, moved, &[&bytes], 1), whole);
+            let other = SpanHeader { file: FileId(2), ..header() };
+            assert_ne!(digest_of(kind, other, &[&bytes], 1), whole);
+        }
+        let mac = digest_of(Digest::AesGmac, header(), &[&bytes], 1);
+        assert_ne!(digest_of(Digest::AesGmac, header(), &[&bytes], 2), mac);
+        let replayed = SpanHeader { sequence: 6, ..header() };
+        assert_ne!(digest_of(Digest::AesGmac, replayed, &[&bytes], 1), mac);
+    }
+
+    #[test]
+    fn swapped_chunks_are_seen() {
+        let (one, two) = (vec![1; CHUNK_BYTES], vec![2; CHUNK_BYTES]);
+        let straight = digest_of(Digest::AesGmac, header(), &[&one, &two], 1);
+        assert_ne!(digest_of(Digest::AesGmac, header(), &[&two, &one], 1), straight);
+    }
+
+    #[test]
+    fn a_preface_of_another_session_or_stream_is_refused() {
+        let preface = keys(1).sign_preface(StreamId(3), [9; 16]);
+        assert!(keys(1).verify_preface(&preface));
+        assert!(!keys(2).verify_preface(&preface));
+        assert!(!keys(1).verify_preface(&Preface { stream: StreamId(4), ..preface }));
+        assert!(!keys(1).verify_preface(&Preface { session: [8; 16], ..preface }));
+    }
+}

@@ -1,0 +1,78 @@
+//! Why a transfer could not start or had to stop.
+
+use crate::events::{Name, Problem, Side};
+use haul_protocol::wire;
+
+/// The whole transfer ended. Single files that failed are events, not this.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TransferError {
+    /// Nothing could start: a wrong token, no such source, no connection. Exit status 2.
+    #[error("{0}")]
+    CouldNotStart(Box<Problem>),
+    /// It had started and cannot go on; the same command resumes it. Exit status 1.
+    #[error("{0}")]
+    Broken(Box<Problem>),
+    /// Ctrl-C; the same command resumes it. Exit status 1.
+    #[error("interrupted; run the same command again to go on")]
+    Interrupted,
+}
+
+impl TransferError {
+    /// The error in parts, for `--json`.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        match self {
+            Self::CouldNotStart(problem) | Self::Broken(problem) => (**problem).clone(),
+            Self::Interrupted => problem("interrupted", "", "", "run the same command to go on"),
+        }
+    }
+
+    pub(crate) fn start(problem: Problem) -> Self {
+        Self::CouldNotStart(Box::new(problem))
+    }
+
+    pub(crate) fn broken(problem: Problem) -> Self {
+        Self::Broken(Box::new(problem))
+    }
+}
+
+/// A problem of the session as a whole.
+pub(crate) fn problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {
+    Problem {
+        path: Name::default(),
+        side: Side::Session,
+        what: what.into(),
+        needs: needs.into(),
+        found: found.into(),
+        hint: hint.into(),
+    }
+}
+
+/// A fault of this side's file system, with the code that fits the error.
+pub(crate) fn io_fault(
+    side: wire::Side,
+    path: &[u8],
+    what: impl Into<String>,
+    error: &std::io::Error,
+) -> wire::Fault {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    let (code, hint) = match errno {
+        Some(Errno::NOENT | Errno::NOTDIR) => (wire::FaultCode::NotFound, "check the name"),
+        Some(Errno::ACCESS | Errno::PERM) => (
+            wire::FaultCode::NotPermitted,
+            "check owner and mode, or run that side as a user who may",
+        ),
+        Some(Errno::NOSPC | Errno::DQUOT) => (
+            wire::FaultCode::NoSpace,
+            "free space there, then run the same command again: it goes on where it stopped",
+        ),
+        Some(Errno::ROFS) => (wire::FaultCode::ReadOnly, "remount it writable or choose another"),
+        Some(Errno::LOOP | Errno::XDEV) => (
+            wire::FaultCode::NameRefused,
+            "a symbolic link on the way leads out of the root; name the real place",
+        ),
+        _ => (wire::FaultCode::IoFailed, "see the kernel's log of that host"),
+    };
+    wire::Fault::new(code, side, what).at(path).found(error.to_string()).hint(hint)
+}

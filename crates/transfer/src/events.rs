@@ -1,0 +1,212 @@
+//! What a transfer tells while it runs, and its final report. The names are those of `--json`.
+
+use haul_protocol::wire;
+use serde::{Serialize, Serializer};
+
+/// A name as bytes; shown as text, with what is no UTF-8 replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub Vec<u8>);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Control characters of a hostile name must not reach a terminal.
+        for character in String::from_utf8_lossy(&self.0).chars() {
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                write!(f, "{character}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// One line of `--json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    Session(SessionOpened),
+    Progress(Progress),
+    File(FileEnded),
+    Fallback { side: Side, from_to: String, why: String },
+    Stall { stage: String, seconds: f64, what: String },
+    Resume { bytes: u64, why: String },
+    Error(Problem),
+    Report(Box<Report>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionOpened {
+    /// Hexadecimal; the server's log shows the same.
+    pub session: String,
+    /// Host and port.
+    pub server: String,
+    pub server_software: String,
+    pub protection: String,
+    pub digest: String,
+    pub streams: u32,
+    pub rtt_us: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Progress {
+    pub seconds: f64,
+    /// Received and verified in this run, and what was there from an earlier one.
+    pub bytes_received: u64,
+    /// Synced at the receiver, with what was there from an earlier run: a restart keeps these.
+    pub bytes_durable: u64,
+    /// Of all files offered so far; grows while the sources are being listed.
+    pub bytes_total: u64,
+    /// The rate of the last interval.
+    pub gbit_per_s: f64,
+    pub interval_bytes: u64,
+    pub interval_seconds: f64,
+    pub retransmits: u64,
+    pub streams: u32,
+    pub files_done: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileStatus {
+    Done,
+    Skipped,
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FileEnded {
+    pub path: Name,
+    pub status: FileStatus,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Source,
+    Target,
+    Path,
+    Session,
+}
+
+/// An error in words: what was tried, what it needs, what was found, what to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Problem {
+    pub path: Name,
+    pub side: Side,
+    pub what: String,
+    pub needs: String,
+    pub found: String,
+    pub hint: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.side {
+            Side::Source => f.write_str("source: ")?,
+            Side::Target => f.write_str("target: ")?,
+            Side::Path => f.write_str("network: ")?,
+            Side::Session => {}
+        }
+        if !self.path.0.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.what)?;
+        match (self.needs.is_empty(), self.found.is_empty()) {
+            (false, false) => write!(f, ": needs {}, found {}", self.needs, self.found)?,
+            (false, true) => write!(f, ": needs {}", self.needs)?,
+            (true, false) => write!(f, ": {}", self.found)?,
+            (true, true) => {}
+        }
+        f.write_str(".")?;
+        if !self.hint.is_empty() {
+            write!(f, " {}.", self.hint.trim_end_matches('.'))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<&wire::Fault> for Problem {
+    fn from(fault: &wire::Fault) -> Self {
+        let side = match fault.side() {
+            wire::Side::Source => Side::Source,
+            wire::Side::Target => Side::Target,
+            wire::Side::Path => Side::Path,
+            wire::Side::Unknown => Side::Session,
+        };
+        Self {
+            path: Name(fault.path.clone()),
+            side,
+            what: fault.what.clone(),
+            needs: fault.needs.clone(),
+            found: fault.found.clone(),
+            hint: fault.hint.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileCounts {
+    pub done: u64,
+    pub skipped: u64,
+    pub failed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SideCosts {
+    /// Processor seconds (user and system) of this side's transfer threads per 10^9 moved bytes.
+    pub cpu_s_per_gb: f64,
+    /// The largest resident set of the process, in bytes.
+    pub max_rss_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Bottleneck {
+    pub stage: String,
+    /// Of the time that the streams were open, 0 to 1.
+    pub share: f64,
+    pub verdict: String,
+}
+
+/// The last line: what was moved, how, and what limited it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Every file is in place and verified (or, with `--digest none`, in place).
+    pub ok: bool,
+    /// Bytes of the files that are in place now: moved, resumed and skipped.
+    pub bytes: u64,
+    /// Of these, what was there already and was not sent in this run.
+    pub resumed_bytes: u64,
+    pub moved_bytes: u64,
+    pub seconds: f64,
+    /// Of the moved bytes.
+    pub gbit_per_s: f64,
+    pub files: FileCounts,
+    pub protection: String,
+    /// What verified the bytes; `none` verified nothing.
+    pub digest: String,
+    pub streams: u32,
+    pub span_bytes: u64,
+    pub send_engine: String,
+    pub receive_engine: String,
+    pub chosen_because: String,
+    /// Bytes that passed through user space or that the kernel copied, on both sides.
+    pub copied_bytes: u64,
+    pub retransmits: u64,
+    /// Spans that arrived damaged and were sent again.
+    pub resent_spans: u64,
+    /// Data streams opened again, and sessions.
+    pub reconnections: u64,
+    pub source: SideCosts,
+    pub target: SideCosts,
+    pub bottleneck: Bottleneck,
+    /// Share of the streams' time by stage, largest first.
+    pub stages: Vec<(String, f64)>,
+}

@@ -1,0 +1,153 @@
+//! Looks at the first bytes of a connection: control, data stream, or none of ours.
+//!
+//! A stranger gets little: a thread with a small stack, a few kilobytes, and some seconds. When all
+//! places are taken the one who has waited longest goes, so that nobody is kept out by idlers.
+
+use super::{Server, ServerEvent};
+use crate::session::lock;
+use haul_protocol::frame::{DATA_MAGIC, PREFACE_BYTES, Preface};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
+const TLS_HANDSHAKE: u8 = 22;
+
+/// Connections that have not shown who they are.
+#[derive(Debug)]
+pub struct Strangers {
+    max: usize,
+    waiting: Mutex<(u64, BTreeMap<u64, TcpStream>)>,
+}
+
+impl Strangers {
+    pub fn new(max: u32) -> Self {
+        Self { max: max.max(1) as usize, waiting: Mutex::default() }
+    }
+
+    fn enter(&self, socket: &TcpStream) -> io::Result<Stranger<'_>> {
+        let socket = socket.try_clone()?;
+        let mut waiting = lock(&self.waiting);
+        if waiting.1.len() >= self.max
+            && let Some((_, oldest)) = waiting.1.pop_first()
+        {
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        waiting.0 += 1;
+        let number = waiting.0;
+        waiting.1.insert(number, socket);
+        Ok(Stranger { of: self, number })
+    }
+
+    pub fn close_all(&self) {
+        for socket in lock(&self.waiting).1.values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A place among the strangers; given up when dropped.
+pub struct Stranger<'a> {
+    of: &'a Strangers,
+    number: u64,
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        lock(&self.of.waiting).1.remove(&self.number);
+    }
+}
+
+impl Server {
+    /// A connection's thread: finds out what it is.
+    pub(super) fn greet(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        on_event: &(dyn Fn(ServerEvent) + Sync),
+    ) {
+        let deadline = Instant::now() + self.options.handshake_timeout;
+        let refused =
+            self.strangers.enter(&socket).map_err(|error| error.to_string()).and_then(|stranger| {
+                match first_byte(&socket, deadline) {
+                    Ok(TLS_HANDSHAKE) => {
+                        self.control_connection(socket, peer, stranger, deadline, on_event)
+                    }
+                    Ok(byte) if byte == DATA_MAGIC[0] => self.data_stream(socket, deadline),
+                    Ok(byte) if byte.is_ascii_uppercase() => {
+                        answer_http(&socket);
+                        Err("it speaks HTTP".into())
+                    }
+                    Ok(byte) => Err(format!("its first byte is {byte:#04x}, neither TLS nor data")),
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                }
+            });
+        if let Err(why) = refused {
+            on_event(ServerEvent::Refused { peer: peer.to_string(), why });
+        }
+    }
+
+    fn data_stream(&self, mut socket: TcpStream, deadline: Instant) -> Result<(), String> {
+        let mut bytes = [0; PREFACE_BYTES];
+        read_by(&mut socket, &mut bytes, deadline).map_err(|error| error.to_string())?;
+        let preface = Preface::decode(&bytes).map_err(|error| error.what)?;
+        socket.set_read_timeout(None).map_err(|error| error.to_string())?;
+        lock(&self.sessions).attach(&preface, socket)
+    }
+}
+
+/// Looks at the first byte without taking it.
+fn first_byte(socket: &TcpStream, deadline: Instant) -> io::Result<u8> {
+    let mut byte = [0];
+    socket.set_read_timeout(Some(left(deadline)?))?;
+    match socket.peek(&mut byte) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(byte[0]),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "it said nothing in time"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Fills `bytes`, however slowly they come, but by the deadline.
+fn read_by(socket: &mut TcpStream, bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        socket.set_read_timeout(Some(left(deadline)?))?;
+        match socket.read(&mut bytes[filled..]) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "half a preface")),
+            Ok(len) => filled += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "half a preface in time"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "it was too slow"));
+    }
+    Ok(left)
+}
+
+fn answer_http(mut socket: &TcpStream) {
+    let body = "This is haul's port; it moves files, and speaks no HTTP.\n";
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = socket.set_write_timeout(Some(Duration::from_secs(1)));
+    let _ = socket.write_all(answer.as_bytes());
+}

@@ -1,0 +1,293 @@
+//! The server: one port, where connections show what they are before anything is done for them.
+
+mod doorman;
+mod sessions;
+
+use crate::{
+    Interrupt,
+    error::problem,
+    events::{FileCounts, FileEnded, Problem},
+    options::{ServeOptions, ServeRoot},
+    state::{Rights, StateDirectory},
+    storage::root::Root,
+    token::Token,
+    transport::tls,
+    url::HaulUrl,
+};
+use doorman::Strangers;
+use haul_datapath::Host;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::ServerConfig;
+use serde::Serialize;
+use sessions::Sessions;
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::{Arc, Mutex, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often the listener looks whether it shall end.
+const POLL: Duration = Duration::from_millis(100);
+/// How long a server with `--once` waits for a client that was cut off to come back.
+const ONCE_LINGER: Duration = Duration::from_secs(60);
+/// A session's thread; its buffers are on the heap.
+const STACK_BYTES: usize = 512 << 10;
+
+/// What a server tells while it runs; one line of `haul serve --json` each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum ServerEvent {
+    /// A client was let in.
+    Session {
+        session: String,
+        peer: String,
+        direction: String,
+        token: String,
+        path: String,
+    },
+    File {
+        session: String,
+        #[serde(flatten)]
+        file: FileEnded,
+    },
+    Error {
+        session: String,
+        #[serde(flatten)]
+        problem: Problem,
+    },
+    Fallback {
+        session: String,
+        from_to: String,
+        why: String,
+    },
+    SessionEnded {
+        session: String,
+        ok: bool,
+        bytes: u64,
+        seconds: f64,
+        files: FileCounts,
+        why: String,
+    },
+    /// A connection that was not let in.
+    Refused {
+        peer: String,
+        why: String,
+    },
+}
+
+impl std::fmt::Display for ServerEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let short = |session: &String| session.get(..8).unwrap_or(session).to_owned();
+        match self {
+            Self::Session { session, peer, direction, token, path } => {
+                let session = short(session);
+                write!(f, "[{session}] {peer} {direction} {path:?} with token {token}")
+            }
+            Self::File { session, file } => {
+                let status = format!("{:?}", file.status).to_lowercase();
+                write!(f, "[{}] {status} {} ({} bytes)", short(session), file.path, file.bytes)
+            }
+            Self::Error { session, problem } => write!(f, "[{}] {problem}", short(session)),
+            Self::Fallback { session, from_to, why } => {
+                write!(f, "[{}] engine {from_to}: {why}", short(session))
+            }
+            Self::SessionEnded { session, ok, bytes, seconds, files, why } => {
+                let end = if *ok { "finished" } else { "ended" };
+                let FileCounts { done, skipped, failed } = files;
+                write!(f, "[{}] {end}: {bytes} bytes in {seconds:.2} s, ", short(session))?;
+                write!(f, "{done} files done, {skipped} skipped, {failed} failed")?;
+                if why.is_empty() { Ok(()) } else { write!(f, " ({why})") }
+            }
+            Self::Refused { peer, why } => write!(f, "refused {peer}: {why}"),
+        }
+    }
+}
+
+/// A bound server.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    options: ServeOptions,
+    state: StateDirectory,
+    tls: Arc<ServerConfig>,
+    token: Token,
+    host: Arc<Host>,
+    /// `None`: `null:`.
+    root: Option<Arc<Root>>,
+    strangers: Strangers,
+    sessions: Mutex<Sessions>,
+}
+
+impl Server {
+    /// Opens root, state and port.
+    ///
+    /// # Errors
+    /// Says which of them, and what to do.
+    pub fn bind(options: ServeOptions) -> Result<Self, Problem> {
+        let root = match &options.root {
+            ServeRoot::Null => None,
+            ServeRoot::Directory(path) => Some(Root::open(path).map_err(|error| {
+                let what = format!("cannot serve {}", path.display());
+                problem(&what, "a directory that this user may read", &error.to_string(), "")
+            })?),
+        };
+        let state = StateDirectory::open(&options.state_directory)?;
+        let identity = state.identity()?;
+        let tls = tls::server_config(&identity).map_err(|error| {
+            let what = "the server's key in the state directory cannot be used";
+            let hint = "remove key.der and certificate.der there; tokens given out become void";
+            problem(what, "", &error.to_string(), hint)
+        })?;
+        let rights = Rights { read: true, write: !options.read_only };
+        let token = state.serve_token(&label_of(&options.root), rights)?;
+        let (listener, address) = listen(&options.listen)?;
+        crate::raise_open_files_limit();
+        Ok(Self {
+            listener,
+            address,
+            strangers: Strangers::new(options.strangers_max),
+            options,
+            state,
+            tls,
+            token,
+            host: Arc::new(Host::read(Path::new("/"))),
+            root,
+            sessions: Mutex::default(),
+        })
+    }
+
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of the whole root, with the token inside: for the one who shall have it.
+    #[must_use]
+    pub fn url(&self) -> HaulUrl {
+        let host = self.options.advertise.clone().unwrap_or_else(|| {
+            if self.address.ip().is_unspecified() {
+                host_name()
+            } else {
+                self.address.ip().to_string()
+            }
+        });
+        let token = Some(self.token.clone());
+        HaulUrl { token, host, port: self.address.port(), path: Vec::new() }
+    }
+
+    /// Serves until interrupted, or with `once` until a session has ended.
+    ///
+    /// # Errors
+    /// If the listening socket fails.
+    pub fn run(
+        &self,
+        interrupt: &Interrupt,
+        on_event: &(dyn Fn(ServerEvent) + Sync),
+    ) -> Result<(), Problem> {
+        thread::scope(|scope| {
+            let result = loop {
+                if interrupt.load(Ordering::Relaxed) || self.is_over() {
+                    break Ok(());
+                }
+                match self.accept() {
+                    Ok(None) => {}
+                    Ok(Some((socket, peer))) => {
+                        let worker = thread::Builder::new()
+                            .name("haul-connection".into())
+                            .stack_size(STACK_BYTES)
+                            .spawn_scoped(scope, move || self.greet(socket, peer, on_event));
+                        if let Err(error) = worker {
+                            let why = format!("no thread for it: {error}");
+                            on_event(ServerEvent::Refused { peer: peer.to_string(), why });
+                        }
+                    }
+                    Err(error) => {
+                        let hint = "see the host's limits (ulimit -n) and its network";
+                        let found = error.to_string();
+                        break Err(problem("the listening socket failed", "", &found, hint));
+                    }
+                }
+            };
+            self.strangers.close_all();
+            crate::session::lock(&self.sessions).interrupt_all();
+            result
+        })
+    }
+
+    fn accept(&self) -> io::Result<Option<(std::net::TcpStream, SocketAddr)>> {
+        let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+        let timeout = Timespec::try_from(POLL).map_err(io::Error::other)?;
+        if poll(&mut fds, Some(&timeout)).unwrap_or(0) == 0 {
+            return Ok(None);
+        }
+        match self.listener.accept() {
+            Ok((socket, peer)) => {
+                socket.set_nonblocking(false)?;
+                Ok(Some((socket, peer)))
+            }
+            Err(error) => {
+                use rustix::io::Errno;
+                // Out of descriptors or memory: serve those who are in, and try again.
+                let passing = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+                let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+                if errno.is_some_and(|errno| passing.contains(&errno)) {
+                    thread::sleep(POLL);
+                    return Ok(None);
+                }
+                let gone = [Errno::CONNABORTED, Errno::AGAIN, Errno::INTR, Errno::PROTO];
+                let gone = errno.is_none_or(|errno| gone.contains(&errno));
+                if gone { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
+    /// With `once`: a session has ended for good, or was cut off and did not come back.
+    fn is_over(&self) -> bool {
+        if !self.options.once {
+            return false;
+        }
+        let sessions = crate::session::lock(&self.sessions);
+        sessions.ended_for_good
+            || (sessions.is_empty()
+                && sessions.cut_off_at.is_some_and(|at: Instant| at.elapsed() > ONCE_LINGER))
+    }
+}
+
+fn label_of(root: &ServeRoot) -> String {
+    match root {
+        ServeRoot::Null => "serve null:".into(),
+        ServeRoot::Directory(path) => {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            format!("serve {}", path.display())
+        }
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    if name.is_empty() || name == "(none)" { "localhost".into() } else { name.into_owned() }
+}
+
+/// `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands in.
+fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
+    let bound = TcpListener::bind(address).or_else(|error| match address.strip_prefix("[::]:") {
+        Some(port) if error.kind() != io::ErrorKind::AddrInUse => {
+            TcpListener::bind(format!("0.0.0.0:{port}"))
+        }
+        _ => Err(error),
+    });
+    let ready = bound.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    });
+    ready.map_err(|error| {
+        let what = format!("cannot listen on {address}");
+        let hint = "choose another with --listen ADDRESS:PORT; port 0 takes a free one";
+        problem(&what, "a free port", &error.to_string(), hint)
+    })
+}

@@ -1,0 +1,449 @@
+//! The server's sessions: letting clients in, and running what they asked for.
+
+use super::{Server, ServerEvent, doorman::Stranger};
+use crate::{
+    Interrupt,
+    client::{BUFFER_BYTES_MAX, SOFTWARE},
+    digest::SessionKeys,
+    events::{Event, FileCounts},
+    options::{Protection, STALL_AFTER_DEFAULT},
+    session::{
+        SessionEnd, Tally, drive, io_problem_fault, lock,
+        receiving::{Receiving, ReceivingOptions},
+        sending::{Sending, SendingOptions, Supply},
+        streams::{StreamSetup, Streams, choose_congestion},
+    },
+    state::Grant,
+    storage::{
+        source::walk_asked,
+        target::{SESSIONS_ENDING, TargetPlace},
+        walk::Walk,
+    },
+    token::{hex, random_bytes},
+    transport::{
+        control::{Control, ControlError},
+        waker::Waker,
+    },
+};
+use haul_datapath::choose::{self, StreamFacts};
+use haul_protocol::{
+    Message, ServerHandshake, StreamId,
+    frame::Preface,
+    handshake::ServerStep,
+    limits,
+    wire::{self, Digest, Direction, Fault, FaultCode, Side},
+};
+use haul_sys::tcp_info::TcpInfo;
+use rustls::ServerConnection;
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Files that a client may have open at a time; each may hold descriptors on both sides.
+const OFFERS_MAX: u32 = 128;
+/// How long a session that yields to its successor may take.
+const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
+
+struct Entry {
+    transfer: Vec<u8>,
+    token_id: String,
+    keys: Arc<SessionKeys>,
+    attach: mpsc::Sender<(StreamId, TcpStream)>,
+    streams: Arc<Streams>,
+    interrupt: Interrupt,
+}
+
+#[derive(Default)]
+pub struct Sessions {
+    open: BTreeMap<[u8; 16], Entry>,
+    pub ended_for_good: bool,
+    pub cut_off_at: Option<Instant>,
+}
+
+impl Sessions {
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub fn interrupt_all(&self) {
+        for entry in self.open.values() {
+            entry.interrupt.store(true, Ordering::Relaxed);
+            entry.streams.wake();
+        }
+    }
+
+    /// Gives a data connection to its session.
+    pub fn attach(&self, preface: &Preface, socket: TcpStream) -> Result<(), String> {
+        let unknown = "a data stream of no open session, or with a wrong MAC";
+        let entry = self.open.get(&preface.session).ok_or(unknown)?;
+        if !entry.keys.verify_preface(preface) {
+            return Err(unknown.into());
+        }
+        if entry.streams.open_count() >= limits::STREAMS_MAX {
+            return Err("more data streams than a session may have".into());
+        }
+        let _ = entry.attach.send((preface.stream, socket));
+        entry.streams.wake();
+        Ok(())
+    }
+}
+
+/// What was agreed in the handshake.
+struct Accepted {
+    session: [u8; 16],
+    open: wire::Open,
+    grant: Grant,
+    setup: StreamSetup,
+    streams: Arc<Streams>,
+    attached: mpsc::Receiver<(StreamId, TcpStream)>,
+    waker: Waker,
+    interrupt: Interrupt,
+    peer: String,
+}
+
+enum Work {
+    Receive(TargetPlace),
+    Send(Walk),
+}
+
+impl Server {
+    pub(super) fn control_connection(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        stranger: Stranger<'_>,
+        deadline: Instant,
+        on_event: &(dyn Fn(ServerEvent) + Sync),
+    ) -> Result<(), String> {
+        socket.set_read_timeout(None).map_err(|error| error.to_string())?;
+        let tls = ServerConnection::new(self.tls.clone()).map_err(|error| error.to_string())?;
+        let mut control = Control::new(socket, tls.into()).map_err(|error| error.to_string())?;
+        let refuse = |control: &mut Control, fault: Fault| {
+            let why = crate::events::Problem::from(&fault).to_string();
+            control.queue(Message::Refused(fault));
+            control.close(Duration::from_secs(2));
+            Err(why)
+        };
+        let open = match shake_hands(&mut control, deadline) {
+            Ok(open) => open,
+            Err(HandshakeFailure::Fault(fault)) => return refuse(&mut control, fault),
+            Err(HandshakeFailure::Control(error)) => return Err(format!("handshake: {error}")),
+        };
+        let accepted = match self.accept_open(&mut control, open, peer) {
+            Ok(accepted) => accepted,
+            Err(fault) => return refuse(&mut control, fault),
+        };
+        drop(stranger);
+        control.trust();
+        match self.prepare(&accepted) {
+            Ok(work) => self.serve(&mut control, accepted, work, on_event),
+            Err(fault) => {
+                self.leave(&accepted.session, None);
+                return refuse(&mut control, fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the token and what it is asked for, and makes a place for the session.
+    fn accept_open(
+        &self,
+        control: &mut Control,
+        open: wire::Open,
+        peer: SocketAddr,
+    ) -> Result<Accepted, Fault> {
+        let direction = open.direction();
+        let grant = self.state.authorize(&open.token_secret, &open.transfer, direction)?;
+        if self.options.read_only && direction == Direction::Push {
+            let what = "the server is read-only";
+            let fault = Fault::new(FaultCode::RightMissing, Side::Target, what);
+            return Err(fault.hint("pull from it, or have it started without --read-only"));
+        }
+        check_protection(&open, self.options.protection_min)?;
+        self.supersede(&open.transfer, &grant.token_id)?;
+        let failed = |error: &dyn std::fmt::Display| {
+            let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no session can be set up");
+            fault.found(error.to_string())
+        };
+        let session: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
+        let keys = Arc::new(control.session_keys(&session).map_err(|e| failed(&e))?);
+        let waker = Waker::new().map_err(|e| failed(&e))?;
+        let streams = Streams::new(waker.clone());
+        let (attach, attached) = mpsc::channel();
+        let interrupt: Interrupt = Arc::new(AtomicBool::new(false));
+        let entry = Entry {
+            transfer: open.transfer.clone(),
+            token_id: grant.token_id.clone(),
+            keys: keys.clone(),
+            attach,
+            streams: streams.clone(),
+            interrupt: interrupt.clone(),
+        };
+        {
+            let mut sessions = lock(&self.sessions);
+            if sessions.open.len() >= self.options.sessions_max as usize {
+                let what = "the server has as many sessions as it may";
+                let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
+                return Err(fault.hint("try again later, or raise --max-sessions there"));
+            }
+            sessions.open.insert(session, entry);
+        }
+        let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
+        let rtt = Duration::from_micros(tcp.rtt_us.into());
+        let count = self.stream_count(&open, rtt);
+        let opened = wire::Opened {
+            session: session.to_vec(),
+            protection: open.protection,
+            digest: open.digest,
+            streams: count,
+            offers_max: OFFERS_MAX,
+            rtt_us: tcp.rtt_us.into(),
+        };
+        control.queue(Message::Opened(opened));
+        let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
+        let setup = StreamSetup {
+            keys,
+            session,
+            digest: open.digest(),
+            host: self.host.clone(),
+            congestion: choose_congestion(&self.host, rtt),
+            pacing_bytes_per_s: rate.map(|rate| (rate / u64::from(count)).max(1)),
+            buffer_bytes_max: BUFFER_BYTES_MAX / count as usize,
+        };
+        let peer = peer.to_string();
+        Ok(Accepted { session, open, grant, setup, streams, attached, waker, interrupt, peer })
+    }
+
+    fn stream_count(&self, open: &wire::Open, rtt: Duration) -> u32 {
+        let facts = StreamFacts {
+            host: &self.host,
+            rtt,
+            // Not known yet; spans beyond the first few change nothing.
+            size_bytes: u64::MAX,
+            span_bytes: choose::span_bytes(0, Some(open.span_bytes).filter(|bytes| *bytes > 0)),
+            sees_copy: open.digest() != Digest::None,
+            forced: Some(open.streams).filter(|streams| *streams > 0),
+        };
+        let most = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
+        choose::streams(&facts).0.clamp(1, most)
+    }
+
+    /// The same transfer on another connection: the old session is a leftover and yields.
+    fn supersede(&self, transfer: &[u8], token_id: &str) -> Result<(), Fault> {
+        let deadline = Instant::now() + SUPERSEDE_PATIENCE;
+        loop {
+            let found = {
+                let sessions = lock(&self.sessions);
+                let mut open = sessions.open.values();
+                let old = open.find(|e| e.transfer == transfer && e.token_id == token_id);
+                if let Some(old) = old {
+                    old.interrupt.store(true, Ordering::Relaxed);
+                    old.streams.wake();
+                }
+                old.is_some()
+            };
+            if !found {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let what = "the earlier connection of this transfer does not end";
+                return Err(Fault::new(FaultCode::Locked, Side::Target, what)
+                    .hint("its disk may hang; try again later"));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Finds the target or the sources that the client named.
+    fn prepare(&self, accepted: &Accepted) -> Result<Work, Fault> {
+        let open = &accepted.open;
+        let root = match &self.root {
+            None => None,
+            Some(root) => {
+                let below = std::os::unix::ffi::OsStrExt::as_bytes(accepted.grant.root.as_os_str());
+                let root = root.below(below).map_err(|error| {
+                    io_problem_fault("the token's root cannot be opened on the server", &error)
+                })?;
+                Some(root)
+            }
+        };
+        match open.direction() {
+            Direction::Push => {
+                let path = open.paths.first().map_or(&b""[..], Vec::as_slice);
+                match root {
+                    None => Ok(Work::Receive(TargetPlace::Null)),
+                    Some(root) => {
+                        TargetPlace::resolve(&root, path, open.into_directory).map(Work::Receive)
+                    }
+                }
+            }
+            Direction::Pull => Ok(Work::Send(walk_asked(root.as_ref(), &open.paths))),
+            Direction::Unknown => {
+                let what = "the client asked neither to push nor to pull";
+                Err(Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what))
+            }
+        }
+    }
+
+    fn serve(
+        &self,
+        control: &mut Control,
+        accepted: Accepted,
+        work: Work,
+        on_event: &(dyn Fn(ServerEvent) + Sync),
+    ) {
+        let begun = Instant::now();
+        let id = accepted.session;
+        let session = hex(&id);
+        on_event(ServerEvent::Session {
+            session: session.clone(),
+            peer: accepted.peer.clone(),
+            direction: match work {
+                Work::Receive(_) => "pushes to".into(),
+                Work::Send(_) => "pulls".into(),
+            },
+            token: accepted.grant.token_id.clone(),
+            path: shown_paths(&accepted.open),
+        });
+        let mut tell = |event: Event| {
+            let session = session.clone();
+            match event {
+                Event::File(file) => on_event(ServerEvent::File { session, file }),
+                Event::Error(problem) => on_event(ServerEvent::Error { session, problem }),
+                Event::Fallback { from_to, why, .. } => {
+                    on_event(ServerEvent::Fallback { session, from_to, why });
+                }
+                _ => {}
+            }
+        };
+        let (end, tally) = run_role(control, accepted, work, &mut tell);
+        self.leave(&id, Some(&end));
+        let why = match &end {
+            SessionEnd::Finished => String::new(),
+            SessionEnd::Refused(fault) => crate::events::Problem::from(fault).to_string(),
+            SessionEnd::Lost(why) => format!("connection lost: {why}"),
+            SessionEnd::Interrupted => "interrupted".into(),
+        };
+        on_event(ServerEvent::SessionEnded {
+            session: hex(&id),
+            ok: matches!(end, SessionEnd::Finished) && tally.failed_files == 0,
+            bytes: tally.done_bytes,
+            seconds: begun.elapsed().as_secs_f64(),
+            files: FileCounts {
+                done: tally.done_files,
+                skipped: tally.skipped_files,
+                failed: tally.failed_files,
+            },
+            why,
+        });
+    }
+
+    fn leave(&self, session: &[u8; 16], end: Option<&SessionEnd>) {
+        let mut sessions = lock(&self.sessions);
+        sessions.open.remove(session);
+        match end {
+            Some(SessionEnd::Finished | SessionEnd::Refused(_)) => sessions.ended_for_good = true,
+            Some(_) => sessions.cut_off_at = Some(Instant::now()),
+            None => {}
+        }
+    }
+}
+
+fn run_role(
+    control: &mut Control,
+    accepted: Accepted,
+    work: Work,
+    tell: &mut dyn FnMut(Event),
+) -> (SessionEnd, Tally) {
+    let Accepted { open, setup, streams, attached, waker, interrupt, .. } = accepted;
+    let supply = Supply::Attach(attached);
+    let engine = Some(open.peer_engine).filter(|name| !name.is_empty());
+    match work {
+        Work::Send(walk) => {
+            let options =
+                SendingOptions { offers_max: OFFERS_MAX, stall_after: STALL_AFTER_DEFAULT, engine };
+            let mut role = Sending::new(walk, setup, streams, supply, options, tell);
+            let end = drive(control, &mut role, &waker, &interrupt);
+            role.stop();
+            (end, role.tally.clone())
+        }
+        Work::Receive(place) => {
+            let options = ReceivingOptions {
+                offers_max: OFFERS_MAX,
+                stall_after: STALL_AFTER_DEFAULT,
+                engine,
+                span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
+            };
+            match Receiving::new(place, setup, streams, supply, options, tell) {
+                Ok(mut role) => {
+                    let end = drive(control, &mut role, &waker, &interrupt);
+                    SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
+                    role.stop();
+                    SESSIONS_ENDING.fetch_sub(1, Ordering::Relaxed);
+                    (end, role.tally.clone())
+                }
+                Err(error) => (SessionEnd::Lost(error.to_string()), Tally::default()),
+            }
+        }
+    }
+}
+
+enum HandshakeFailure {
+    Fault(Fault),
+    Control(ControlError),
+}
+
+fn shake_hands(control: &mut Control, deadline: Instant) -> Result<wire::Open, HandshakeFailure> {
+    let mut handshake = ServerHandshake::default();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let slow = std::io::Error::new(std::io::ErrorKind::TimedOut, "it was too slow");
+            return Err(HandshakeFailure::Control(ControlError::Io(slow)));
+        }
+        let messages = match control.turn(left, None) {
+            Ok(messages) => messages,
+            Err(ControlError::Protocol(error)) => {
+                return Err(HandshakeFailure::Fault(error.to_fault()));
+            }
+            Err(error) => return Err(HandshakeFailure::Control(error)),
+        };
+        for message in messages {
+            match handshake.handle(message, SOFTWARE).map_err(HandshakeFailure::Fault)? {
+                ServerStep::Reply(reply) => control.queue(reply),
+                ServerStep::Open { open, .. } => return Ok(open),
+            }
+        }
+    }
+}
+
+fn check_protection(open: &wire::Open, least: Protection) -> Result<(), Fault> {
+    let fits = match (open.protection(), open.digest()) {
+        (wire::Protection::Safe, Digest::AesGmac) => true,
+        (wire::Protection::Clear, Digest::None | Digest::Crc32c | Digest::Xxh3128) => {
+            least == Protection::Clear
+        }
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let what = "the server does not take this protection";
+    Err(Fault::new(FaultCode::ProtectionTooLow, Side::Unknown, what)
+        .needs(format!("--protection {} or more", least.name()))
+        .found(format!("{:?} with {:?}", open.protection(), open.digest()).to_lowercase())
+        .hint("leave --protection and --digest out"))
+}
+
+fn shown_paths(open: &wire::Open) -> String {
+    let paths = open.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned());
+    paths.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,239 @@
+//! Makes what arrived durable: syncs and journals about once a second, and commits whole files.
+//!
+//! One thread a session, beside the streams, so that no stream ever waits for a sync.
+
+use super::{lock, streams::elapsed_ns};
+use crate::storage::target::TargetFile;
+use haul_protocol::{
+    FileId, SpanIndex,
+    wire::{Fault, SpanRange},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// How long verified spans wait before they are synced and journaled.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+
+/// A target shared by streams, committer and session.
+pub type SharedTarget = Arc<Mutex<Option<TargetFile>>>;
+
+/// What a committer did, for the session's thread.
+#[derive(Debug)]
+pub enum Committed {
+    Done(FileId),
+    /// The sync, or putting it under its name, failed.
+    Failed(FileId, Fault),
+}
+
+#[derive(Debug, Default)]
+struct Undurable {
+    target: Option<SharedTarget>,
+    spans: Vec<SpanIndex>,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    undurable: BTreeMap<FileId, Undurable>,
+    commits: VecDeque<FileId>,
+    ending: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    results: Mutex<Vec<Committed>>,
+    durable_bytes: AtomicU64,
+    sync_ns: AtomicU64,
+    cpu_ns: AtomicU64,
+}
+
+pub struct Committer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Committer {
+    /// Starts the thread; `wake` is called when there are results.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = shared.clone();
+        let thread = thread::Builder::new()
+            .name("haul-committer".into())
+            .spawn(move || of_thread.run(&wake))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    #[must_use]
+    pub fn handle(&self) -> CommitterHandle {
+        CommitterHandle(self.shared.clone())
+    }
+
+    /// Ends the thread; what is verified by then is synced and journaled first.
+    pub fn stop(&mut self) {
+        lock(&self.shared.queue).ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[derive(Clone)]
+pub struct CommitterHandle(Arc<Shared>);
+
+impl CommitterHandle {
+    /// A span is written and verified; it is durable after the next checkpoint.
+    pub fn verified(&self, file: FileId, target: &SharedTarget, span: SpanIndex, bytes: u64) {
+        let mut queue = lock(&self.0.queue);
+        let entry = queue.undurable.entry(file).or_default();
+        entry.target.get_or_insert_with(|| target.clone());
+        entry.spans.push(span);
+        entry.bytes += bytes;
+    }
+
+    /// All spans are verified and the source is confirmed: put it under its name.
+    pub fn commit(&self, file: FileId, target: &SharedTarget) {
+        let mut queue = lock(&self.0.queue);
+        queue.undurable.entry(file).or_default().target.get_or_insert_with(|| target.clone());
+        queue.commits.push_back(file);
+        self.0.changed.notify_all();
+    }
+
+    /// The file is given up: its spans wait for nothing any more. Returns when nothing of it is
+    /// being synced.
+    pub fn forget(&self, file: FileId) {
+        lock(&self.0.queue).undurable.remove(&file);
+    }
+
+    #[must_use]
+    pub fn take_results(&self) -> Vec<Committed> {
+        std::mem::take(&mut *lock(&self.0.results))
+    }
+
+    #[must_use]
+    pub fn durable_bytes(&self) -> u64 {
+        self.0.durable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Wall time in syncs and renames, and processor time, in nanoseconds.
+    #[must_use]
+    pub fn costs_ns(&self) -> (u64, u64) {
+        (self.0.sync_ns.load(Ordering::Relaxed), self.0.cpu_ns.load(Ordering::Relaxed))
+    }
+}
+
+impl Shared {
+    fn run(&self, wake: &dyn Fn()) {
+        let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
+        loop {
+            let (commits, ending) = self.wait_until(checkpoint_at);
+            for file in &commits {
+                self.commit(*file);
+            }
+            if ending || Instant::now() >= checkpoint_at {
+                self.checkpoint();
+                checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
+            }
+            self.cpu_ns.store(super::streams::thread_cpu_ns(), Ordering::Relaxed);
+            if !commits.is_empty() || !lock(&self.results).is_empty() {
+                wake();
+            }
+            if ending {
+                return;
+            }
+        }
+    }
+
+    fn wait_until(&self, deadline: Instant) -> (VecDeque<FileId>, bool) {
+        let mut queue = lock(&self.queue);
+        while queue.commits.is_empty() && !queue.ending {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            queue = self
+                .changed
+                .wait_timeout(queue, left)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .0;
+        }
+        (std::mem::take(&mut queue.commits), queue.ending)
+    }
+
+    fn commit(&self, file: FileId) {
+        let Some(entry) = lock(&self.queue).undurable.remove(&file) else { return };
+        let begun = Instant::now();
+        let result = entry.target.and_then(|target| lock(&target).as_mut().map(TargetFile::commit));
+        self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
+        let committed = match result {
+            Some(Ok(())) => {
+                self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
+                Committed::Done(file)
+            }
+            Some(Err(fault)) => Committed::Failed(file, fault),
+            None => return,
+        };
+        lock(&self.results).push(committed);
+    }
+
+    fn checkpoint(&self) {
+        let files: Vec<FileId> = {
+            let queue = lock(&self.queue);
+            let waiting = queue.undurable.iter().filter(|(_, entry)| !entry.spans.is_empty());
+            waiting.map(|(file, _)| *file).collect()
+        };
+        for file in files {
+            let (target, mut spans, bytes) = {
+                let mut queue = lock(&self.queue);
+                let Some(entry) = queue.undurable.get_mut(&file) else { continue };
+                let spans = std::mem::take(&mut entry.spans);
+                (entry.target.clone(), spans, std::mem::take(&mut entry.bytes))
+            };
+            spans.sort_unstable();
+            let begun = Instant::now();
+            let result =
+                target.and_then(|t| lock(&t).as_mut().map(|t| t.make_durable(&ranges_of(&spans))));
+            self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
+            match result {
+                Some(Ok(())) => {
+                    self.durable_bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                Some(Err(fault)) => {
+                    lock(&self.queue).undurable.remove(&file);
+                    lock(&self.results).push(Committed::Failed(file, fault));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Sorted spans as runs.
+fn ranges_of(spans: &[SpanIndex]) -> Vec<SpanRange> {
+    let mut ranges: Vec<SpanRange> = Vec::new();
+    for span in spans {
+        match ranges.last_mut() {
+            Some(last) if last.first + last.count == span.0 => last.count += 1,
+            _ => ranges.push(SpanRange { first: span.0, count: 1 }),
+        }
+    }
+    ranges
+}

@@ -1,0 +1,163 @@
+//! A session: one control connection, its data streams, and one direction of files.
+//!
+//! [`drive`] is the loop of a session's thread on either side. A role ([`sending::Sending`] or
+//! [`receiving::Receiving`]) holds the protocol's state machine and does what it asks for; the
+//! streams have a thread each ([`send_stream`], [`receive_stream`]).
+
+pub mod committer;
+pub mod receive_stream;
+pub mod receiving;
+pub mod send_stream;
+pub mod sending;
+pub mod streams;
+
+use crate::{
+    Interrupt,
+    error::problem,
+    events::Event,
+    transport::{
+        control::{Control, ControlError},
+        waker::Waker,
+    },
+};
+use haul_protocol::{
+    Message, ProtocolError,
+    wire::{self, Fault},
+};
+use std::{
+    sync::{Mutex, MutexGuard, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// A side that heard nothing for this long asks whether the other is there.
+const PING_AFTER: Duration = Duration::from_secs(5);
+/// A side that heard nothing for this long gives the session up.
+pub const LOST_AFTER: Duration = Duration::from_secs(20);
+/// The longest sleep of a session's thread.
+const TURN: Duration = Duration::from_millis(100);
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How a session ended.
+#[derive(Clone, Debug)]
+pub enum SessionEnd {
+    /// Every file is settled and both sides have reported.
+    Finished,
+    /// One side ended it with a reason.
+    Refused(Fault),
+    /// The connection was lost; another may go on.
+    Lost(String),
+    Interrupted,
+}
+
+/// One direction of a transfer, on one side.
+pub trait Role {
+    /// # Errors
+    /// If the peer broke the protocol.
+    fn handle(&mut self, message: Message) -> Result<(), ProtocolError>;
+    /// Does what has come up: offers, events, streams, progress.
+    ///
+    /// # Errors
+    /// A fault that ends the session.
+    fn pump(&mut self, now: Instant) -> Result<Pumped, Fault>;
+    fn poll_message(&mut self) -> Option<Message>;
+}
+
+#[derive(Clone, Debug)]
+pub enum Pumped {
+    GoOn,
+    Ended(SessionEnd),
+}
+
+/// Runs a role over a control connection until the session ends.
+pub fn drive(
+    control: &mut Control,
+    role: &mut dyn Role,
+    waker: &Waker,
+    interrupt: &Interrupt,
+) -> SessionEnd {
+    let mut pinged_at = Instant::now();
+    loop {
+        let now = Instant::now();
+        let pumped = role.pump(now);
+        while let Some(message) = role.poll_message() {
+            control.queue(message);
+        }
+        match pumped {
+            Ok(Pumped::GoOn) => {}
+            Ok(Pumped::Ended(end)) => {
+                control.close(GOODBYE);
+                return end;
+            }
+            Err(fault) => return refuse(control, fault),
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            control.close(GOODBYE);
+            return SessionEnd::Interrupted;
+        }
+        let silent = now.saturating_duration_since(control.heard_at);
+        if silent > LOST_AFTER {
+            return SessionEnd::Lost(format!("nothing heard for {} s", silent.as_secs()));
+        }
+        if silent > PING_AFTER && now.saturating_duration_since(pinged_at) > PING_AFTER {
+            pinged_at = now;
+            control.queue(Message::Ping(wire::Ping { number: 0 }));
+        }
+        let messages = match control.turn(TURN, Some(waker)) {
+            Ok(messages) => messages,
+            Err(ControlError::Protocol(error)) => return refuse(control, error.to_fault()),
+            Err(error) => return SessionEnd::Lost(error.to_string()),
+        };
+        for message in messages {
+            let handled = match message {
+                Message::Ping(ping) => {
+                    control.queue(Message::Pong(ping));
+                    Ok(())
+                }
+                Message::Pong(_) => Ok(()),
+                message => role.handle(message),
+            };
+            if let Err(error) = handled {
+                return refuse(control, error.to_fault());
+            }
+        }
+    }
+}
+
+fn refuse(control: &mut Control, fault: Fault) -> SessionEnd {
+    control.queue(Message::Refused(fault.clone()));
+    control.close(GOODBYE);
+    SessionEnd::Refused(fault)
+}
+
+/// What one session moved, as this side counted it.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub offered_files: u64,
+    pub offered_bytes: u64,
+    pub done_files: u64,
+    pub done_bytes: u64,
+    pub skipped_files: u64,
+    pub skipped_bytes: u64,
+    pub failed_files: u64,
+    /// Durable at the receiver before this session.
+    pub resumed_bytes: u64,
+    /// The furthest that the receiver said it was, resumed and skipped bytes included.
+    pub received_bytes: u64,
+    pub durable_bytes: u64,
+    pub resent_spans: u64,
+    pub reconnections: u64,
+    pub span_bytes: u64,
+}
+
+/// Where a role's events go: the client's user, or the server's log.
+pub type EventSink<'a> = &'a mut dyn FnMut(Event);
+
+/// Locks; a thread that panicked while it held the lock has ended the program anyway.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub(crate) fn io_problem_fault(what: &str, error: &std::io::Error) -> Fault {
+    let problem = problem(what, "", &error.to_string(), "");
+    Fault::new(wire::FaultCode::IoFailed, wire::Side::Unknown, problem.what).found(problem.found)
+}

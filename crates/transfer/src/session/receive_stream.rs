@@ -1,0 +1,357 @@
+//! A receiving stream: takes each span off the wire into its file, checks its digest, and says so.
+
+use super::{
+    committer::{CommitterHandle, SharedTarget},
+    lock,
+    streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
+};
+use crate::{digest::SpanDigest, error::io_fault};
+use haul_datapath::{
+    EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
+    fallback,
+};
+use haul_protocol::{
+    FileId, Receiver, SpanIndex, StreamId,
+    frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
+    receiver::{Permit, SpanEnd},
+    wire::{Fault, Side},
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+/// What the streams and the session's thread share.
+pub struct ReceiveShared {
+    pub machine: Mutex<Receiver>,
+    pub targets: Mutex<BTreeMap<FileId, Target>>,
+    pub committer: CommitterHandle,
+    pub streams: Arc<Streams>,
+    pub setup: StreamSetup,
+    /// Payload bytes verified in this session.
+    pub verified_bytes: AtomicU64,
+    pub damaged_spans: AtomicU64,
+    /// Files that a stream found it cannot write.
+    pub failed: Mutex<Vec<(FileId, Fault)>>,
+}
+
+#[derive(Clone)]
+pub struct Target {
+    pub name: Vec<u8>,
+    pub file: Arc<SpanFile>,
+    pub shared: SharedTarget,
+}
+
+/// A span that the engine has taken and that is not written yet.
+struct Pending {
+    id: SpanId,
+    file: FileId,
+    span: SpanIndex,
+    len_bytes: u64,
+    target: SharedTarget,
+    /// Its digest agreed, or why it is not to be believed.
+    end: SpanEnd,
+    written: bool,
+}
+
+pub struct ReceiveStream {
+    shared: Arc<ReceiveShared>,
+    stream: StreamId,
+    receiver: fallback::Receiver,
+    /// The engine's socket again, to look whether anything has come.
+    wire: OwnedFd,
+    digest: SpanDigest,
+    pending: VecDeque<Pending>,
+    next_id: u64,
+    done: Vec<SpanDone>,
+    figures: Arc<Mutex<StreamFigures>>,
+    begun: Instant,
+    idle_ns: u64,
+    copied_bytes: u64,
+    payload_bytes: u64,
+    consumed_bytes: u64,
+}
+
+/// Why a stream's thread leaves its loop.
+enum Leave {
+    Orderly,
+    Broken(String),
+}
+
+impl From<EngineError> for Leave {
+    fn from(error: EngineError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// Runs a stream until it ends.
+///
+/// # Errors
+/// Says why the connection cannot be used any more.
+pub fn run(
+    shared: &Arc<ReceiveShared>,
+    stream: StreamId,
+    socket: OwnedFd,
+    candidates: Vec<&'static EngineInfo>,
+    figures: &Arc<Mutex<StreamFigures>>,
+) -> Result<(), String> {
+    let host = shared.setup.host.clone();
+    let memory = shared.setup.buffer_bytes_max;
+    let wire = socket.try_clone().map_err(|error| error.to_string())?;
+    let receiver = fallback::Receiver::open(candidates, Wire::Tcp(socket), &host, memory)
+        .map_err(|error| error.cause.to_string())?;
+    let mut this = ReceiveStream {
+        shared: shared.clone(),
+        stream,
+        receiver,
+        wire,
+        digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
+        pending: VecDeque::new(),
+        next_id: 0,
+        done: Vec::new(),
+        figures: figures.clone(),
+        begun: Instant::now(),
+        idle_ns: 0,
+        copied_bytes: 0,
+        payload_bytes: 0,
+        consumed_bytes: 0,
+    };
+    this.update_figures(false);
+    let left = loop {
+        if let Err(left) = this.receive_one() {
+            break left;
+        }
+    };
+    // What was taken off the wire and verified counts, whatever happened to the connection.
+    let _ = this.settle_pending(Wait::ForAll);
+    this.update_figures(false);
+    match left {
+        Leave::Orderly => Ok(()),
+        Leave::Broken(why) => Err(why),
+    }
+}
+
+impl ReceiveStream {
+    fn receive_one(&mut self) -> Result<(), Leave> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.settle_pending(Wait::DontBlock)?;
+        self.finish_writes_while_idle()?;
+        let begun = Instant::now();
+        if let Err(error) = self.receiver.receive_bytes(&mut bytes) {
+            let at_boundary = error.moved_bytes == 0;
+            let closed = error.source.kind() == io::ErrorKind::UnexpectedEof;
+            return Err(if closed && at_boundary {
+                Leave::Broken("the sender closed the stream".into())
+            } else {
+                error.into()
+            });
+        }
+        self.idle_ns += elapsed_ns(begun);
+        self.consumed_bytes += HEADER_BYTES as u64;
+        let header = match FrameHeader::decode(&bytes) {
+            Ok(FrameHeader::Span(header)) => header,
+            Ok(FrameHeader::End { stream, .. }) if stream == self.stream => {
+                return Err(Leave::Orderly);
+            }
+            Ok(FrameHeader::End { .. }) => {
+                return Err(Leave::Broken("an end frame of another stream".into()));
+            }
+            Err(error) => return Err(Leave::Broken(error.what)),
+        };
+        let permit = lock(&self.shared.machine)
+            .span_starts(self.stream, &header)
+            .map_err(|error| Leave::Broken(error.what))?;
+        self.update_figures(true);
+        let target = lock(&self.shared.targets).get(&header.file).cloned();
+        match (permit, target) {
+            (Permit::Write(span), Some(target)) => {
+                self.receive_span(&header, &bytes, span, &target)?;
+            }
+            (Permit::Write(span), None) => {
+                self.discard(header.len_bytes)?;
+                self.end_span(header.file, span, SpanEnd::Abandoned);
+            }
+            (Permit::Discard, _) => self.discard(header.len_bytes)?,
+        }
+        self.tell_fallbacks();
+        self.update_figures(false);
+        Ok(())
+    }
+
+    /// Nothing to read: finish the writes first, they do not need the wire.
+    fn finish_writes_while_idle(&mut self) -> Result<(), Leave> {
+        if self.pending.is_empty() || self.wire_is_readable() {
+            return Ok(());
+        }
+        self.settle_pending(Wait::ForAll)
+    }
+
+    fn wire_is_readable(&self) -> bool {
+        let mut fds = [PollFd::new(&self.wire, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn receive_span(
+        &mut self,
+        header: &SpanHeader,
+        encoded: &[u8; HEADER_BYTES],
+        span: SpanIndex,
+        target: &Target,
+    ) -> Result<(), Leave> {
+        self.next_id += 1;
+        let id = SpanId(self.next_id);
+        let file_span = FileSpan {
+            id,
+            file: target.file.clone(),
+            offset_bytes: header.offset_bytes,
+            len_bytes: header.len_bytes,
+        };
+        self.digest.start(header, encoded);
+        let tap: Option<&mut dyn SpanTap> =
+            if self.digest.wants_bytes() { Some(&mut self.digest) } else { None };
+        // In the list before it is submitted: it may be done before that returns.
+        self.pending.push_back(Pending {
+            id,
+            file: header.file,
+            span,
+            len_bytes: header.len_bytes,
+            target: target.shared.clone(),
+            end: SpanEnd::Abandoned,
+            written: false,
+        });
+        if let Err(error) = self.receiver.submit(&file_span, tap, &mut self.done) {
+            self.pending.pop_back();
+            if error.remedy != Remedy::SkipFile {
+                return Err(error.into());
+            }
+            self.fail_file(header.file, &target.name, &error);
+            self.discard(header.len_bytes - error.moved_bytes)?;
+            self.end_span(header.file, span, SpanEnd::Abandoned);
+            return Ok(());
+        }
+        self.consumed_bytes += header.len_bytes;
+        let end = self.receive_trailer()?;
+        if let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) {
+            pending.end = end;
+        }
+        if end == SpanEnd::Damaged {
+            self.shared.damaged_spans.fetch_add(1, Ordering::Relaxed);
+        }
+        self.settle_pending(Wait::DontBlock)
+    }
+
+    fn receive_trailer(&mut self) -> Result<SpanEnd, Leave> {
+        let mut bytes = [0; TRAILER_BYTES];
+        self.receiver.receive_bytes(&mut bytes)?;
+        self.consumed_bytes += TRAILER_BYTES as u64;
+        let Ok(trailer) = SpanTrailer::decode(&bytes) else { return Ok(SpanEnd::Damaged) };
+        let digest = self.digest.finish(trailer.status);
+        if !crate::token::same_secret(&digest, &trailer.digest) {
+            return Ok(SpanEnd::Damaged);
+        }
+        Ok(match trailer.status {
+            PayloadStatus::Whole => SpanEnd::Verified,
+            PayloadStatus::Abandoned => SpanEnd::Abandoned,
+        })
+    }
+
+    /// Takes a payload and its trailer off the wire, for nothing.
+    fn discard(&mut self, len_bytes: u64) -> Result<(), Leave> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut left = len_bytes + TRAILER_BYTES as u64;
+        while left > 0 {
+            let take = usize::try_from(left.min(buffer.len() as u64)).unwrap_or(buffer.len());
+            self.receiver.receive_bytes(&mut buffer[..take])?;
+            left -= take as u64;
+            self.consumed_bytes += take as u64;
+        }
+        Ok(())
+    }
+
+    /// Tells of spans whose bytes are written; a write that failed late ends its file.
+    fn settle_pending(&mut self, wait: Wait) -> Result<(), Leave> {
+        loop {
+            let reaped = self.receiver.reap(wait, &mut self.done);
+            for done in std::mem::take(&mut self.done) {
+                self.copied_bytes += done.copied_bytes;
+                if let Some(pending) = self.pending.iter_mut().find(|p| p.id == done.id) {
+                    pending.written = true;
+                }
+            }
+            let failed = match reaped {
+                Ok(()) => None,
+                Err(error) if error.remedy == Remedy::SkipFile && error.span.is_some() => {
+                    Some(error)
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(error) = &failed
+                && let Some(at) = self.pending.iter().position(|p| Some(p.id) == error.span)
+            {
+                let pending = self.pending.remove(at).expect("just found");
+                let name = self.name_of(pending.file);
+                self.fail_file(pending.file, &name, error);
+                self.end_span(pending.file, pending.span, SpanEnd::Abandoned);
+            }
+            while let Some(pending) = self.pending.front().filter(|pending| pending.written) {
+                let (file, span, end) = (pending.file, pending.span, pending.end);
+                let pending = self.pending.pop_front().expect("just seen");
+                if end == SpanEnd::Verified {
+                    let bytes = pending.len_bytes;
+                    self.payload_bytes += bytes;
+                    self.shared.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.shared.committer.verified(file, &pending.target, span, bytes);
+                }
+                self.end_span(file, span, end);
+            }
+            if failed.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn end_span(&mut self, file: FileId, span: SpanIndex, end: SpanEnd) {
+        lock(&self.shared.machine).span_ended(self.stream, file, span, end);
+        self.shared.streams.wake();
+    }
+
+    fn name_of(&self, file: FileId) -> Vec<u8> {
+        lock(&self.shared.targets).get(&file).map(|t| t.name.clone()).unwrap_or_default()
+    }
+
+    fn fail_file(&self, file: FileId, name: &[u8], error: &EngineError) {
+        let what = format!("cannot be written at byte {}", error.offset_bytes);
+        let fault = io_fault(Side::Target, name, what, &error.source);
+        lock(&self.shared.failed).push((file, fault));
+        self.shared.streams.wake();
+    }
+
+    fn tell_fallbacks(&mut self) {
+        for fallback in self.receiver.take_fallbacks() {
+            let from_to = format!("{} -> {}", fallback.from, fallback.to);
+            let event = StreamEvent::Fallback { from_to, why: fallback.why, stream: self.stream };
+            self.shared.streams.tell(event);
+        }
+    }
+
+    fn update_figures(&mut self, in_span: bool) {
+        let mut figures = lock(&self.figures);
+        figures.cpu_ns = thread_cpu_ns();
+        figures.wall_ns = elapsed_ns(self.begun);
+        figures.idle_ns = self.idle_ns;
+        figures.copied_bytes = self.copied_bytes;
+        figures.stages = self.receiver.stage_times();
+        figures.engine = self.receiver.info().name;
+        figures.payload_bytes = self.payload_bytes;
+        figures.consumed_bytes = self.consumed_bytes;
+        figures.in_span = in_span;
+    }
+}

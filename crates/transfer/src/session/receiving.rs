@@ -1,0 +1,546 @@
+//! The receiving role of a session: prepares targets, feeds the committer, settles files.
+
+use super::{
+    EventSink, Pumped, Role, SessionEnd, Tally,
+    committer::{Committed, Committer},
+    io_problem_fault, lock,
+    receive_stream::{self, ReceiveShared, Target},
+    sending::Supply,
+    streams::{self, StreamEvent, StreamSetup, Streams},
+};
+use crate::{
+    events::{Event, FileEnded, FileStatus, Name, Problem, Side},
+    stages,
+    storage::{
+        root::Links,
+        target::{Prepared, TargetFile, TargetPlace},
+    },
+};
+use haul_datapath::{EngineInfo, WireKind, choose};
+use haul_host::FileSystem;
+use haul_protocol::{
+    FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
+    receiver::Answer,
+    wire::{self, Fault, FaultCode, FileKind, FileOffer},
+};
+use rustix::fs::{Mode, OFlags};
+use std::{
+    collections::BTreeMap,
+    net::TcpStream,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const PROGRESS_EVERY: Duration = Duration::from_millis(400);
+/// Streams that broke in a row without a byte in between: then the session is given up.
+const BREAKS_MAX: u32 = 12;
+const REOPEN_DELAY: Duration = Duration::from_millis(50);
+/// Directories whose mode and time are set at the end, at most: beyond, they keep new ones.
+const DIRECTORIES_MAX: usize = 200_000;
+
+pub struct Receiving<'a> {
+    shared: Arc<ReceiveShared>,
+    committer: Committer,
+    place: TargetPlace,
+    supply: Supply,
+    events: EventSink<'a>,
+    pub tally: Tally,
+    pub peer_report: Option<wire::SideReport>,
+    options: ReceivingOptions,
+    offers: BTreeMap<FileId, FileOffer>,
+    directories: Vec<FileOffer>,
+    /// Chosen at the first regular file, for all streams.
+    engines: Option<(Vec<&'static EngineInfo>, String)>,
+    waiting_streams: Vec<(StreamId, TcpStream)>,
+    progress_at: Instant,
+    finishing: bool,
+    ended: Option<SessionEnd>,
+    seen: BTreeMap<StreamId, (u64, Instant)>,
+    all_seen: (u64, Instant),
+    breaks: u32,
+    opened: bool,
+}
+
+/// What a receiving role is told beside its place and streams.
+pub struct ReceivingOptions {
+    pub offers_max: u32,
+    pub stall_after: Duration,
+    pub engine: Option<String>,
+    pub span_bytes: Option<u64>,
+}
+
+impl<'a> Receiving<'a> {
+    /// # Errors
+    /// If no thread can be had for the committer.
+    pub fn new(
+        place: TargetPlace,
+        setup: StreamSetup,
+        streams: Arc<Streams>,
+        supply: Supply,
+        options: ReceivingOptions,
+        events: EventSink<'a>,
+    ) -> std::io::Result<Self> {
+        let wake = streams.clone();
+        let committer = Committer::start(move || wake.wake())?;
+        let shared = Arc::new(ReceiveShared {
+            machine: Mutex::new(Receiver::new(options.offers_max)),
+            targets: Mutex::default(),
+            committer: committer.handle(),
+            streams,
+            setup,
+            verified_bytes: AtomicU64::new(0),
+            damaged_spans: AtomicU64::new(0),
+            failed: Mutex::default(),
+        });
+        let now = Instant::now();
+        Ok(Self {
+            shared,
+            committer,
+            place,
+            supply,
+            events,
+            tally: Tally::default(),
+            peer_report: None,
+            options,
+            offers: BTreeMap::new(),
+            directories: Vec::new(),
+            engines: None,
+            waiting_streams: Vec::new(),
+            progress_at: now,
+            finishing: false,
+            ended: None,
+            seen: BTreeMap::new(),
+            all_seen: (0, now),
+            breaks: 0,
+            opened: false,
+        })
+    }
+
+    /// What this side found out, for the report.
+    #[must_use]
+    pub fn report(&self) -> wire::SideReport {
+        let because = self.engines.as_ref().map_or(String::new(), |(_, because)| because.clone());
+        let costs = self.shared.committer.costs_ns();
+        let damaged = self.shared.damaged_spans.load(Ordering::Relaxed);
+        stages::receiver_report(&self.shared.streams.all_figures(), because, costs, damaged)
+    }
+
+    /// Tells this side's user something.
+    pub fn tell(&mut self, event: Event) {
+        (self.events)(event);
+    }
+
+    /// Ends the streams, makes durable what is verified, and lets go of what is unfinished: it
+    /// stays for a resume.
+    pub fn stop(&mut self) {
+        self.shared.streams.stop();
+        self.committer.stop();
+        self.count_progress();
+        for target in std::mem::take(&mut *lock(&self.shared.targets)).into_values() {
+            if let Some(target) = lock(&target.shared).take() {
+                target.give_up(true);
+            }
+        }
+    }
+
+    fn handle_events(&mut self) {
+        loop {
+            let Some(event) = lock(&self.shared.machine).poll_event() else { break };
+            match event {
+                ReceiverEvent::Offered(offer) => self.offered(&offer),
+                ReceiverEvent::OffersEnd { .. } | ReceiverEvent::AllVerified(_) => {}
+                ReceiverEvent::Commit(file) => {
+                    if let Some(target) = lock(&self.shared.targets).get(&file) {
+                        self.shared.committer.commit(file, &target.shared);
+                    }
+                }
+                ReceiverEvent::GivenUp { file, fault } => {
+                    // Of a source that changed, nothing is of use any more.
+                    let keep = fault.code() != FaultCode::SourceChanged;
+                    self.drop_target(file, keep);
+                    self.settled(file, FileStatus::Failed, Some(&fault));
+                }
+                ReceiverEvent::CloseStream { stream, .. } => self.shared.streams.shut(stream),
+                ReceiverEvent::Notice(notice) if notice.why.is_empty() => {
+                    // A source that could not even be offered.
+                    self.tally.failed_files += 1;
+                    let problem = Problem {
+                        path: Name::default(),
+                        side: Side::Source,
+                        what: notice.what.trim_start_matches("source: ").to_owned(),
+                        needs: String::new(),
+                        found: String::new(),
+                        hint: String::new(),
+                    };
+                    (self.events)(Event::Error(problem));
+                }
+                ReceiverEvent::Notice(notice) => (self.events)(Event::Fallback {
+                    side: Side::Source,
+                    from_to: notice.what,
+                    why: notice.why,
+                }),
+                ReceiverEvent::Finished(report) => self.finish(report),
+                ReceiverEvent::Refused(fault) => self.ended = Some(SessionEnd::Refused(fault)),
+            }
+        }
+    }
+
+    fn finish(&mut self, report: wire::SideReport) {
+        self.peer_report = Some(report);
+        self.finishing = true;
+        // Children first: setting a child's entry changes its directory's time.
+        for offer in std::mem::take(&mut self.directories).iter().rev() {
+            self.place.finish_directory(offer);
+        }
+        self.stop();
+        let report = self.report();
+        lock(&self.shared.machine).finish(report);
+        self.ended = Some(SessionEnd::Finished);
+    }
+
+    fn offered(&mut self, offer: &FileOffer) {
+        let file = FileId(offer.file);
+        self.tally.offered_files += 1;
+        self.tally.offered_bytes += offer.size_bytes;
+        self.offers.insert(file, offer.clone());
+        let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
+        let answer = match self.place.prepare(offer, span_bytes) {
+            Err(fault) => {
+                self.settled(file, FileStatus::Failed, Some(&fault));
+                Answer::Fault(fault)
+            }
+            Ok(Prepared::Skip) => {
+                self.settled(file, FileStatus::Skipped, None);
+                Answer::Skip
+            }
+            Ok(Prepared::Ready { target, span_bytes, durable }) => {
+                if let Err(fault) = self.choose_engines(offer) {
+                    self.ended = Some(SessionEnd::Refused(fault));
+                    return;
+                }
+                if let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) {
+                    self.tally.resumed_bytes += durable.bytes(&grid);
+                    self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
+                }
+                self.keep_target(file, target, span_bytes, durable)
+            }
+        };
+        if let Err(error) = lock(&self.shared.machine).answer(file, answer) {
+            self.ended = Some(SessionEnd::Refused(error.to_fault()));
+        }
+    }
+
+    fn keep_target(
+        &mut self,
+        file: FileId,
+        target: TargetFile,
+        span_bytes: u64,
+        durable: SpanSet,
+    ) -> Answer {
+        match target.span_file() {
+            Ok(span_file) => {
+                let target = Target {
+                    name: target.name.clone(),
+                    file: span_file,
+                    shared: Arc::new(Mutex::new(Some(target))),
+                };
+                lock(&self.shared.targets).insert(file, target);
+                Answer::Need { span_bytes, durable }
+            }
+            Err(error) => {
+                let fault = io_problem_fault("the target cannot be opened", &error);
+                self.settled(file, FileStatus::Failed, Some(&fault));
+                Answer::Fault(fault)
+            }
+        }
+    }
+
+    fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
+        if self.engines.is_some() || offer.kind() != FileKind::Regular || offer.size_bytes == 0 {
+            return Ok(());
+        }
+        let setup = &self.shared.setup;
+        let (target, rotational) = match &self.place {
+            TargetPlace::Null => (choose::Target::Null, None),
+            TargetPlace::Below { root, base, .. } => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                let directory = root
+                    .open_beneath(base, flags, Mode::empty(), Links::Refuse)
+                    .map_err(|error| io_problem_fault("the target cannot be opened", &error))?;
+                let system = FileSystem::of(&directory)
+                    .map_err(|error| io_problem_fault("the file system is unknown", &error))?;
+                let rotational = haul_host::rotational(Path::new("/"), &directory);
+                (choose::Target::File(system.kind), rotational)
+            }
+        };
+        let facts = choose::ReceiveFacts {
+            host: &setup.host,
+            wire: WireKind::Tcp,
+            target,
+            size_bytes: offer.size_bytes,
+            durable: true,
+            digest: setup.digest != wire::Digest::None,
+            rotational,
+            forced: self.options.engine.as_deref(),
+        };
+        let choice = choose::receive_engine(&facts).map_err(|error| {
+            Fault::new(FaultCode::EngineRefused, wire::Side::Target, error.to_string())
+        })?;
+        self.engines = Some((choice.candidates, choice.because));
+        Ok(())
+    }
+
+    fn open_streams(&mut self) {
+        match &self.supply {
+            Supply::Connect { count, .. } if !self.opened && self.engines.is_some() => {
+                self.opened = true;
+                for _ in 0..*count {
+                    self.connect_stream(Duration::ZERO);
+                }
+            }
+            Supply::Connect { .. } => {}
+            Supply::Attach(attached) => {
+                self.waiting_streams.extend(attached.try_iter());
+                // The first bytes of a stream may overtake the offers that its engine is chosen by.
+                if self.engines.is_some() {
+                    for (stream, socket) in std::mem::take(&mut self.waiting_streams) {
+                        self.spawn(stream, move || Ok(socket));
+                    }
+                }
+            }
+        }
+    }
+
+    fn connect_stream(&mut self, delay: Duration) {
+        let Supply::Connect { server, .. } = &self.supply else { return };
+        let (server, setup) = (server.clone(), self.shared.setup.clone());
+        let stream = self.shared.streams.next_id();
+        self.spawn(stream, move || streams::connect(&server, stream, &setup, delay));
+    }
+
+    fn spawn(
+        &mut self,
+        stream: StreamId,
+        connect: impl FnOnce() -> std::io::Result<TcpStream> + Send + 'static,
+    ) {
+        let shared = self.shared.clone();
+        let candidates = self.engines.as_ref().map(|(engines, _)| engines.clone());
+        let candidates = candidates.unwrap_or_default();
+        self.shared.streams.spawn(stream, connect, move |socket, figures| {
+            lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
+            receive_stream::run(&shared, stream, socket, candidates, figures)
+        });
+    }
+
+    fn handle_stream_events(&mut self) {
+        for event in self.shared.streams.take_events() {
+            match event {
+                StreamEvent::Fallback { from_to, why, stream } => {
+                    let notice =
+                        wire::Notice { what: from_to.clone(), why: why.clone(), stream: stream.0 };
+                    lock(&self.shared.machine).notice(notice);
+                    (self.events)(Event::Fallback { side: Side::Target, from_to, why });
+                }
+                StreamEvent::Ended { stream, why } => {
+                    self.seen.remove(&stream);
+                    lock(&self.shared.machine).stream_closed(stream);
+                    if !self.finishing && !self.shared.streams.stopping() {
+                        self.replace_stream(why.as_deref());
+                    }
+                }
+            }
+        }
+        let failed = std::mem::take(&mut *lock(&self.shared.failed));
+        for (file, fault) in failed {
+            self.fail(file, fault);
+        }
+    }
+
+    /// The client opens another in the place of one that broke.
+    fn replace_stream(&mut self, why: Option<&str>) {
+        // After an orderly end the sender has nothing more to send.
+        let Some(why) = why else { return };
+        if !matches!(self.supply, Supply::Connect { .. }) {
+            return;
+        }
+        self.breaks += 1;
+        self.tally.reconnections += 1;
+        if self.breaks > BREAKS_MAX {
+            let what = "the data streams break again and again";
+            let fault = Fault::new(FaultCode::Stalled, wire::Side::Path, what).found(why);
+            let hint = "look at firewalls and middleboxes on the path, then run it again";
+            self.ended = Some(SessionEnd::Refused(fault.hint(hint)));
+            return;
+        }
+        self.connect_stream(REOPEN_DELAY * self.breaks);
+    }
+
+    fn handle_commits(&mut self) {
+        for committed in self.shared.committer.take_results() {
+            match committed {
+                Committed::Done(file) => {
+                    lock(&self.shared.targets).remove(&file);
+                    lock(&self.shared.machine).committed(file, Ok(()));
+                    self.settled(file, FileStatus::Done, None);
+                }
+                Committed::Failed(file, fault) => self.fail(file, fault),
+            }
+        }
+    }
+
+    fn fail(&mut self, file: FileId, fault: Fault) {
+        if !self.offers.contains_key(&file) {
+            return;
+        }
+        self.drop_target(file, true);
+        self.settled(file, FileStatus::Failed, Some(&fault));
+        lock(&self.shared.machine).file_failed(file, fault);
+    }
+
+    fn drop_target(&mut self, file: FileId, keep: bool) {
+        self.shared.committer.forget(file);
+        if let Some(target) = lock(&self.shared.targets).remove(&file)
+            && let Some(target) = lock(&target.shared).take()
+        {
+            target.give_up(keep);
+        }
+    }
+
+    fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {
+        let Some(offer) = self.offers.remove(&file) else { return };
+        let bytes = offer.size_bytes;
+        match status {
+            FileStatus::Done => {
+                self.tally.done_files += 1;
+                self.tally.done_bytes += bytes;
+            }
+            FileStatus::Skipped => {
+                self.tally.skipped_files += 1;
+                self.tally.skipped_bytes += bytes;
+            }
+            FileStatus::Failed => self.tally.failed_files += 1,
+        }
+        if let Some(fault) = fault {
+            (self.events)(Event::Error(fault.into()));
+        }
+        let path = Name(offer.name.clone());
+        if offer.kind() == FileKind::Directory && self.directories.len() < DIRECTORIES_MAX {
+            self.directories.push(offer);
+        }
+        (self.events)(Event::File(FileEnded { path, status, bytes }));
+    }
+
+    /// Bytes that have arrived: verified ones, and what the open spans have so far.
+    fn count_progress(&mut self) {
+        let verified = self.shared.verified_bytes.load(Ordering::Relaxed);
+        let partial: u64 = self
+            .shared
+            .streams
+            .open()
+            .iter()
+            .filter(|(_, figures)| figures.in_span)
+            .map(|(_, figures)| figures.tcp.bytes_received.saturating_sub(figures.consumed_bytes))
+            .sum();
+        let before = self.tally.resumed_bytes + self.tally.skipped_bytes;
+        let received = (before + verified + partial).min(self.tally.offered_bytes);
+        self.tally.received_bytes = self.tally.received_bytes.max(received);
+        let durable = match self.place {
+            TargetPlace::Null => verified,
+            TargetPlace::Below { .. } => self.shared.committer.durable_bytes(),
+        };
+        self.tally.durable_bytes = self.tally.durable_bytes.max(before + durable);
+    }
+
+    fn tell_progress(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.progress_at) < PROGRESS_EVERY {
+            return;
+        }
+        self.progress_at = now;
+        self.count_progress();
+        let streams =
+            self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {
+                stream: stream.0,
+                received_bytes: figures.consumed_bytes,
+                on_storage: figures.on_storage,
+            });
+        let progress = wire::Progress {
+            received_bytes: self.tally.received_bytes,
+            durable_bytes: self.tally.durable_bytes,
+            streams: streams.collect(),
+        };
+        lock(&self.shared.machine).progress(progress);
+    }
+
+    /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
+    /// stream though files are open, all are.
+    fn watch_streams(&mut self, now: Instant) {
+        if !matches!(self.supply, Supply::Connect { .. }) || self.finishing {
+            return;
+        }
+        let open = self.shared.streams.open();
+        let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
+        let unfinished = lock(&self.shared.machine).has_open_files();
+        if total != self.all_seen.0 || !unfinished {
+            if total > self.all_seen.0 {
+                self.breaks = 0;
+            }
+            self.all_seen = (total, now);
+        }
+        let all_still = now.saturating_duration_since(self.all_seen.1) > self.options.stall_after;
+        let mut stalled = Vec::new();
+        for (stream, figures) in open {
+            let moved = figures.tcp.bytes_received;
+            let entry = self.seen.entry(stream).or_insert((moved, now));
+            if entry.0 != moved || !(figures.in_span || all_still) {
+                *entry = (moved, now);
+            }
+            let still = now.saturating_duration_since(entry.1);
+            if still > self.options.stall_after || all_still {
+                stalled.push((stream, still));
+                entry.1 = now;
+            }
+        }
+        if all_still {
+            self.all_seen.1 = now;
+        }
+        for (stream, still) in stalled {
+            let what = "nothing arrives on a stream; opening another";
+            let seconds = still.as_secs_f64();
+            (self.events)(Event::Stall { stage: "network".into(), seconds, what: what.into() });
+            self.shared.streams.shut(stream);
+        }
+    }
+}
+
+impl Role for Receiving<'_> {
+    fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        lock(&self.shared.machine).handle(message)?;
+        self.handle_events();
+        Ok(())
+    }
+
+    fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
+        self.handle_events();
+        self.open_streams();
+        self.handle_stream_events();
+        self.handle_commits();
+        self.handle_events();
+        self.watch_streams(now);
+        if !self.finishing {
+            self.tell_progress(now);
+        }
+        match self.ended.take() {
+            Some(SessionEnd::Refused(fault)) => Err(fault),
+            Some(end) => Ok(Pumped::Ended(end)),
+            None => Ok(Pumped::GoOn),
+        }
+    }
+
+    fn poll_message(&mut self) -> Option<Message> {
+        lock(&self.shared.machine).poll_message()
+    }
+}

@@ -1,0 +1,277 @@
+//! A sending stream: takes spans as they come free and sends each with its header and trailer.
+
+use super::{
+    lock,
+    streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
+};
+use crate::{digest::SpanDigest, error::io_fault, storage::source::SourceEntry};
+use haul_datapath::{
+    Boundary, EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait,
+    Wire, fallback,
+};
+use haul_protocol::{
+    FileId, Sender, StreamId,
+    frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
+    sender::Assignment,
+    wire::{Fault, Side},
+};
+use std::{
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    sync::{Arc, Condvar, Mutex},
+    time::{Duration, Instant},
+};
+
+/// How often a stream without work looks whether the session is over.
+const IDLE_POLL: Duration = Duration::from_millis(50);
+/// What stands in for bytes that could not be read.
+const FILLER: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What the streams and the session's thread share.
+pub struct SendShared {
+    pub machine: Mutex<Sender>,
+    /// Spans may have come free.
+    pub spans: Condvar,
+    pub sources: Mutex<BTreeMap<FileId, Source>>,
+    pub streams: Arc<Streams>,
+    pub setup: StreamSetup,
+}
+
+pub struct Source {
+    pub entry: SourceEntry,
+    opened: Option<Arc<SpanFile>>,
+}
+
+impl Source {
+    #[must_use]
+    pub fn new(entry: SourceEntry) -> Self {
+        Self { entry, opened: None }
+    }
+}
+
+impl SendShared {
+    /// The open file of a source; opened at its first span.
+    fn open(&self, file: FileId) -> Result<Arc<SpanFile>, Fault> {
+        let mut sources = lock(&self.sources);
+        let Some(source) = sources.get_mut(&file) else {
+            return Err(Fault::default());
+        };
+        if let Some(opened) = &source.opened {
+            return Ok(opened.clone());
+        }
+        let opened = source.entry.open()?;
+        source.opened = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn name(&self, file: FileId) -> Vec<u8> {
+        lock(&self.sources).get(&file).map(|s| s.entry.offer.name.clone()).unwrap_or_default()
+    }
+}
+
+/// A span that this stream is to send.
+struct Work {
+    assignment: Assignment,
+    span: FileSpan,
+}
+
+pub struct SendStream {
+    shared: Arc<SendShared>,
+    stream: StreamId,
+    sender: fallback::Sender,
+    digest: SpanDigest,
+    sequence: u64,
+    done: Vec<SpanDone>,
+    figures: Arc<Mutex<StreamFigures>>,
+    begun: Instant,
+    idle_ns: u64,
+    copied_bytes: u64,
+    payload_bytes: u64,
+}
+
+/// Runs a stream until the session is over.
+///
+/// # Errors
+/// Says why the connection cannot be used any more.
+pub fn run(
+    shared: &Arc<SendShared>,
+    stream: StreamId,
+    socket: OwnedFd,
+    candidates: Vec<&'static EngineInfo>,
+    figures: &Arc<Mutex<StreamFigures>>,
+) -> Result<(), String> {
+    let host = shared.setup.host.clone();
+    let memory = shared.setup.buffer_bytes_max;
+    let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
+        .map_err(|error| error.cause.to_string())?;
+    let mut stream = SendStream {
+        shared: shared.clone(),
+        stream,
+        sender,
+        digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
+        sequence: 0,
+        done: Vec::new(),
+        figures: figures.clone(),
+        begun: Instant::now(),
+        idle_ns: 0,
+        copied_bytes: 0,
+        payload_bytes: 0,
+    };
+    let result = stream.send_all();
+    stream.update_figures();
+    result.map_err(|error| error.to_string())
+}
+
+impl SendStream {
+    fn send_all(&mut self) -> Result<(), EngineError> {
+        self.tell_fallbacks();
+        self.update_figures();
+        let mut next = None;
+        while let Some(work) = next.take().or_else(|| self.wait_for_work()) {
+            next = self.take_work();
+            if let Some(next) = &next {
+                self.sender.prepare(&next.span);
+            }
+            let boundary = if next.is_some() { Boundary::MoreFollows } else { Boundary::Flush };
+            self.send_span(&work, boundary)?;
+            self.sender.reap(Wait::DontBlock, &mut self.done)?;
+            self.payload_bytes += work.assignment.len_bytes;
+            self.count_done();
+            self.tell_fallbacks();
+            self.update_figures();
+        }
+        self.sender.reap(Wait::ForAll, &mut self.done)?;
+        self.count_done();
+        let end = FrameHeader::End { stream: self.stream, sequence: self.sequence };
+        // The session is over either way: a peer that has left already is no failure.
+        let _ = self.sender.send_bytes(&end.encode(), Boundary::Flush);
+        Ok(())
+    }
+
+    fn wait_for_work(&mut self) -> Option<Work> {
+        let begun = Instant::now();
+        let work = loop {
+            if self.shared.streams.stopping() || !self.is_open() {
+                break None;
+            }
+            if let Some(work) = self.take_work() {
+                break Some(work);
+            }
+            let shared = self.shared.clone();
+            let machine = lock(&shared.machine);
+            // Under the lock, so that no notice is missed.
+            if machine.has_pending() || shared.streams.stopping() {
+                continue;
+            }
+            let _ = shared.spans.wait_timeout(machine, IDLE_POLL);
+        };
+        self.idle_ns += elapsed_ns(begun);
+        work
+    }
+
+    fn is_open(&self) -> bool {
+        lock(&self.shared.machine).open_streams().any(|stream| stream == self.stream)
+    }
+
+    /// The next span whose file can be opened; files that cannot are given up.
+    fn take_work(&mut self) -> Option<Work> {
+        loop {
+            let assignment = lock(&self.shared.machine).next_span(self.stream)?;
+            match self.shared.open(assignment.file) {
+                Ok(file) => {
+                    let span = FileSpan {
+                        id: SpanId(
+                            u64::from(assignment.file.0) << 32 | u64::from(assignment.span.0),
+                        ),
+                        file,
+                        offset_bytes: assignment.offset_bytes,
+                        len_bytes: assignment.len_bytes,
+                    };
+                    return Some(Work { assignment, span });
+                }
+                Err(fault) => {
+                    lock(&self.shared.machine).source_failed(assignment.file, fault);
+                    self.shared.streams.wake();
+                }
+            }
+        }
+    }
+
+    fn send_span(&mut self, work: &Work, boundary: Boundary) -> Result<(), EngineError> {
+        let assignment = &work.assignment;
+        let header = SpanHeader {
+            file: assignment.file,
+            offset_bytes: assignment.offset_bytes,
+            len_bytes: assignment.len_bytes,
+            sequence: self.sequence,
+            stream: self.stream,
+        };
+        self.sequence += 1;
+        let encoded = FrameHeader::Span(header).encode();
+        self.sender.send_bytes(&encoded, Boundary::MoreFollows)?;
+        self.digest.start(&header, &encoded);
+        let tap: Option<&mut dyn SpanTap> =
+            if self.digest.wants_bytes() { Some(&mut self.digest) } else { None };
+        let mut status = PayloadStatus::Whole;
+        if let Err(error) = self.sender.submit(&work.span, tap, &mut self.done) {
+            if error.remedy != Remedy::SkipFile {
+                return Err(error);
+            }
+            status = PayloadStatus::Abandoned;
+            self.fill(assignment.len_bytes - error.moved_bytes)?;
+            let what = format!("cannot be read at byte {}", error.offset_bytes);
+            let name = self.shared.name(assignment.file);
+            let fault = self.read_fault(&name, assignment.file, what, &error);
+            lock(&self.shared.machine).source_failed(assignment.file, fault);
+            self.shared.streams.wake();
+        }
+        let trailer = SpanTrailer { status, digest: self.digest.finish(status) };
+        self.sender.send_bytes(&trailer.encode(), boundary)
+    }
+
+    /// A source that was cut shows as the end of the file; what changed says more.
+    fn read_fault(&self, name: &[u8], file: FileId, what: String, error: &EngineError) -> Fault {
+        let changed = lock(&self.shared.sources).get(&file).map(|source| source.entry.check());
+        match changed {
+            Some(Err(fault)) => fault,
+            _ => io_fault(Side::Source, name, what, &error.source),
+        }
+    }
+
+    /// Keeps the stream's framing when a source ends early.
+    fn fill(&mut self, mut len_bytes: u64) -> Result<(), EngineError> {
+        while len_bytes > 0 {
+            let take = len_bytes.min(FILLER.len() as u64);
+            let filler = &FILLER[..usize::try_from(take).unwrap_or(FILLER.len())];
+            if self.digest.wants_bytes() {
+                self.digest.see(filler);
+            }
+            self.sender.send_bytes(filler, Boundary::MoreFollows)?;
+            len_bytes -= take;
+        }
+        Ok(())
+    }
+
+    fn count_done(&mut self) {
+        self.copied_bytes += self.done.drain(..).map(|done| done.copied_bytes).sum::<u64>();
+    }
+
+    fn tell_fallbacks(&mut self) {
+        for fallback in self.sender.take_fallbacks() {
+            let from_to = format!("{} -> {}", fallback.from, fallback.to);
+            let event = StreamEvent::Fallback { from_to, why: fallback.why, stream: self.stream };
+            self.shared.streams.tell(event);
+        }
+    }
+
+    fn update_figures(&mut self) {
+        let mut figures = lock(&self.figures);
+        figures.cpu_ns = thread_cpu_ns();
+        figures.wall_ns = elapsed_ns(self.begun);
+        figures.idle_ns = self.idle_ns;
+        figures.copied_bytes = self.copied_bytes;
+        figures.stages = self.sender.stage_times();
+        figures.engine = self.sender.info().name;
+        figures.payload_bytes = self.payload_bytes;
+    }
+}

@@ -1,0 +1,282 @@
+//! The data streams of a session: opening them, what each found out, and ending them.
+
+use super::lock;
+use crate::{
+    digest::SessionKeys,
+    transport::{tcp, waker::Waker},
+};
+use haul_datapath::{
+    Host, StageTimes,
+    choose::{self, CongestionChoice},
+};
+use haul_protocol::{StreamId, wire};
+use haul_sys::tcp_info::TcpInfo;
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    net::{Shutdown, TcpStream},
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// What a stream's thread found out, updated at each span.
+#[derive(Clone, Debug, Default)]
+pub struct StreamFigures {
+    pub cpu_ns: u64,
+    pub wall_ns: u64,
+    /// Waiting for a span to send, or for a header to arrive.
+    pub idle_ns: u64,
+    pub copied_bytes: u64,
+    pub stages: StageTimes,
+    pub engine: &'static str,
+    pub because: String,
+    pub tcp: TcpInfo,
+    /// Payload of the spans that were finished on this stream.
+    pub payload_bytes: u64,
+    /// Everything of this stream that its thread has taken so far: frames and payload.
+    pub consumed_bytes: u64,
+    /// Receiving: between a header and the end of its span.
+    pub in_span: bool,
+    pub on_storage: bool,
+}
+
+/// An open stream, as the session's thread sees it.
+#[derive(Debug)]
+struct StreamHandle {
+    socket: TcpStream,
+    figures: Arc<Mutex<StreamFigures>>,
+}
+
+/// What a stream's thread tells the session's thread.
+#[derive(Debug)]
+pub enum StreamEvent {
+    Fallback {
+        from_to: String,
+        why: String,
+        stream: StreamId,
+    },
+    /// Its thread has ended. `why` is `None` after an orderly end.
+    Ended {
+        stream: StreamId,
+        why: Option<String>,
+    },
+}
+
+/// The streams of one session.
+#[derive(Debug)]
+pub struct Streams {
+    handles: Mutex<BTreeMap<StreamId, StreamHandle>>,
+    events: Mutex<Vec<StreamEvent>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Figures of streams that have ended.
+    ended: Mutex<Vec<StreamFigures>>,
+    next: AtomicU64,
+    stopping: AtomicBool,
+    waker: Waker,
+}
+
+/// What every stream of a session needs.
+#[derive(Clone, Debug)]
+pub struct StreamSetup {
+    pub keys: Arc<SessionKeys>,
+    pub session: [u8; 16],
+    pub digest: wire::Digest,
+    pub host: Arc<Host>,
+    pub congestion: CongestionChoice,
+    /// For each stream, in bytes a second.
+    pub pacing_bytes_per_s: Option<u64>,
+    /// Memory that a stream's engine may hold, in bytes.
+    pub buffer_bytes_max: usize,
+}
+
+impl Streams {
+    #[must_use]
+    pub fn new(waker: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            handles: Mutex::default(),
+            events: Mutex::default(),
+            threads: Mutex::default(),
+            ended: Mutex::default(),
+            next: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            waker,
+        })
+    }
+
+    /// The number of the next stream that this side opens.
+    pub fn next_id(&self) -> StreamId {
+        StreamId(u32::try_from(self.next.fetch_add(1, Ordering::Relaxed)).unwrap_or(u32::MAX))
+    }
+
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Runs `work` on a thread of its own; it gets the socket and the place for its figures.
+    ///
+    /// `connect` makes the socket, on that thread. What `work` returns says why the stream ended.
+    pub fn spawn(
+        self: &Arc<Self>,
+        stream: StreamId,
+        connect: impl FnOnce() -> io::Result<TcpStream> + Send + 'static,
+        work: impl FnOnce(OwnedFd, &Arc<Mutex<StreamFigures>>) -> Result<(), String> + Send + 'static,
+    ) {
+        let streams = self.clone();
+        let thread =
+            thread::Builder::new().name(format!("haul-stream-{}", stream.0)).spawn(move || {
+                let figures = Arc::new(Mutex::new(StreamFigures::default()));
+                let result = connect()
+                    .and_then(|socket| {
+                        let handle =
+                            StreamHandle { socket: socket.try_clone()?, figures: figures.clone() };
+                        lock(&streams.handles).insert(stream, handle);
+                        Ok(socket)
+                    })
+                    .map_err(|error| error.to_string())
+                    .and_then(|socket| {
+                        // `stop` may have passed before the handle was in.
+                        if streams.stopping() { Ok(()) } else { work(socket.into(), &figures) }
+                    });
+                streams.end(stream, result.err());
+            });
+        match thread {
+            Ok(thread) => lock(&self.threads).push(thread),
+            Err(error) => self.end(stream, Some(error.to_string())),
+        }
+    }
+
+    fn end(&self, stream: StreamId, why: Option<String>) {
+        if let Some(handle) = lock(&self.handles).remove(&stream) {
+            let _ = handle.socket.shutdown(Shutdown::Both);
+            let mut figures = lock(&handle.figures).clone();
+            if let Ok(tcp) = TcpInfo::of(&handle.socket) {
+                figures.tcp = tcp;
+            }
+            lock(&self.ended).push(figures);
+        }
+        self.tell(StreamEvent::Ended { stream, why });
+    }
+
+    pub fn tell(&self, event: StreamEvent) {
+        lock(&self.events).push(event);
+        self.waker.wake();
+    }
+
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
+    #[must_use]
+    pub fn take_events(&self) -> Vec<StreamEvent> {
+        std::mem::take(&mut *lock(&self.events))
+    }
+
+    /// Shuts a stream's socket down, so that its thread ends.
+    pub fn shut(&self, stream: StreamId) {
+        if let Some(handle) = lock(&self.handles).get(&stream) {
+            let _ = handle.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The figures of the open streams, with what their sockets say now.
+    #[must_use]
+    pub fn open(&self) -> Vec<(StreamId, StreamFigures)> {
+        let look = |(stream, handle): (&StreamId, &StreamHandle)| {
+            let mut figures = lock(&handle.figures).clone();
+            if let Ok(tcp) = TcpInfo::of(&handle.socket) {
+                figures.tcp = tcp;
+            }
+            (*stream, figures)
+        };
+        lock(&self.handles).iter().map(look).collect()
+    }
+
+    /// The figures of all streams, open and ended.
+    #[must_use]
+    pub fn all_figures(&self) -> Vec<StreamFigures> {
+        let mut all = lock(&self.ended).clone();
+        all.extend(self.open().into_iter().map(|(_, figures)| figures));
+        all
+    }
+
+    #[must_use]
+    pub fn open_count(&self) -> u32 {
+        u32::try_from(lock(&self.handles).len()).unwrap_or(u32::MAX)
+    }
+
+    /// From now on, threads without work leave.
+    pub fn request_stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits for all threads to leave.
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// Ends all streams, whatever they are doing, and waits for their threads.
+    pub fn stop(&self) {
+        self.request_stop();
+        for handle in lock(&self.handles).values() {
+            let _ = handle.socket.shutdown(Shutdown::Both);
+        }
+        self.join();
+    }
+}
+
+/// Opens a data connection as a client and shows its preface.
+///
+/// # Errors
+/// If the server cannot be reached.
+pub fn connect(
+    server: &str,
+    stream: StreamId,
+    setup: &StreamSetup,
+    delay: Duration,
+) -> io::Result<TcpStream> {
+    thread::sleep(delay);
+    let mut socket = tcp::connect(server)?;
+    let preface = setup.keys.sign_preface(stream, setup.session);
+    socket.write_all(&preface.encode())?;
+    Ok(socket)
+}
+
+/// Sets a socket up that this side sends on: congestion control and pacing.
+pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
+    let _ = socket.set_nodelay(true);
+    if let Some(control) = &setup.congestion.control {
+        // Not permitted is no error: the reason in the report tells what the choice was.
+        let _ = haul_sys::congestion::set_congestion(socket, control);
+    }
+    if let Some(rate) = setup.pacing_bytes_per_s {
+        let _ = haul_sys::pacing::set_max_pacing_rate(socket, rate);
+    }
+}
+
+/// The congestion control for a path, from what the kernel measured on the control connection.
+#[must_use]
+pub fn choose_congestion(host: &Host, rtt: Duration) -> CongestionChoice {
+    choose::congestion(host, rtt, host.may_administer_network)
+}
+
+/// Processor time of the calling thread.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[must_use]
+pub fn elapsed_ns(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

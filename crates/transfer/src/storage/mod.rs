@@ -1,0 +1,7 @@
+//! Files on this side: below a root that names cannot leave, as sources and as targets.
+
+pub mod journal;
+pub mod root;
+pub mod source;
+pub mod target;
+pub mod walk;

@@ -1,0 +1,193 @@
+//! A directory that names from outside cannot leave.
+//!
+//! Every path is resolved by the kernel with `RESOLVE_BENEATH` (openat2(2), Linux 5.6), so neither
+//! `..` nor a symbolic link, planted before or meanwhile, leads out. Where something is written,
+//! symbolic links are not followed at all.
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, statat},
+    io::Errno,
+};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Whether symbolic links that stay below the root are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Follow,
+    Refuse,
+}
+
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    /// For messages only.
+    path: PathBuf,
+}
+
+impl Root {
+    /// # Errors
+    /// If it is no directory that can be opened.
+    pub fn open(path: &Path) -> io::Result<Arc<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Arc::new(Self { directory, path: path.to_owned() }))
+    }
+
+    /// A directory below this one, as a root of its own.
+    ///
+    /// # Errors
+    /// If there is no such directory.
+    pub fn below(self: &Arc<Self>, path: &[u8]) -> io::Result<Arc<Self>> {
+        if path.is_empty() {
+            return Ok(self.clone());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = self.open_beneath(path, flags, Mode::empty(), Links::Follow)?;
+        Ok(Arc::new(Self { directory, path: self.path.join(os_path(path)) }))
+    }
+
+    /// The path of a name below, for messages.
+    #[must_use]
+    pub fn show(&self, name: &[u8]) -> PathBuf {
+        self.path.join(os_path(name))
+    }
+
+    /// Opens a name below this root; an empty name is the root itself.
+    ///
+    /// # Errors
+    /// Those of openat2(2); EXDEV and ELOOP where the name would lead out.
+    pub fn open_beneath(
+        &self,
+        name: &[u8],
+        flags: OFlags,
+        mode: Mode,
+        links: Links,
+    ) -> io::Result<OwnedFd> {
+        let name = if name.is_empty() { b"." } else { name };
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_SYMLINKS, links == Links::Refuse);
+        loop {
+            match openat2(&self.directory, name, flags | OFlags::CLOEXEC, mode, resolve) {
+                // A rename elsewhere raced with `..`, which cannot be in our names, or a signal.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// The directory that holds `name`, and its last component.
+    ///
+    /// # Errors
+    /// If the directory is not there or a symbolic link is on the way.
+    pub fn parent_of<'name>(&self, name: &'name [u8]) -> io::Result<(OwnedFd, &'name [u8])> {
+        let (parent, last) = split_last(name);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        Ok((self.open_beneath(parent, flags, Mode::empty(), Links::Refuse)?, last))
+    }
+
+    /// Makes a directory and those above it, as far as they are missing.
+    ///
+    /// # Errors
+    /// If something else has that name, or it may not be made.
+    pub fn make_directories(&self, name: &[u8]) -> io::Result<()> {
+        if name.is_empty() {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match self.open_beneath(name, flags, Mode::empty(), Links::Refuse) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) => {}
+        }
+        let (parent, last) = split_last(name);
+        self.make_directories(parent)?;
+        let (parent, _) = self.parent_of(name)?;
+        match mkdirat(&parent, last, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// What a name is; the last component is not followed where links are refused.
+    ///
+    /// # Errors
+    /// If there is no such name, or it would lead out.
+    pub fn stat(&self, name: &[u8], links: Links) -> io::Result<Stat> {
+        if links == Links::Follow || name.is_empty() {
+            let path = self.open_beneath(name, OFlags::PATH, Mode::empty(), links)?;
+            return Ok(rustix::fs::fstat(&path)?);
+        }
+        let (parent, last) = self.parent_of(name)?;
+        Ok(statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    #[must_use]
+    pub fn is_directory(&self, name: &[u8]) -> bool {
+        self.stat(name, Links::Refuse)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// `a/b/c` is `a/b` and `c`.
+#[must_use]
+pub fn split_last(name: &[u8]) -> (&[u8], &[u8]) {
+    match name.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&name[..at], &name[at + 1..]),
+        None => (b"", name),
+    }
+}
+
+/// `a` and `b` are `a/b`; an empty part adds nothing.
+#[must_use]
+pub fn join(base: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = base.to_vec();
+    if !base.is_empty() && !name.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+#[must_use]
+pub fn os_path(bytes: &[u8]) -> &Path {
+    Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), b"x").unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        symlink(outside.path(), inside.path().join("out")).unwrap();
+        symlink("real", inside.path().join("within")).unwrap();
+        std::fs::create_dir(inside.path().join("real")).unwrap();
+        std::fs::write(inside.path().join("real/file"), b"y").unwrap();
+        let root = Root::open(inside.path()).unwrap();
+        let read =
+            |name: &[u8], links| root.open_beneath(name, OFlags::RDONLY, Mode::empty(), links);
+        assert!(read(b"out/secret", Links::Follow).is_err());
+        assert!(read(b"../x", Links::Follow).is_err());
+        assert!(read(b"within/file", Links::Follow).is_ok());
+        assert!(read(b"within/file", Links::Refuse).is_err());
+        assert!(root.make_directories(b"out/new").is_err());
+        assert!(root.make_directories(b"within/new").is_err());
+        assert!(root.make_directories(b"a/b/c").is_ok());
+        assert!(root.is_directory(b"a/b/c") && !outside.path().join("new").exists());
+    }
+}

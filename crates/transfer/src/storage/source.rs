@@ -1,0 +1,232 @@
+//! Files to be sent: what was offered, opening them, and whether they are still the same.
+
+use super::{
+    root::{Links, Root, os_path, split_last},
+    walk::{Top, Tree, Walk, unsupported},
+};
+use crate::{error::io_fault, options::SourceSpec};
+use haul_datapath::SpanFile;
+use haul_protocol::{
+    name::check_relative_name,
+    wire::{self, FaultCode, FileKind, Side},
+};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use std::{fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+
+/// Where a source lies.
+#[derive(Clone, Debug)]
+pub enum Location {
+    /// As the user named it, symbolic links followed.
+    Named(PathBuf),
+    Beneath(Arc<Root>, Vec<u8>),
+    Zero,
+}
+
+#[derive(Clone, Debug)]
+pub struct SourceEntry {
+    pub offer: wire::FileOffer,
+    pub location: Location,
+}
+
+impl SourceEntry {
+    /// Opens a regular file; fails when it is no longer what was offered.
+    ///
+    /// # Errors
+    /// The fault to tell the receiver.
+    pub fn open(&self) -> Result<Arc<SpanFile>, wire::Fault> {
+        let name = &self.offer.name;
+        let failed = |error: &io::Error| io_fault(Side::Source, name, "cannot be read", error);
+        let file = match &self.location {
+            Location::Zero => {
+                return SpanFile::zeros().map(Arc::new).map_err(|error| failed(&error));
+            }
+            Location::Named(path) => File::open(path).map_err(|error| failed(&error))?,
+            Location::Beneath(root, path) => root
+                .open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty(), self.links())
+                .map_err(|error| failed(&error))?
+                .into(),
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(&errno.into()))?;
+        self.compare(&stat)?;
+        Ok(Arc::new(SpanFile::new(file)))
+    }
+
+    /// Whether the source is still what was offered, after all of it was read.
+    ///
+    /// # Errors
+    /// A fault that says what changed.
+    pub fn check(&self) -> Result<(), wire::Fault> {
+        let stat = match &self.location {
+            Location::Zero => return Ok(()),
+            Location::Named(path) => rustix::fs::stat(path).map_err(io::Error::from),
+            Location::Beneath(root, path) => root.stat(path, self.links()),
+        };
+        let stat = stat.map_err(|error| {
+            io_fault(Side::Source, &self.offer.name, "went away meanwhile", &error)
+        })?;
+        if self.offer.kind() == FileKind::Regular { self.compare(&stat) } else { Ok(()) }
+    }
+
+    /// A source named by a client may be a link below the root; within a tree links stay links.
+    fn links(&self) -> Links {
+        if self.offer.kind() == FileKind::Symlink { Links::Refuse } else { Links::Follow }
+    }
+
+    fn compare(&self, stat: &Stat) -> Result<(), wire::Fault> {
+        let now = stat_offer(stat, &self.offer.name).unwrap_or_default();
+        let then = &self.offer;
+        let what = if (now.inode, now.device) != (then.inode, then.device) {
+            "was replaced by another file".to_owned()
+        } else if now.size_bytes != then.size_bytes {
+            format!("now has {} bytes, had {}", now.size_bytes, then.size_bytes)
+        } else if (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns) {
+            "was written to".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(changed_fault(&then.name, what))
+    }
+
+    /// Reads the link where the entry is one.
+    pub(super) fn with_link(mut self) -> Result<Self, wire::Fault> {
+        if self.offer.kind() == FileKind::Symlink
+            && let Location::Beneath(root, path) = &self.location
+        {
+            let link = root
+                .parent_of(path)
+                .and_then(|(parent, last)| Ok(rustix::fs::readlinkat(parent, last, Vec::new())?))
+                .map_err(|error| {
+                    io_fault(Side::Source, &self.offer.name, "the link cannot be read", &error)
+                })?;
+            self.offer.link_target = link.into_bytes();
+        }
+        Ok(self)
+    }
+}
+
+/// The fault of a source that changed while it was being moved.
+#[must_use]
+pub fn changed_fault(name: &[u8], what: String) -> wire::Fault {
+    wire::Fault::new(FaultCode::SourceChanged, Side::Source, "changed while it was being moved")
+        .at(name)
+        .found(what)
+        .hint("run the same command again when nothing writes to it")
+}
+
+/// What an offer says of a file; `None` for what is never moved.
+pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<wire::FileOffer> {
+    let (kind, size) = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => (FileKind::Regular, stat.st_size),
+        FileType::Directory => (FileKind::Directory, 0),
+        FileType::Symlink => (FileKind::Symlink, 0),
+        _ => return None,
+    };
+    Some(wire::FileOffer {
+        file: 0,
+        name: name.to_vec(),
+        kind: kind as i32,
+        size_bytes: u64::try_from(size).unwrap_or(0),
+        mtime_s: stat.st_mtime,
+        mtime_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        inode: stat.st_ino,
+        device: stat.st_dev,
+        link_target: Vec::new(),
+    })
+}
+
+/// The sources of a push, as the user named them.
+#[must_use]
+pub fn walk_named(sources: &[SourceSpec]) -> Walk {
+    Walk::new(sources.iter().map(|source| match source {
+        SourceSpec::Zero(size) => Top::Entry(Box::new(Ok(zero_entry(*size)))),
+        SourceSpec::Path(path) => named(path.as_bytes()),
+    }))
+}
+
+fn named(path: &[u8]) -> Top {
+    let contents_only = path.ends_with(b"/") || path == b"." || path.ends_with(b"/.");
+    let full = os_path(path);
+    // `dir/..` and `/` have no name of their own: their contents go.
+    let name = full.file_name().map_or(&b""[..], OsStrExt::as_bytes).to_vec();
+    let failed = |error: io::Error| {
+        let fault = io_fault(Side::Source, path, "cannot be read", &error);
+        Top::Entry(Box::new(Err(fault)))
+    };
+    let stat = match rustix::fs::stat(full) {
+        Ok(stat) => stat,
+        Err(errno) => return failed(errno.into()),
+    };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        return match Root::open(full) {
+            Ok(root) => {
+                let name = if contents_only { Vec::new() } else { name };
+                Top::Tree(Tree { root, path: Vec::new(), name })
+            }
+            Err(error) => failed(error),
+        };
+    }
+    let location = Location::Named(full.to_owned());
+    let entry = stat_offer(&stat, &name).map(|offer| SourceEntry { offer, location });
+    Top::Entry(Box::new(entry.ok_or_else(|| unsupported(path))))
+}
+
+/// The sources of a pull, as the client named them below `root`.
+#[must_use]
+pub fn walk_asked(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Walk {
+    Walk::new(paths.iter().map(|path| asked(root, path)))
+}
+
+fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
+    let fail = |fault: wire::Fault| Top::Entry(Box::new(Err(fault)));
+    if let Some(size) = path.strip_prefix(b"zero:") {
+        let size =
+            std::str::from_utf8(size).ok().and_then(|text| crate::size::parse_size(text).ok());
+        let Some(size) = size else {
+            let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "is not a size");
+            return fail(fault.at(path).needs("zero:SIZE, as in zero:10G"));
+        };
+        return Top::Entry(Box::new(Ok(zero_entry(size))));
+    }
+    let Some(root) = root else {
+        let what = "is not there: the server serves null:";
+        let fault = wire::Fault::new(FaultCode::NotFound, Side::Source, what);
+        return fail(fault.at(path).hint("pull zero:SIZE from it"));
+    };
+    let contents_only = path.is_empty() || path.ends_with(b"/");
+    let trimmed = path.strip_suffix(b"/").unwrap_or(path);
+    if !trimmed.is_empty()
+        && let Err(why) = check_relative_name(trimmed)
+    {
+        let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "the name is refused");
+        return fail(fault.at(path).found(why).hint("name a path below the server's root"));
+    }
+    let stat = match root.stat(trimmed, Links::Follow) {
+        Ok(stat) => stat,
+        Err(error) => return fail(io_fault(Side::Source, path, "cannot be read", &error)),
+    };
+    let name = split_last(trimmed).1.to_vec();
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        return match root.below(trimmed) {
+            Ok(root) => {
+                let name = if contents_only { Vec::new() } else { name };
+                Top::Tree(Tree { root, path: Vec::new(), name })
+            }
+            Err(error) => fail(io_fault(Side::Source, path, "cannot be opened", &error)),
+        };
+    }
+    let location = Location::Beneath(root.clone(), trimmed.to_vec());
+    let entry = stat_offer(&stat, &name).map(|offer| SourceEntry { offer, location });
+    Top::Entry(Box::new(entry.ok_or_else(|| unsupported(path))))
+}
+
+fn zero_entry(size_bytes: u64) -> SourceEntry {
+    let offer = wire::FileOffer {
+        name: format!("zero-{size_bytes}").into_bytes(),
+        kind: FileKind::Regular as i32,
+        size_bytes,
+        mode: 0o644,
+        ..wire::FileOffer::default()
+    };
+    SourceEntry { offer, location: Location::Zero }
+}

@@ -1,0 +1,257 @@
+//! The control connection: messages in and out over TLS, without ever blocking the session.
+
+use super::waker::Waker;
+use crate::digest::{EXPORTED_BYTES, EXPORTER_LABEL, SessionKeys};
+use haul_protocol::{Message, ProtocolError, decode_message, encode_message, limits};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+/// What waits to be sent, at most; a peer that reads nothing is cut off then.
+const OUTGOING_BYTES_MAX: usize = 8 << 20;
+/// How much plain text goes to TLS at a time.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// How long a closed connection waits for the peer's own close.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// Why the control connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error("the peer closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Tls(rustls::Error),
+    #[error("{0}")]
+    Protocol(ProtocolError),
+}
+
+pub struct Control {
+    socket: TcpStream,
+    tls: rustls::Connection,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    message_bytes_max: usize,
+    /// When the peer last sent anything.
+    pub heard_at: Instant,
+}
+
+impl Control {
+    /// # Errors
+    /// If the socket cannot be made non-blocking.
+    pub fn new(socket: TcpStream, tls: rustls::Connection) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self {
+            socket,
+            tls,
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            message_bytes_max: limits::MESSAGE_BYTES_MAX_UNKNOWN,
+            heard_at: Instant::now(),
+        })
+    }
+
+    /// The peer has shown who it is: longer messages are taken.
+    pub fn trust(&mut self) {
+        self.message_bytes_max = limits::MESSAGE_BYTES_MAX;
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// The keys of a session on this connection.
+    ///
+    /// # Errors
+    /// If the TLS handshake is not over.
+    pub fn session_keys(&self, session: &[u8; 16]) -> Result<SessionKeys, ControlError> {
+        let mut bytes = [0; EXPORTED_BYTES];
+        match &self.tls {
+            rustls::Connection::Client(tls) => {
+                tls.export_keying_material(&mut bytes, EXPORTER_LABEL, Some(session))
+            }
+            rustls::Connection::Server(tls) => {
+                tls.export_keying_material(&mut bytes, EXPORTER_LABEL, Some(session))
+            }
+        }
+        .map_err(ControlError::Tls)?;
+        Ok(SessionKeys::from_exporter(&bytes))
+    }
+
+    /// Takes a message to be sent by the next [`Self::turn`].
+    pub fn queue(&mut self, message: Message) {
+        encode_message(message, &mut self.outgoing);
+    }
+
+    /// Sends what is queued, waits at most `timeout` for the peer or the waker, and returns what
+    /// arrived.
+    ///
+    /// # Errors
+    /// If the connection is over, or the peer broke the protocol.
+    pub fn turn(
+        &mut self,
+        timeout: Duration,
+        waker: Option<&Waker>,
+    ) -> Result<Vec<Message>, ControlError> {
+        self.write_out()?;
+        let mut messages = self.take_messages()?;
+        if !messages.is_empty() {
+            return Ok(messages);
+        }
+        let wants_write = self.tls.wants_write();
+        let mut events = PollFlags::IN;
+        events.set(PollFlags::OUT, wants_write);
+        let mut fds = vec![PollFd::new(&self.socket, events)];
+        if let Some(waker) = waker {
+            fds.push(PollFd::new(waker, PollFlags::IN));
+        }
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+        let readable = !fds[0].revents().is_empty();
+        if let Some(waker) = waker {
+            waker.clear();
+        }
+        let ended = if readable { self.read_in() } else { Ok(()) };
+        messages = self.take_messages()?;
+        if messages.is_empty() {
+            ended?;
+        }
+        self.write_out()?;
+        Ok(messages)
+    }
+
+    /// Tries for at most `timeout` to get out what is queued, then says goodbye.
+    pub fn close(&mut self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        // The goodbye comes last: nothing can be said behind it.
+        if !self.flush_by(deadline) {
+            return;
+        }
+        self.tls.send_close_notify();
+        if !self.flush_by(deadline) {
+            return;
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        // Unread bytes at the close would reset the connection and take our last words with it.
+        let mut scrap = [0; 4096];
+        while Instant::now() < deadline && self.wait_for(PollFlags::IN, LINGER.min(timeout)) {
+            match self.socket.read(&mut scrap) {
+                Ok(0) => return,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// True when everything queued is with the kernel.
+    fn flush_by(&mut self, deadline: Instant) -> bool {
+        loop {
+            if self.write_out().is_err() {
+                return false;
+            }
+            if self.outgoing.is_empty() && !self.tls.wants_write() {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.wait_for(PollFlags::OUT, left) {
+                return false;
+            }
+        }
+    }
+
+    fn wait_for(&self, events: PollFlags, timeout: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.socket, events)];
+        let Ok(timeout) = Timespec::try_from(timeout) else { return false };
+        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Moves queued bytes into TLS records and those into the socket, as far as it takes them.
+    fn write_out(&mut self) -> Result<(), ControlError> {
+        loop {
+            while self.tls.wants_write() {
+                match self.tls.write_tls(&mut self.socket) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return if self.outgoing.len() > OUTGOING_BYTES_MAX {
+                            Err(io::Error::other("the peer does not read its messages").into())
+                        } else {
+                            Ok(())
+                        };
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if self.outgoing.is_empty() || self.tls.is_handshaking() {
+                return Ok(());
+            }
+            let take = self.outgoing.len().min(RECORD_BYTES);
+            let taken = self.tls.writer().write(&self.outgoing[..take])?;
+            self.outgoing.drain(..taken);
+        }
+    }
+
+    fn read_in(&mut self) -> Result<(), ControlError> {
+        loop {
+            match self.tls.read_tls(&mut self.socket) {
+                Ok(0) => return Err(ControlError::Closed),
+                Ok(_) => self.heard_at = Instant::now(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if let Err(error) = self.tls.process_new_packets() {
+                // The alert that tells the peer why.
+                let _ = self.tls.write_tls(&mut self.socket);
+                return Err(ControlError::Tls(error));
+            }
+            self.read_plain()?;
+            if self.incoming.len() > self.message_bytes_max * 2 {
+                // Enough for now: what is here is handled first.
+                return Ok(());
+            }
+        }
+    }
+
+    fn read_plain(&mut self) -> Result<(), ControlError> {
+        let mut buffer = [0; RECORD_BYTES];
+        loop {
+            match self.tls.reader().read(&mut buffer) {
+                Ok(0) => return Err(ControlError::Closed),
+                Ok(len) => self.incoming.extend_from_slice(&buffer[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(ControlError::Closed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn take_messages(&mut self) -> Result<Vec<Message>, ControlError> {
+        let (mut messages, mut taken) = (Vec::new(), 0);
+        while let Some((message, len)) =
+            decode_message(&self.incoming[taken..], self.message_bytes_max)
+                .map_err(ControlError::Protocol)?
+        {
+            messages.push(message);
+            taken += len;
+            // A stranger may not pile up messages.
+            if self.message_bytes_max == limits::MESSAGE_BYTES_MAX_UNKNOWN && messages.len() >= 4 {
+                break;
+            }
+        }
+        self.incoming.drain(..taken);
+        Ok(messages)
+    }
+}

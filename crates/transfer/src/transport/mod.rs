@@ -1,0 +1,6 @@
+//! What a session speaks over: the control connection and the sockets of the data streams.
+
+pub mod control;
+pub mod tcp;
+pub mod tls;
+pub mod waker;
