@@ -1,0 +1,23 @@
+//! `haul demo`: what can be chosen.
+
+use clap::Args;
+use haul_transfer::size::parse_size;
+use std::path::PathBuf;
+
+/// The file of the demo, in bytes, where there is room for it.
+pub const DEMO_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it
+///
+/// In a fresh directory: makes a file of random bytes, starts `haul serve` on this machine, pushes
+/// the file to it, kills the push midway, shows that nothing half-done is to be seen, pushes again,
+/// compares both files byte by byte and prints the report. At the end everything is removed.
+#[derive(Debug, Args)]
+pub struct LowDemo {
+    /// Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Where the fresh directory is made; without it where temporary files are (TMPDIR)
+    #[arg(long = "dir", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}

@@ -1,0 +1,175 @@
+//! What stands below each long help and in each man page: examples, exit statuses, environment.
+
+use clap::Command;
+
+/// One section below a help: a title and lines as they are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    pub title: &'static str,
+    pub lines: &'static str,
+}
+
+const EXIT_STATUS: Section = Section {
+    title: "Exit status",
+    lines: "\
+0  all done and verified
+1  some files failed, or the transfer was broken midway: the same command resumes it
+2  nothing could start: wrong arguments, no connection, no right",
+};
+
+const PLAIN_EXIT_STATUS: Section = Section {
+    title: "Exit status",
+    lines: "\
+0  done
+2  nothing could start: wrong arguments, or the state directory cannot be used",
+};
+
+const TOKEN_ENVIRONMENT: Section = Section {
+    title: "Environment",
+    lines: "\
+HAUL_TOKEN  the token, where the URL has none: so no other user sees it in the process list",
+};
+
+const STATE_ENVIRONMENT: Section = Section {
+    title: "Environment",
+    lines: "\
+HAUL_STATE  the directory of the server's key and tokens, where --state is not given",
+};
+
+const ALL: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul demo                               a minute that shows it all
+haul serve /data                        receive into and send from /data; prints a URL
+haul push *.vdif URL/run7/              send files into /data/run7
+haul pull URL/run7 .                    fetch a directory",
+    },
+    EXIT_STATUS,
+    Section {
+        title: "Environment",
+        lines: "\
+HAUL_TOKEN  the token for push and pull, where the URL has none
+HAUL_STATE  the directory of the server's key and tokens",
+    },
+];
+
+const DEMO: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul demo                               at most a minute
+haul demo --size 20G --dir /mnt/data    on another disk, with a larger file",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  all done and verified
+1  a step failed
+2  nothing could start: no room, no directory",
+    },
+    Section { title: "Environment", lines: "TMPDIR  where the fresh directory is made" },
+];
+
+const SERVE: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul serve /data                        prints a URL; ends with Ctrl-C
+haul serve /data --read-only            nobody writes here
+haul serve . --once                     ends after one session
+haul serve null:                        the network and the sender's disk, without this disk
+haul serve /data --listen 10.0.0.1:7000 --advertise dtn1.example.org",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  ended by Ctrl-C, SIGTERM, or with --once after its session
+2  nothing could start: the address, ROOT or the state directory cannot be used",
+    },
+    STATE_ENVIRONMENT,
+];
+
+const PUSH: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul push scan.vdif URL/                one file
+haul push run7 URL/archive/             a directory: archive/run7
+haul push run7/ URL/archive/            its contents: archive/*
+haul push a.bin URL/b.bin               under another name
+haul push --bwlimit 8Gbit run7 URL/     leave room for others
+haul push zero:100G URL/null:           the network alone, without any disk",
+    },
+    EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
+const PULL: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul pull URL/scan.vdif .               one file
+haul pull URL/run7 /data                a directory: /data/run7
+haul pull URL/run7/ /data               its contents: /data/*
+haul pull URL/a URL/b .                 several
+haul pull URL/scan.vdif null:           the server's disk and the network, without this disk",
+    },
+    EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
+const TOKEN: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul token new --read --expires 7d --host dtn1.example.org
+haul token new --write --root incoming --single-use --label 'for Ann'
+haul token list
+haul token revoke 1a2b3c4d",
+    },
+    PLAIN_EXIT_STATUS,
+    STATE_ENVIRONMENT,
+];
+
+const TOKEN_PART: &[Section] = &[PLAIN_EXIT_STATUS, STATE_ENVIRONMENT];
+
+/// The sections of a command, named with its parents: `haul`, `haul-push`, `haul-token-new`.
+#[must_use]
+pub fn sections(command: &str) -> &'static [Section] {
+    match command {
+        "haul" => ALL,
+        "haul-demo" => DEMO,
+        "haul-serve" => SERVE,
+        "haul-push" => PUSH,
+        "haul-pull" => PULL,
+        "haul-token" => TOKEN,
+        _ if command.starts_with("haul-token-") => TOKEN_PART,
+        _ => &[],
+    }
+}
+
+/// Puts each command's sections below its long help.
+#[must_use]
+pub fn with_examples(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    annotated(command, &name)
+}
+
+fn annotated(command: Command, name: &str) -> Command {
+    let text: Vec<String> = sections(name)
+        .iter()
+        .map(|section| {
+            let lines = section.lines.replace('\n', "\n  ");
+            format!("{}:\n  {lines}", section.title)
+        })
+        .collect();
+    let children: Vec<String> =
+        command.get_subcommands().map(|child| child.get_name().to_owned()).collect();
+    let command =
+        if text.is_empty() { command } else { command.after_long_help(text.join("\n\n")) };
+    children.into_iter().fold(command, |command, child| {
+        let full_name = format!("{name}-{child}");
+        command.mut_subcommand(child, |child| annotated(child, &full_name))
+    })
+}

@@ -1,0 +1,99 @@
+//! The command line of `haul`: its words are read here, and nothing is done.
+//!
+//! [`LowArgs`] is what was typed. Each command's arguments are then checked into a request of the
+//! library (`checked`); only a request reaches a command.
+
+pub mod demo;
+pub mod examples;
+pub mod serve;
+pub mod token;
+pub mod transfer;
+pub mod values;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use haul_transfer::events::{Name, Problem, Side};
+use std::path::PathBuf;
+
+/// Moves files between machines, and proves that every byte arrived
+///
+/// `haul serve DIR` on one machine prints a URL. `haul push FILE... URL` and `haul pull URL... DIR`
+/// on another move files to it and from it. Every byte is verified and on disk before a file gets
+/// its name, and a transfer that was broken off goes on where it stopped when the same command is
+/// run again. The report at the end says what limited it.
+///
+/// New here? `haul demo` shows all of it in less than a minute.
+#[derive(Debug, Parser)]
+#[command(name = "haul", version, propagate_version = true, arg_required_else_help = true)]
+#[command(subcommand_value_name = "COMMAND")]
+pub struct LowArgs {
+    #[command(subcommand)]
+    pub command: LowCommand,
+}
+
+/// The commands that are built; help, man pages and completions are made from this list.
+#[derive(Debug, Subcommand)]
+pub enum LowCommand {
+    Demo(demo::LowDemo),
+    Serve(serve::LowServe),
+    Push(transfer::LowPush),
+    Pull(transfer::LowPull),
+    Token(token::LowToken),
+    GenerateDocs(LowGenerateDocs),
+}
+
+/// Writes the man pages and shell completions below a directory.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub struct LowGenerateDocs {
+    /// The directory; `man/` and `completions/` are made in it
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// Where the server's key and tokens are.
+#[derive(Debug, Args)]
+pub struct LowState {
+    /// The directory of the server's key and tokens (mode 0700)
+    ///
+    /// Without it, and without HAUL_STATE: $XDG_STATE_HOME/haul, else ~/.local/state/haul.
+    #[arg(long = "state", value_name = "DIR", env = "HAUL_STATE", hide_env_values = true)]
+    pub directory: Option<PathBuf>,
+}
+
+impl LowState {
+    /// The directory to use.
+    #[must_use]
+    pub fn checked(self) -> PathBuf {
+        let named = self.directory.filter(|path| !path.as_os_str().is_empty());
+        named.unwrap_or_else(haul_transfer::state::default_state_directory)
+    }
+}
+
+/// The whole command line, with examples, exit statuses and environment below each help.
+#[must_use]
+pub fn command() -> clap::Command {
+    examples::with_examples(LowArgs::command())
+}
+
+/// A mistake on the command line that `clap` cannot know.
+#[must_use]
+pub fn usage_problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {
+    Problem {
+        path: Name::default(),
+        side: Side::Session,
+        what: what.to_owned(),
+        needs: needs.to_owned(),
+        found: found.to_owned(),
+        hint: hint.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_does_not_contradict_itself() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,123 @@
+//! `haul serve`: what can be chosen, and its check.
+
+use super::{LowState, transfer::ProtectionName, usage_problem, values::Period};
+use clap::Args;
+use haul_transfer::{ServeOptions, ServeRoot, events::Problem, options::PORT_DEFAULT};
+use std::path::PathBuf;
+
+/// The library's defaults, for the help.
+fn defaults() -> ServeOptions {
+    ServeOptions::new(ServeRoot::Null, PathBuf::new())
+}
+
+/// Serves a directory: receives into it and sends from it
+///
+/// Prints one haul:// URL. Whoever has it may read and write below ROOT and nowhere else, and knows
+/// that the server is the right one. The URL stays the same when the server is started again, so
+/// that a client resumes with the URL it has. `haul token` makes URLs that may less.
+///
+/// One port serves everything; all connections are opened by the client.
+#[derive(Debug, Args)]
+pub struct LowServe {
+    /// The directory that is served, or `null:` to receive and throw away
+    #[arg(value_name = "ROOT")]
+    pub root: PathBuf,
+    /// The address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value_t = defaults().listen)]
+    pub listen: String,
+    /// The host name in the printed URL; without it this host's name or the address listened on
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Option<String>,
+    /// End after one session
+    #[arg(long)]
+    pub once: bool,
+    /// Refuse to receive, whatever a token allows
+    #[arg(long)]
+    pub read_only: bool,
+    /// The least protection of the data that a client may ask for
+    #[arg(long, value_name = "PROTECTION", default_value = defaults().protection_min.name())]
+    pub protection_min: ProtectionName,
+    /// Sessions at a time; more are refused
+    #[arg(long, value_name = "N", default_value_t = defaults().sessions_max)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_sessions: u32,
+    /// Data streams of one session
+    #[arg(long, value_name = "N", default_value_t = defaults().streams_max)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=STREAMS_MAX))]
+    pub max_streams: u32,
+    /// How long a connection may take to show who it is
+    #[arg(long, value_name = "TIME", default_value_t = Period(defaults().handshake_timeout))]
+    pub handshake_timeout: Period,
+    /// Print one JSON object a line: first {"event":"listening","url":...}
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub state: LowState,
+}
+
+const STREAMS_MAX: i64 = haul_protocol::limits::STREAMS_MAX as i64;
+
+impl LowServe {
+    /// # Errors
+    /// If the arguments make no sense together.
+    pub fn checked(self) -> Result<ServeOptions, Problem> {
+        let root = if self.root.as_os_str() == "null:" {
+            ServeRoot::Null
+        } else {
+            ServeRoot::Directory(self.root)
+        };
+        if root == ServeRoot::Null && self.read_only {
+            return Err(usage_problem(
+                "cannot serve null: read-only",
+                "a directory to send from",
+                "null:, which only receives",
+                "leave out --read-only, or name a directory",
+            ));
+        }
+        if self.handshake_timeout.0.is_zero() {
+            let needs = "more than nothing";
+            return Err(usage_problem("cannot take --handshake-timeout", needs, "0s", ""));
+        }
+        Ok(ServeOptions {
+            listen: with_port(self.listen),
+            advertise: self.advertise,
+            once: self.once,
+            read_only: self.read_only,
+            protection_min: self.protection_min.into(),
+            sessions_max: self.max_sessions,
+            streams_max: self.max_streams,
+            handshake_timeout: self.handshake_timeout.0,
+            ..ServeOptions::new(root, self.state.checked())
+        })
+    }
+}
+
+/// An address without a port gets the default one: `10.0.0.1`, `host`, `::1`, `[::1]`.
+fn with_port(listen: String) -> String {
+    if listen.parse::<std::net::Ipv6Addr>().is_ok() {
+        format!("[{listen}]:{PORT_DEFAULT}")
+    } else if listen.ends_with(']') || !listen.contains(':') {
+        format!("{listen}:{PORT_DEFAULT}")
+    } else {
+        listen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_port_gets_the_default_one() {
+        for (text, listen) in [
+            ("127.0.0.1", "127.0.0.1:7117"),
+            ("host", "host:7117"),
+            ("::1", "[::1]:7117"),
+            ("[::]", "[::]:7117"),
+            ("[::]:0", "[::]:0"),
+            ("host:9", "host:9"),
+        ] {
+            assert_eq!(with_port(text.to_owned()), listen);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `haul token`: what can be chosen, and its check.
+
+use super::{LowState, usage_problem, values::Period};
+use clap::{Args, Subcommand};
+use haul_transfer::{
+    events::Problem,
+    options::PORT_DEFAULT,
+    state::{NewToken, Rights},
+};
+use std::path::{Component, Path, PathBuf};
+
+/// Makes, lists and revokes the tokens that a server accepts
+///
+/// Run it on the server, as the user who runs `haul serve`. A running server sees the change at
+/// once.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true, subcommand_value_name = "COMMAND")]
+pub struct LowToken {
+    #[command(subcommand)]
+    pub command: LowTokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LowTokenCommand {
+    New(LowTokenNew),
+    List(LowTokenList),
+    Revoke(LowTokenRevoke),
+}
+
+/// Makes a token and prints it, once
+///
+/// Only its SHA-256 is kept, so it cannot be shown again.
+#[derive(Debug, Args)]
+pub struct LowTokenNew {
+    /// Allow to fetch files (without --read and --write: both)
+    #[arg(long)]
+    pub read: bool,
+    /// Allow to send files (without --read and --write: both)
+    #[arg(long)]
+    pub write: bool,
+    /// The directory it opens, below the server's root
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// How long it is good for, like 12h or 7d; without it for ever
+    #[arg(long, value_name = "TIME")]
+    pub expires: Option<Period>,
+    /// Good for one transfer, which may resume
+    #[arg(long)]
+    pub single_use: bool,
+    /// A note that `haul token list` shows
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub label: String,
+    /// Print a whole URL with this host name
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// The port in the printed URL
+    #[arg(long, value_name = "N", requires = "host", default_value_t = PORT_DEFAULT)]
+    pub port: u16,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub state: LowState,
+}
+
+/// Lists the tokens: id, rights, root, expiry, status
+#[derive(Debug, Args)]
+pub struct LowTokenList {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub state: LowState,
+}
+
+/// Revokes a token: it is refused from now on
+#[derive(Debug, Args)]
+pub struct LowTokenRevoke {
+    /// The id that `haul token list` shows, or its first digits
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub state: LowState,
+}
+
+impl LowTokenNew {
+    /// # Errors
+    /// If the root is no directory below the server's.
+    pub fn checked(&self) -> Result<NewToken, Problem> {
+        Ok(NewToken {
+            rights: Rights { read: self.read || !self.write, write: self.write || !self.read },
+            root: checked_root(self.root.as_deref().unwrap_or(Path::new("")))?,
+            valid_for: self.expires.map(|period| period.0),
+            single_use: self.single_use,
+            label: self.label.clone(),
+        })
+    }
+}
+
+/// The root without `.` and doubled slashes.
+fn checked_root(root: &Path) -> Result<PathBuf, Problem> {
+    let below = |part: &Component| matches!(part, Component::Normal(_) | Component::CurDir);
+    if let Some(odd) = root.components().find(|part| !below(part)) {
+        return Err(usage_problem(
+            &format!("cannot make a token for {}", root.display()),
+            "a directory below the server's root, written from there",
+            &format!("{:?} in it", odd.as_os_str()),
+            "name it like --root incoming/2025",
+        ));
+    }
+    Ok(root.components().filter(|part| matches!(part, Component::Normal(_))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_stays_below_the_servers() {
+        assert_eq!(checked_root(Path::new("./a//b/")), Ok("a/b".into()));
+        assert_eq!(checked_root(Path::new("")), Ok(PathBuf::new()));
+        for bad in ["/a", "..", "a/../.."] {
+            assert!(checked_root(Path::new(bad)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! `haul push` and `haul pull`: what can be chosen, and its check.
+
+use super::{
+    usage_problem,
+    values::{Period, parse_rate},
+};
+use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParser};
+use haul_datapath::engines::ENGINES;
+use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
+use haul_transfer::{
+    HaulUrl, TransferOptions,
+    events::Problem,
+    options::{ClearDigest, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT},
+    options::{SourceSpec, TargetSpec},
+    size::parse_size,
+};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+/// Sends files and directories to a server
+///
+/// SOURCE is a file, `dir` (the directory itself), `dir/` (its contents), or `zero:SIZE`: that many
+/// zero bytes made in memory, to take the disk out of the picture. A file that is really called
+/// so is written ./zero:SIZE.
+///
+/// URL is what `haul serve` printed, with a path behind: `dir/` puts the sources into that
+/// directory, `name` gives a single source that name, `null:` throws everything away at the other
+/// side.
+#[derive(Debug, Args)]
+#[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL>")]
+pub struct LowPush {
+    /// Files, `dir`, `dir/` or `zero:SIZE`
+    #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
+    pub sources: Vec<OsString>,
+    /// haul://[TOKEN@]HOST[:PORT]/dir/
+    #[arg(value_name = "URL", required = true)]
+    pub url: OsString,
+    #[command(flatten)]
+    pub transfer: LowTransfer,
+}
+
+/// Fetches files and directories from a server
+///
+/// URL is what `haul serve` printed, with the path of a file or directory behind: `dir` fetches the
+/// directory itself, `dir/` its contents, `zero:SIZE` that many zero bytes. All URLs name the same
+/// server; only the first needs the token.
+///
+/// TARGET is an existing directory, a name that ends in `/`, for a single file its new name, or
+/// `null:` to throw away what arrives.
+#[derive(Debug, Args)]
+#[command(override_usage = "haul pull [OPTIONS] <URL>... <TARGET>")]
+pub struct LowPull {
+    /// haul://[TOKEN@]HOST[:PORT]/path
+    #[arg(value_name = "URL", required = true, num_args = 1..)]
+    pub urls: Vec<OsString>,
+    /// The directory or file name, or `null:`
+    #[arg(value_name = "TARGET", required = true)]
+    pub target: OsString,
+    #[command(flatten)]
+    pub transfer: LowTransfer,
+}
+
+/// What both directions share.
+#[derive(Debug, Args)]
+pub struct LowTransfer {
+    /// The most bytes a second of all streams together: 500M, or in bits 10Gbit
+    ///
+    /// K, M, G, T are powers of 1024 for bytes, and powers of 1000 for bits.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub bwlimit: Option<u64>,
+    /// Data connections; without it chosen from processors, round-trip time and sizes
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(STREAMS_MAX)))]
+    pub streams: Option<u32>,
+    /// Bytes that are sent, verified and made durable as one, a power of two like 8M
+    ///
+    /// Without it chosen for each file. A span that was damaged or lost is sent again whole.
+    #[arg(long, value_name = "SIZE", value_parser = parse_span_bytes)]
+    pub span_size: Option<u64>,
+    /// How the data is protected on its way
+    #[arg(long, value_name = "PROTECTION", default_value = Protection::default().name())]
+    pub protection: ProtectionName,
+    /// What finds accidents under --protection clear; without it xxh3-128
+    #[arg(long, value_name = "DIGEST")]
+    pub digest: Option<DigestName>,
+    /// The engine that reads and sends
+    #[arg(long, value_name = "ENGINE", default_value = AUTO, value_parser = send_engines())]
+    pub send_engine: String,
+    /// The engine that receives and writes
+    #[arg(long, value_name = "ENGINE", default_value = AUTO, value_parser = receive_engines())]
+    pub receive_engine: String,
+    /// How long to try to get back to a server that went away
+    #[arg(long, value_name = "TIME", default_value_t = Period(RETRY_FOR_DEFAULT))]
+    pub retry_for: Period,
+    /// A stream that brought nothing for this long is opened again
+    #[arg(long, value_name = "TIME", default_value_t = Period(STALL_AFTER_DEFAULT))]
+    pub stall_timeout: Period,
+    /// Read the token from a file, not from the URL or HAUL_TOKEN
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Print one JSON object a line: session, progress, file, fallback, stall, resume, error,
+    /// report
+    #[arg(long)]
+    pub json: bool,
+    /// Print warnings and errors only (with --json: everything but progress)
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `--protection`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProtectionName {
+    /// A digest that catches accidents; anyone on the path can read and change the data
+    Clear,
+    /// A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen
+    Safe,
+}
+
+impl From<ProtectionName> for Protection {
+    fn from(name: ProtectionName) -> Self {
+        match name {
+            ProtectionName::Clear => Self::Clear,
+            ProtectionName::Safe => Self::Safe,
+        }
+    }
+}
+
+/// `--digest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DigestName {
+    /// Nothing is verified, and the report says so
+    None,
+    /// CRC-32C (Castagnoli)
+    Crc32c,
+    /// XXH3, 128 bits
+    #[value(name = "xxh3-128")]
+    Xxh3,
+}
+
+impl From<DigestName> for ClearDigest {
+    fn from(name: DigestName) -> Self {
+        match name {
+            DigestName::None => Self::None,
+            DigestName::Crc32c => Self::Crc32c,
+            DigestName::Xxh3 => Self::Xxh3,
+        }
+    }
+}
+
+/// The engine is chosen by what is found.
+const AUTO: &str = "auto";
+
+fn send_engines() -> PossibleValuesParser {
+    engine_names(|engine| engine.open_send.is_some())
+}
+
+fn receive_engines() -> PossibleValuesParser {
+    engine_names(|engine| engine.open_receive.is_some())
+}
+
+fn engine_names(able: fn(&haul_datapath::EngineInfo) -> bool) -> PossibleValuesParser {
+    let auto = PossibleValue::new(AUTO).help("chosen by what is found; the report says why");
+    let able = ENGINES.iter().filter(|engine| able(engine));
+    let named = able.map(|engine| PossibleValue::new(engine.name).help(engine.summary));
+    PossibleValuesParser::new(std::iter::once(auto).chain(named))
+}
+
+fn parse_span_bytes(text: &str) -> Result<u64, String> {
+    let span_bytes = parse_size(text)?;
+    let allowed = SPAN_BYTES_MIN..=SPAN_BYTES_MAX;
+    if span_bytes.is_power_of_two() && allowed.contains(&span_bytes) {
+        return Ok(span_bytes);
+    }
+    let (min, max) = (SPAN_BYTES_MIN >> 10, SPAN_BYTES_MAX >> 30);
+    Err(format!("{text:?} is not a power of two from {min}K to {max}G"))
+}
+
+/// A checked request that may still lack its token.
+#[derive(Debug)]
+pub struct CheckedPush {
+    pub sources: Vec<SourceSpec>,
+    pub url: HaulUrl,
+    pub options: TransferOptions,
+}
+
+/// A checked request that may still lack its token.
+#[derive(Debug)]
+pub struct CheckedPull {
+    pub urls: Vec<HaulUrl>,
+    pub target: TargetSpec,
+    pub options: TransferOptions,
+}
+
+impl LowPush {
+    /// # Errors
+    /// Says which argument cannot be taken and why.
+    pub fn checked(&self) -> Result<CheckedPush, Problem> {
+        let sources = self.sources.iter().map(|source| parse_source(source));
+        Ok(CheckedPush {
+            sources: sources.collect::<Result<_, _>>()?,
+            url: parse_url(&self.url)?,
+            options: self.transfer.checked()?,
+        })
+    }
+}
+
+impl LowPull {
+    /// # Errors
+    /// Says which argument cannot be taken and why.
+    pub fn checked(&self) -> Result<CheckedPull, Problem> {
+        let mut urls =
+            self.urls.iter().map(|url| parse_url(url)).collect::<Result<Vec<HaulUrl>, _>>()?;
+        let token = urls.iter().find_map(|url| url.token.clone());
+        for url in &mut urls {
+            url.token = url.token.take().or_else(|| token.clone());
+        }
+        let first = &urls[0];
+        let same = |url: &&HaulUrl| url.server() == first.server() && url.token == first.token;
+        if let Some(other) = urls.iter().find(|url| !same(url)) {
+            return Err(usage_problem(
+                "cannot pull from two servers at once",
+                &format!("all URLs at {} with one token", first.server()),
+                &format!("{other}"),
+                "run haul pull once for each server",
+            ));
+        }
+        Ok(CheckedPull {
+            urls,
+            target: parse_target(&self.target)?,
+            options: self.transfer.checked()?,
+        })
+    }
+}
+
+impl LowTransfer {
+    fn checked(&self) -> Result<TransferOptions, Problem> {
+        let protection = Protection::from(self.protection);
+        if let (Protection::Safe, Some(digest)) = (protection, self.digest) {
+            let name = digest.to_possible_value().map_or_else(String::new, |v| v.get_name().into());
+            return Err(usage_problem(
+                &format!("cannot take --digest {name}"),
+                "--protection clear",
+                "--protection safe, whose keyed MAC verifies every span already",
+                "add --protection clear, or leave out --digest",
+            ));
+        }
+        if self.stall_timeout.0.is_zero() {
+            let hint = "write it like --stall-timeout 10s";
+            return Err(usage_problem("cannot take --stall-timeout", "some time", "0s", hint));
+        }
+        let forced = |name: &String| (name != AUTO).then(|| name.clone());
+        Ok(TransferOptions {
+            streams: self.streams,
+            span_bytes: self.span_size,
+            rate_bytes_per_s: self.bwlimit,
+            protection,
+            digest: self.digest.map(ClearDigest::from),
+            send_engine: forced(&self.send_engine),
+            receive_engine: forced(&self.receive_engine),
+            retry_for: self.retry_for.0,
+            stall_after: self.stall_timeout.0,
+        })
+    }
+}
+
+fn parse_source(word: &OsStr) -> Result<SourceSpec, Problem> {
+    let bytes = word.as_bytes();
+    if let Some(size) = bytes.strip_prefix(b"zero:") {
+        let size = String::from_utf8_lossy(size);
+        return parse_size(&size).map(SourceSpec::Zero).map_err(|why| {
+            let hint = "a file of that name is written ./zero:...";
+            usage_problem("cannot read the source zero:", "a size behind the colon", &why, hint)
+        });
+    }
+    let (found, hint) = if bytes.is_empty() {
+        ("an empty name", "is a variable in your script empty?")
+    } else if bytes == b"null:" {
+        ("null:, which only receives", "zero:SIZE is a source without a disk")
+    } else if bytes.starts_with(b"haul://") {
+        ("a haul:// URL among the sources", "`haul pull URL DIR` fetches; a push has one URL, last")
+    } else {
+        return Ok(SourceSpec::Path(word.to_owned()));
+    };
+    Err(usage_problem("cannot push this source", "a file or directory", found, hint))
+}
+
+fn parse_target(word: &OsStr) -> Result<TargetSpec, Problem> {
+    let (found, hint) = if word.is_empty() {
+        ("an empty name", "is a variable in your script empty? Here is .")
+    } else if word.as_bytes().starts_with(b"haul://") {
+        (
+            "a haul:// URL at the end",
+            "`haul pull URL... DIR` fetches, `haul push FILE... URL` sends",
+        )
+    } else if word == "null:" {
+        return Ok(TargetSpec::Null);
+    } else {
+        return Ok(TargetSpec::Path(word.into()));
+    };
+    Err(usage_problem(
+        "cannot pull to this target",
+        "a directory, a file name or null:",
+        found,
+        hint,
+    ))
+}
+
+/// Bytes that are no UTF-8 are taken as they are: `na\xffme` is the same as `na%FFme`.
+fn parse_url(word: &OsStr) -> Result<HaulUrl, Problem> {
+    let mut text = String::with_capacity(word.len());
+    for chunk in word.as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    let mut url = text.parse::<HaulUrl>().map_err(|error| {
+        // The word itself is not shown: it may hold a token.
+        usage_problem(&error.to_string(), "", "", "")
+    })?;
+    // The printed URL ends in a slash, and people put `/name` behind it.
+    let slashes = url.path.iter().take_while(|byte| **byte == b'/').count();
+    url.path.drain(..slashes);
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{LowArgs, LowCommand};
+    use clap::Parser;
+
+    fn push(words: &[&str]) -> Result<CheckedPush, String> {
+        let words = [&["haul", "push"], words].concat();
+        match LowArgs::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            LowCommand::Push(low) => low.checked().map_err(|problem| problem.to_string()),
+            other => panic!("not a push: {other:?}"),
+        }
+    }
+
+    fn pull(words: &[&str]) -> Result<CheckedPull, String> {
+        let words = [&["haul", "pull"], words].concat();
+        match LowArgs::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            LowCommand::Pull(low) => low.checked().map_err(|problem| problem.to_string()),
+            other => panic!("not a pull: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_trailing_slash_of_a_source_is_kept() {
+        let push = push(&["dir/", "a", "zero:2K", "haul://host/x/"]).unwrap();
+        let path = |text: &str| SourceSpec::Path(text.into());
+        assert_eq!(push.sources, [path("dir/"), path("a"), SourceSpec::Zero(2048)]);
+        assert_eq!(push.url.path, b"x/");
+    }
+
+    #[test]
+    fn options_reach_the_request_and_defaults_are_the_librarys() {
+        let given = push(&["a", "haul://h", "--bwlimit=8Gbit", "--streams", "3", "--span-size=1M"]);
+        let options = given.unwrap().options;
+        assert_eq!(options.rate_bytes_per_s, Some(1_000_000_000));
+        assert_eq!((options.streams, options.span_bytes), (Some(3), Some(1 << 20)));
+        let plain = push(&["a", "haul://h"]).unwrap().options;
+        assert_eq!(format!("{plain:?}"), format!("{:?}", TransferOptions::default()));
+    }
+
+    #[test]
+    fn every_engine_can_be_named_for_what_it_can_do() {
+        for engine in ENGINES {
+            let send = push(&["a", "haul://h", "--send-engine", engine.name]);
+            assert_eq!(send.is_ok(), engine.open_send.is_some(), "{}", engine.name);
+            let receive = push(&["a", "haul://h", "--receive-engine", engine.name]);
+            assert_eq!(receive.is_ok(), engine.open_receive.is_some(), "{}", engine.name);
+        }
+    }
+
+    #[test]
+    fn a_digest_is_refused_where_a_mac_verifies() {
+        let refused = push(&["a", "haul://h", "--digest=none"]).unwrap_err();
+        assert!(refused.contains("needs --protection clear"), "{refused}");
+        let taken = push(&["a", "haul://h", "--digest=none", "--protection=clear"]).unwrap();
+        assert_eq!(taken.options.digest, Some(ClearDigest::None));
+    }
+
+    #[test]
+    fn one_token_is_enough_for_all_urls_of_a_pull() {
+        let token = haul_transfer::Token::generate([3; 16]).unwrap();
+        let first = format!("haul://{}@h/a", token.reveal());
+        let request = pull(&[&first, "haul://h/b", "."]).unwrap();
+        assert!(request.urls.iter().all(|url| url.token.as_ref() == Some(&token)));
+        let refused = pull(&[&first, "haul://other/b", "."]).unwrap_err();
+        assert!(refused.contains("other:7117") && !refused.contains(&token.reveal()), "{refused}");
+    }
+
+    #[test]
+    fn a_name_that_is_no_utf8_can_stand_in_a_url() {
+        let url = parse_url(OsStr::from_bytes(b"haul://h/na\xffme")).unwrap();
+        assert_eq!(url.path, b"na\xffme");
+        assert_eq!(parse_url(OsStr::new("haul://h///a//b/")).unwrap().path, b"a//b/");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_words() {
+        for (words, says) in [
+            (&["null:", "haul://h"][..], "only receives"),
+            (&["", "haul://h"], "empty name"),
+            (&["zero:much", "haul://h"], "is not a size"),
+            (&["haul://h/a", "haul://h/b"], "haul pull URL DIR"),
+            (&["a", "b"], "no haul:// in front"),
+            (&["a", "haul://h", "--span-size=3M"], "power of two"),
+            (&["a", "haul://h", "--streams=0"], "1..=64"),
+        ] {
+            let error = push(words).unwrap_err();
+            assert!(error.contains(says), "{words:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! How sizes, rates and durations are written on the command line.
+//!
+//! Sizes are powers of 1024 (`10G`, `64KiB`), as dd and iperf take them. A rate in bytes is written
+//! like a size (`500M`); a rate in bits is a power of 1000 (`10Gbit`), as networks count.
+
+use haul_transfer::size::parse_size;
+use std::{fmt, str::FromStr, time::Duration};
+
+/// A duration as the user writes it: `500ms`, `10s`, `15m`, `12h`, `7d`, `2w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+/// The units of a duration, the largest first, in milliseconds.
+const DURATION_UNITS: [(&str, u64); 6] = [
+    ("w", 7 * 24 * 3_600_000),
+    ("d", 24 * 3_600_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// The longest duration that is taken, in milliseconds: a hundred years.
+const DURATION_MS_MAX: f64 = 100.0 * 365.0 * 24.0 * 3_600_000.0;
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a duration; write it like 500ms, 10s, 15m or 7d");
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = if unit.trim().is_empty() { "s" } else { unit.trim() };
+        let (_, unit_ms) =
+            DURATION_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        let duration_ms = number.parse::<f64>().map_err(|_| wrong())? * *unit_ms as f64;
+        if duration_ms > DURATION_MS_MAX {
+            return Err(format!("{text:?} is more than a hundred years"));
+        }
+        Ok(Self(Duration::from_millis(duration_ms as u64)))
+    }
+}
+
+/// In the largest unit that says it exactly.
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let duration_ms = self.0.as_millis() as u64;
+        let exact = |unit_ms: u64| duration_ms >= unit_ms && duration_ms.is_multiple_of(unit_ms);
+        match DURATION_UNITS.iter().find(|(_, unit_ms)| exact(*unit_ms)) {
+            Some((name, unit_ms)) => write!(f, "{}{name}", duration_ms / unit_ms),
+            None => f.write_str("0s"),
+        }
+    }
+}
+
+/// What stands behind a rate in bits.
+const BIT_RATES: [&str; 5] = ["bits/s", "bit/s", "bits", "bit", "bps"];
+
+/// Reads a rate and returns bytes a second: `500M`, `1.5GiB/s`, `10Gbit`, `800Mbit/s`.
+///
+/// # Errors
+/// Says what a rate looks like.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("{text:?} is not a rate; write bytes a second like 500M, or bits like 10Gbit");
+    let bits = BIT_RATES.iter().find_map(|suffix| text.strip_suffix(suffix));
+    let rate_bytes_per_s = match bits {
+        Some(bits) => parse_decimal(bits).ok_or_else(wrong)? / 8,
+        // Whether 1Gb is bits or bytes is anybody's guess, so it is neither.
+        None if text.ends_with('b') => return Err(wrong()),
+        None => {
+            let amount = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps"));
+            parse_size(amount.unwrap_or(text)).map_err(|_| wrong())?
+        }
+    };
+    if rate_bytes_per_s == 0 {
+        return Err(format!("{text:?} is no rate: nothing would ever arrive"));
+    }
+    Ok(rate_bytes_per_s)
+}
+
+/// A number with a power of 1000 behind it: `10G` is 10^10.
+fn parse_decimal(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return None,
+    };
+    let value = number.parse::<f64>().ok()? * factor;
+    (value < 9e18).then_some(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown_in_their_largest_exact_unit() {
+        for (text, seconds, shown) in [
+            ("10", 10.0, "10s"),
+            ("500ms", 0.5, "500ms"),
+            ("1.5m", 90.0, "90s"),
+            ("12h", 43_200.0, "12h"),
+            ("7d", 604_800.0, "1w"),
+            ("0", 0.0, "0s"),
+        ] {
+            let period: Period = text.parse().unwrap();
+            assert_eq!(period.0, Duration::from_secs_f64(seconds), "{text}");
+            assert_eq!(period.to_string(), shown);
+        }
+        for bad in ["", "s", "-1s", "1 fortnight", "1e99d", "99999999w"] {
+            assert!(bad.parse::<Period>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_in_bytes_are_binary_and_rates_in_bits_are_decimal() {
+        for (text, rate) in [
+            ("500M", 500 << 20),
+            ("1.5GiB/s", 3 << 29),
+            ("10Gbit", 1_250_000_000),
+            ("800Mbit/s", 100_000_000),
+            ("1Gbps", 125_000_000),
+            ("1GBps", 1 << 30),
+            ("64", 64),
+        ] {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for bad in ["", "0", "fast", "4bit", "1Gb", "10Xbit", "-1M"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `haul pull`: fetches files and directories from a server.
+
+use super::{finish, token_source};
+use crate::{
+    args::transfer::LowPull,
+    failure::{ExitStatus, Failure},
+    interrupt, ui,
+};
+use haul_transfer::PullRequest;
+
+/// # Errors
+/// If the transfer could not start or was broken midway.
+pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
+    let mut checked = low.checked()?;
+    token_source::complete(&mut checked.urls, low.transfer.token_file.as_deref())?;
+    let request =
+        PullRequest { urls: checked.urls, target: checked.target, options: checked.options };
+    let interrupt = interrupt::on_signals()?;
+    haul_transfer::raise_open_files_limit();
+    let mut screen = ui::screen(&low.transfer);
+    let result = haul_transfer::pull(&request, &interrupt, &mut |event| screen.event(&event));
+    finish(screen, result)
+}

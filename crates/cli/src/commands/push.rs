@@ -1,0 +1,24 @@
+//! `haul push`: sends files and directories to a server.
+
+use super::{finish, token_source};
+use crate::{
+    args::transfer::LowPush,
+    failure::{ExitStatus, Failure},
+    interrupt, ui,
+};
+use haul_transfer::PushRequest;
+
+/// # Errors
+/// If the transfer could not start or was broken midway.
+pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
+    let mut checked = low.checked()?;
+    let file = low.transfer.token_file.as_deref();
+    token_source::complete(std::slice::from_mut(&mut checked.url), file)?;
+    let request =
+        PushRequest { sources: checked.sources, url: checked.url, options: checked.options };
+    let interrupt = interrupt::on_signals()?;
+    haul_transfer::raise_open_files_limit();
+    let mut screen = ui::screen(&low.transfer);
+    let result = haul_transfer::push(&request, &interrupt, &mut |event| screen.event(&event));
+    finish(screen, result)
+}

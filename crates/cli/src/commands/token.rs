@@ -1,0 +1,161 @@
+//! `haul token`: makes, lists and revokes the tokens that a server accepts.
+
+use crate::{
+    args::token::{LowToken, LowTokenCommand, LowTokenNew},
+    failure::{ExitStatus, Failure},
+    ui,
+};
+use haul_transfer::{
+    HaulUrl, Token,
+    state::{Rights, StateDirectory, TokenRecord},
+};
+use serde::Serialize;
+
+/// # Errors
+/// If the state directory cannot be used, or no such token is there.
+pub fn run(low: LowToken) -> Result<ExitStatus, Failure> {
+    match low.command {
+        LowTokenCommand::New(low) => new(low)?,
+        LowTokenCommand::List(low) => list(&StateDirectory::open(&low.state.checked())?, low.json)?,
+        LowTokenCommand::Revoke(low) => {
+            let record = StateDirectory::open(&low.state.checked())?.revoke(&low.id)?;
+            if low.json {
+                ui::json::print(&TokenLine::of("revoked", &record));
+            } else {
+                ui::print_to_stdout(&format!("revoked {}", described(&record)));
+            }
+        }
+    }
+    Ok(ExitStatus::AllDone)
+}
+
+/// One line of `--json`. A token's secret is on it only when it was made just now.
+#[derive(Debug, Serialize)]
+struct TokenLine<'record> {
+    event: &'static str,
+    id: &'record str,
+    rights: Rights,
+    root: String,
+    label: &'record str,
+    created: String,
+    expires: Option<String>,
+    single_use: bool,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+impl<'record> TokenLine<'record> {
+    fn of(event: &'static str, record: &'record TokenRecord) -> Self {
+        Self {
+            event,
+            id: &record.id,
+            rights: record.rights,
+            root: record.root.display().to_string(),
+            label: &record.label,
+            created: utc(record.created_s),
+            expires: record.expires_s.map(utc),
+            single_use: record.single_use,
+            status: record.status(),
+            token: None,
+            url: None,
+        }
+    }
+}
+
+fn new(low: LowTokenNew) -> Result<(), Failure> {
+    let wanted = low.checked()?;
+    let host = low.host.as_deref().map(checked_host).transpose()?;
+    let state = StateDirectory::open(&low.state.checked())?;
+    let (token, record) = state.new_token(&wanted)?;
+    let url = host.map(|host| url(&token, host, low.port));
+    if low.json {
+        let line =
+            TokenLine { token: Some(token.reveal()), url, ..TokenLine::of("token", &record) };
+        ui::json::print(&line);
+        return Ok(());
+    }
+    let (name, secret) = url.map_or_else(|| ("token", token.reveal()), |url| ("url  ", url));
+    ui::print_to_stdout(&format!(
+        "{name}  {secret}\nid     {}\nallows {}\n\nIt is shown only now; whoever has it is let in. \
+         Revoke it with: haul token revoke {}",
+        record.id,
+        described(&record).split_once(": ").map_or("", |(_, text)| text),
+        record.id,
+    ));
+    Ok(())
+}
+
+/// A host as it stands in a URL, without the brackets of IPv6.
+fn checked_host(host: &str) -> Result<String, Failure> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let bracketed = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
+    let parsed = format!("haul://{bracketed}:1/").parse::<HaulUrl>().ok();
+    parsed.filter(|url| url.host == bare).map(|url| url.host).ok_or_else(|| {
+        let needs = "a host name or an address";
+        let hint = "the port is given by --port";
+        crate::args::usage_problem("cannot take --host", needs, &format!("{host:?}"), hint).into()
+    })
+}
+
+fn url(token: &Token, host: String, port: u16) -> String {
+    HaulUrl { token: Some(token.clone()), host, port, path: Vec::new() }.reveal()
+}
+
+fn list(state: &StateDirectory, json: bool) -> Result<(), Failure> {
+    let records = state.tokens()?;
+    if json {
+        for record in &records {
+            ui::json::print(&TokenLine::of("token", record));
+        }
+        return Ok(());
+    }
+    if records.is_empty() {
+        ui::print_to_stdout("no tokens yet: `haul serve` and `haul token new` make them");
+        return Ok(());
+    }
+    let mut rows =
+        vec![["ID", "STATUS", "RIGHTS", "USES", "EXPIRES", "ROOT", "LABEL"].map(str::to_owned)];
+    rows.extend(records.iter().map(|record| {
+        [
+            record.id.clone(),
+            record.status().to_owned(),
+            rights(record.rights).to_owned(),
+            if record.single_use { "one" } else { "any" }.to_owned(),
+            record.expires_s.map_or_else(|| "never".to_owned(), utc),
+            shown_root(record),
+            ui::printable(&record.label),
+        ]
+    }));
+    ui::print_to_stdout(&ui::aligned(&rows));
+    Ok(())
+}
+
+fn described(record: &TokenRecord) -> String {
+    let uses = if record.single_use { ", for one transfer" } else { "" };
+    let expires = record.expires_s.map_or_else(String::new, |end| format!(", until {}", utc(end)));
+    let (id, rights) = (&record.id, rights(record.rights));
+    format!("{id}: {rights} below {}{uses}{expires}", shown_root(record))
+}
+
+/// Below the server's root, which is `/` here.
+fn shown_root(record: &TokenRecord) -> String {
+    ui::printable(&format!("/{}", record.root.display()))
+}
+
+fn rights(rights: Rights) -> &'static str {
+    match (rights.read, rights.write) {
+        (true, true) => "read, write",
+        (true, false) => "read",
+        (false, true) => "write",
+        (false, false) => "nothing",
+    }
+}
+
+/// A time in seconds since 1970 as RFC 3339 has it, in UTC.
+fn utc(time_s: u64) -> String {
+    let time = i64::try_from(time_s).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+    time.map_or_else(|| "never".to_owned(), |time| time.to_string())
+}

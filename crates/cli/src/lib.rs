@@ -1,0 +1,77 @@
+//! The command line of haul: reads arguments, runs a command, shows what happens.
+//!
+//! All that moves bytes is in `haul_transfer`. This crate is a library only so that its tests can
+//! draw its screens.
+
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod commands;
+pub mod failure;
+pub mod interrupt;
+pub mod ui;
+
+use args::{LowArgs, LowCommand};
+use clap::{FromArgMatches, error::ErrorKind};
+use failure::{ExitStatus, Failure};
+use std::{ffi::OsString, process::ExitCode};
+
+/// Runs one command line to its end and returns the exit status.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let parsed = args::command()
+        .try_get_matches_from(&words)
+        .and_then(|matches| LowArgs::from_arg_matches(&matches));
+    let status = match parsed {
+        Ok(low) => {
+            let json = wants_json(&low.command);
+            run_command(low.command).unwrap_or_else(|failure| failure.show(json))
+        }
+        Err(error) => show_usage_error(&error, &words),
+    };
+    ExitCode::from(status as u8)
+}
+
+fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
+    match command {
+        LowCommand::Demo(low) => commands::demo::run(&low),
+        LowCommand::Serve(low) => commands::serve::run(low),
+        LowCommand::Push(low) => commands::push::run(&low),
+        LowCommand::Pull(low) => commands::pull::run(&low),
+        LowCommand::Token(low) => commands::token::run(low),
+        LowCommand::GenerateDocs(low) => commands::generate_docs::run(&low.directory),
+    }
+}
+
+fn wants_json(command: &LowCommand) -> bool {
+    use args::token::LowTokenCommand;
+    match command {
+        LowCommand::Serve(low) => low.json,
+        LowCommand::Push(low) => low.transfer.json,
+        LowCommand::Pull(low) => low.transfer.json,
+        LowCommand::Token(low) => match &low.command {
+            LowTokenCommand::New(low) => low.json,
+            LowTokenCommand::List(low) => low.json,
+            LowTokenCommand::Revoke(low) => low.json,
+        },
+        LowCommand::Demo(_) | LowCommand::GenerateDocs(_) => false,
+    }
+}
+
+/// Help and version go to standard output with status 0; mistakes to standard error with status 2.
+fn show_usage_error(error: &clap::Error, words: &[OsString]) -> ExitStatus {
+    // Nothing can be done about a closed standard output.
+    let _ = error.print();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return ExitStatus::AllDone;
+    }
+    if words.iter().any(|word| word == "--json") {
+        let text = error.to_string();
+        let first_line = text.lines().next().unwrap_or_default();
+        let found = first_line.strip_prefix("error: ").unwrap_or(first_line);
+        let what = "cannot read the command line";
+        let hint = "haul help lists the commands and their options";
+        ui::json::print_error(&args::usage_problem(what, "", found, hint));
+    }
+    ExitStatus::CouldNotStart
+}

@@ -1,0 +1,101 @@
+//! What happens once and is said once: errors, fallbacks, stalls, a resume.
+
+use super::units;
+use haul_transfer::{
+    Event, Report,
+    events::{FileEnded, FileStatus, Name, Side},
+};
+use std::collections::HashSet;
+
+/// Fallbacks that are remembered so that they are said once.
+const FALLBACKS_MAX: usize = 256;
+/// Failed files whose names the end repeats.
+const FAILED_NAMES_MAX: usize = 10;
+
+/// Remembers what was said.
+#[derive(Debug, Default)]
+pub struct Notices {
+    fallbacks: HashSet<String>,
+    failed: Vec<String>,
+}
+
+impl Notices {
+    /// The line for standard error, if the event has one.
+    pub fn line(&mut self, event: &Event) -> Option<String> {
+        let words = match event {
+            Event::Error(problem) => {
+                self.remember_failed(&problem.path);
+                problem.to_string()
+            }
+            Event::Fallback { side, from_to, why } => {
+                let words = format!("{}: {from_to}: {why}", side_name(*side));
+                if self.fallbacks.len() >= FALLBACKS_MAX || !self.fallbacks.insert(words.clone()) {
+                    return None;
+                }
+                words
+            }
+            Event::Stall { stage, seconds, what } => {
+                format!("{stage} stalled for {}: {what}", units::time(*seconds))
+            }
+            Event::Resume { bytes, why } => {
+                format!("goes on from {}: {why}", units::bytes(*bytes))
+            }
+            Event::File(FileEnded { path, status: FileStatus::Failed, .. }) => {
+                self.remember_failed(path);
+                return None;
+            }
+            Event::File(_) | Event::Session(_) | Event::Progress(_) | Event::Report(_) => {
+                return None;
+            }
+        };
+        Some(format!("haul: {words}"))
+    }
+
+    fn remember_failed(&mut self, path: &Name) {
+        let name = path.to_string();
+        if self.failed.len() < FAILED_NAMES_MAX && !name.is_empty() && !self.failed.contains(&name)
+        {
+            self.failed.push(name);
+        }
+    }
+
+    /// The names of the files that failed, for the end.
+    #[must_use]
+    pub fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// What even a quiet run says at its end.
+    #[must_use]
+    pub fn last_warning(report: &Report) -> Option<&'static str> {
+        (report.digest == "none").then_some("haul: nothing was verified (--digest none)")
+    }
+}
+
+fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Source => "source",
+        Side::Target => "target",
+        Side::Path => "network",
+        Side::Session => "session",
+    }
+}
+
+/// How a session began, in a line.
+#[must_use]
+pub fn session_line(event: &Event) -> Option<String> {
+    let Event::Session(session) = event else { return None };
+    Some(format!(
+        "session {} with {}: {} ({}), {}, round trip {}",
+        session.session,
+        session.server,
+        session.protection,
+        session.digest,
+        units::count(session.streams.into(), "stream"),
+        round_trip(session.rtt_us),
+    ))
+}
+
+fn round_trip(rtt_us: u64) -> String {
+    if rtt_us < 1000 { format!("{rtt_us} us") } else { format!("{:.1} ms", rtt_us as f64 / 1e3) }
+}

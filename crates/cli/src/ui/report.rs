@@ -1,0 +1,171 @@
+//! The final report as people read it: what was moved, how, and what limited it.
+
+use super::units;
+use haul_transfer::Report;
+
+/// Stages that are named; the rest is small.
+const STAGES_SHOWN: usize = 5;
+/// The width of the names at the left.
+const LABEL_COLUMNS: usize = 11;
+
+/// The lines of the report; `failed` names files that failed.
+#[must_use]
+pub fn text(report: &Report, failed: &[String]) -> String {
+    if report.ok && report.moved_bytes == 0 && report.files.done == 0 {
+        return nothing_to_do(report);
+    }
+    let mut lines = vec![headline(report)];
+    lines.extend(what_moved(report, failed));
+    lines.extend(how_it_moved(report));
+    lines.extend(what_it_cost(report));
+    lines.join("\n")
+}
+
+/// The same command again finds everything done.
+fn nothing_to_do(report: &Report) -> String {
+    format!(
+        "nothing to do: {} with {} there already (looked for {})",
+        units::count(report.files.skipped, "file"),
+        units::bytes(report.bytes),
+        units::time(report.seconds)
+    )
+}
+
+fn headline(report: &Report) -> String {
+    let verdict = if report.files.failed > 0 {
+        format!("NOT complete, {} failed", units::count(report.files.failed, "file"))
+    } else if !report.ok {
+        "NOT complete".to_owned()
+    } else if report.digest == "none" {
+        "complete, nothing was verified".to_owned()
+    } else {
+        "complete and verified".to_owned()
+    };
+    format!(
+        "{verdict}: {} in {}, {}",
+        units::bytes(report.moved_bytes),
+        units::time(report.seconds),
+        units::rate(report.gbit_per_s)
+    )
+}
+
+fn line(label: &str, text: &str) -> String {
+    format!("  {label:<LABEL_COLUMNS$} {text}")
+}
+
+fn what_moved(report: &Report, failed: &[String]) -> Vec<String> {
+    let files = &report.files;
+    let mut counts = vec![format!("{} done", files.done)];
+    if files.skipped > 0 {
+        counts.push(format!("{} there already", files.skipped));
+    }
+    if files.failed > 0 {
+        counts.push(format!("{} failed", files.failed));
+    }
+    let mut lines = vec![line("files", &counts.join(", "))];
+    lines.extend(failed.iter().map(|name| line("  failed", name)));
+    let unnamed = files.failed.saturating_sub(failed.len() as u64);
+    if unnamed > 0 && !failed.is_empty() {
+        lines.push(line("  failed", &format!("and {unnamed} more, named above")));
+    }
+    lines.push(line(
+        "in place",
+        &format!("{} ({} bytes)", units::bytes(report.bytes), report.bytes),
+    ));
+    if report.resumed_bytes > 0 {
+        let resumed = units::bytes(report.resumed_bytes);
+        lines.push(line(
+            "resumed",
+            &format!("{resumed} of these were there already, not sent again"),
+        ));
+    }
+    lines
+}
+
+fn how_it_moved(report: &Report) -> Vec<String> {
+    let verified = match (report.protection.as_str(), report.digest.as_str()) {
+        (_, "none") => "NOTHING was verified: damage on the way goes unseen".to_owned(),
+        ("clear", digest) => {
+            format!("every span by {digest} (clear: finds accidents, not attacks)")
+        }
+        (protection, digest) => {
+            format!("every span by {digest} ({protection}: no byte can be changed unseen)")
+        }
+    };
+    let mut lines = vec![line("verified", &verified)];
+    if !report.send_engine.is_empty() || !report.receive_engine.is_empty() {
+        lines
+            .push(line("engines", &format!("{} to {}", report.send_engine, report.receive_engine)));
+    }
+    if !report.chosen_because.is_empty() {
+        lines.push(line("", &report.chosen_because));
+    }
+    let mut wire = vec![units::count(report.streams.into(), "stream")];
+    if report.span_bytes > 0 {
+        wire.push(format!("spans of {}", units::bytes(report.span_bytes)));
+    }
+    wire.push(units::count(report.retransmits, "retransmit"));
+    lines.push(line("wire", &wire.join(", ")));
+    if report.resent_spans > 0 {
+        let spans = units::count(report.resent_spans, "span");
+        lines.push(line("resent", &format!("{spans} that arrived damaged")));
+    }
+    if report.reconnections > 0 {
+        let times = units::count(report.reconnections, "time");
+        lines.push(line("reconnected", &times));
+    }
+    lines
+}
+
+fn what_it_cost(report: &Report) -> Vec<String> {
+    let (source, target) = (&report.source, &report.target);
+    let mut lines = vec![
+        line("copied", &copied(report)),
+        line(
+            "CPU",
+            &format!(
+                "source {:.3} s/GB, target {:.3} s/GB (GB of 10^9 bytes)",
+                source.cpu_s_per_gb, target.cpu_s_per_gb
+            ),
+        ),
+        line(
+            "memory",
+            &format!(
+                "source {}, target {}",
+                units::bytes(source.max_rss_bytes),
+                units::bytes(target.max_rss_bytes)
+            ),
+        ),
+    ];
+    let bottleneck = &report.bottleneck;
+    if !bottleneck.stage.is_empty() {
+        let share = units::percent(bottleneck.share);
+        lines.push(line("bottleneck", &format!("{}, {share} of the time", bottleneck.stage)));
+        if !bottleneck.verdict.is_empty() {
+            lines.push(line("", &bottleneck.verdict));
+        }
+    }
+    let stages: Vec<String> = report
+        .stages
+        .iter()
+        .take(STAGES_SHOWN)
+        .map(|(stage, share)| format!("{stage} {}", units::percent(*share)))
+        .collect();
+    if !stages.is_empty() {
+        lines.push(line("stages", &stages.join(", ")));
+    }
+    lines
+}
+
+/// Copied bytes, with how often that is for each moved byte.
+fn copied(report: &Report) -> String {
+    if report.copied_bytes == 0 {
+        return "nothing: no byte passed through user space".to_owned();
+    }
+    let copied = units::bytes(report.copied_bytes);
+    if report.moved_bytes == 0 {
+        return copied;
+    }
+    let times = report.copied_bytes as f64 / report.moved_bytes as f64;
+    format!("{copied} by the CPU, {times:.2} times each byte")
+}

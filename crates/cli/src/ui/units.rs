@@ -1,0 +1,99 @@
+//! Numbers as people read them: bytes in powers of 1024, bits in powers of 1000.
+
+/// Bytes with three digits: `512 B`, `1.50 KiB`, `20.0 GiB`.
+#[must_use]
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = UNITS[0];
+    for larger in &UNITS[1..] {
+        // 1023.5 would be shown with four digits.
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Bytes as iperf writes them: `2.31 GBytes`, which are of 1024^3.
+#[must_use]
+pub fn iperf_bytes(count: u64) -> String {
+    let shown = bytes(count);
+    match shown.split_once(' ') {
+        Some((value, "B")) => format!("{value} Bytes"),
+        Some((value, unit)) => format!("{value} {}Bytes", &unit[..1]),
+        None => shown,
+    }
+}
+
+/// Bits a second: `19.8 Gbit/s`, `950 Mbit/s`, `0 bit/s`.
+#[must_use]
+pub fn rate(gbit_per_s: f64) -> String {
+    for (unit, factor) in [("Tbit/s", 1e-3), ("Gbit/s", 1.0), ("Mbit/s", 1e3), ("kbit/s", 1e6)] {
+        let value = gbit_per_s * factor;
+        if value >= 0.9995 {
+            return format!("{} {unit}", three_digits(value));
+        }
+    }
+    format!("{:.0} bit/s", (gbit_per_s * 1e9).max(0.0))
+}
+
+/// `0.42 s`, `12.3 s`, `3 min 20 s`, `2 h 05 min`.
+#[must_use]
+pub fn time(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match whole {
+        0..60 => format!("{} s", three_digits(seconds.max(0.0))),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// A share of 0 to 1 as whole per cents.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// `1 file`, `2 files`.
+#[must_use]
+pub fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+fn three_digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_the_unit_that_fits() {
+        assert_eq!([0, 1023, 1024, 1536].map(bytes), ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]);
+        assert_eq!(bytes((1 << 30) - 1), "1.00 GiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!([7, 5 << 20].map(iperf_bytes), ["7 Bytes", "5.00 MBytes"]);
+        assert_eq!(
+            [0.0, 1e-9, 0.95, 19.84, 1234.0].map(rate),
+            ["0 bit/s", "1 bit/s", "950 Mbit/s", "19.8 Gbit/s", "1.23 Tbit/s"]
+        );
+        assert_eq!(
+            [0.0, 9.999, 59.4, 59.6, 200.0, 7500.0].map(time),
+            ["0.00 s", "10.0 s", "59.4 s", "1 min 00 s", "3 min 20 s", "2 h 05 min"]
+        );
+    }
+}
