@@ -1,0 +1,198 @@
+"""The report, as Markdown for people and as one JSON object for programs."""
+
+import os
+
+from compare.targets import best_peer, cpu, median_of, speed, targets
+from movers.mover import Role, Scenario
+
+MIB = 1 << 20
+TITLES = {
+    Scenario.DISCARD: "A: warm file -> thrown away",
+    Scenario.DISK: "B: warm file -> new file on the same file system, durable at the end",
+}
+
+
+def as_dict(session, facts, command, complete) -> dict:
+    return {
+        "command": command,
+        "complete": complete,
+        "size_bytes": session.options.size_bytes,
+        "rounds": session.options.rounds,
+        "host": facts,
+        "skipped": session.skipped,
+        "rows": [_row_dict(result) for result in session.results],
+        "targets": [target.as_dict() for target in targets(session.results)],
+    }
+
+
+def _row_dict(result) -> dict:
+    row = result.row
+    return {
+        "name": row.name,
+        "scenario": row.scenario.value,
+        "role": row.role.name.lower(),
+        "label": row.label,
+        "version": result.version,
+        "checks": row.checks,
+        "command": result.command_shown,
+        "note": row.note,
+        "failure": result.failure,
+        "equality_checked": result.equality_checked,
+        "gb_per_s": speed(result),
+        "cpu_s_per_gb": cpu(result),
+        "samples": [sample.as_dict() for sample in result.samples],
+    }
+
+
+def as_markdown(session, facts, command, complete) -> str:
+    parts = [
+        "# haul and its peers",
+        f"{facts['date']}. **Loopback**: both ends of every row run on this one host, so the CPU"
+        " is shared by both and no number here is a network's."
+        f" One file of {_size(session.options.size_bytes)} random bytes, warm in the page cache;"
+        f" {session.options.rounds} rounds, the rows interleaved. GB are 10^9 bytes."
+        " Speeds are median (lowest .. highest).",
+    ]
+    if not complete:
+        parts.append("**This run was broken off: the numbers are incomplete.**")
+    for scenario in Scenario:
+        parts += [f"## {TITLES[scenario]}", _table(session.results, scenario)]
+    parts += [
+        "## Targets",
+        _targets_table(session.results),
+        "Ratios are of the medians; in brackets the lowest and highest of the rounds, each compared"
+        " within its round. Durability of the peers and of cp is a `sync FILE DIRECTORY` after"
+        " them, inside their time and CPU seconds; haul syncs by itself. A bare engine and iperf3 are"
+        " timed by their own clocks, all others from the start to the end of their process.",
+    ]
+    if session.skipped:
+        skipped = [f"- {name}: skipped: {why}" for name, why in session.skipped.items()]
+        parts += ["## Not here", "\n".join(skipped)]
+    parts += ["## Host", _host_list(facts), "## Commands", f"    {command}", _commands(session)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _size(size_bytes) -> str:
+    gib = size_bytes >= 1 << 30
+    return f"{size_bytes / (1 << 30):g} GiB" if gib else f"{size_bytes / MIB:g} MiB"
+
+
+def _table(results, scenario) -> str:
+    rows = [result for result in results if result.row.scenario is scenario]
+    if not rows:
+        return "No row could be run."
+    best = best_peer(results, scenario)
+    lines = [
+        "| mover | version | checked on the way | GB/s | CPU s/GB: client + server |"
+        " peak MiB: client / server | x best peer |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    notes = []
+    for result in rows:
+        mark = ""
+        note = _note(result)
+        if note:
+            notes.append(note)
+            mark = f" [{len(notes)}]"
+        cells = [result.row.label + mark, result.version, result.row.checks]
+        cells += _number_cells(result, best)
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    listed = "\n".join(f"- [{number}] {note}" for number, note in enumerate(notes, 1))
+    return "\n".join(lines) + (f"\n\n{listed}" if listed else "")
+
+
+def _number_cells(result, best) -> list:
+    if result.failure:
+        return ["failed", "", "", ""]
+    if not result.samples:
+        return ["not run", "", "", ""]
+    rates = [sample.gb_per_s() for sample in result.samples]
+    middle = sorted(result.samples, key=lambda sample: sample.cpu_s_per_gb())
+    middle = middle[(len(middle) - 1) // 2]  # The two sides of one run, so that they add up.
+    client, server = (
+        getattr(middle.measurement, name) / (middle.bytes / 1e9)
+        for name in ("client_cpu_s", "server_cpu_s")
+    )
+    peaks = [
+        max(getattr(sample.measurement, name) for sample in result.samples) / MIB
+        for name in ("client_memory_bytes", "server_memory_bytes")
+    ]
+    has_server = result.mover.server is not None or peaks[1] > 0
+    best_speed = speed(best) if best else None
+    return [
+        f"{speed(result):.2f} ({min(rates):.2f} .. {max(rates):.2f})",
+        f"{client:.2f} + {server:.2f} = {cpu(result):.2f}" if has_server else f"{cpu(result):.2f}",
+        f"{peaks[0]:.0f} / {peaks[1]:.0f}" if has_server else f"{peaks[0]:.0f}",
+        f"{speed(result) / best_speed:.2f}" + (" (best)" if result is best else "")
+        if best_speed
+        else "-",
+    ]
+
+
+def _note(result) -> str:
+    parts = []
+    if result.failure:
+        parts.append("FAILED: " + " ".join(result.failure.split()))
+    if result.row.role in (Role.FLOOR, Role.REFERENCE, Role.LOCAL):
+        parts.append(result.row.role.value)
+    if result.row.note:
+        parts.append(result.row.note)
+    if result.row.role is Role.HAUL and result.samples:
+        report = result.samples[-1].report
+        engines = [str(report.get(name, "?")) for name in ("send_engine", "receive_engine")]
+        parts.append(f"engines {' -> '.join(engines)}")
+        if report.get("copied_bytes"):
+            parts.append(f"the kernel copied {report['copied_bytes']} bytes in spite of zero-copy")
+        own = median_of(result, _own_gb_per_s)
+        if own:
+            parts.append(f"{own:.2f} GB/s by its own clock")
+    return "; ".join(parts)
+
+
+def _own_gb_per_s(sample) -> float:
+    seconds = sample.report.get("seconds")
+    is_number = isinstance(seconds, (int, float)) and seconds > 0
+    return sample.bytes / seconds / 1e9 if is_number else 0.0
+
+
+def _targets_table(results) -> str:
+    lines = ["| target | measured | wanted | verdict | compared with |", "|---|---|---|---|---|"]
+    for target in targets(results):
+        measured = "-"
+        if target.value is not None:
+            measured = f"{target.value:.2f} {target.unit}"
+            if target.per_round:
+                measured += " ({:.2f} .. {:.2f})".format(*target.per_round)
+        sign = ">=" if target.at_least else "<="
+        wanted = f"{sign} {target.limit:g} {target.unit}"
+        cells = [target.text, measured, wanted, target.verdict(), target.against]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _host_list(facts) -> str:
+    machine = " (virtual machine)" if facts["virtual_machine"] else ""
+    lines = [
+        f"wire: {facts['wire']}, MTU {facts['lo_mtu_bytes']}",
+        f"CPU: {facts['cores']} cores, {facts['cpu']}{machine}, {facts['architecture']}",
+        f"memory: {facts['memory_bytes'] / (1 << 30):.1f} GiB",
+        f"kernel: Linux {facts['kernel']}; {facts['distribution']}",
+        f"file system: {facts['file_system']} on {facts['device']} ({facts['mount_options']})",
+        f"congestion control: {facts['congestion_default']} by default, which every peer gets;"
+        f" {facts['congestion_available']} available; haul chooses its own, and the bare engine is"
+        " given cubic, or reno where cubic may not be chosen",
+        f"socket buffers: tcp_rmem {facts['tcp_rmem']}, tcp_wmem {facts['tcp_wmem']}",
+        f"load average: {facts['load_before']} before, {facts['load_after']} after, the rows' own"
+        f" load included; anything else that ran here is in the numbers",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _commands(session) -> str:
+    lines = ["Each row's client, in its last round (/WORK is a temporary directory):", ""]
+    for result in session.results:
+        if result.command_shown:
+            env = " ".join(f"{name}={value}" for name, value in result.row.env.items())
+            shown = " ".join(filter(None, (env, result.command_shown)))
+            lines.append(f"- {result.row.name}: `{shown.replace(os.getcwd() + '/', '')}`")
+    return "\n".join(lines)

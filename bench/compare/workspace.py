@@ -1,0 +1,112 @@
+"""The temporary directory of a session: the source file, the targets, the servers' folders."""
+
+import hashlib
+import os
+import pwd
+import shutil
+import tempfile
+from pathlib import Path
+
+from compare.host import mount_of
+
+BLOCK_BYTES = 1 << 20
+FILE_NAME = "random.bin"
+MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
+
+
+class Workspace:
+    """Makes everything below one fresh directory, and removes that directory at the end."""
+
+    def __init__(self, parent, size_bytes: int):
+        self.size_bytes = size_bytes
+        parent = Path(parent) if parent else roomiest_parent()
+        needed = 2 * size_bytes + size_bytes // 10
+        found = shutil.disk_usage(parent).free
+        if found < needed:
+            raise SystemExit(
+                f"peers: {parent}: needs {needed} free bytes for source and target, found {found}."
+                " Choose --dir or a smaller --size."
+            )
+        self.root = Path(tempfile.mkdtemp(prefix="haul-peers-", dir=parent)).resolve()
+        self.root.chmod(0o755)  # Some servers drop root, and must still reach the source.
+        self.source = self.root / "source" / FILE_NAME
+        self.targets = self.root / "targets"
+        self.scratch = self.root / "scratch"
+        for folder in (self.source.parent, self.targets, self.scratch):
+            folder.mkdir()
+        self.source_sha256 = ""
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def make_source(self) -> None:
+        """Random bytes, every block allocated, on the disk before anything is measured."""
+        digest, left = hashlib.sha256(), self.size_bytes
+        with open(self.source, "wb") as file:
+            while left:
+                block = os.urandom(min(left, BLOCK_BYTES))
+                file.write(block)
+                digest.update(block)
+                left -= len(block)
+            file.flush()
+            os.fsync(file.fileno())
+        self.source_sha256 = digest.hexdigest()
+
+    def warm_source(self) -> None:
+        """Reads the whole source, so that it is in the page cache."""
+        buffer = bytearray(BLOCK_BYTES)
+        with open(self.source, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+    def fresh_target(self, name: str, owner) -> Path:
+        """An empty directory for one run, given to the user a server drops to."""
+        folder = self.targets / name
+        folder.mkdir()
+        if owner:
+            user = pwd.getpwnam(owner)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        return folder
+
+    def remove_target(self, folder: Path) -> None:
+        """Removes a run's target and lets the file system finish that before the next run."""
+        shutil.rmtree(folder, ignore_errors=True)
+        descriptor = os.open(self.root, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def server_folder(self, name: str, owner=None) -> Path:
+        folder = self.root / "servers" / name
+        folder.mkdir(parents=True)
+        if owner:
+            user = pwd.getpwnam(owner)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        return folder
+
+
+def sha256_of(path: Path) -> str:
+    digest, buffer = hashlib.sha256(), bytearray(BLOCK_BYTES)
+    view = memoryview(buffer)
+    with open(path, "rb", buffering=0) as file:
+        while length := file.readinto(buffer):
+            digest.update(view[:length])
+    return digest.hexdigest()
+
+
+def roomiest_parent() -> Path:
+    """Of the usual writable places on a disk, the one with the most free bytes."""
+    best, best_free = None, -1
+    for name in (*CANDIDATES, str(Path.home()), os.getcwd()):
+        if not os.path.isdir(name) or not os.access(name, os.W_OK | os.X_OK):
+            continue
+        if mount_of(name)["type"] in MEMORY_FILE_SYSTEMS:
+            continue
+        free = shutil.disk_usage(name).free
+        if free > best_free:  # Of places on one file system the first is taken.
+            best, best_free = Path(name), free
+    if best is None:
+        raise SystemExit("peers: found no writable directory on a disk. Choose one with --dir.")
+    return best

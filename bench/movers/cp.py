@@ -1,0 +1,21 @@
+"""`cp` and `sync` of the one file: what this disk gives a local copy."""
+
+from compare import packages
+from compare.host import mount_of
+from movers.mover import Mover, Role, Row, Scenario
+
+SHARING_FILE_SYSTEMS = {"btrfs", "xfs", "bcachefs", "zfs"}
+
+
+class Cp(Mover):
+    name = "cp"
+    programs = {"cp": "coreutils"}
+
+    def rows(self) -> list:
+        def command(place):
+            # Where blocks can be shared, cp would copy nothing.
+            shares = mount_of(place.source)["type"] in SHARING_FILE_SYSTEMS
+            options = ["--reflink=never"] if shares else []
+            return [packages.find("cp"), *options, str(place.source), str(place.target)]
+
+        return [Row("cp-disk", Scenario.DISK, Role.LOCAL, "cp && sync", "nothing", command)]
