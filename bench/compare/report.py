@@ -2,7 +2,7 @@
 
 import os
 
-from compare.targets import best_peer, cpu, median_of, speed, targets
+from compare.targets import best_peer, cpu, own_clock_speed, speed, targets
 from movers.mover import Role, Scenario
 
 MIB = 1 << 20
@@ -60,10 +60,10 @@ def as_markdown(session, facts, command, complete) -> str:
     parts += [
         "## Targets",
         _targets_table(session.results),
-        "Ratios are of the medians; in brackets the lowest and highest of the rounds, each compared"
-        " within its round. Durability of the peers and of cp is a `sync FILE DIRECTORY` after"
-        " them, inside their time and CPU seconds; haul syncs by itself. A bare engine and iperf3 are"
-        " timed by their own clocks, all others from the start to the end of their process.",
+        "Ratios are of the medians; in brackets the lowest and highest of the rounds, compared"
+        " within each round. After every peer and cp, `sync FILE DIRECTORY` makes it durable,"
+        " in their time and CPU seconds; haul syncs by itself. Every row is timed from the start to"
+        " the end of its process; iperf3 alone by its own clock, without the set-up of its test.",
     ]
     if session.skipped:
         skipped = [f"- {name}: skipped: {why}" for name, why in session.skipped.items()]
@@ -92,8 +92,9 @@ def _table(results, scenario) -> str:
         mark = ""
         note = _note(result)
         if note:
-            notes.append(note)
-            mark = f" [{len(notes)}]"
+            if note not in notes:
+                notes.append(note)
+            mark = f" [{notes.index(note) + 1}]"
         cells = [result.row.label + mark, result.version, result.row.checks]
         cells += _number_cells(result, best)
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
@@ -143,16 +144,10 @@ def _note(result) -> str:
         parts.append(f"engines {' -> '.join(engines)}")
         if report.get("copied_bytes"):
             parts.append(f"the kernel copied {report['copied_bytes']} bytes in spite of zero-copy")
-        own = median_of(result, _own_gb_per_s)
-        if own:
-            parts.append(f"{own:.2f} GB/s by its own clock")
+    own = own_clock_speed(result)
+    if own and not result.row.own_clock:
+        parts.append(f"{own:.2f} GB/s by its own clock")
     return "; ".join(parts)
-
-
-def _own_gb_per_s(sample) -> float:
-    seconds = sample.report.get("seconds")
-    is_number = isinstance(seconds, (int, float)) and seconds > 0
-    return sample.bytes / seconds / 1e9 if is_number else 0.0
 
 
 def _targets_table(results) -> str:

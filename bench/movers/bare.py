@@ -50,8 +50,6 @@ class Bare(Mover):
             checks,
             command,
             read_report=read_report,
-            own_clock=True,
-            note="own clock: without the start of the process",
         )
 
 

@@ -30,9 +30,20 @@ const UNKNOWN_COMMAND: &str = "unrecognized subcommand";
 /// Files by their path below the root.
 type Files = BTreeMap<String, Vec<u8>>;
 
+/// Files to write, with their bytes, and files to remove, with `None`.
+type Differences = BTreeMap<String, Option<Vec<u8>>>;
+
 /// Writes all generated files, and removes the ones that are not generated any more.
 pub fn write(root: &Path) -> Result<Outcome> {
-    for (path, wanted) in differences(root)? {
+    // The messages first: `haul`, which writes the documents, does not build with stale ones.
+    apply(root, message_differences(root)?)?;
+    apply(root, document_differences(root)?)?;
+    println!("gen: all generated files are fresh");
+    Ok(Outcome::InOrder)
+}
+
+fn apply(root: &Path, differences: Differences) -> Result<()> {
+    for (path, wanted) in differences {
         let full_path = root.join(&path);
         let Some(bytes) = wanted else {
             std::fs::remove_file(&full_path).with_context(|| format!("cannot remove {path}"))?;
@@ -46,13 +57,13 @@ pub fn write(root: &Path) -> Result<Outcome> {
         std::fs::write(&full_path, bytes).with_context(|| format!("cannot write {path}"))?;
         println!("gen: wrote {path}");
     }
-    println!("gen: all generated files are fresh");
-    Ok(Outcome::InOrder)
+    Ok(())
 }
 
 /// Compares the generated files with those in the repository and writes nothing there.
 pub fn compare(root: &Path) -> Result<Outcome> {
-    let differences = differences(root)?;
+    let mut differences = message_differences(root)?;
+    differences.extend(document_differences(root)?);
     for (path, wanted) in &differences {
         let fault = match wanted {
             None => "is not generated any more",
@@ -68,30 +79,33 @@ pub fn compare(root: &Path) -> Result<Outcome> {
     Ok(Outcome::NotInOrder)
 }
 
-/// Every file to write, with its bytes, and every file to remove, with `None`.
-fn differences(root: &Path) -> Result<BTreeMap<String, Option<Vec<u8>>>> {
-    let mut wanted = Files::from([(MESSAGES.to_string(), messages(root)?)]);
+fn message_differences(root: &Path) -> Result<Differences> {
+    let wanted = Files::from([(MESSAGES.to_string(), messages(root)?)]);
     let mut present = Files::new();
     if let Ok(bytes) = std::fs::read(root.join(MESSAGES)) {
         present.insert(MESSAGES.to_string(), bytes);
     }
+    Ok(between(wanted, &present))
+}
+
+fn document_differences(root: &Path) -> Result<Differences> {
+    let mut present = Files::new();
     for directory in DOCUMENT_DIRECTORIES {
         present.extend(files_in(root, directory)?);
     }
     match documents(root)? {
-        Ok(documents) => wanted.extend(documents),
-        Err(why) if present.keys().all(|path| path == MESSAGES) => {
+        Ok(wanted) => Ok(between(wanted, &present)),
+        Err(why) if present.is_empty() => {
             println!("gen: no man pages and completions yet: {why}");
+            Ok(Differences::new())
         }
         Err(why) => bail!("the man pages and completions cannot be generated: {why}"),
     }
-    Ok(between(wanted, &present))
 }
 
-fn between(wanted: Files, present: &Files) -> BTreeMap<String, Option<Vec<u8>>> {
+fn between(wanted: Files, present: &Files) -> Differences {
     let stale = present.keys().filter(|path| !wanted.contains_key(*path));
-    let mut differences: BTreeMap<String, Option<Vec<u8>>> =
-        stale.map(|path| (path.clone(), None)).collect();
+    let mut differences: Differences = stale.map(|path| (path.clone(), None)).collect();
     for (path, bytes) in wanted {
         if present.get(&path) != Some(&bytes) {
             differences.insert(path, Some(bytes));

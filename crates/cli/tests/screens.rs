@@ -49,7 +49,9 @@ fn full_report() -> Report {
         span_bytes: 8 << 20,
         send_engine: "sendfile".into(),
         receive_engine: "io-uring".into(),
-        chosen_because: "the source is in the page cache; the target is ext4".into(),
+        chosen_because: "100 % of the source is in the page cache, so sendfile moves it without a \
+                         copy; the digest reads the page cache beside it; the target is ext4"
+            .into(),
         copied_bytes: 5 << 30,
         retransmits: 7,
         resent_spans: 1,
@@ -57,11 +59,11 @@ fn full_report() -> Report {
         source: SideCosts { cpu_s_per_gb: 0.1234, max_rss_bytes: 21 << 20 },
         target: SideCosts { cpu_s_per_gb: 0.4321, max_rss_bytes: 33 << 20 },
         bottleneck: Bottleneck {
-            stage: "target disk".into(),
+            stage: "target_disk".into(),
             share: 0.83,
             verdict: "the target's disk takes no more; a faster one would help".into(),
         },
-        stages: [("target disk", 0.83), ("socket send", 0.1), ("digest", 0.04)]
+        stages: [("target_disk", 0.83), ("network_window", 0.1), ("source_digest", 0.04)]
             .map(|(stage, share)| (stage.to_owned(), share))
             .to_vec(),
     }
@@ -113,7 +115,7 @@ fn events() -> Vec<Event> {
     let done = FileEnded { path: Name(b"run7/a".to_vec()), status: FileStatus::Done, bytes: 7 };
     vec![
         Event::Session(SessionOpened {
-            session: "1f2e3d4c".into(),
+            session: "1f2e3d4c5b6a79880011223344556677".into(),
             server: "dtn1.example.org:7117".into(),
             server_software: "haul 0.1.0".into(),
             protection: "safe".into(),

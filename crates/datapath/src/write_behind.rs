@@ -352,3 +352,134 @@ impl<Q: BlockQueue> ReceiveEngine for WriteBehind<Q> {
         self.wire
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Boundary, block_queue::WorkerThread};
+    use rustix::io::Errno;
+    use std::os::unix::net::UnixStream;
+
+    const PAGE: usize = ALIGN_BYTES as usize;
+
+    /// A queue whose writes fail from the given one on, having written nothing.
+    struct Failing {
+        queue: WorkerThread,
+        works: usize,
+        errno: Errno,
+    }
+
+    impl BlockQueue for Failing {
+        fn slot_count(&self) -> usize {
+            self.queue.slot_count()
+        }
+
+        fn slot_bytes(&self) -> usize {
+            self.queue.slot_bytes()
+        }
+
+        fn slot(&self, slot: usize) -> &[u8] {
+            self.queue.slot(slot)
+        }
+
+        fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
+            self.queue.slot_mut(slot)
+        }
+
+        fn start(&mut self, slot: usize, job: Job) -> io::Result<()> {
+            self.queue.start(slot, Job { part: 0..0, ..job })
+        }
+
+        fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>> {
+            let finished = self.queue.finished(block)?;
+            Ok(finished.map(|(slot, _)| match self.works.checked_sub(1) {
+                // As a short write: the rest is then written through the page cache.
+                Some(left) => {
+                    self.works = left;
+                    (slot, Ok(0))
+                }
+                None => (slot, Err(self.errno.into())),
+            }))
+        }
+    }
+
+    struct Count(usize);
+
+    impl SpanTap for Count {
+        fn see(&mut self, bytes: &[u8]) {
+            self.0 += bytes.len();
+        }
+    }
+
+    type Received = (Result<(), EngineError>, WriteBehind<Failing>, usize, FileSpan);
+
+    /// Receives ten pages and a bit into a file; what `submit` returned, the engine, what the tap
+    /// saw, and the file.
+    fn receive(works: usize, errno: Errno) -> Option<Received> {
+        let file = Arc::new(SpanFile::new(tempfile::tempfile_in(".").unwrap()));
+        if let Err(error) = file.direct() {
+            println!("skipped: needs O_DIRECT, found {error}");
+            return None;
+        }
+        let (near, far) = UnixStream::pair().unwrap();
+        let content = content();
+        let sending = std::thread::spawn(move || {
+            socket::send_all("test", &Wire::Tcp(far.into()), &content, Boundary::Flush).unwrap();
+        });
+        let queue = Failing { queue: WorkerThread::new("w", 2, 2 * PAGE).unwrap(), works, errno };
+        let mut engine = WriteBehind::new("test", Wire::Tcp(near.into()), queue);
+        let len_bytes = content_len() as u64;
+        let span = FileSpan { id: SpanId(1), file, offset_bytes: 0, len_bytes };
+        let mut tap = Count(0);
+        let outcome = engine.submit(&span, Some(&mut tap), &mut Vec::new());
+        if let Err(error) = &outcome {
+            let mut rest = vec![0; (len_bytes - error.moved_bytes) as usize];
+            engine.receive_bytes(&mut rest).unwrap();
+            assert!(rest == self::content()[error.moved_bytes as usize..], "the wire is elsewhere");
+        }
+        sending.join().unwrap();
+        Some((outcome, engine, tap.0, span))
+    }
+
+    fn content_len() -> usize {
+        10 * PAGE + 77
+    }
+
+    fn content() -> Vec<u8> {
+        (0..content_len()).map(|at| (at % 251) as u8).collect()
+    }
+
+    #[test]
+    fn writes_that_are_refused_late_reach_the_file_and_the_next_engine_goes_on() {
+        for works in 0..5 {
+            let Some((outcome, engine, seen, span)) = receive(works, Errno::INVAL) else { return };
+            let Err(error) = outcome else {
+                // The refusal came with the last write, when nothing was left to do.
+                continue;
+            };
+            assert_eq!(error.remedy, Remedy::UseAnotherEngine);
+            let moved = error.moved_bytes as usize;
+            assert_eq!((seen, engine.spans_in_flight()), (moved, 0));
+            let mut written = vec![0; moved];
+            span.file.file().read_exact_at(&mut written, 0).unwrap();
+            assert!(written == content()[..moved], "after {works} writes");
+            assert!(moved > works * 2 * PAGE);
+        }
+    }
+
+    #[test]
+    fn a_late_error_comes_from_reap_with_the_wire_behind_the_span() {
+        for works in 0..5 {
+            let Some((outcome, mut engine, seen, span)) = receive(works, Errno::IO) else { return };
+            outcome.unwrap();
+            assert_eq!(seen, content_len());
+            let mut done = Vec::new();
+            let error = engine.reap(Wait::ForAll, &mut done).unwrap_err();
+            assert_eq!((error.span, error.remedy), (Some(span.id), Remedy::SkipFile));
+            assert_eq!(error.moved_bytes, span.len_bytes);
+            assert!(error.offset_bytes >= (works * 2 * PAGE) as u64);
+            assert_eq!((done.len(), engine.spans_in_flight()), (0, 0));
+            engine.reap(Wait::ForAll, &mut done).unwrap();
+        }
+    }
+}

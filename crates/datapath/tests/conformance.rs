@@ -257,7 +257,8 @@ fn a_source_that_grows_meanwhile_changes_nothing() {
     }
 }
 
-/// A target that takes no byte fails for its own span only, whether the error comes at once or late.
+/// A target that takes no byte fails for its own span only, whether its error comes at once or
+/// late.
 #[test]
 fn a_target_that_cannot_be_written_fails_alone() {
     let seed = Seed::from_env_or_random();

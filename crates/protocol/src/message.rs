@@ -126,7 +126,8 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
         Message::Finish(finish) => check_report(finish),
         Message::Notice(notice) => {
             check_text(&notice.what)?;
-            check_text(&notice.why)
+            check_text(&notice.why)?;
+            notice.fault.as_ref().map_or(Ok(()), check_fault)
         }
         Message::OffersEnd(_)
         | Message::SpanBad(_)

@@ -217,7 +217,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_tell_the_whole_set(members in proptest::collection::btree_set(0u32..300, 0..200)) {
+        fn ranges_tell_the_whole_set(
+            members in proptest::collection::btree_set(0u32..300, 0..200),
+        ) {
             let mut set = SpanSet::new(300);
             for &member in &members {
                 assert!(set.insert(SpanIndex(member)));

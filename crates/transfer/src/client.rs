@@ -30,6 +30,7 @@ use haul_datapath::{Host, choose};
 use haul_protocol::{
     ClientHandshake, Message,
     handshake::Granted,
+    limits,
     wire::{self, Direction, Fault, FaultCode},
 };
 use haul_sys::tcp_info::TcpInfo;
@@ -45,6 +46,8 @@ use std::{
 /// This build, as the other side's log names it.
 pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The paths of one request, in bytes: it must fit the first message, which is small.
+const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 /// Engines' buffers of all streams together, in bytes: a side stays within 64 MiB.
@@ -104,6 +107,19 @@ pub fn pull(
         )));
     }
     let paths: Vec<Vec<u8>> = request.urls.iter().map(|url| url.path.clone()).collect();
+    let paths_bytes: usize = paths.iter().map(Vec::len).sum();
+    if paths.len() > limits::PATHS_MAX || paths_bytes > OPEN_PATHS_BYTES_MAX {
+        let needs =
+            format!("at most {} paths, {OPEN_PATHS_BYTES_MAX} bytes in all", limits::PATHS_MAX);
+        let found = format!("{} paths, {paths_bytes} bytes", paths.len());
+        let hint = "pull the directory that holds them, or in several commands";
+        return Err(TransferError::start(problem(
+            "too much to ask for at once",
+            &needs,
+            &found,
+            hint,
+        )));
+    }
     let contents = |path: &Vec<u8>| path.is_empty() || path.ends_with(b"/");
     let into_directory = paths.len() != 1 || paths.iter().any(contents);
     let place = resolve_local(&request.target, into_directory)?;
@@ -160,6 +176,12 @@ fn resolve_local(target: &TargetSpec, into_directory: bool) -> Result<TargetPlac
     let root = Root::open(base).map_err(|e| failed("cannot open the target directory of", &e))?;
     TargetPlace::resolve(&root, name, directory)
         .map_err(|fault| TransferError::start((&fault).into()))
+}
+
+fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
+    let needs = "memory, threads and descriptors for a session";
+    let hint = "see this host's limits (ulimit -a)";
+    TransferError::broken(problem("no session can be set up", needs, &error.to_string(), hint))
 }
 
 enum Work<'a> {
@@ -258,7 +280,12 @@ impl<'a> Client<'a> {
             let moved =
                 tally.received_bytes.saturating_sub(tally.resumed_bytes + tally.skipped_bytes);
             match end {
-                SessionEnd::Finished => return Ok(self.report(&mut run, tally, begun)),
+                SessionEnd::Finished => {
+                    if let Some(problem) = nothing_started(&tally) {
+                        return Err(TransferError::start(problem));
+                    }
+                    return Ok(self.report(&mut run, tally, begun));
+                }
                 SessionEnd::Interrupted => return Err(TransferError::Interrupted),
                 SessionEnd::Refused(fault) if !is_passing(&fault) => {
                     return Err(TransferError::broken((&fault).into()));
@@ -371,13 +398,15 @@ impl<'a> Client<'a> {
                 };
                 ConnectFailure::Broken { server: server.to_owned(), error }
             })?;
-            for message in messages {
-                if let Message::Ping(_) = message {
-                    continue;
-                }
+            let mut messages = messages.into_iter();
+            while let Some(message) = messages.next() {
                 match handshake.handle(message) {
                     Ok(None) => {}
-                    Ok(Some(granted)) => return Ok(granted),
+                    Ok(Some(granted)) => {
+                        // A sending server begins to offer at once.
+                        control.unread(messages.collect());
+                        return Ok(granted);
+                    }
                     Err(fault) => return Err(ConnectFailure::Refused(fault)),
                 }
             }
@@ -400,28 +429,7 @@ impl<'a> Client<'a> {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(SessionEnd, Tally), TransferError> {
         let granted = opened.granted.opened.clone();
-        let failed = |error: &dyn std::fmt::Display| {
-            TransferError::broken(problem(
-                "the session cannot be set up",
-                "",
-                &error.to_string(),
-                "",
-            ))
-        };
-        let keys = opened.control.session_keys(&opened.session).map_err(|e| failed(&e))?;
-        let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
-        run.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
-        run.streams = granted.streams;
-        let pacing = self.options.rate_bytes_per_s.map(|rate| rate / u64::from(granted.streams));
-        let setup = StreamSetup {
-            keys: Arc::new(keys),
-            session: opened.session,
-            digest: granted.digest(),
-            host: self.host.clone(),
-            congestion: choose_congestion(&self.host, rtt),
-            pacing_bytes_per_s: pacing,
-            buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
-        };
+        let setup = self.stream_setup(&opened, run)?;
         on_event(Event::Session(SessionOpened {
             session: hex(&opened.session),
             server: self.url.server(),
@@ -431,10 +439,10 @@ impl<'a> Client<'a> {
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
-        let waker = Waker::new().map_err(|e| failed(&e))?;
+        let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
         let supply = Supply::Connect { server: self.url.server(), count: granted.streams };
-        let control = &mut opened.control;
+        let meter = Meter::new(begun, run, &streams);
         match work {
             Work::Push(sources) => {
                 let options = SendingOptions {
@@ -443,13 +451,8 @@ impl<'a> Client<'a> {
                     engine: self.options.send_engine.clone(),
                 };
                 let walk = walk_named(sources);
-                let role = Sending::new(walk, setup, streams.clone(), supply, options, on_event);
-                let mut role = Reporting { role, meter: Meter::new(begun, run, &streams) };
-                let end = drive(control, &mut role, &waker, self.interrupt);
-                role.role.stop();
-                run.mine = role.role.report();
-                run.theirs = role.role.peer_report.take().unwrap_or_default();
-                Ok((end, role.role.tally.clone()))
+                let role = Sending::new(walk, setup, streams, supply, options, on_event);
+                Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
             Work::Pull(place) => {
                 let options = ReceivingOptions {
@@ -458,17 +461,48 @@ impl<'a> Client<'a> {
                     engine: self.options.receive_engine.clone(),
                     span_bytes: self.options.span_bytes,
                 };
-                let place = place.clone();
-                let role = Receiving::new(place, setup, streams.clone(), supply, options, on_event)
-                    .map_err(|e| failed(&e))?;
-                let mut role = Reporting { role, meter: Meter::new(begun, run, &streams) };
-                let end = drive(control, &mut role, &waker, self.interrupt);
-                role.role.stop();
-                run.mine = role.role.report();
-                run.theirs = role.role.peer_report.take().unwrap_or_default();
-                Ok((end, role.role.tally.clone()))
+                let role = Receiving::new(place.clone(), setup, streams, supply, options, on_event)
+                    .map_err(|error| set_up_failed(&error))?;
+                Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
         }
+    }
+
+    /// What was measured and agreed, for the streams of a session.
+    fn stream_setup(&self, opened: &Opened, run: &mut Run) -> Result<StreamSetup, TransferError> {
+        let granted = &opened.granted.opened;
+        let keys =
+            opened.control.session_keys(&opened.session).map_err(|error| set_up_failed(&error))?;
+        let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
+        run.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+        run.streams = granted.streams;
+        let streams = u64::from(granted.streams.max(1));
+        Ok(StreamSetup {
+            keys: Arc::new(keys),
+            session: opened.session,
+            digest: granted.digest(),
+            host: self.host.clone(),
+            congestion: choose_congestion(&self.host, rtt),
+            pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
+            buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
+        })
+    }
+
+    fn run_role<R: Reported>(
+        &self,
+        control: &mut Control,
+        role: R,
+        meter: Meter,
+        waker: &Waker,
+        run: &mut Run,
+    ) -> (SessionEnd, Tally) {
+        let mut reporting = Reporting { role, meter };
+        let end = drive(control, &mut reporting, waker, self.interrupt);
+        let mut role = reporting.role;
+        role.stop();
+        run.mine = role.report();
+        run.theirs = role.take_peer_report().unwrap_or_default();
+        (end, role.tally().clone())
     }
 
     fn report(&self, run: &mut Run, tally: Tally, begun: Instant) -> Report {
@@ -520,6 +554,11 @@ impl<'a> Client<'a> {
             stages,
         }
     }
+}
+
+/// None of the sources could even be offered.
+fn nothing_started(tally: &Tally) -> Option<Problem> {
+    tally.first_problem.clone().filter(|_| tally.offered_files == 0)
 }
 
 /// Why no session could be opened.
@@ -640,6 +679,9 @@ struct Reporting<R> {
 trait Reported: Role {
     fn tally(&self) -> &Tally;
     fn tell(&mut self, event: Event);
+    fn stop(&mut self);
+    fn report(&self) -> wire::SideReport;
+    fn take_peer_report(&mut self) -> Option<wire::SideReport>;
 }
 
 impl Reported for Sending<'_> {
@@ -649,6 +691,15 @@ impl Reported for Sending<'_> {
     fn tell(&mut self, event: Event) {
         Sending::tell(self, event);
     }
+    fn stop(&mut self) {
+        Sending::stop(self);
+    }
+    fn report(&self) -> wire::SideReport {
+        Sending::report(self)
+    }
+    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+        self.peer_report.take()
+    }
 }
 
 impl Reported for Receiving<'_> {
@@ -657,6 +708,15 @@ impl Reported for Receiving<'_> {
     }
     fn tell(&mut self, event: Event) {
         Receiving::tell(self, event);
+    }
+    fn stop(&mut self) {
+        Receiving::stop(self);
+    }
+    fn report(&self) -> wire::SideReport {
+        Receiving::report(self)
+    }
+    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+        self.peer_report.take()
     }
 }
 

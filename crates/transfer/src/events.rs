@@ -125,9 +125,14 @@ impl std::fmt::Display for Problem {
             (true, false) => write!(f, ": {}", self.found)?,
             (true, true) => {}
         }
-        f.write_str(".")?;
+        let ended =
+            [&self.found, &self.needs, &self.what].into_iter().find(|part| !part.is_empty());
+        if !ended.is_some_and(|part| part.ends_with('.')) {
+            f.write_str(".")?;
+        }
         if !self.hint.is_empty() {
-            write!(f, " {}.", self.hint.trim_end_matches('.'))?;
+            let end = if self.hint.ends_with(['.', '?', '!']) { "" } else { "." };
+            write!(f, " {}{end}", self.hint)?;
         }
         Ok(())
     }

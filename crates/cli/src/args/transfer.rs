@@ -35,8 +35,7 @@ pub struct LowPush {
     /// Files, `dir`, `dir/` or `zero:SIZE`
     #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
     pub sources: Vec<OsString>,
-    /// haul://[TOKEN@]HOST[:PORT]/dir/
-    #[arg(value_name = "URL", required = true)]
+    #[arg(value_name = "URL", required = true, help = "haul://[TOKEN@]HOST[:PORT]/dir/")]
     pub url: OsString,
     #[command(flatten)]
     pub transfer: LowTransfer,
@@ -53,8 +52,8 @@ pub struct LowPush {
 #[derive(Debug, Args)]
 #[command(override_usage = "haul pull [OPTIONS] <URL>... <TARGET>")]
 pub struct LowPull {
-    /// haul://[TOKEN@]HOST[:PORT]/path
     #[arg(value_name = "URL", required = true, num_args = 1..)]
+    #[arg(help = "haul://[TOKEN@]HOST[:PORT]/path")]
     pub urls: Vec<OsString>,
     /// The directory or file name, or `null:`
     #[arg(value_name = "TARGET", required = true)]

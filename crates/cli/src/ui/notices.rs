@@ -81,13 +81,13 @@ fn side_name(side: Side) -> &'static str {
     }
 }
 
-/// How a session began, in a line.
+/// How a session began, in a line. The first digits name it, as in the server's log.
 #[must_use]
 pub fn session_line(event: &Event) -> Option<String> {
     let Event::Session(session) = event else { return None };
     Some(format!(
         "session {} with {}: {} ({}), {}, round trip {}",
-        session.session,
+        session.session.get(..8).unwrap_or(&session.session),
         session.server,
         session.protection,
         session.digest,

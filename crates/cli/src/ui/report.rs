@@ -5,8 +5,12 @@ use haul_transfer::Report;
 
 /// Stages that are named; the rest is small.
 const STAGES_SHOWN: usize = 5;
+/// What would be shown as 0 % is not.
+const SHARE_SHOWN_MIN: f64 = 0.005;
 /// The width of the names at the left.
 const LABEL_COLUMNS: usize = 11;
+/// The width of the text behind them.
+const TEXT_COLUMNS: usize = 84;
 
 /// The lines of the report; `failed` names files that failed.
 #[must_use]
@@ -49,8 +53,21 @@ fn headline(report: &Report) -> String {
     )
 }
 
+/// A label and its text, which goes on below itself where it is too long.
 fn line(label: &str, text: &str) -> String {
-    format!("  {label:<LABEL_COLUMNS$} {text}")
+    let mut lines = vec![format!("  {label:<LABEL_COLUMNS$}")];
+    let mut columns = 0;
+    for word in text.split(' ') {
+        if columns > 0 && columns + 1 + word.chars().count() > TEXT_COLUMNS {
+            lines.push(" ".repeat(LABEL_COLUMNS + 2));
+            columns = 0;
+        }
+        let last = lines.last_mut().expect("there is a first line");
+        last.push(' ');
+        last.push_str(word);
+        columns += 1 + word.chars().count();
+    }
+    lines.join("\n")
 }
 
 fn what_moved(report: &Report, failed: &[String]) -> Vec<String> {
@@ -140,7 +157,10 @@ fn what_it_cost(report: &Report) -> Vec<String> {
     let bottleneck = &report.bottleneck;
     if !bottleneck.stage.is_empty() {
         let share = units::percent(bottleneck.share);
-        lines.push(line("bottleneck", &format!("{}, {share} of the time", bottleneck.stage)));
+        lines.push(line(
+            "bottleneck",
+            &format!("{}, {share} of the time", spaced(&bottleneck.stage)),
+        ));
         if !bottleneck.verdict.is_empty() {
             lines.push(line("", &bottleneck.verdict));
         }
@@ -148,13 +168,19 @@ fn what_it_cost(report: &Report) -> Vec<String> {
     let stages: Vec<String> = report
         .stages
         .iter()
+        .filter(|(_, share)| *share >= SHARE_SHOWN_MIN)
         .take(STAGES_SHOWN)
-        .map(|(stage, share)| format!("{stage} {}", units::percent(*share)))
+        .map(|(stage, share)| format!("{} {}", spaced(stage), units::percent(*share)))
         .collect();
     if !stages.is_empty() {
         lines.push(line("stages", &stages.join(", ")));
     }
     lines
+}
+
+/// A stage's name as people write it: `target disk`, not `target_disk`.
+fn spaced(stage: &str) -> String {
+    stage.replace('_', " ")
 }
 
 /// Copied bytes, with how often that is for each moved byte.

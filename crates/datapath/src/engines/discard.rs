@@ -1,7 +1,7 @@
 //! For `null:`: bytes are taken off the wire and thrown away.
 //!
 //! Without a tap the kernel drops them and copies none (MSG_TRUNC, tcp(7)); with one they come
-//! into a small buffer, for the tap to see.
+//! into one buffer, for the tap to see.
 
 use std::io;
 
@@ -10,7 +10,6 @@ use rustix::{io::Errno, net::RecvFlags};
 use crate::{
     EngineError, EngineInfo, FileSpan, ReceiveEngine, Setup, SpanDone, SpanTap, StageTimes,
     Verdict, Wire, WireKind,
-    beside::BUFFER_BYTES,
     progress::{Copied, Progress},
     socket,
     stopwatch::timed,
@@ -28,6 +27,10 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: Some(|setup| Ok(Box::new(Discard::new(setup)))),
 };
 
+/// Shown to the tap at once. Receives of 256 KiB open the sender's window in such small steps that
+/// they cost half as much again (sendfile and CRC32C over loopback: 1.3 against 2.6 GB/s).
+const SEEN_BYTES: usize = 1 << 20;
+
 /// Dropped at once. Memory that is only named to the kernel and never touched: it stays unmapped.
 const DROP_BYTES: usize = 4 << 20;
 
@@ -43,7 +46,7 @@ impl Discard {
     fn new(setup: Setup<'_>) -> Self {
         Self {
             wire: setup.wire,
-            hot: vec![0; setup.buffer_bytes_max.clamp(4096, BUFFER_BYTES)].into(),
+            hot: vec![0; setup.buffer_bytes_max.clamp(4096, SEEN_BYTES)].into(),
             untouched: vec![0; DROP_BYTES].into(),
             times: StageTimes::default(),
         }

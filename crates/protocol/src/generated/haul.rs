@@ -219,7 +219,7 @@ pub struct SpanBad {
     #[prost(uint32, tag = "3")]
     pub stream: u32,
 }
-/// Either side: this data stream is lost or stalled. The receiver closes it and says so.
+/// Sender to receiver: this data stream is lost or stalled. The receiver closes it and says so.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StreamDrop {
     #[prost(uint32, tag = "1")]
@@ -305,7 +305,8 @@ pub struct Finish {
     #[prost(message, optional, tag = "1")]
     pub report: ::core::option::Option<SideReport>,
 }
-/// For the user of the other side, once each: an engine that fell back.
+/// For the user of the other side, once each: an engine that fell back, or a source that could not
+/// even be offered (then `fault` alone is set).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Notice {
     #[prost(string, tag = "1")]
@@ -314,6 +315,8 @@ pub struct Notice {
     pub why: ::prost::alloc::string::String,
     #[prost(uint32, tag = "3")]
     pub stream: u32,
+    #[prost(message, optional, tag = "4")]
+    pub fault: ::core::option::Option<Fault>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ping {

@@ -20,7 +20,8 @@ fn conversations() -> Vec<(&'static str, Steps, &'static str)> {
     let other = json!({"hello": {"version_min": 7, "version_max": 9, "software": "haul 9.0.0"}});
     let versions = json!({"refused": {
         "code": "VERSION", "what": "the versions do not meet",
-        "needs": "protocol version 1 to 1", "found": "a peer that speaks version 7 to 9 (haul 9.0.0)",
+        "needs": "protocol version 1 to 1",
+        "found": "a peer that speaks version 7 to 9 (haul 9.0.0)",
         "hint": "install the same haul version on both ends"}});
     let early = json!({"refused": {
         "code": "PROTOCOL_VIOLATION",

@@ -21,6 +21,9 @@ use std::{
 /// How long verified spans wait before they are synced and journaled.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
+/// From this many files on, one sync of the file system costs less than one of each file.
+const GROUP_MIN: usize = 4;
+
 /// A target shared by streams, committer and session.
 pub type SharedTarget = Arc<Mutex<Option<TargetFile>>>;
 
@@ -145,8 +148,8 @@ impl Shared {
         let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
         loop {
             let (commits, ending) = self.wait_until(checkpoint_at);
-            for file in &commits {
-                self.commit(*file);
+            if !commits.is_empty() {
+                self.commit(&commits);
             }
             if ending || Instant::now() >= checkpoint_at {
                 self.checkpoint();
@@ -178,20 +181,49 @@ impl Shared {
         (std::mem::take(&mut queue.commits), queue.ending)
     }
 
-    fn commit(&self, file: FileId) {
-        let Some(entry) = lock(&self.queue).undurable.remove(&file) else { return };
+    /// Puts files under their names, all of them one step at a time, so that many share a sync.
+    fn commit(&self, files: &VecDeque<FileId>) {
         let begun = Instant::now();
-        let result = entry.target.and_then(|target| lock(&target).as_mut().map(TargetFile::commit));
+        let mut batch: Vec<Entry> = files.iter().filter_map(|file| self.take(*file)).collect();
+        let grouped = batch.len() >= GROUP_MIN;
+        self.each(&mut batch, TargetFile::seal);
+        if !(grouped && sync_file_systems(&batch)) {
+            self.each(&mut batch, |target| target.sync());
+        }
+        self.each(&mut batch, TargetFile::publish);
+        if !(grouped && sync_file_systems(&batch)) {
+            self.each(&mut batch, |target| target.sync_directory());
+        }
         self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
-        let committed = match result {
-            Some(Ok(())) => {
-                self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
-                Committed::Done(file)
+        for entry in batch {
+            if let Some(target) = lock(&entry.target).as_mut() {
+                target.tidy();
             }
-            Some(Err(fault)) => Committed::Failed(file, fault),
-            None => return,
-        };
-        lock(&self.results).push(committed);
+            self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
+            lock(&self.results).push(Committed::Done(entry.file));
+        }
+    }
+
+    fn take(&self, file: FileId) -> Option<Entry> {
+        let undurable = lock(&self.queue).undurable.remove(&file)?;
+        Some(Entry { file, target: undurable.target?, bytes: undurable.bytes })
+    }
+
+    /// One step for all; whose step fails is out.
+    fn each(
+        &self,
+        batch: &mut Vec<Entry>,
+        mut step: impl FnMut(&mut TargetFile) -> Result<(), Fault>,
+    ) {
+        batch.retain(|entry| {
+            // Given up meanwhile: the session knows.
+            let Some(result) = lock(&entry.target).as_mut().map(&mut step) else { return false };
+            if let Err(fault) = result {
+                lock(&self.results).push(Committed::Failed(entry.file, fault));
+                return false;
+            }
+            true
+        });
     }
 
     fn checkpoint(&self) {
@@ -224,6 +256,22 @@ impl Shared {
             }
         }
     }
+}
+
+/// A file on its way to its name.
+struct Entry {
+    file: FileId,
+    target: SharedTarget,
+    bytes: u64,
+}
+
+/// True when the file systems of all these files are synced whole (syncfs(2)).
+fn sync_file_systems(batch: &[Entry]) -> bool {
+    let mut systems = BTreeMap::new();
+    for entry in batch {
+        systems.extend(lock(&entry.target).as_ref().and_then(TargetFile::file_system));
+    }
+    systems.values().all(|file| rustix::fs::syncfs(file.file()).is_ok())
 }
 
 /// Sorted spans as runs.

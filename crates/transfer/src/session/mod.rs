@@ -14,7 +14,7 @@ pub mod streams;
 use crate::{
     Interrupt,
     error::problem,
-    events::Event,
+    events::{Event, Problem},
     transport::{
         control::{Control, ControlError},
         waker::Waker,
@@ -147,6 +147,8 @@ pub struct Tally {
     pub resent_spans: u64,
     pub reconnections: u64,
     pub span_bytes: u64,
+    /// The first source that could not even be offered.
+    pub first_problem: Option<Problem>,
 }
 
 /// Where a role's events go: the client's user, or the server's log.

@@ -9,7 +9,7 @@ use super::{
     streams::{self, StreamEvent, StreamSetup, Streams},
 };
 use crate::{
-    events::{Event, FileEnded, FileStatus, Name, Problem, Side},
+    events::{Event, FileEnded, FileStatus, Name, Side},
     stages,
     storage::{
         root::Links,
@@ -63,6 +63,8 @@ pub struct Receiving<'a> {
     all_seen: (u64, Instant),
     breaks: u32,
     opened: bool,
+    /// Some span has yet to come.
+    wants_streams: bool,
 }
 
 /// What a receiving role is told beside its place and streams.
@@ -117,6 +119,7 @@ impl<'a> Receiving<'a> {
             all_seen: (0, now),
             breaks: 0,
             opened: false,
+            wants_streams: false,
         })
     }
 
@@ -165,18 +168,11 @@ impl<'a> Receiving<'a> {
                     self.settled(file, FileStatus::Failed, Some(&fault));
                 }
                 ReceiverEvent::CloseStream { stream, .. } => self.shared.streams.shut(stream),
-                ReceiverEvent::Notice(notice) if notice.why.is_empty() => {
+                ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
                     // A source that could not even be offered.
                     self.tally.failed_files += 1;
-                    let problem = Problem {
-                        path: Name::default(),
-                        side: Side::Source,
-                        what: notice.what.trim_start_matches("source: ").to_owned(),
-                        needs: String::new(),
-                        found: String::new(),
-                        hint: String::new(),
-                    };
-                    (self.events)(Event::Error(problem));
+                    self.tally.first_problem.get_or_insert_with(|| (&fault).into());
+                    (self.events)(Event::Error((&fault).into()));
                 }
                 ReceiverEvent::Notice(notice) => (self.events)(Event::Fallback {
                     side: Side::Source,
@@ -223,7 +219,12 @@ impl<'a> Receiving<'a> {
                     return;
                 }
                 if let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) {
-                    self.tally.resumed_bytes += durable.bytes(&grid);
+                    let resumed = durable.bytes(&grid);
+                    self.tally.resumed_bytes += resumed;
+                    if resumed > 0 {
+                        let why = "an earlier run left them here, verified".into();
+                        (self.events)(Event::Resume { bytes: resumed, why });
+                    }
                     self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
                 }
                 self.keep_target(file, target, span_bytes, durable)
@@ -249,6 +250,7 @@ impl<'a> Receiving<'a> {
                     shared: Arc::new(Mutex::new(Some(target))),
                 };
                 lock(&self.shared.targets).insert(file, target);
+                self.wants_streams |= !durable.is_full();
                 Answer::Need { span_bytes, durable }
             }
             Err(error) => {
@@ -296,7 +298,7 @@ impl<'a> Receiving<'a> {
 
     fn open_streams(&mut self) {
         match &self.supply {
-            Supply::Connect { count, .. } if !self.opened && self.engines.is_some() => {
+            Supply::Connect { count, .. } if !self.opened && self.wants_streams => {
                 self.opened = true;
                 for _ in 0..*count {
                     self.connect_stream(Duration::ZERO);
@@ -340,8 +342,12 @@ impl<'a> Receiving<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    let notice =
-                        wire::Notice { what: from_to.clone(), why: why.clone(), stream: stream.0 };
+                    let notice = wire::Notice {
+                        what: from_to.clone(),
+                        why: why.clone(),
+                        stream: stream.0,
+                        fault: None,
+                    };
                     lock(&self.shared.machine).notice(notice);
                     (self.events)(Event::Fallback { side: Side::Target, from_to, why });
                 }

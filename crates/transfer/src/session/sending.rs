@@ -14,6 +14,7 @@ use haul_datapath::{EngineInfo, WireKind, choose};
 use haul_host::FileSystem;
 use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, StreamId,
+    name::check_relative_name,
     sender::FileOutcome,
     wire::{self, Fault, FaultCode, FileKind},
 };
@@ -138,16 +139,27 @@ impl<'a> Sending<'a> {
                     lock(&self.shared.machine).end_offers(files, bytes);
                 }
                 Some(Err(fault)) => {
-                    self.tally.failed_files += 1;
-                    (self.events)(Event::Error((&fault).into()));
-                    // The other side's user shall read it too.
-                    let what = crate::events::Problem::from(&fault).to_string();
-                    let notice = wire::Notice { what, why: String::new(), stream: 0 };
-                    lock(&self.shared.machine).notice(notice);
+                    self.unlisted(fault);
                 }
-                Some(Ok(entry)) => self.offer(entry),
+                Some(Ok(entry)) => match check_relative_name(&entry.offer.name) {
+                    Ok(()) => self.offer(entry),
+                    Err(why) => {
+                        let what = "cannot be offered under this name";
+                        let fault = Fault::new(FaultCode::NameRefused, wire::Side::Source, what);
+                        self.unlisted(fault.at(entry.offer.name).found(why));
+                    }
+                },
             }
         }
+    }
+
+    /// A source that could not be offered: both sides' users read of it.
+    fn unlisted(&mut self, fault: Fault) {
+        self.tally.failed_files += 1;
+        (self.events)(Event::Error((&fault).into()));
+        self.tally.first_problem.get_or_insert_with(|| (&fault).into());
+        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        lock(&self.shared.machine).notice(notice);
     }
 
     fn offer(&mut self, entry: SourceEntry) {
@@ -196,7 +208,9 @@ impl<'a> Sending<'a> {
 
     fn open_streams(&mut self) {
         match &self.supply {
-            Supply::Connect { count, .. } if !self.opened && self.engines.is_some() => {
+            Supply::Connect { count, .. }
+                if !self.opened && lock(&self.shared.machine).has_pending() =>
+            {
                 self.opened = true;
                 for _ in 0..*count {
                     self.connect_stream(Duration::ZERO);
@@ -247,8 +261,12 @@ impl<'a> Sending<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    let notice =
-                        wire::Notice { what: from_to.clone(), why: why.clone(), stream: stream.0 };
+                    let notice = wire::Notice {
+                        what: from_to.clone(),
+                        why: why.clone(),
+                        stream: stream.0,
+                        fault: None,
+                    };
                     lock(&self.shared.machine).notice(notice);
                     (self.events)(Event::Fallback { side: Side::Source, from_to, why });
                 }
@@ -285,7 +303,11 @@ impl<'a> Sending<'a> {
         loop {
             let Some(event) = lock(&self.shared.machine).poll_event() else { break };
             match event {
-                SenderEvent::Resumed { bytes, .. } => self.tally.resumed_bytes += bytes,
+                SenderEvent::Resumed { bytes, .. } => {
+                    self.tally.resumed_bytes += bytes;
+                    let why = "an earlier run left them at the target, verified".into();
+                    (self.events)(Event::Resume { bytes, why });
+                }
                 SenderEvent::CheckSource(file) => self.check_source(file),
                 SenderEvent::SpanDamaged { .. } => self.tally.resent_spans += 1,
                 SenderEvent::StreamClosed(stream) => self.shared.streams.shut(stream),
@@ -300,18 +322,11 @@ impl<'a> Sending<'a> {
                     self.watch.receiver =
                         progress.streams.into_iter().map(|s| (StreamId(s.stream), s)).collect();
                 }
-                SenderEvent::Notice(notice) => {
-                    let event = if notice.why.is_empty() {
-                        continue;
-                    } else {
-                        Event::Fallback {
-                            side: Side::Target,
-                            from_to: notice.what,
-                            why: notice.why,
-                        }
-                    };
-                    (self.events)(event);
-                }
+                SenderEvent::Notice(notice) => (self.events)(Event::Fallback {
+                    side: Side::Target,
+                    from_to: notice.what,
+                    why: notice.why,
+                }),
                 SenderEvent::Finished(report) => {
                     self.peer_report = Some(report);
                     self.ended = Some(SessionEnd::Finished);

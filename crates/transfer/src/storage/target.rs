@@ -23,7 +23,7 @@ use rustix::{
     fs::{
         AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps,
         fallocate, fchmod, flock, fstat, fsync, futimens, openat, renameat, statat, symlinkat,
-        unlinkat,
+        unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -152,6 +152,7 @@ impl TargetPlace {
         };
         let failed = |error: io::Error| io_fault(Side::Target, &name, "cannot be made", &error);
         match offer.kind() {
+            FileKind::Directory if root.is_directory(&name) => Ok(Prepared::Skip),
             FileKind::Directory => {
                 root.make_directories(&name).map_err(failed)?;
                 ready(Shape::Directory, span_bytes, SpanSet::new(0))
@@ -289,19 +290,76 @@ impl TargetFile {
             .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
     }
 
-    /// Puts the complete file under its name, durably.
+    /// The first step of a commit: mode and time of the complete file.
     ///
     /// # Errors
     /// The fault that ends this file; the temporary stays for the next run.
-    pub fn commit(&mut self) -> Result<(), Fault> {
+    pub fn seal(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory => Ok(()),
-            Shape::Symlink { root } => commit_link(root, &self.name, &self.offer.link_target),
-            Shape::Regular(part) => part.commit(&self.offer),
+            Shape::Symlink { root } => make_link(root, &self.name, &self.offer),
+            Shape::Regular(part) => part.seal(&self.offer),
         };
-        result.map_err(|error| {
-            io_fault(Side::Target, &self.name, "cannot be put under its name", &error)
-        })
+        self.named("cannot be given its mode and time", result)
+    }
+
+    /// The second step: content, mode and time are durable.
+    ///
+    /// # Errors
+    /// As [`Self::seal`].
+    pub fn sync(&self) -> Result<(), Fault> {
+        let Shape::Regular(part) = &self.shape else { return Ok(()) };
+        self.named("cannot be synced", part.file.file().sync_all())
+    }
+
+    /// The third step: the final name.
+    ///
+    /// # Errors
+    /// As [`Self::seal`].
+    pub fn publish(&mut self) -> Result<(), Fault> {
+        let result = match &self.shape {
+            Shape::Null | Shape::Directory => Ok(()),
+            Shape::Symlink { root } => publish_link(root, &self.name),
+            Shape::Regular(part) => part.publish(),
+        };
+        self.named("cannot be put under its name", result)
+    }
+
+    /// The fourth step: the name is durable.
+    ///
+    /// # Errors
+    /// As [`Self::seal`].
+    pub fn sync_directory(&self) -> Result<(), Fault> {
+        let result = match &self.shape {
+            Shape::Null | Shape::Directory => Ok(()),
+            Shape::Symlink { root } => {
+                root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
+            }
+            Shape::Regular(part) => fsync(&part.directory).map_err(io::Error::from),
+        };
+        self.named("its directory cannot be synced", result)
+    }
+
+    /// The last step: nothing but the file itself stays.
+    pub fn tidy(&mut self) {
+        if let Shape::Regular(part) = &mut self.shape
+            && part.journal.take().is_some()
+        {
+            let _ = unlinkat(&part.directory, &*part.journal_name, AtFlags::empty());
+        }
+    }
+
+    /// The device of the file system that this file is on, and a file there to sync it by;
+    /// `None` where there is nothing to sync.
+    #[must_use]
+    pub fn file_system(&self) -> Option<(u64, Arc<SpanFile>)> {
+        let Shape::Regular(part) = &self.shape else { return None };
+        let stat = fstat(part.file.file()).ok()?;
+        Some((stat.st_dev, part.file.clone()))
+    }
+
+    fn named(&self, what: &str, result: io::Result<()>) -> Result<(), Fault> {
+        result.map_err(|error| io_fault(Side::Target, &self.name, what, &error))
     }
 
     /// Lets go of it: the temporary stays when there is a journal that makes use of it.
@@ -314,17 +372,24 @@ impl TargetFile {
     }
 }
 
-fn commit_link(root: &Root, name: &[u8], link: &[u8]) -> io::Result<()> {
+fn make_link(root: &Root, name: &[u8], offer: &FileOffer) -> io::Result<()> {
     let (parent, last) = root.parent_of(name)?;
     let part = hidden_name(last, PART_SUFFIX);
     let _ = unlinkat(&parent, &*part, AtFlags::empty());
-    symlinkat(link, &parent, &*part)?;
+    symlinkat(&*offer.link_target, &parent, &*part)?;
+    // A file system that keeps no times of links is no reason to fail.
+    let _ = utimensat(&parent, &*part, &times_of(offer), AtFlags::SYMLINK_NOFOLLOW);
+    Ok(())
+}
+
+fn publish_link(root: &Root, name: &[u8]) -> io::Result<()> {
+    let (parent, last) = root.parent_of(name)?;
+    let part = hidden_name(last, PART_SUFFIX);
     let renamed = renameat(&parent, &*part, &parent, last);
     if renamed.is_err() {
         let _ = unlinkat(&parent, &*part, AtFlags::empty());
     }
-    renamed?;
-    Ok(fsync(&parent)?)
+    Ok(renamed?)
 }
 
 /// The temporary of a regular file.
@@ -462,19 +527,17 @@ impl Part {
         Ok(())
     }
 
-    fn commit(&mut self, offer: &FileOffer) -> io::Result<()> {
+    fn seal(&self, offer: &FileOffer) -> io::Result<()> {
         let file = self.file.file();
         fchmod(file, Mode::from_raw_mode(offer.mode & MODE_BITS))?;
         if offer.mtime_s != 0 {
             futimens(file, &times_of(offer))?;
         }
-        file.sync_all()?;
-        renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
-        fsync(&self.directory)?;
-        if self.journal.take().is_some() {
-            unlinkat(&self.directory, &*self.journal_name, AtFlags::empty())?;
-        }
         Ok(())
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        Ok(renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?)
     }
 
     fn remove(&self) {

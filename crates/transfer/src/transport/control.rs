@@ -35,6 +35,8 @@ pub struct Control {
     socket: TcpStream,
     tls: rustls::Connection,
     incoming: Vec<u8>,
+    /// Taken off the wire and given back: they come first again.
+    unread: Vec<Message>,
     outgoing: Vec<u8>,
     message_bytes_max: usize,
     /// When the peer last sent anything.
@@ -51,6 +53,7 @@ impl Control {
             socket,
             tls,
             incoming: Vec::new(),
+            unread: Vec::new(),
             outgoing: Vec::new(),
             message_bytes_max: limits::MESSAGE_BYTES_MAX_UNKNOWN,
             heard_at: Instant::now(),
@@ -90,6 +93,11 @@ impl Control {
         encode_message(message, &mut self.outgoing);
     }
 
+    /// Gives messages back that the next [`Self::turn`] shall return.
+    pub fn unread(&mut self, messages: Vec<Message>) {
+        self.unread = messages;
+    }
+
     /// Sends what is queued, waits at most `timeout` for the peer or the waker, and returns what
     /// arrived.
     ///
@@ -101,6 +109,9 @@ impl Control {
         waker: Option<&Waker>,
     ) -> Result<Vec<Message>, ControlError> {
         self.write_out()?;
+        if !self.unread.is_empty() {
+            return Ok(std::mem::take(&mut self.unread));
+        }
         let mut messages = self.take_messages()?;
         if !messages.is_empty() {
             return Ok(messages);

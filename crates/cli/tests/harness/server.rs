@@ -1,0 +1,152 @@
+//! A running `haul serve`, which can be killed and started again on its port.
+
+use super::{Haul, Place, as_nobody};
+use crate::words;
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    net::SocketAddr,
+    os::unix::fs::{PermissionsExt, chown},
+    path::PathBuf,
+};
+
+/// How a server is started.
+pub struct ServerSetup {
+    root: OsString,
+    state: PathBuf,
+    options: Vec<OsString>,
+    nobody: bool,
+}
+
+impl ServerSetup {
+    /// Serves the `root` of a place.
+    pub fn new(place: &Place) -> Self {
+        let (root, state) = (place.path("root").into(), place.path("state"));
+        Self { root, state, options: Vec::new(), nobody: false }
+    }
+
+    pub fn root(mut self, root: impl AsRef<OsStr>) -> Self {
+        self.root = root.as_ref().to_owned();
+        self
+    }
+
+    /// A state directory of its own: another key, other tokens.
+    pub fn state(mut self, state: PathBuf) -> Self {
+        self.state = state;
+        self
+    }
+
+    pub fn options(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(OsString::from));
+        self
+    }
+
+    /// As a user without rights; only root can.
+    pub fn as_nobody(mut self) -> Self {
+        self.nobody = true;
+        self
+    }
+
+    pub fn start(self, place: &Place) -> Server {
+        let (process, url) = self.launch(place, "127.0.0.1:0");
+        Server { setup: self, process, url }
+    }
+
+    fn launch(&self, place: &Place, listen: &str) -> (Haul, String) {
+        let words = words!["serve", self.root, "--listen", listen];
+        let words = [words, self.options.clone(), words!["--json"]].concat();
+        let mut command = place.command(&words);
+        command.env("HAUL_STATE", &self.state);
+        if self.nobody {
+            fs::create_dir_all(&self.state).unwrap();
+            fs::set_permissions(&self.state, fs::Permissions::from_mode(0o700)).unwrap();
+            chown(&self.state, Some(super::NOBODY), Some(super::NOBODY)).unwrap();
+            as_nobody(&mut command);
+        }
+        let process = Haul::start(command);
+        let line = process.wait_for("listening line", |_| true);
+        assert_eq!(line["event"], "listening", "the first line of a server: {line}");
+        let url = line["url"].as_str().unwrap().to_owned();
+        (process, url)
+    }
+}
+
+/// Killed when dropped.
+pub struct Server {
+    setup: ServerSetup,
+    pub process: Haul,
+    url: String,
+}
+
+impl Server {
+    pub fn start(place: &Place) -> Self {
+        ServerSetup::new(place).start(place)
+    }
+
+    /// The printed URL with this path behind.
+    pub fn url(&self, path: impl AsRef<OsStr>) -> OsString {
+        let mut url = OsString::from(&self.url);
+        url.push(path.as_ref());
+        url
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        let authority = self.url.strip_prefix("haul://").unwrap().split('/').next().unwrap();
+        authority.split('@').next_back().unwrap().parse().unwrap()
+    }
+
+    pub fn token(&self) -> haul_transfer::Token {
+        self.url.parse::<haul_transfer::HaulUrl>().unwrap().token.unwrap()
+    }
+
+    /// The URL for another address or token.
+    pub fn url_with(&self, token: &str, address: SocketAddr, path: impl AsRef<OsStr>) -> OsString {
+        let mut url = OsString::from(format!("haul://{token}@{address}/"));
+        url.push(path.as_ref());
+        url
+    }
+
+    /// The URL by way of a proxy.
+    pub fn url_by(&self, address: SocketAddr, path: impl AsRef<OsStr>) -> OsString {
+        self.url_with(&self.token().reveal(), address, path)
+    }
+
+    /// Starts it again as it was, on the same port.
+    #[track_caller]
+    pub fn restart(&mut self, place: &Place) {
+        self.process.kill();
+        let (process, url) = self.setup.launch(place, &self.address().to_string());
+        assert_eq!(url, self.url, "a server that starts again keeps its URL");
+        self.process = process;
+    }
+
+    /// Waits until so many sessions of this process have ended, counted from its start.
+    #[track_caller]
+    pub fn wait_for_sessions(&self, ended: usize) {
+        self.process.wait_for_count("session_ended", ended);
+    }
+
+    /// Still serves: a small file goes there and back.
+    #[track_caller]
+    pub fn still_serves(&self, place: &Place) {
+        let file = place.path("still-there");
+        fs::write(&file, b"still there").unwrap();
+        place.push(&words![file, self.url("")]).ok();
+        place.pull(&words![self.url("still-there"), place.path("back-again")]).ok();
+        let back = fs::read(place.path("back-again")).unwrap();
+        assert_eq!(back, b"still there");
+        fs::remove_file(place.path("back-again")).unwrap();
+    }
+
+    /// The largest that its memory ever was, in bytes (VmHWM).
+    pub fn memory_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// The name of a file as it stands in a URL.
+    pub fn escaped(name: &[u8]) -> String {
+        name.iter().map(|byte| format!("%{byte:02X}")).collect()
+    }
+}

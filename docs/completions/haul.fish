@@ -1,0 +1,150 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_haul_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_haul_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_haul_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_haul_using_subcommand
+    set -l cmd (__fish_haul_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c haul -n "__fish_haul_needs_command" -s h -l help -d 'Print help'
+complete -c haul -n "__fish_haul_needs_command" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_needs_command" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_needs_command" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow' -r
+complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Where the fresh directory is made; without it where temporary files are (TMPDIR)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'The host name in the printed URL; without it this host\'s name or the address listened on' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
+complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Sessions at a time; more are refused' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data streams of one session' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d 'How long a connection may take to show who it is' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand serve" -l once -d 'End after one session'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l read-only -d 'Refuse to receive, whatever a token allows'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...}'
+complete -c haul -n "__fish_haul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand serve" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand push" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'What finds accidents under --protection clear; without it xxh3-128' -r -f -a "none\t'Nothing is verified, and the report says so'
+crc32c\t'CRC-32C (Castagnoli)'
+xxh3-128\t'XXH3, 128 bits'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
+read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+sendfile\t'page cache to socket inside the kernel'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
+read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+discard\t'throw away what arrives, for null:'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How long to try to get back to a server that went away' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, error, report'
+complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
+complete -c haul -n "__fish_haul_using_subcommand push" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand push" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'What finds accidents under --protection clear; without it xxh3-128' -r -f -a "none\t'Nothing is verified, and the report says so'
+crc32c\t'CRC-32C (Castagnoli)'
+xxh3-128\t'XXH3, 128 bits'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
+read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+sendfile\t'page cache to socket inside the kernel'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
+read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+discard\t'throw away what arrives, for null:'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How long to try to get back to a server that went away' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, error, report'
+complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
+complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "new" -d 'Makes a token and prints it, once'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'The directory it opens, below the server\'s root' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l expires -d 'How long it is good for, like 12h or 7d; without it for ever' -r
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l label -d 'A note that `haul token list` shows' -r
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL' -r
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch files (without --read and --write: both)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files (without --read and --write: both)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l single-use -d 'Good for one transfer, which may resume'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l json -d 'Print one JSON object a line'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -l json -d 'Print one JSON object a line'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -l json -d 'Print one JSON object a line'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "new" -d 'Makes a token and prints it, once'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull token help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull token help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull token help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull token help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull token help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull token help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
