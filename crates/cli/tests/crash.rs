@@ -5,8 +5,10 @@
 mod harness;
 
 use harness::{
-    Haul, PATIENCE, Place, Ran, Server, assert_no_temporaries, assert_same_files,
-    assert_same_trees, is_long, skip_long, temporaries,
+    PATIENCE, Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long,
+    process::{Haul, Ran},
+    server::{Server, ServerSetup},
+    skip_long, temporaries,
 };
 use haul_testkit::{seed::Random, tree};
 use serde_json::Value;
@@ -20,6 +22,8 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
+/// Of a file whose push is interrupted: four seconds at the rate it is given.
+const LEN: u64 = 24 * MIB;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -271,9 +275,9 @@ fn ctrl_c_leaves_a_transfer_that_resumes() {
 fn interrupted() -> (Victim, u64) {
     let options = words!["--bwlimit", "6M", "--span-size", "64K", "--streams", "1"];
     let victim = Victim::new(Way::Push, "data", options);
-    victim.place.file(&victim.source(), 12 * MIB);
+    victim.place.file(&victim.source(), LEN);
     let mut client = victim.start();
-    let durable = client.wait_for_bytes("bytes_durable", 2 * MIB);
+    let durable = client.wait_for_bytes("bytes_durable", MIB);
     client.kill();
     victim.server.wait_for_sessions(1);
     assert_eq!(temporaries(&victim.target_directory()).len(), 2);
@@ -304,7 +308,7 @@ fn an_untouched_journal_is_believed() {
     let (victim, durable) = interrupted();
     let ran = victim.run_again();
     assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
-    assert_eq!(ran.number("resumed_bytes") + ran.number("moved_bytes"), 12 * MIB);
+    assert_eq!(ran.number("resumed_bytes") + ran.number("moved_bytes"), LEN);
 }
 
 #[test]
@@ -314,7 +318,7 @@ fn a_damaged_journal_is_never_believed_for_what_is_not_there() {
     let mut journal = fs::read(victim.journal()).unwrap();
     // Beyond what it says, the temporary holds other bytes: a journal that said more would show.
     let part = File::options().write(true).open(victim.part()).unwrap();
-    part.write_all_at(&[0x55; 65_536], 12 * MIB - 65_536).unwrap();
+    part.write_all_at(&[0x55; 65_536], LEN - 65_536).unwrap();
     for _ in 0..20 {
         let at = random.below(journal.len() as u64) as usize;
         journal[at] ^= 1 << random.below(8);
@@ -345,7 +349,7 @@ fn a_journal_of_an_older_source_gives_a_clean_restart() {
     let (victim, _) = interrupted();
     // The same size and name, other bytes, another time.
     victim.place.file(&victim.source(), MIB);
-    victim.place.file(&victim.source(), 12 * MIB);
+    victim.place.file(&victim.source(), LEN);
     let file = File::options().write(true).open(victim.source()).unwrap();
     file.write_all_at(b"newer", 100).unwrap();
     assert_eq!(victim.run_again().number("resumed_bytes"), 0);
@@ -355,7 +359,7 @@ fn a_journal_of_an_older_source_gives_a_clean_restart() {
 fn a_journal_of_another_file_gives_a_clean_restart() {
     let (victim, _) = interrupted();
     let other = victim.place.source("other");
-    victim.place.file(&other, 12 * MIB);
+    victim.place.file(&other, LEN);
     let words = words!["push", other, victim.server.url(""), "--span-size", "64K"];
     let words = [words, words!["--bwlimit", "6M"]].concat();
     let mut client = victim.place.start(&words);
@@ -381,7 +385,7 @@ fn a_temporary_that_was_cut_or_replaced_gives_a_clean_restart() {
     let (victim, _) = interrupted();
     // The same size, but another file.
     fs::rename(victim.part(), victim.place.path("moved")).unwrap();
-    File::create_new(victim.part()).unwrap().set_len(12 * MIB).unwrap();
+    File::create_new(victim.part()).unwrap().set_len(LEN).unwrap();
     assert_eq!(victim.run_again().number("resumed_bytes"), 0);
 }
 
@@ -422,7 +426,7 @@ fn a_second_writer_is_refused_while_the_first_lives_and_not_after_it_died() {
     assert!(first.is_running() && !victim.target().exists());
     // Not even by way of another server on the same directory.
     let of_its_own = victim.place.path("state2");
-    let server = harness::ServerSetup::new(&victim.place).state(of_its_own).start(&victim.place);
+    let server = ServerSetup::new(&victim.place).state(of_its_own).start(&victim.place);
     let ran = victim.place.push(&words![other, server.url("data")]);
     ran.failed(1);
     ran.says(&["data", "another transfer"]);

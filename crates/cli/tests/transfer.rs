@@ -5,8 +5,10 @@
 mod harness;
 
 use harness::{
-    Place, Server, ServerSetup, assert_no_temporaries, assert_same_files, assert_same_trees,
-    is_long, is_root, skip_long,
+    Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long, is_root,
+    process::Ran,
+    server::{Server, ServerSetup},
+    skip_long,
 };
 use haul_datapath::{EngineInfo, Host, Verdict, engines::ENGINES};
 use serde_json::Value;
@@ -254,7 +256,7 @@ fn a_server_that_wants_safe_refuses_clear_and_says_what_to_do() {
     let server = ServerSetup::new(&place).options(&["--protection-min", "safe"]).start(&place);
     place.file(&place.source("data"), 1000);
     let words = words![place.source("data"), server.url(""), "--protection", "clear"];
-    place.push(&words).refused(&["protection", "needs --protection safe"]);
+    place.push(&words).refused(&["protection", "--protection safe"]);
     assert!(!place.root("data").exists());
     server.still_serves(&place);
 }
@@ -274,7 +276,7 @@ fn usable(able: impl Fn(&EngineInfo) -> bool) -> Vec<&'static EngineInfo> {
 
 /// The engines of the report are those that were asked for, unless one fell back and said so.
 #[track_caller]
-fn assert_engines(ran: &harness::Ran, send: &str, receive: &str) {
+fn assert_engines(ran: &Ran, send: &str, receive: &str) {
     let report = ran.ok();
     let fell_back = !ran.named("fallback").is_empty();
     let told = (&report["send_engine"], &report["receive_engine"]);

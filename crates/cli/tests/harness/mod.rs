@@ -4,13 +4,11 @@
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
-mod process;
-mod server;
-
-pub use process::{Haul, Ran};
-pub use server::{Server, ServerSetup};
+pub mod process;
+pub mod server;
 
 use haul_testkit::{content, seed::Seed};
+use process::{Haul, Ran};
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},

@@ -231,7 +231,8 @@ impl Ran {
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Value {
         let holds = |event: &&&Value| {
-            let text = event.to_string().to_lowercase();
+            let network = if event["side"] == "path" { "network" } else { "" };
+            let text = format!("{event} {network}").to_lowercase();
             words.iter().all(|word| text.contains(&word.to_lowercase()))
         };
         let errors = self.named("error");

@@ -1,6 +1,6 @@
 //! A running `haul serve`, which can be killed and started again on its port.
 
-use super::{Haul, Place, as_nobody};
+use super::{Place, as_nobody, process::Haul};
 use crate::words;
 use std::{
     ffi::{OsStr, OsString},

@@ -1,0 +1,593 @@
+//! Bad input: wrong tokens, hostile names, full and read-only disks, sources that change meanwhile.
+//! Each ends with a clear error, and the rest of the run and the server go on.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    NOBODY, Place, as_nobody, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,
+    process::{Haul, Ran},
+    server::{Server, ServerSetup},
+};
+use haul_testkit::{mount::Mount, skip::skip};
+use std::{
+    ffi::OsString,
+    fs::{self, File, Permissions},
+    io::Write,
+    os::unix::fs::{PermissionsExt, chown, symlink},
+    path::Path,
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+const MIB: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+const WAYS: [Way; 2] = [Way::Push, Way::Pull];
+
+/// A place with a server and, on both sides, a file `data` to push and to pull.
+fn with_data(len_bytes: u64) -> (Place, Server) {
+    let place = Place::new();
+    place.file(&place.source("data"), len_bytes);
+    place.file(&place.root("served"), len_bytes);
+    let server = Server::start(&place);
+    (place, server)
+}
+
+/// Runs `haul token WORDS` for the server's state and returns the one line that it prints.
+fn token_command(place: &Place, words: &[OsString]) -> serde_json::Value {
+    let state = words!["--state", place.path("state")];
+    let ran = place.run(&[words!["token"], words.to_vec(), state].concat());
+    assert_eq!(ran.status, 0, "{ran:?}");
+    ran.events[0].clone()
+}
+
+fn new_token(place: &Place, words: &[&str]) -> (String, String) {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let made = token_command(place, &[words!["new"], words].concat());
+    let text = |key: &str| made[key].as_str().unwrap().to_owned();
+    (text("token"), text("id"))
+}
+
+/// It ends with an error in these words, and status 1 or 2; what is there is not told as done.
+#[track_caller]
+fn assert_not_done(ran: &Ran, words: &[&str]) {
+    assert!(ran.status == 1 || ran.status == 2, "{ran:?}");
+    ran.says(words);
+    assert!(ran.named("report").iter().all(|report| report["ok"] == false), "{ran:?}");
+}
+
+#[test]
+fn a_token_that_is_wrong_expired_used_or_revoked_is_refused_with_the_reason() {
+    let (place, server) = with_data(1000);
+    let (expired, _) = new_token(&place, &["--expires", "1s"]);
+    let wrong = haul_transfer::Token::generate(server.token().fingerprint).unwrap().reveal();
+    let (used, _) = new_token(&place, &["--single-use"]);
+    let (revoked, id) = new_token(&place, &[]);
+    let by = |token: &str, path: &str| server.url_with(token, server.address(), path);
+    place.push(&words![place.source("data"), by(&used, "used/")]).ok();
+    place.push(&words![place.source("data"), by(&revoked, "revoked/")]).ok();
+    token_command(&place, &words!["revoke", id]);
+    thread::sleep(Duration::from_millis(1200));
+    for (token, why) in [
+        (&wrong, "does not know the token"),
+        (&expired, "expired"),
+        (&used, "used"),
+        (&revoked, "revoked"),
+    ] {
+        for ran in [
+            place.push(&words![place.source("data"), by(token, "no/")]),
+            place.pull(&words![by(token, "served"), place.target("")]),
+        ] {
+            ran.refused(&[why, "token"]);
+            assert!(!format!("{ran:?}").contains(token.as_str()), "the token is shown: {ran:?}");
+        }
+    }
+    assert!(!place.root("no").exists() && !place.target("served").exists());
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_token_without_the_right_is_refused_and_one_with_it_is_not() {
+    let (place, server) = with_data(1000);
+    let (read, _) = new_token(&place, &["--read"]);
+    let (write, _) = new_token(&place, &["--write"]);
+    let by = |token: &str, path: &str| server.url_with(token, server.address(), path);
+    let push = |token: &str| place.push(&words![place.source("data"), by(token, "")]);
+    let pull = |token: &str| place.pull(&words![by(token, "served"), place.target("")]);
+    push(&read).refused(&["no right to write"]);
+    pull(&write).refused(&["no right to read"]);
+    assert!(!place.root("data").exists() && !place.target("served").exists());
+    push(&write).ok();
+    pull(&read).ok();
+    let read_only = ServerSetup::new(&place).options(&["--read-only"]).start(&place);
+    let (both, _) = new_token(&place, &[]);
+    let url = read_only.url_with(&both, read_only.address(), "");
+    place.push(&words![place.source("data"), url]).refused(&["read-only"]);
+    place.pull(&words![read_only.url("served"), place.target("again")]).ok();
+}
+
+#[test]
+fn a_token_opens_its_own_root_and_nothing_beside_it() {
+    let (place, server) = with_data(1000);
+    fs::create_dir(place.root("inbox")).unwrap();
+    let (token, _) = new_token(&place, &["--root", "inbox"]);
+    let by = |path: &str| server.url_with(&token, server.address(), path);
+    place.push(&words![place.source("data"), by("")]).ok();
+    assert_same_files(&place.source("data"), &place.root("inbox/data"));
+    place.pull(&words![by("data"), place.target("")]).ok();
+    for path in ["served", "../served", "inbox/data", "/served"] {
+        assert_not_done(&place.pull(&words![by(path), place.target("no")]), &["source"]);
+        assert!(!place.target("no").exists());
+    }
+    symlink("../served", place.root("inbox/up")).unwrap();
+    assert_not_done(&place.pull(&words![by("up"), place.target("no")]), &["up"]);
+    // A root that is not there is named.
+    let (token, _) = new_token(&place, &["--root", "gone"]);
+    let url = server.url_with(&token, server.address(), "");
+    assert_not_done(&place.push(&words![place.source("data"), url]), &["root"]);
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_single_use_token_lets_one_transfer_in_however_many_try_at_once() {
+    let (place, server) = with_data(MIB);
+    let (token, _) = new_token(&place, &["--single-use"]);
+    let start = |number: u32| {
+        let url = server.url_with(&token, server.address(), format!("n{number}/"));
+        place.start(&words!["push", place.source("data"), url])
+    };
+    let running: Vec<Haul> = (0..8).map(start).collect();
+    let ran: Vec<Ran> = running.into_iter().map(Haul::finish).collect();
+    let let_in = ran.iter().filter(|ran| ran.status == 0).count();
+    assert_eq!(let_in, 1, "{ran:?}");
+    for ran in ran.iter().filter(|ran| ran.status != 0) {
+        ran.refused(&["used"]);
+    }
+}
+
+#[test]
+fn a_server_with_another_key_is_not_talked_to() {
+    let (place, server) = with_data(1000);
+    let state = place.path("other");
+    let other = ServerSetup::new(&place).root(place.path("target")).state(state).start(&place);
+    let url = server.url_by(other.address(), "");
+    let ran = place.push(&words![place.source("data"), url]);
+    ran.refused(&[&other.address().to_string(), "not the server of this token"]);
+    assert!(!place.target("data").exists());
+    other.still_serves(&place);
+}
+
+#[test]
+fn a_server_that_is_not_there_or_speaks_something_else_is_named() {
+    let place = Place::new();
+    place.file(&place.source("data"), 10);
+    let token = haul_transfer::Token::generate([1; 16]).unwrap().reveal();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            let _ = socket.write_all(b"SSH-2.0-OpenSSH_9.9\r\n");
+        }
+    });
+    let ran = place.push(&words![place.source("data"), format!("haul://{token}@{address}/")]);
+    ran.refused(&[&address, "does not open a session"]);
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ran = place.push(&words![place.source("data"), format!("haul://{token}@{gone}/")]);
+    ran.refused(&[&gone.to_string(), "cannot connect"]);
+    let ran = place.push(&words![place.source("data"), format!("haul://{gone}/")]);
+    ran.refused(&["token"]);
+}
+
+#[test]
+fn names_that_would_leave_the_root_are_refused_both_ways() {
+    let (place, server) = with_data(1000);
+    fs::create_dir(place.root("sub")).unwrap();
+    place.file(&place.path("outside"), 10);
+    let long = "n".repeat(300);
+    for path in ["../outside", "sub/../../outside", "..", "../", "%2e%2e/outside", "a%00b", &long] {
+        let pushed = place.push(&words![place.source("data"), server.url(path)]);
+        assert_not_done(&pushed, &["name is refused"]);
+        let pulled = place.pull(&words![server.url(path), place.target("got")]);
+        assert_not_done(&pulled, &["source", "name is refused"]);
+        assert!(!place.target("got").exists() && !place.path("data").exists(), "{path}");
+    }
+    assert_eq!(fs::metadata(place.path("outside")).unwrap().len(), 10);
+    // What begins with a slash lies below the root all the same.
+    let pulled = place.pull(&words![server.url("%2Fetc/passwd"), place.target("got")]);
+    assert_not_done(&pulled, &["etc/passwd", "source"]);
+    place.push(&words![place.source("data"), server.url("//tmp/x/")]).ok();
+    assert_same_files(&place.source("data"), &place.root("tmp/x/data"));
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_link_in_the_root_leads_nobody_out() {
+    let (place, server) = with_data(1000);
+    fs::create_dir(place.path("outside")).unwrap();
+    place.file(&place.path("outside/secret"), 77);
+    symlink("../outside", place.root("out")).unwrap();
+    symlink(place.path("outside/secret"), place.root("file")).unwrap();
+    for path in ["out/", "out/new", "out/deep/er/"] {
+        let ran = place.push(&words![place.source("data"), server.url(path)]);
+        assert_not_done(&ran, &["target", "out", "link"]);
+    }
+    // A tree that brings a directory of the link's name.
+    place.file(&place.source("tree/out/data"), 10);
+    place.file(&place.source("tree/beside"), 10);
+    let ran = place.push(&words![place.source("tree/"), server.url("")]);
+    assert_not_done(&ran, &["out", "target"]);
+    assert_same_files(&place.source("tree/beside"), &place.root("beside"));
+    assert_eq!(haul_testkit::tree::names(&place.path("outside")).unwrap().len(), 1);
+    for path in ["out/secret", "out", "out/", "file"] {
+        let ran = place.pull(&words![server.url(path), place.target("got")]);
+        assert_not_done(&ran, &["source", "link"]);
+        assert!(!place.target("got").is_file());
+    }
+    // Within a tree a link is a link, wherever it leads; a file that takes its place is a file.
+    place.pull(&words![server.url(""), place.target("all")]).ok();
+    assert!(place.target("all/out").is_symlink() && place.target("all/file").is_symlink());
+    place.push(&words![place.source("data"), server.url("file")]).ok();
+    assert_same_files(&place.source("data"), &place.root("file"));
+    assert_eq!(fs::metadata(place.path("outside/secret")).unwrap().len(), 77);
+}
+
+/// Runs a test with the server's root on a file system of its own; skips where that cannot be.
+fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, String>) -> Option<(Place, Mount, Server)> {
+    let place = Place::new();
+    match mount(&place) {
+        Ok(mount) => {
+            let server = Server::start(&place);
+            Some((place, mount, server))
+        }
+        Err(why) => {
+            skip("a user who may mount (root)", &why);
+            None
+        }
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_known_before_the_first_byte_and_the_others_arrive() {
+    let mount = |place: &Place| Mount::tmpfs(&place.path("root"), "8m");
+    let Some((place, _mount, server)) = mounted(mount) else { return };
+    place.file(&place.source("big"), 16 * MIB);
+    place.file(&place.source("small"), 100_000);
+    place.file(&place.source("zzz"), 100_000);
+    let (big, small, zzz) = (place.source("big"), place.source("small"), place.source("zzz"));
+    let ran = place.push(&words![big, small, zzz, server.url("")]);
+    ran.failed(1);
+    let error = ran.says(&["big", "target", "space", "16777216 bytes"]);
+    assert!(error["hint"].as_str().unwrap().contains("free space"), "{error}");
+    assert_eq!(ran.number("moved_bytes"), 200_000, "bytes were sent in vain: {ran:?}");
+    assert!(!place.root("big").exists());
+    assert_same_files(&small, &place.root("small"));
+    assert_same_files(&zzz, &place.root("zzz"));
+    assert_no_temporaries(&place.path("root"));
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_disk_that_fills_up_in_the_middle_fails_the_file_and_the_next_run_goes_on() {
+    let mount = |place: &Place| Mount::ext2(&place.path("root"), &place.path("image"), 48 * MIB);
+    let Some((place, _mount, server)) = mounted(mount) else { return };
+    place.file(&place.source("big"), 24 * MIB);
+    place.file(&place.source("small"), 10_000);
+    let sources = words![place.source("small"), place.source("big"), server.url("")];
+    let options = words!["--bwlimit", "8M", "--span-size", "256K"];
+    let client = place.start(&[words!["push"], sources.clone(), options].concat());
+    let durable = client.wait_for_bytes("bytes_durable", MIB);
+    let filler = place.root("filler");
+    let chunk = vec![1; 1 << 16];
+    let mut file = File::create(&filler).unwrap();
+    while file.write_all(&chunk).is_ok() {}
+    let ran = client.finish();
+    ran.failed(1);
+    ran.says(&["big", "target", "no space", "free space"]);
+    assert!(!place.root("big").exists());
+    assert_same_files(&place.source("small"), &place.root("small"));
+    drop(file);
+    fs::remove_file(filler).unwrap();
+    let ran = place.push(&sources);
+    ran.ok();
+    assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
+    assert_same_files(&place.source("big"), &place.root("big"));
+    assert_no_temporaries(&place.path("root"));
+}
+
+/// The disk below the file system is too small for what the file system promised.
+#[test]
+fn a_disk_that_fails_at_the_sync_never_shows_the_file() {
+    let place = Place::new();
+    fs::create_dir(place.path("disk")).unwrap();
+    let disk = Mount::tmpfs(&place.path("disk"), "20m");
+    let image = place.path("disk").join("image");
+    let system =
+        disk.and_then(|disk| Ok((disk, Mount::ext4(&place.path("root"), &image, 128 * MIB)?)));
+    let _mounts = match system {
+        Ok(mounts) => mounts,
+        Err(why) => return skip("a user who may mount (root)", &why),
+    };
+    let server = Server::start(&place);
+    place.file(&place.source("big"), 48 * MIB);
+    let ran = place.push(&words![place.source("big"), server.url("")]);
+    assert_not_done(&ran, &["big", "target"]);
+    assert!(!place.root("big").exists());
+    // The server itself is well.
+    place.push(&words!["zero:1M", server.url("null:")]).ok();
+}
+
+#[test]
+fn a_read_only_target_is_named_with_what_to_do() {
+    let mount = |place: &Place| Mount::tmpfs(&place.path("root"), "8m");
+    let Some((place, mount, server)) = mounted(mount) else { return };
+    place.file(&place.source("data"), 100_000);
+    place.file(&place.root("served"), 50_000);
+    mount.make_read_only().unwrap();
+    for path in ["", "new/dir/", "name"] {
+        let ran = place.push(&words![place.source("data"), server.url(path)]);
+        assert_not_done(&ran, &["target", "read-only", "remount"]);
+    }
+    place.pull(&words![server.url("served"), place.target("")]).ok();
+    // The same on this side.
+    for target in ["root", "root/new/"] {
+        let ran = place.pull(&words![server.url("served"), place.path(target)]);
+        if target == "root" {
+            // It is the very same file, so there is nothing to write.
+            ran.ok();
+            continue;
+        }
+        assert_not_done(&ran, &["read-only"]);
+    }
+    let ran = place.pull(&words![server.url("served"), place.root("other")]);
+    assert_not_done(&ran, &["other", "target", "read-only", "remount"]);
+}
+
+#[test]
+fn a_target_directory_without_rights_fails_its_files_and_no_others() {
+    if !is_root() {
+        return skip("root, to run the server as another user", "another user");
+    }
+    let place = Place::new();
+    fs::create_dir(place.root("locked")).unwrap();
+    fs::create_dir(place.root("open")).unwrap();
+    if !place.open_to_nobody(&[&place.root("open")]) {
+        return skip("a program that every user may run", "one in a closed directory");
+    }
+    let server = ServerSetup::new(&place).as_nobody().start(&place);
+    for name in ["locked/a", "open/b"] {
+        place.file(&place.source(name), 70_000);
+    }
+    let ran = place.push(&words![place.source("locked"), place.source("open"), server.url("")]);
+    ran.failed(1);
+    ran.says(&["locked/a", "target", "permission denied", "owner and mode"]);
+    assert_same_files(&place.source("open/b"), &place.root("open/b"));
+    let ran = place.push(&words![place.source("open/b"), server.url("locked/new/")]);
+    assert_not_done(&ran, &["target", "permission denied"]);
+    place.push(&words![place.source("locked/a"), server.url("open/")]).ok();
+}
+
+#[test]
+fn a_source_without_rights_is_named_and_the_others_arrive() {
+    if !is_root() {
+        return skip("root, to run one side as another user", "another user");
+    }
+    for way in WAYS {
+        let place = Place::new();
+        let from = place.path(if way == Way::Push { "source" } else { "root" });
+        for name in ["secret", "good", "closed/inside"] {
+            place.file(&from.join("all").join(name), 100_000);
+        }
+        let closed = Permissions::from_mode(0o700);
+        fs::set_permissions(from.join("all/secret"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(from.join("all/closed"), closed).unwrap();
+        if !place.open_to_nobody(&[&place.path("target")]) {
+            return skip("a program that every user may run", "one in a closed directory");
+        }
+        let (ran, to) = match way {
+            Way::Push => {
+                let server = Server::start(&place);
+                let words = words!["push", from.join("all"), server.url(""), "--json"];
+                let mut command = place.command(&words);
+                as_nobody(&mut command);
+                (Haul::start(command).finish(), place.root("all"))
+            }
+            Way::Pull => {
+                let server = ServerSetup::new(&place).as_nobody().start(&place);
+                let ran = place.pull(&words![server.url("all"), place.target("")]);
+                (ran, place.target("all"))
+            }
+        };
+        ran.failed(2);
+        ran.says(&["all/secret", "source", "permission denied"]);
+        ran.says(&["all/closed", "source", "permission denied"]);
+        assert_same_files(&from.join("all/good"), &to.join("good"));
+        assert!(!to.join("secret").exists());
+        assert_no_temporaries(&to);
+    }
+}
+
+/// Changes a source while it is being moved, and runs it again when nothing changes any more.
+fn changed_meanwhile(way: Way, change: impl Fn(&Place, &Path), words: &[&str]) {
+    let (place, server) = with_data(12 * MIB);
+    place.file(&place.source("good"), 100_000);
+    place.file(&place.root("good"), 100_000);
+    let (from, to, command) = match way {
+        Way::Push => {
+            let sources = words![place.source("data"), place.source("good"), server.url("")];
+            (place.source("data"), place.root("data"), [words!["push"], sources].concat())
+        }
+        Way::Pull => {
+            let urls = words![server.url("served"), server.url("good"), place.target("")];
+            (place.root("served"), place.target("served"), [words!["pull"], urls].concat())
+        }
+    };
+    let slow = words!["--bwlimit", "6M", "--span-size", "256K"];
+    let client = place.start(&[command.clone(), slow].concat());
+    client.wait_for_bytes("bytes_received", MIB);
+    change(&place, &from);
+    let ran = client.finish();
+    ran.failed(1);
+    let name = from.file_name().unwrap().to_str().unwrap();
+    ran.says(&[&[name, "source"], words].concat());
+    assert!(!to.exists(), "a file that changed meanwhile is there");
+    let good = |directory: &Path| directory.with_file_name("good");
+    assert_same_files(&good(&from), &good(&to));
+    if from.exists() {
+        place.run(&command).ok();
+        assert_same_files(&from, &to);
+        assert_no_temporaries(&place.path(""));
+    }
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_source_truncated_meanwhile_is_an_error_that_names_it() {
+    for way in WAYS {
+        let change = |_: &Place, file: &Path| {
+            File::options().write(true).open(file).unwrap().set_len(100).unwrap();
+        };
+        changed_meanwhile(way, change, &["changed", "100 bytes", "again"]);
+    }
+}
+
+#[test]
+fn a_source_appended_to_meanwhile_is_an_error_that_names_it() {
+    for way in WAYS {
+        let change = |_: &Place, file: &Path| {
+            File::options().append(true).open(file).unwrap().write_all(b"more").unwrap();
+        };
+        changed_meanwhile(way, change, &["changed", "12582916 bytes", "again"]);
+    }
+}
+
+#[test]
+fn a_source_written_to_meanwhile_is_an_error_that_names_it() {
+    for way in WAYS {
+        let change = |_: &Place, file: &Path| {
+            let file = File::options().write(true).open(file).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"other", 10).unwrap();
+        };
+        changed_meanwhile(way, change, &["changed", "written to", "again"]);
+    }
+}
+
+#[test]
+fn a_source_replaced_meanwhile_is_an_error_that_names_it() {
+    for way in WAYS {
+        let change = |place: &Place, file: &Path| {
+            place.file(&place.path("new"), 12 * MIB);
+            fs::rename(place.path("new"), file).unwrap();
+        };
+        changed_meanwhile(way, change, &["changed", "replaced", "again"]);
+    }
+}
+
+#[test]
+fn a_source_deleted_meanwhile_is_an_error_that_names_it() {
+    for way in WAYS {
+        let change = |_: &Place, file: &Path| fs::remove_file(file).unwrap();
+        changed_meanwhile(way, change, &["went away"]);
+    }
+}
+
+#[test]
+fn a_directory_where_a_file_belongs_and_the_reverse_are_named_and_the_rest_arrives() {
+    for way in WAYS {
+        let (place, server) = with_data(1000);
+        let (from, to) = match way {
+            Way::Push => (place.path("source"), place.path("root")),
+            Way::Pull => (place.path("root"), place.path("target")),
+        };
+        place.file(&from.join("tree/x"), 5000);
+        place.file(&from.join("tree/d/inside"), 5000);
+        place.file(&from.join("tree/y"), 5000);
+        fs::create_dir_all(to.join("into/x/kept")).unwrap();
+        place.file(&to.join("into/d"), 10);
+        let ran = match way {
+            Way::Push => place.push(&words![from.join("tree/"), server.url("into/")]),
+            Way::Pull => place.pull(&words![server.url("tree/"), to.join("into")]),
+        };
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let error = ran.says(&["x", "target", "directory"]);
+        assert!(error["hint"].as_str().unwrap().contains("remove it"), "{error}");
+        ran.says(&["d", "target"]);
+        ran.says(&["d/inside", "target"]);
+        assert_same_files(&from.join("tree/y"), &to.join("into/y"));
+        assert!(to.join("into/x/kept").is_dir() && to.join("into/d").is_file());
+        assert_no_temporaries(&place.path(""));
+        server.still_serves(&place);
+    }
+}
+
+#[test]
+fn a_file_named_as_a_target_directory_is_an_error_at_once() {
+    let (place, server) = with_data(1000);
+    place.file(&place.root("file"), 10);
+    place.file(&place.target("file"), 10);
+    for path in ["file/", "file/deeper", "file/deeper/"] {
+        let ran = place.push(&words![place.source("data"), server.url(path)]);
+        assert_not_done(&ran, &["target", "file"]);
+        let ran = place.pull(&words![server.url("served"), place.target(path)]);
+        assert_not_done(&ran, &["file"]);
+    }
+    // Two sources need a directory.
+    let words = words![place.source("data"), place.root("served"), server.url("file")];
+    assert_not_done(&place.push(&words), &["file", "target"]);
+    assert_eq!(fs::metadata(place.root("file")).unwrap().len(), 10);
+    server.still_serves(&place);
+}
+
+#[test]
+fn sources_that_are_missing_or_of_no_kind_that_is_moved_are_named() {
+    let (place, server) = with_data(1000);
+    let missing = place.source("missing");
+    let ran = place.push(&words![missing, place.source("data"), server.url("")]);
+    assert_not_done(&ran, &["missing", "no such file"]);
+    let ran = place.pull(&words![server.url("missing"), server.url("served"), place.target("")]);
+    ran.failed(1);
+    ran.says(&["missing", "source", "no such file", "check the name"]);
+    assert_same_files(&place.root("served"), &place.target("served"));
+    place.file(&place.source("tree/plain"), 1000);
+    let fifo = place.source("tree/fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let ran = place.push(&words![place.source("tree"), server.url("")]);
+    ran.failed(1);
+    ran.says(&["tree/fifo", "source", "FIFO"]);
+    assert_same_files(&place.source("tree/plain"), &place.root("tree/plain"));
+    // A tree that is all right arrives whole behind it.
+    fs::remove_file(&fifo).unwrap();
+    place.push(&words![place.source("tree"), server.url("")]).ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+#[test]
+fn a_name_of_hauls_own_temporaries_is_refused() {
+    let (place, server) = with_data(1000);
+    let ran = place.push(&words![place.source("data"), server.url(".x.haul-part")]);
+    assert_not_done(&ran, &[".x.haul-part", "target", "temporaries"]);
+    assert_no_temporaries(&place.path("root"));
+}
+
+#[test]
+fn a_state_directory_that_others_can_read_is_refused() {
+    let place = Place::new();
+    fs::create_dir(place.path("state")).unwrap();
+    fs::set_permissions(place.path("state"), Permissions::from_mode(0o755)).unwrap();
+    let words = words!["serve", place.path("root"), "--listen", "127.0.0.1:0"];
+    let ran = place.run(&[words, words!["--state", place.path("state")]].concat());
+    ran.refused(&["state", "0700", "chmod"]);
+    if is_root() {
+        chown(place.path("state"), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let ran = place.run(&words!["serve", place.path("nowhere"), "--listen", "127.0.0.1:0"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    ran.says(&["nowhere", "no such file"]);
+}

@@ -1,0 +1,299 @@
+//! Bad networks: connections reset, stalled, silent, bits flipped; the real `haul` by way of a proxy.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    Place, assert_no_temporaries, assert_same_files, assert_same_trees, process::Ran,
+    server::Server,
+};
+use haul_testkit::faulty_proxy::{Arrival, Direction, Fault, FaultyProxy, Kind};
+use std::{ffi::OsString, fs, thread, time::Duration};
+
+const MIB: u64 = 1 << 20;
+const SPAN: u64 = 64 << 10;
+/// Before the first frame of a stream, in the direction of the client's bytes.
+const PREFACE: u64 = haul_protocol::frame::PREFACE_BYTES as u64;
+const HEADER: u64 = haul_protocol::frame::HEADER_BYTES as u64;
+const TRAILER: u64 = haul_protocol::frame::TRAILER_BYTES as u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+const WAYS: [Way; 2] = [Way::Push, Way::Pull];
+
+/// A server behind a proxy, and a file of so many bytes to move.
+struct Path {
+    place: Place,
+    server: Server,
+    proxy: FaultyProxy,
+}
+
+impl Path {
+    fn new(len_bytes: u64, plan: impl FnMut(Arrival) -> Fault + Send + 'static) -> Self {
+        let place = Place::new();
+        let server = Server::start(&place);
+        let proxy = FaultyProxy::start(server.address(), plan).unwrap();
+        place.file(&place.source("data"), len_bytes);
+        fs::copy(place.source("data"), place.root("served")).unwrap();
+        Self { place, server, proxy }
+    }
+
+    fn words(&self, way: Way, options: &[OsString]) -> Vec<OsString> {
+        let by = |path: &str| self.server.url_by(self.proxy.address(), path);
+        let words = match way {
+            Way::Push => words!["push", self.place.source("data"), by("pushed")],
+            Way::Pull => words!["pull", by("served"), self.place.target("pulled")],
+        };
+        [words, options.to_vec()].concat()
+    }
+
+    fn run(&self, way: Way, options: &[OsString]) -> Ran {
+        self.place.run(&self.words(way, options))
+    }
+
+    #[track_caller]
+    fn assert_arrived(&self, way: Way) {
+        let place = &self.place;
+        match way {
+            Way::Push => assert_same_files(&place.source("data"), &place.root("pushed")),
+            Way::Pull => assert_same_files(&place.root("served"), &place.target("pulled")),
+        }
+        assert_no_temporaries(&place.path(""));
+    }
+}
+
+/// The direction that a transfer's payload goes.
+fn payload(way: Way) -> Direction {
+    match way {
+        Way::Push => Direction::ToServer,
+        Way::Pull => Direction::ToClient,
+    }
+}
+
+/// Where the first payload byte of a stream stands in that direction.
+fn first_payload(way: Way) -> u64 {
+    HEADER + if way == Way::Push { PREFACE } else { 0 }
+}
+
+#[test]
+fn streams_reset_at_random_bytes_are_opened_again_and_all_arrives() {
+    for way in WAYS {
+        let mut random = haul_testkit::seed::Seed::from_env_or_random().random();
+        let path = Path::new(24 * MIB, move |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 0..8 } => {
+                Fault::ResetAfter(PREFACE + random.below(3 * MIB))
+            }
+            _ => Fault::None,
+        });
+        let ran = path.run(way, &words!["--span-size", "256K", "--streams", "2"]);
+        assert!(ran.ok()["reconnections"].as_u64() >= Some(1), "{ran:?}");
+        assert!(path.proxy.connections().1 > 2);
+        path.assert_arrived(way);
+    }
+}
+
+#[test]
+fn a_control_connection_that_is_reset_comes_back_by_itself() {
+    for way in WAYS {
+        let mut random = haul_testkit::seed::Seed::from_env_or_random().random();
+        // Beyond the handshake of some 3 KB, within the messages of a transfer or its end.
+        let path = Path::new(16 * MIB, move |arrival| match arrival {
+            Arrival { kind: Kind::Control, number: 0..3 } => {
+                Fault::ResetAfter(2500 + random.below(2500))
+            }
+            _ => Fault::None,
+        });
+        let ran = path.run(way, &words!["--span-size", "64K", "--bwlimit", "16M"]);
+        ran.ok();
+        path.assert_arrived(way);
+    }
+}
+
+/// Even the first bytes may be lost.
+#[test]
+fn a_reset_within_the_handshake_is_told_or_survived_but_never_hangs() {
+    for after in [0, 1, 100, 1000, 2000, 2600] {
+        let path = Path::new(MIB, move |arrival| match arrival {
+            Arrival { kind: Kind::Control, number: 0 } => Fault::ResetAfter(after),
+            _ => Fault::None,
+        });
+        let ran = path.run(Way::Push, &[]);
+        if ran.status == 0 {
+            path.assert_arrived(Way::Push);
+        } else {
+            ran.refused(&[&path.proxy.address().to_string()]);
+        }
+        path.server.still_serves(&path.place);
+    }
+}
+
+#[test]
+fn a_stream_that_stalls_for_good_is_replaced_in_time() {
+    for way in WAYS {
+        let path = Path::new(24 * MIB, |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 1 } => Fault::StallAfter(MIB),
+            _ => Fault::None,
+        });
+        let options = words!["--streams", "2", "--stall-timeout", "2s", "--span-size", "1M"];
+        let ran = path.run(way, &options);
+        ran.ok();
+        let stalls = ran.named("stall");
+        assert!(!stalls.is_empty(), "{ran:?}");
+        assert!(stalls.iter().all(|stall| stall["stage"] == "network"), "{ran:?}");
+        assert!(stalls.iter().any(|stall| stall["seconds"].as_f64() >= Some(1.9)), "{ran:?}");
+        assert!(ran.number("reconnections") >= 1, "{ran:?}");
+        path.assert_arrived(way);
+    }
+}
+
+#[test]
+fn all_streams_that_stall_for_good_are_replaced_too() {
+    for way in WAYS {
+        let path = Path::new(8 * MIB, |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 0 | 1 } => Fault::StallAfter(MIB),
+            _ => Fault::None,
+        });
+        let options = words!["--streams", "2", "--stall-timeout", "2s", "--span-size", "1M"];
+        path.run(way, &options).ok();
+        path.assert_arrived(way);
+    }
+}
+
+#[test]
+fn a_bit_flipped_once_is_found_and_its_span_sent_again() {
+    for (way, protection) in
+        [(Way::Push, "safe"), (Way::Push, "clear"), (Way::Pull, "safe"), (Way::Pull, "clear")]
+    {
+        let path = Path::new(5 * MIB, move |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 0 } => {
+                Fault::Flip { direction: payload(way), at: first_payload(way) + 1000, every: None }
+            }
+            _ => Fault::None,
+        });
+        let options = words!["--protection", protection, "--span-size", "1M", "--streams", "1"];
+        let ran = path.run(way, &options);
+        ran.ok();
+        assert_eq!(path.proxy.flipped_bits(), 1);
+        assert!(ran.number("resent_spans") >= 1, "{way:?} {protection}: {ran:?}");
+        path.assert_arrived(way);
+    }
+}
+
+/// Wherever it falls: preface, header, payload, trailer.
+#[test]
+fn a_bit_flipped_anywhere_in_a_stream_never_shows_in_the_file() {
+    for way in WAYS {
+        let mut random = haul_testkit::seed::Seed::from_env_or_random().random();
+        let frame = HEADER + SPAN + TRAILER;
+        let path = Path::new(4 * MIB, move |arrival| match arrival.kind {
+            Kind::Data if arrival.number < 6 => {
+                let part = match arrival.number % 3 {
+                    0 => random.below(PREFACE),
+                    1 => PREFACE + frame * random.below(4) + random.below(HEADER),
+                    _ => PREFACE + frame * random.below(4) - random.below(TRAILER),
+                };
+                Fault::Flip { direction: payload(way), at: part, every: None }
+            }
+            _ => Fault::None,
+        });
+        let options = words!["--streams", "2", "--span-size", "64K", "--stall-timeout", "2s"];
+        path.run(way, &options).ok();
+        path.assert_arrived(way);
+    }
+}
+
+#[test]
+fn bits_flipped_for_ever_end_with_an_error_that_names_file_and_network() {
+    for way in WAYS {
+        let path = Path::new(4 * MIB, move |arrival| match arrival.kind {
+            Kind::Data => {
+                let every = Some(HEADER + SPAN + TRAILER);
+                Fault::Flip { direction: payload(way), at: first_payload(way) + 1000, every }
+            }
+            Kind::Control => Fault::None,
+        });
+        let ran = path.run(way, &words!["--span-size", "64K", "--streams", "1"]);
+        ran.failed(1);
+        let name = if way == Way::Push { "data" } else { "served" };
+        let error = ran.says(&[name, "network"]);
+        assert_eq!(error["side"], "path", "{error}");
+        assert!(!error["hint"].as_str().unwrap().is_empty(), "no hint: {error}");
+        assert!(!path.place.root("pushed").exists() && !path.place.target("pulled").exists());
+        path.server.still_serves(&path.place);
+    }
+}
+
+#[test]
+fn a_network_that_is_silent_for_some_seconds_is_waited_for() {
+    for way in WAYS {
+        let path = Path::new(16 * MIB, |_| Fault::None);
+        let options = words!["--bwlimit", "6M", "--stall-timeout", "2s", "--span-size", "256K"];
+        let client = path.place.start(&path.words(way, &options));
+        client.wait_for_bytes("bytes_received", MIB);
+        path.proxy.silence(true);
+        thread::sleep(Duration::from_secs(5));
+        path.proxy.silence(false);
+        client.finish().ok();
+        path.assert_arrived(way);
+    }
+}
+
+/// The session is given up, and a new one goes on.
+#[test]
+fn a_network_that_is_silent_for_long_is_come_back_to() {
+    if !harness::is_long() {
+        return harness::skip_long("a silence of 30 s");
+    }
+    for way in WAYS {
+        let path = Path::new(16 * MIB, |_| Fault::None);
+        let options = words!["--bwlimit", "6M", "--stall-timeout", "2s", "--span-size", "256K"];
+        let client = path.place.start(&path.words(way, &options));
+        let durable = client.wait_for_bytes("bytes_durable", MIB);
+        path.proxy.silence(true);
+        thread::sleep(Duration::from_secs(30));
+        path.proxy.silence(false);
+        let ran = client.finish();
+        ran.ok();
+        assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
+        path.assert_arrived(way);
+    }
+}
+
+#[test]
+fn a_tree_arrives_over_a_network_that_resets_everything_now_and_then() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut random = place.seed.random();
+    let proxy = FaultyProxy::start(server.address(), move |arrival| match arrival.kind {
+        Kind::Control if arrival.number < 4 => Fault::ResetAfter(4000 + random.below(60_000)),
+        Kind::Data if arrival.number < 12 => Fault::ResetAfter(PREFACE + random.below(MIB)),
+        _ => Fault::None,
+    })
+    .unwrap();
+    place.tree(&place.source("tree"), 6, 40);
+    let url = |path: &str| server.url_by(proxy.address(), path);
+    place.push(&words![place.source("tree"), url("")]).ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    place.pull(&words![url("tree"), place.target("")]).ok();
+    assert_same_trees(&place.source("tree"), &place.target("tree"));
+    assert_no_temporaries(&place.path(""));
+}
+
+#[test]
+fn streams_that_can_never_be_opened_end_with_an_error_that_names_the_network() {
+    for way in WAYS {
+        let path = Path::new(MIB, |arrival| match arrival.kind {
+            Kind::Data => Fault::ResetAfter(0),
+            Kind::Control => Fault::None,
+        });
+        let ran = path.run(way, &words!["--stall-timeout", "2s", "--retry-for", "5s"]);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.says(&["network"]);
+        path.server.still_serves(&path.place);
+    }
+}
