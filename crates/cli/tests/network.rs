@@ -1,4 +1,4 @@
-//! Bad networks: connections reset, stalled, silent, bits flipped; the real `haul` by way of a proxy.
+//! Bad networks: the real `haul` by way of a proxy that resets, stalls, goes silent, flips bits.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A TCP proxy that does to connections what bad networks do: resets, stalls, flipped bits, silence.
+//! A TCP proxy that does what bad networks do: resets, stalls, flipped bits, silence.
 //!
 //! It tells haul's control connections from data streams by their first byte, and asks the test
 //! what shall happen to each as it comes in.
@@ -217,8 +217,7 @@ impl Pump {
     fn run(&self) {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
-        loop {
-            let Ok(len) = (&*self.from).read(&mut chunk) else { break };
+        while let Ok(len) = (&*self.from).read(&mut chunk) {
             self.wait_while(|| self.shared.silent.load(Ordering::SeqCst));
             if len == 0 && self.is_stalled() {
                 return self.cut_off();

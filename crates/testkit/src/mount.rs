@@ -23,9 +23,8 @@ impl Mount {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// An ext2 of `size_bytes` in the new file `image`. It can't reserve space for a file, so a disk
-    /// that fills up is found in the middle; and it is written late, so an image on a file system
-    /// that is too small fails at the sync.
+    /// An ext2 of `size_bytes` in the new, sparse file `image`. It can't reserve space for a file,
+    /// so a disk that fills up is found in the middle.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
@@ -33,7 +32,8 @@ impl Mount {
         Self::image(path, image, size_bytes, "ext2")
     }
 
-    /// An ext4 in the new, sparse file `image`.
+    /// An ext4 in the new, sparse file `image`. Where the image lies on a file system that is too
+    /// small, what was promised and written fails at the sync.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.

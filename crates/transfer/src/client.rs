@@ -351,7 +351,7 @@ impl<'a> Client<'a> {
 
     fn connect(&self) -> Result<Opened, ConnectFailure> {
         let server = self.url.server();
-        let socket = tcp::connect(&server).map_err(|error| ConnectFailure::Unreachable {
+        let socket = tcp::connect(&server, None).map_err(|error| ConnectFailure::Unreachable {
             server: server.clone(),
             error: error.to_string(),
         })?;

@@ -1,9 +1,10 @@
-//! Runs the real `haul` in a fresh directory: servers and transfers as processes, and what they say.
+//! Runs the real `haul` in a fresh directory: servers and transfers as processes, and their words.
 //!
 //! Processes are ended by their handles, whatever happens; every wait ends.
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
+pub mod peer;
 pub mod process;
 pub mod server;
 
@@ -28,7 +29,9 @@ pub const NOBODY: u32 = 65_534;
 #[macro_export]
 macro_rules! words {
     ($($word:expr),* $(,)?) => {
-        vec![$(std::ffi::OsString::from(AsRef::<std::ffi::OsStr>::as_ref(&$word))),*]
+        Vec::<std::ffi::OsString>::from([
+            $(std::ffi::OsString::from(AsRef::<std::ffi::OsStr>::as_ref(&$word))),*
+        ])
     };
 }
 

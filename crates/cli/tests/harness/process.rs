@@ -73,8 +73,8 @@ impl Haul {
         self.feed.lock().events.clone()
     }
 
-    /// The first line that fits, of those that came and those to come; `None` when the program ended
-    /// without, or `time_max` passed.
+    /// The first line that fits, of those that came and those to come; `None` when the program
+    /// ended without, or `time_max` passed.
     pub fn look_for(&self, time_max: Duration, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         self.look_at(time_max, |events| events.iter().find(|event| fits(event)).cloned())
     }

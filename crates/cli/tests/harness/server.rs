@@ -42,7 +42,7 @@ impl ServerSetup {
     }
 
     /// As a user without rights; only root can.
-    pub fn as_nobody(mut self) -> Self {
+    pub fn run_by_nobody(mut self) -> Self {
         self.nobody = true;
         self
     }

@@ -3,6 +3,7 @@
 mod doorman;
 mod sessions;
 
+use crate::session::streams::choose_congestion;
 use crate::{
     Interrupt,
     error::problem,
@@ -144,6 +145,11 @@ impl Server {
         let rights = Rights { read: true, write: !options.read_only };
         let token = state.serve_token(&label_of(&options.root), rights)?;
         let (listener, address) = listen(&options.listen)?;
+        let host = Arc::new(Host::read(Path::new("/")));
+        // What a path of no length takes; a socket of a longer path is set when it is accepted.
+        if let Some(control) = choose_congestion(&host, Duration::ZERO).control {
+            let _ = haul_sys::congestion::set_congestion(&listener, &control);
+        }
         crate::raise_open_files_limit();
         Ok(Self {
             listener,
@@ -153,7 +159,7 @@ impl Server {
             state,
             tls,
             token,
-            host: Arc::new(Host::read(Path::new("/"))),
+            host,
             root,
             sessions: Mutex::default(),
         })

@@ -244,7 +244,7 @@ pub fn connect(
     delay: Duration,
 ) -> io::Result<TcpStream> {
     thread::sleep(delay);
-    let mut socket = tcp::connect(server)?;
+    let mut socket = tcp::connect(server, setup.congestion.control.as_deref())?;
     let preface = setup.keys.sign_preface(stream, setup.session);
     socket.write_all(&preface.encode())?;
     Ok(socket)
@@ -253,7 +253,9 @@ pub fn connect(
 /// Sets a socket up that this side sends on: congestion control and pacing.
 pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     let _ = socket.set_nodelay(true);
-    if let Some(control) = &setup.congestion.control {
+    // Accepted sockets have the listener's, which is for short paths.
+    let control = setup.congestion.control.as_ref().unwrap_or(&setup.host.congestion_default);
+    if !haul_sys::congestion::congestion(socket).is_ok_and(|now| now == *control) {
         // Not permitted is no error: the reason in the report tells what the choice was.
         let _ = haul_sys::congestion::set_congestion(socket, control);
     }

@@ -1,0 +1,228 @@
+//! Peers that speak haul's protocol but say what the test wants: clients, and servers of a thread.
+
+use super::{PATIENCE, server::Server};
+use haul_protocol::{
+    Message,
+    wire::{self, Fault, FileKind, FileOffer, file_answer::Answer},
+};
+use haul_transfer::{
+    Token,
+    state::StateDirectory,
+    transport::{
+        control::{Control, ControlError},
+        tls,
+    },
+};
+use rustls::{ClientConnection, ServerConnection, pki_types::ServerName};
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+const TURN: Duration = Duration::from_millis(50);
+
+/// One end of a control connection.
+pub struct Peer {
+    pub control: Control,
+    heard: Vec<Message>,
+}
+
+impl Peer {
+    /// A client that has said nothing yet.
+    pub fn connect(server: &Server) -> Self {
+        Self::over(TcpStream::connect(server.address()).unwrap(), server)
+    }
+
+    fn over(socket: TcpStream, server: &Server) -> Self {
+        let config = tls::client_config(server.token().fingerprint).unwrap();
+        let name = ServerName::try_from("haul").unwrap();
+        let tls = ClientConnection::new(config, name).unwrap();
+        Self::new(Control::new(socket, tls.into()).unwrap())
+    }
+
+    fn new(control: Control) -> Self {
+        Self { control, heard: Vec::new() }
+    }
+
+    /// What a client of this server asks for, with its token.
+    pub fn asks(server: &Server, direction: wire::Direction, path: &[u8]) -> wire::Open {
+        wire::Open {
+            token_secret: server.token().secret.to_vec(),
+            transfer: haul_transfer::token::random_bytes::<16>().unwrap().to_vec(),
+            direction: direction as i32,
+            paths: vec![path.to_vec()],
+            into_directory: true,
+            protection: wire::Protection::Clear as i32,
+            digest: wire::Digest::Crc32c as i32,
+            streams: 1,
+            ..wire::Open::default()
+        }
+    }
+
+    /// A client whose session is open, and the session's number.
+    pub fn with_session(server: &Server, direction: wire::Direction) -> (Self, [u8; 16]) {
+        let mut peer = Self::connect(server);
+        peer.say(hello(1, 1));
+        peer.say(Message::Open(Self::asks(server, direction, b"")));
+        let opened = peer.hear(|message| match message {
+            Message::Opened(opened) => Some(opened.clone()),
+            _ => None,
+        });
+        peer.control.trust();
+        (peer, opened.unwrap().session.try_into().unwrap())
+    }
+
+    pub fn say(&mut self, message: Message) {
+        self.control.queue(message);
+    }
+
+    /// Waits for a message that fits.
+    ///
+    /// # Errors
+    /// How the connection ended before.
+    pub fn hear<T>(&mut self, fits: impl Fn(&Message) -> Option<T>) -> Result<T, ControlError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            for message in self.control.turn(TURN, None)? {
+                if let Message::Ping(ping) = message {
+                    self.control.queue(Message::Pong(ping));
+                } else {
+                    self.heard.push(message);
+                }
+            }
+            let found = self.heard.iter().enumerate().find_map(|(at, m)| Some((at, fits(m)?)));
+            if let Some((at, found)) = found {
+                self.heard.drain(..=at);
+                return Ok(found);
+            }
+            assert!(Instant::now() < deadline, "not said in time: {:?}", self.heard);
+        }
+    }
+
+    /// Waits until the other side refuses, and returns in what words.
+    #[track_caller]
+    pub fn hear_refusal(&mut self) -> Fault {
+        let heard = self.hear(|message| match message {
+            Message::Refused(fault) => Some(fault.clone()),
+            _ => None,
+        });
+        heard.unwrap_or_else(|error| panic!("no refusal, but {error}: {:?}", self.heard))
+    }
+
+    /// Waits until the other side closes the connection.
+    pub fn hear_close(&mut self) {
+        while self.hear(|_| Some(())).is_ok() {}
+    }
+
+    /// Offers a file without bytes and goes through with it: the fault that the receiver has with
+    /// it.
+    pub fn offer(&mut self, offer: FileOffer) -> Result<Option<Fault>, ControlError> {
+        let file = offer.file;
+        self.say(Message::FileOffer(offer));
+        let answer = self.hear(|message| match message {
+            Message::FileAnswer(answer) if answer.file == file => answer.answer.clone(),
+            _ => None,
+        })?;
+        match answer {
+            Answer::Skip(_) => return Ok(None),
+            Answer::Fault(fault) => return Ok(Some(fault)),
+            Answer::Need(_) => {}
+        }
+        self.say(Message::FileConfirm(wire::FileConfirm { file, fault: None }));
+        self.hear(|message| match message {
+            Message::FileSettled(settled) if settled.file == file => Some(settled.fault.clone()),
+            _ => None,
+        })
+    }
+}
+
+pub fn hello(version_min: u32, version_max: u32) -> Message {
+    let software = "a test".to_owned();
+    Message::Hello(wire::Hello { version_min, version_max, software, ..wire::Hello::default() })
+}
+
+/// An offer of a name.
+pub fn offer(file: u32, name: &[u8], kind: FileKind) -> FileOffer {
+    let kind = kind as i32;
+    FileOffer { file, name: name.to_vec(), kind, mode: 0o644, mtime_s: 1, ..FileOffer::default() }
+}
+
+/// A server that does what the test says with each client.
+pub struct FakeServer {
+    pub address: SocketAddr,
+    token: Token,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeServer {
+    /// Takes clients one after the other; `serve` gets each, after TLS.
+    pub fn start(state: &Path, mut serve: impl FnMut(Peer) + Send + 'static) -> Self {
+        let identity = StateDirectory::open(state).unwrap().identity().unwrap();
+        let config = tls::server_config(&identity).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = stopping.clone();
+        let thread = thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                let tls = ServerConnection::new(config.clone()).unwrap();
+                serve(Peer::new(Control::new(socket, tls.into()).unwrap()));
+            }
+        });
+        let token = Token::generate(identity.fingerprint()).unwrap();
+        Self { address, token, stopping, thread: Some(thread) }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("haul://{}@{}/{path}", self.token.reveal(), self.address)
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        // Wakes it out of its wait.
+        drop(TcpStream::connect(self.address));
+        let panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
+        assert!(!panicked || thread::panicking(), "the fake server panicked");
+    }
+}
+
+impl Peer {
+    /// As a server: takes the client's first messages and opens a session for it.
+    ///
+    /// # Errors
+    /// How the connection ended before.
+    pub fn let_in(&mut self) -> Result<wire::Open, ControlError> {
+        let open = self.hear(|message| match message {
+            Message::Open(open) => Some(open.clone()),
+            _ => None,
+        })?;
+        let software = "a fake server".to_owned();
+        self.say(Message::HelloReply(wire::HelloReply {
+            version: 1,
+            software,
+            ..Default::default()
+        }));
+        self.say(Message::Opened(wire::Opened {
+            session: vec![7; 16],
+            protection: open.protection,
+            digest: open.digest,
+            streams: 1,
+            offers_max: 16,
+            rtt_us: 10,
+        }));
+        self.control.trust();
+        Ok(open)
+    }
+}

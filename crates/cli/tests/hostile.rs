@@ -1,0 +1,419 @@
+//! Peers that mean harm or speak another version, and strangers at the port: nothing is lost,
+//! little is spent, and others are served meanwhile.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    PATIENCE, Place, assert_no_temporaries, assert_same_files,
+    peer::{FakeServer, Peer, hello, offer},
+    server::{Server, ServerSetup},
+};
+use haul_protocol::{
+    FileId, Message, StreamId,
+    frame::{DATA_MAGIC, FrameHeader, Preface, SpanHeader},
+    wire::{self, Direction, FaultCode, FileKind, FileOffer},
+};
+use haul_testkit::seed::Random;
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
+    os::unix::fs::symlink,
+    thread,
+    time::{Duration, Instant},
+};
+
+const MIB: u64 = 1 << 20;
+/// What a server may take at most, whatever strangers do.
+const MEMORY_BYTES_MAX: u64 = 128 << 20;
+/// A length and no more: the start of a TLS ClientHello of 512 bytes.
+const HALF_HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+
+fn names_in(place: &Place, name: &str) -> Vec<std::path::PathBuf> {
+    haul_testkit::tree::names(&place.path(name)).unwrap()
+}
+
+#[test]
+fn a_client_of_another_version_gets_a_clear_answer() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut peer = Peer::connect(&server);
+    peer.say(hello(7, 9));
+    let fault = peer.hear_refusal();
+    assert_eq!(fault.code(), FaultCode::Version);
+    assert!(fault.needs.contains("version 1") && fault.found.contains("7 to 9"), "{fault:?}");
+    assert!(fault.hint.contains("same haul version"), "{fault:?}");
+    let refused = server.process.wait_for("refusal", |line| line["event"] == "refused");
+    assert!(refused["why"].as_str().unwrap().contains("versions"), "{refused}");
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_server_of_another_version_is_told_in_words() {
+    let place = Place::new();
+    place.file(&place.source("data"), 10);
+    let software = "haul 9.0.0".to_owned();
+    let reply = wire::HelloReply { version: 9, software, ..wire::HelloReply::default() };
+    let server = FakeServer::start(&place.path("fake"), move |mut peer| {
+        peer.say(Message::HelloReply(reply.clone()));
+        peer.hear_close();
+    });
+    let ran = place.push(&words![place.source("data"), server.url("")]);
+    ran.refused(&["versions do not meet", "9", "same haul version"]);
+}
+
+#[test]
+fn a_server_that_says_nothing_or_nonsense_is_left() {
+    let place = Place::new();
+    place.file(&place.source("data"), 10);
+    let silent = FakeServer::start(&place.path("silent"), |mut peer| peer.hear_close());
+    let begun = Instant::now();
+    let running = place.start(&words!["push", place.source("data"), silent.url("")]);
+    let odd = FakeServer::start(&place.path("odd"), |mut peer| {
+        peer.say(Message::StreamClosed(wire::StreamClosed { stream: 9 }));
+        peer.hear_close();
+    });
+    let ran = place.push(&words![place.source("data"), odd.url("")]);
+    ran.refused(&["handshake"]);
+    running.finish().refused(&[&silent.address.to_string(), "no answer"]);
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+/// The server's files must not land beside the directory that the user named.
+#[test]
+fn a_server_that_offers_names_outside_is_refused_by_a_pull() {
+    for name in [&b"../x"[..], b"/tmp/haul-x", b"a/../../x", b"..", b"a\0b", b""] {
+        let place = Place::new();
+        let bad = offer(0, name, FileKind::Regular);
+        let server = FakeServer::start(&place.path("fake"), move |mut peer| {
+            if peer.let_in().is_ok() {
+                peer.say(Message::FileOffer(bad.clone()));
+                peer.hear_close();
+            }
+        });
+        let words = words![server.url("x"), place.target(""), "--retry-for", "1s"];
+        let ran = place.pull(&words);
+        // 2 where the offer came with the session's first messages.
+        assert!(ran.status == 1 || ran.status == 2, "{ran:?}");
+        ran.says(&["file name is refused"]);
+        assert!(names_in(&place, "target").is_empty() && !place.path("x").exists());
+    }
+}
+
+/// First a link, then a file behind it.
+#[test]
+fn a_peer_that_plants_a_link_does_not_get_through_it() {
+    let place = Place::new();
+    fs::create_dir(place.path("outside")).unwrap();
+    let mut link = offer(0, b"d", FileKind::Symlink);
+    link.link_target = place.path("outside").into_os_string().into_encoded_bytes();
+    let plant = move |peer: &mut Peer| {
+        let planted = peer.offer(link.clone()).unwrap();
+        assert_eq!(planted, None, "a link may lead anywhere");
+        [(1, &b"d/x"[..]), (2, b"d/y/z")].map(|(file, name)| {
+            let kind = if file == 1 { FileKind::Regular } else { FileKind::Directory };
+            peer.offer(offer(file, name, kind)).unwrap().expect("refused")
+        })
+    };
+    let server = Server::start(&place);
+    let (mut peer, _) = Peer::with_session(&server, Direction::Push);
+    for fault in plant(&mut peer) {
+        assert_eq!(fault.side(), wire::Side::Target, "{fault:?}");
+    }
+    assert!(place.root("d").is_symlink());
+    let fake = FakeServer::start(&place.path("fake"), move |mut peer| {
+        if peer.let_in().is_ok() {
+            plant(&mut peer);
+        }
+    });
+    let words = words![fake.url("d"), place.target("new/"), "--retry-for", "1s"];
+    let ran = place.pull(&words);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["d/x", "target", "link"]);
+    assert!(place.target("new/d").is_symlink());
+    assert!(names_in(&place, "outside").is_empty());
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_told_so_and_cut_off() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let huge = FileOffer { size_bytes: u64::MAX, ..offer(0, b"a", FileKind::Regular) };
+    let many = |file| Message::FileOffer(offer(file, b"a", FileKind::Directory));
+    let offers: [Vec<Message>; 6] = [
+        vec![Message::FileOffer(offer(0, b"../x", FileKind::Regular))],
+        vec![Message::FileOffer(huge)],
+        vec![many(5)],
+        vec![many(0), many(0)],
+        vec![Message::FileAnswer(wire::FileAnswer { file: 0, answer: None })],
+        vec![hello(1, 1)],
+    ];
+    for messages in offers {
+        let told = format!("{messages:?}");
+        let (mut peer, _) = Peer::with_session(&server, Direction::Push);
+        messages.into_iter().for_each(|message| peer.say(message));
+        let fault = peer.hear_refusal();
+        assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{told}: {fault:?}");
+        assert!(!fault.hint.is_empty(), "{fault:?}");
+        peer.hear_close();
+    }
+    assert!(!place.path("x").exists());
+    assert_no_temporaries(&place.path("root"));
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_stranger_may_say_little_and_in_order_only() {
+    let place = Place::new();
+    place.file(&place.root("served"), 10);
+    let server = Server::start(&place);
+    let open = Peer::asks(&server, Direction::Pull, b"served");
+    let no_secret = wire::Open { token_secret: Vec::new(), ..open.clone() };
+    let long_path = wire::Open { paths: vec![vec![b'x'; 20_000]], ..open.clone() };
+    for messages in [
+        vec![Message::Open(open)],
+        vec![hello(1, 1), hello(1, 1)],
+        vec![hello(1, 1), Message::Open(no_secret)],
+        vec![hello(1, 1), Message::Open(long_path)],
+        vec![Message::OffersEnd(wire::OffersEnd::default())],
+    ] {
+        let mut peer = Peer::connect(&server);
+        messages.into_iter().for_each(|message| peer.say(message));
+        let fault = peer.hear_refusal();
+        let code = fault.code();
+        assert!(code == FaultCode::ProtocolViolation || code == FaultCode::TokenWrong, "{fault:?}");
+    }
+    server.still_serves(&place);
+}
+
+/// Sends bytes and reads until the server closes.
+fn answer_to(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = socket.write_all(bytes);
+    let mut answer = Vec::new();
+    match socket.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+    }
+    answer
+}
+
+#[test]
+fn data_streams_of_no_session_and_with_a_wrong_mac_are_closed() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (peer, session) = Peer::with_session(&server, Direction::Push);
+    let keys = peer.control.session_keys(&session).unwrap();
+    let good = keys.sign_preface(StreamId(0), session);
+    let mut mac = good.mac;
+    mac[31] ^= 1;
+    for preface in [
+        Preface { mac, ..good },
+        Preface { session: [9; 16], ..good },
+        Preface { stream: StreamId(1), ..good },
+    ] {
+        assert_eq!(answer_to(&server, &preface.encode()), b"");
+    }
+    let mut other_version = good.encode();
+    other_version[8] = 99;
+    assert_eq!(answer_to(&server, &other_version), b"");
+    server.still_serves(&place);
+}
+
+/// A preface that is right opens a stream, but not every place in every file.
+#[test]
+fn frames_that_were_not_asked_for_write_nothing() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (mut peer, session) = Peer::with_session(&server, Direction::Push);
+    let keys = peer.control.session_keys(&session).unwrap();
+    let size_bytes = 200_000;
+    let file = FileOffer { size_bytes, ..offer(0, b"victim", FileKind::Regular) };
+    peer.say(Message::FileOffer(file));
+    peer.hear(|message| matches!(message, Message::FileAnswer(_)).then_some(())).unwrap();
+    let span = |stream, file, offset_bytes, len_bytes| SpanHeader {
+        file: FileId(file),
+        offset_bytes,
+        len_bytes,
+        sequence: 0,
+        stream: StreamId(stream),
+    };
+    let headers = [
+        span(0, 0, 1 << 40, 100),
+        span(1, 0, 0, 1 << 40),
+        span(2, 0, 100, 100),
+        span(3, 7, 0, 100),
+        SpanHeader { sequence: 5, ..span(4, 0, 0, size_bytes) },
+        SpanHeader { stream: StreamId(0), ..span(5, 0, 0, size_bytes) },
+    ];
+    for (stream, header) in headers.into_iter().enumerate() {
+        let preface = keys.sign_preface(StreamId(stream as u32), session).encode();
+        let frame = [&preface[..], &FrameHeader::Span(header).encode(), &[0xee; 300]].concat();
+        assert_eq!(answer_to(&server, &frame), b"", "{header:?}");
+    }
+    assert!(!place.root("victim").exists());
+    drop(peer);
+    server.wait_for_sessions(1);
+    // What is left of it holds none of those bytes, and the same name can be written again.
+    place.file(&place.source("victim"), 200_000);
+    place.push(&words![place.source("victim"), server.url("")]).ok();
+    assert_same_files(&place.source("victim"), &place.root("victim"));
+    assert_no_temporaries(&place.path("root"));
+    server.still_serves(&place);
+}
+
+/// Noise of all kinds, for as long as the transfer runs.
+fn make_noise(address: std::net::SocketAddr, random: &mut Random) -> Vec<TcpStream> {
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        let mut garbage = vec![0; 1 + random.below(5000) as usize];
+        random.fill(&mut garbage);
+        for bytes in [
+            &garbage[..],
+            HALF_HELLO,
+            &DATA_MAGIC,
+            &[&DATA_MAGIC[..], &garbage].concat(),
+            &[HALF_HELLO, &garbage].concat(),
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"",
+        ] {
+            let Ok(mut socket) = TcpStream::connect(address) else { continue };
+            let _ = socket.write_all(bytes);
+            if random.below(2) == 0 {
+                open.push(socket);
+            }
+        }
+    }
+    open
+}
+
+#[test]
+fn garbage_half_handshakes_endless_and_slow_bytes_harm_no_transfer() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("data"), 24 * MIB);
+    let words = words!["push", place.source("data"), server.url(""), "--bwlimit", "6M"];
+    let transfer = place.start(&words);
+    transfer.wait_for_bytes("bytes_received", 1);
+    let address = server.address();
+    let begun = Instant::now();
+    let endless = |first: &'static [u8], pause: Duration| {
+        thread::spawn(move || {
+            let mut socket = TcpStream::connect(address).unwrap();
+            let mut sent = socket.write_all(first).is_ok();
+            let chunk = vec![0x16; if pause.is_zero() { 1 << 16 } else { 1 }];
+            while sent && begun.elapsed() < Duration::from_secs(3) {
+                sent = socket.write_all(&chunk).is_ok();
+                thread::sleep(pause);
+            }
+        })
+    };
+    let slow = Duration::from_millis(100);
+    let senders = [
+        endless(&[22, 3, 1, 0x40, 0], Duration::ZERO),
+        endless(b"POST / HTTP/1.1\r\n\r\n", Duration::ZERO),
+        endless(&DATA_MAGIC, Duration::ZERO),
+        endless(b"\0", Duration::ZERO),
+        endless(HALF_HELLO, slow),
+        endless(&DATA_MAGIC, slow),
+    ];
+    let noise = make_noise(address, &mut place.seed.random());
+    for sender in senders {
+        sender.join().unwrap();
+    }
+    transfer.finish().ok();
+    drop(noise);
+    assert_same_files(&place.source("data"), &place.root("data"));
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+    server.still_serves(&place);
+}
+
+#[test]
+fn five_hundred_idle_connections_keep_nobody_out_and_take_little_memory() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut idle = Vec::new();
+    for number in 0..500 {
+        let mut socket = TcpStream::connect(server.address()).unwrap();
+        if number % 2 == 0 {
+            socket.write_all(HALF_HELLO).unwrap();
+        }
+        idle.push(socket);
+    }
+    place.file(&place.source("data"), 4 * MIB);
+    place.push(&words![place.source("data"), server.url("")]).ok();
+    server.still_serves(&place);
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+    println!("{} MiB with {} idle connections", memory >> 20, idle.len());
+}
+
+#[test]
+fn a_connection_that_does_not_show_who_it_is_in_time_is_closed() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--handshake-timeout", "1s"]).start(&place);
+    for bytes in [&b""[..], HALF_HELLO, &DATA_MAGIC] {
+        let begun = Instant::now();
+        answer_to(&server, bytes);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{bytes:?}: {:?}", begun.elapsed());
+    }
+    // After TLS, too.
+    let mut peer = Peer::connect(&server);
+    peer.say(hello(1, 1));
+    let begun = Instant::now();
+    peer.hear_close();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_browser_is_told_what_this_port_is() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    socket.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    let _ = socket.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("haul"), "{answer:?}");
+    server.still_serves(&place);
+}
+
+#[test]
+fn more_sessions_than_allowed_are_told_to_come_later() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--max-sessions", "1"]).start(&place);
+    let (peer, _) = Peer::with_session(&server, Direction::Push);
+    place.file(&place.source("data"), 1000);
+    let words = words![place.source("data"), server.url(""), "--retry-for", "1s"];
+    place.push(&words).refused(&["as many sessions as it may"]);
+    drop(peer);
+    server.wait_for_sessions(1);
+    place.push(&words).ok();
+}
+
+/// A server that other users of the host share must not lend them its eyes.
+#[test]
+fn a_link_that_appears_while_a_tree_is_pulled_is_not_followed() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.path("outside/secret"), 1000);
+    for number in 0..40 {
+        place.file(&place.root("tree").join(format!("d{number:02}/file")), 200_000);
+    }
+    let words = words!["pull", server.url("tree"), place.target(""), "--bwlimit", "3M"];
+    let transfer = place.start(&words);
+    transfer.wait_for_bytes("bytes_received", 1);
+    fs::remove_dir_all(place.root("tree/d39")).unwrap();
+    symlink(place.path("outside"), place.root("tree/d39")).unwrap();
+    let ran = transfer.finish();
+    assert!(ran.status == 0 || ran.status == 1, "{ran:?}");
+    assert!(!place.target("tree/d39/secret").exists());
+    let got = place.target("tree/d39");
+    assert!(!got.join("file").exists() || !got.is_symlink());
+}
