@@ -393,7 +393,7 @@ fn a_source_without_rights_is_named_and_the_others_arrive() {
             place.file(&from.join("all").join(name), 100_000);
         }
         let closed = Permissions::from_mode(0o700);
-        fs::set_permissions(from.join("all/secret"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(from.join("all/secret"), Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(from.join("all/closed"), closed).unwrap();
         if !place.open_to_nobody(&[&place.path("target")]) {
             return skip("a program that every user may run", "one in a closed directory");

@@ -286,7 +286,8 @@ pub struct OpenError {
 /// What was tried, on which span, how far it came, and what helps.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "engine {engine}: {call} failed at byte {offset_bytes}, after {moved_bytes} bytes of this span: {source}"
+    "engine {engine}: {call} failed at byte {offset_bytes}, \
+     after {moved_bytes} bytes of this span: {source}"
 )]
 pub struct EngineError {
     pub engine: &'static str,

@@ -212,7 +212,8 @@ impl Gmac {
     }
 }
 
-/// Never used twice: a stream's number belongs to one stream of the session, a frame's to one frame.
+/// Never used twice: a stream's number belongs to one stream of the session, and a frame's to one
+/// frame of it.
 fn nonce(stream: u32, sequence: u64, chunk: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     nonce[..4].copy_from_slice(&stream.to_le_bytes());
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_digest_does_not_depend_on_how_the_bytes_come() {
-        let bytes: Vec<u8> = (0..700_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..700_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
         for kind in [Digest::Crc32c, Digest::Xxh3128, Digest::AesGmac] {
             let whole = digest_of(kind, header(), &[&bytes], 1);
             let (a, rest) = bytes.split_at(1);

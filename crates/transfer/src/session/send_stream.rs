@@ -25,7 +25,7 @@ use std::{
 /// How often a stream without work looks whether the session is over.
 const IDLE_POLL: Duration = Duration::from_millis(50);
 /// What stands in for bytes that could not be read.
-const FILLER: [u8; 64 << 10] = [0; 64 << 10];
+static FILLER: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What the streams and the session's thread share.
 pub struct SendShared {

@@ -45,6 +45,8 @@ pub struct StreamFigures {
     pub on_storage: bool,
 }
 
+pub type SharedFigures = Arc<Mutex<StreamFigures>>;
+
 /// An open stream, as the session's thread sees it.
 #[derive(Debug)]
 struct StreamHandle {
@@ -125,7 +127,7 @@ impl Streams {
         self: &Arc<Self>,
         stream: StreamId,
         connect: impl FnOnce() -> io::Result<TcpStream> + Send + 'static,
-        work: impl FnOnce(OwnedFd, &Arc<Mutex<StreamFigures>>) -> Result<(), String> + Send + 'static,
+        work: impl FnOnce(OwnedFd, &SharedFigures) -> Result<(), String> + Send + 'static,
     ) {
         let streams = self.clone();
         let thread =

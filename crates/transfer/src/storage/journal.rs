@@ -1,10 +1,10 @@
 //! The journal of a target file: which spans are verified and durable.
 //!
 //! It lies beside the hidden temporary and holds a header, which says what is moved (source
-//! identity, target inode, span size), and records, each a run of spans. Header and records carry a
-//! CRC-32C and the header's own random number, so that a torn tail, a damaged, an older or a foreign
-//! journal is never believed: reading stops at the first record that is not whole, and a header
-//! that does not fit means a clean restart. docs/decisions/ says why this is not a database.
+//! identity, target inode, span size), and records, each a run of spans. Both carry a
+//! CRC-32C and the header's own random number, so that a torn tail, a damaged, an older or a
+//! foreign journal is never believed: reading stops at the first record that is not whole, and a
+//! header that does not fit means a clean restart. docs/decisions/ says why this is not a database.
 
 use crate::token::random_bytes;
 use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};

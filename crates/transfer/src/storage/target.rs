@@ -1,8 +1,8 @@
 //! Files being received: a hidden temporary beside the final name, preallocated and locked, and
 //! renamed only when it is complete, verified and synced.
 //!
-//! `NAME` is received as `.NAME.haul-part` with `.NAME.haul-journal` beside it. The lock is flock(2)
-//! on the temporary, so it ends with the process that holds it, however that dies.
+//! `NAME` is received as `.NAME.haul-part` with `.NAME.haul-journal` beside it. The lock is
+//! flock(2) on the temporary, so it ends with the process that holds it, however that dies.
 
 use super::{
     journal::{Identity, Journal},
