@@ -271,6 +271,28 @@ fn ctrl_c_leaves_a_transfer_that_resumes() {
     }
 }
 
+#[test]
+fn a_server_that_is_ended_in_order_ends_and_the_client_goes_on_with_the_next() {
+    for way in [Way::Push, Way::Pull] {
+        let mut victim = Victim::new(way, "data", words!["--bwlimit", "8M"]);
+        victim.place.file(&victim.source(), 24 * MIB);
+        let client = victim.start();
+        let durable = client.wait_for_bytes("bytes_durable", MIB);
+        victim.server.process.signal(rustix::process::Signal::TERM);
+        let begun = Instant::now();
+        while victim.server.process.is_running() {
+            assert!(begun.elapsed() < PATIENCE, "the server does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+        victim.assert_nothing_half_visible();
+        victim.server.restart(&victim.place);
+        let ran = client.finish();
+        ran.ok();
+        assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
+        victim.assert_arrived();
+    }
+}
+
 /// A push that was killed when some of it was durable, and the server idle again.
 fn interrupted() -> (Victim, u64) {
     let options = words!["--bwlimit", "6M", "--span-size", "64K", "--streams", "1"];

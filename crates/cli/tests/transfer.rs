@@ -6,7 +6,7 @@ mod harness;
 
 use harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long, is_root,
-    process::Ran,
+    process::{Haul, Ran},
     server::{Server, ServerSetup},
     skip_long,
 };
@@ -37,6 +37,15 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
+/// Neither side takes more than 64 MiB, however large the file is.
+#[track_caller]
+fn assert_small(ran: &Ran) {
+    for side in ["source", "target"] {
+        let memory = ran.report()[side]["max_rss_bytes"].as_u64().unwrap();
+        assert!(memory <= 64 * MIB, "the {side} took {memory} bytes of memory");
+    }
+}
+
 #[test]
 fn a_dense_file_arrives_pushed_and_pulled_with_mode_and_time() {
     let place = Place::new();
@@ -54,11 +63,15 @@ fn a_dense_file_arrives_pushed_and_pulled_with_mode_and_time() {
     assert_eq!(report["bytes"], len + 12_345);
     assert_eq!(report["moved_bytes"], len + 12_345);
     assert_eq!((&report["resumed_bytes"], &report["protection"]), (&0.into(), &"safe".into()));
+    assert_small(&ran);
     assert_same_files(&source, &place.root("data.bin"));
+    // Two of them are enough for a small disk.
+    fs::remove_file(&source).unwrap();
     let words = words![server.url("data.bin"), place.target(""), "--protection", "clear"];
     let ran = place.pull(&words);
     assert_eq!(ran.ok()["moved_bytes"], len + 12_345);
-    assert_same_files(&source, &place.target("data.bin"));
+    assert_small(&ran);
+    assert_same_files(&place.root("data.bin"), &place.target("data.bin"));
     assert_no_temporaries(&place.path(""));
 }
 
@@ -425,6 +438,49 @@ fn the_same_command_again_moves_nothing_and_a_changed_file_is_moved_anew() {
     assert_eq!(third.ok()["files"]["done"], 2, "{third:?}");
     assert_eq!(third.number("moved_bytes"), 4 * MIB + 7);
     assert_same_trees(&place.path("source"), &place.path("root"));
+}
+
+#[test]
+fn several_clients_are_served_at_once() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 2, 20);
+    place.file(&place.source("tree/large"), 5 * MIB);
+    place.push(&words![place.source("tree"), server.url("")]).ok();
+    let start = |number: u32| {
+        let name = format!("n{number}/");
+        if number.is_multiple_of(2) {
+            place.start(&words!["push", place.source("tree"), server.url(name)])
+        } else {
+            place.start(&words!["pull", server.url("tree"), place.target(name)])
+        }
+    };
+    let running: Vec<Haul> = (0..6).map(start).collect();
+    for client in running {
+        client.finish().ok();
+    }
+    for number in 0..6 {
+        let side = place.path(if number % 2 == 0 { "root" } else { "target" });
+        assert_same_trees(&place.source("tree"), &side.join(format!("n{number}/tree")));
+    }
+}
+
+#[test]
+fn nobody_who_reads_what_it_says_is_no_reason_to_stop() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("data"), MIB);
+    for words in [words!["--json"], words![]] {
+        let url = server.url(format!("with{}/", words.len()));
+        let words = [words!["push", place.source("data"), url], words].concat();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.command(&words);
+        let status = command.stdout(writer).stderr(std::process::Stdio::null()).status().unwrap();
+        assert!(status.success());
+    }
+    assert_same_files(&place.source("data"), &place.root("with1/data"));
+    assert_same_files(&place.source("data"), &place.root("with0/data"));
 }
 
 /// Loose: a busy machine is slower, and the first bytes fill buffers.

@@ -95,15 +95,9 @@ impl<M> CopyFree<M> {
         }
     }
 
-    fn show(
-        &mut self,
-        span: &FileSpan,
-        from_bytes: u64,
-        to_bytes: u64,
-        tap: &mut dyn SpanTap,
-    ) -> io::Result<u64> {
+    fn beside(&mut self) -> (&mut Beside, &mut u64) {
         let beside = self.beside.get_or_insert_with(|| Beside::new(self.buffer_bytes_max));
-        timed(&mut self.times.digest_ns, || beside.show(span, from_bytes, to_bytes, tap))
+        (beside, &mut self.times.digest_ns)
     }
 }
 
@@ -119,9 +113,10 @@ impl<M: SendMover> CopyFree<M> {
             if let Some(tap) = tap.as_deref_mut() {
                 let from_bytes = progress.moved_bytes;
                 to_bytes = to_bytes.min(from_bytes + M::STRIDE_BYTES);
-                let seen_bytes = self
-                    .show(span, from_bytes, to_bytes, tap)
-                    .map_err(|error| progress.file("pread", error))?;
+                let (beside, digest_ns) = self.beside();
+                let show = || beside.show_mapped(span, from_bytes, to_bytes, tap);
+                let seen_bytes =
+                    timed(digest_ns, show).map_err(|error| progress.file("pread", error))?;
                 to_bytes = from_bytes + seen_bytes;
                 if seen_bytes == 0 {
                     return Err(progress.truncated("pread"));
@@ -178,6 +173,9 @@ impl<M: SendMover> SendEngine for CopyFree<M> {
         let mut progress = Progress::new(M::ENGINE, span);
         let outcome = self.send_span(&mut progress, tap);
         self.mover.span_is_over();
+        if let Some(beside) = &mut self.beside {
+            beside.let_go();
+        }
         outcome?;
         done.push(progress.done(M::COPIED));
         Ok(())
@@ -213,9 +211,10 @@ impl<M: ReceiveMover> CopyFree<M> {
             };
             if goes_on && let Some(tap) = tap.as_deref_mut() {
                 let to_bytes = progress.moved_bytes;
-                let seen_bytes = self
-                    .show(span, from_bytes, to_bytes, tap)
-                    .map_err(|error| progress.file("pread", error))?;
+                let (beside, digest_ns) = self.beside();
+                let show = || beside.show(span, from_bytes, to_bytes, tap);
+                let seen_bytes =
+                    timed(digest_ns, show).map_err(|error| progress.file("pread", error))?;
                 if seen_bytes < to_bytes - from_bytes {
                     return Err(progress.truncated("pread"));
                 }

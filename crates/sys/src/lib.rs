@@ -8,10 +8,12 @@ pub mod mapping;
 pub mod pacing;
 pub mod ring;
 pub mod tcp_info;
+pub mod window;
 
 pub use mapping::Mapping;
 pub use ring::Ring;
 pub use tcp_info::TcpInfo;
+pub use window::Window;
 
 use std::io;
 

@@ -176,11 +176,10 @@ impl Shared {
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let server = Arc::new(server);
         lock(&self.sockets).push(Arc::downgrade(&server));
-        let passed = Arc::new(AtomicU64::new(0));
         let to_server = Pump {
             shared: self.clone(),
             fault,
-            passed,
+            link: Arc::default(),
             direction: Direction::ToServer,
             from: client,
             to: server,
@@ -191,12 +190,18 @@ impl Shared {
     }
 }
 
+/// What both directions of a connection share.
+#[derive(Default)]
+struct Link {
+    passed: AtomicU64,
+    reset: AtomicBool,
+}
+
 /// One direction of a connection.
 struct Pump {
     shared: Arc<Shared>,
     fault: Fault,
-    /// Of both directions.
-    passed: Arc<AtomicU64>,
+    link: Arc<Link>,
     direction: Direction,
     from: Arc<TcpStream>,
     to: Arc<TcpStream>,
@@ -207,7 +212,7 @@ impl Pump {
         Self {
             shared: self.shared.clone(),
             fault: self.fault,
-            passed: self.passed.clone(),
+            link: self.link.clone(),
             direction: Direction::ToClient,
             from: self.to.clone(),
             to: self.from.clone(),
@@ -235,6 +240,9 @@ impl Pump {
                 return self.cut_off();
             }
         }
+        if self.link.reset.load(Ordering::SeqCst) {
+            return;
+        }
         let _ = self.to.shutdown(Shutdown::Write);
         if self.shared.stopping.load(Ordering::SeqCst) {
             let _ = self.from.shutdown(Shutdown::Both);
@@ -253,13 +261,13 @@ impl Pump {
             Fault::ResetAfter(limit) | Fault::StallAfter(limit) => limit,
             Fault::None | Fault::Flip { .. } => u64::MAX,
         };
-        let before = self.passed.fetch_add(len, Ordering::SeqCst);
+        let before = self.link.passed.fetch_add(len, Ordering::SeqCst);
         usize::try_from(limit.saturating_sub(before).min(len)).unwrap_or(CHUNK_BYTES)
     }
 
     /// Not even the close of a connection gets through a stall.
     fn is_stalled(&self) -> bool {
-        let passed = self.passed.load(Ordering::SeqCst);
+        let passed = self.link.passed.load(Ordering::SeqCst);
         matches!(self.fault, Fault::StallAfter(limit) if passed > limit)
     }
 
@@ -267,6 +275,8 @@ impl Pump {
         if matches!(self.fault, Fault::StallAfter(_)) {
             return self.wait_while(|| true);
         }
+        // The other direction must not say an orderly goodbye.
+        self.link.reset.store(true, Ordering::SeqCst);
         for socket in [&self.from, &self.to] {
             // With no time to linger, the close sends a reset (socket(7)). Shutting down the
             // reading side sends nothing, but ends the other direction's thread, so that it closes.

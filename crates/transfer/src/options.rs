@@ -62,7 +62,7 @@ pub fn digest_name(digest: wire::Digest) -> &'static str {
 }
 
 /// The digest of `clear` when none is named: see docs/decisions/ for the bench.
-pub const CLEAR_DIGEST_DEFAULT: ClearDigest = ClearDigest::Xxh3;
+pub const CLEAR_DIGEST_DEFAULT: ClearDigest = ClearDigest::Crc32c;
 /// How long a client tries to get back to a server that went away.
 pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// A stream that brought nothing for this long is stalled.
