@@ -62,30 +62,11 @@ impl Journal {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).ok()?;
         (&file).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        let header = bytes.first_chunk::<HEADER_BYTES>()?;
-        let span_bytes = u64_at(header, 80);
-        let number = u32_at(header, 88);
-        if *header != encode_header(identity, span_bytes, number) {
-            return None;
-        }
-        let grid = SpanGrid::new(identity.size_bytes, span_bytes).ok()?;
-        let mut durable = SpanSet::new(grid.count());
-        let mut whole = HEADER_BYTES;
-        for record in bytes[HEADER_BYTES..].chunks_exact(RECORD_BYTES) {
-            let range = SpanRange { first: u32_at(record, 0), count: u32_at(record, 4) };
-            if record != encode_record(&range, number) {
-                break;
-            }
-            let end = range.first.checked_add(range.count).filter(|end| *end <= grid.count())?;
-            for span in range.first..end {
-                durable.insert(SpanIndex(span));
-            }
-            whole += RECORD_BYTES;
-        }
+        let told = decode(&bytes, identity)?;
         // What comes behind a torn record would otherwise hide the records that follow it.
-        file.set_len(whole as u64).ok()?;
+        file.set_len(told.whole_bytes as u64).ok()?;
         file.seek(SeekFrom::End(0)).ok()?;
-        Some((Self { file, number }, span_bytes, durable))
+        Some((Self { file, number: told.number }, told.span_bytes, told.durable))
     }
 
     /// Says that these spans are durable. The caller has synced the data before.
@@ -100,6 +81,42 @@ impl Journal {
         self.file.write_all(&bytes)?;
         self.file.sync_data()
     }
+}
+
+/// What a journal tells.
+#[derive(Debug)]
+pub struct Told {
+    number: u32,
+    pub span_bytes: u64,
+    pub durable: SpanSet,
+    /// How much of it is whole: header and records.
+    pub whole_bytes: usize,
+}
+
+/// Reads a journal's bytes; `None` when they are not one of this very transfer.
+#[must_use]
+pub fn decode(bytes: &[u8], identity: &Identity) -> Option<Told> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let span_bytes = u64_at(header, 80);
+    let number = u32_at(header, 88);
+    if *header != encode_header(identity, span_bytes, number) {
+        return None;
+    }
+    let grid = SpanGrid::new(identity.size_bytes, span_bytes).ok()?;
+    let mut durable = SpanSet::new(grid.count());
+    let mut whole_bytes = HEADER_BYTES;
+    for record in bytes[HEADER_BYTES..].chunks_exact(RECORD_BYTES) {
+        let range = SpanRange { first: u32_at(record, 0), count: u32_at(record, 4) };
+        if record != encode_record(&range, number) {
+            break;
+        }
+        let end = range.first.checked_add(range.count).filter(|end| *end <= grid.count())?;
+        for span in range.first..end {
+            durable.insert(SpanIndex(span));
+        }
+        whole_bytes += RECORD_BYTES;
+    }
+    Some(Told { number, span_bytes, durable, whole_bytes })
 }
 
 fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEADER_BYTES] {

@@ -1,0 +1,44 @@
+//! Replays the corpora of this crate's fuzz targets with stable Rust, in the normal tests.
+
+#[path = "../../../fuzz/src/transfer_bodies.rs"]
+mod bodies;
+
+use std::{fs, path::PathBuf};
+
+fn replay(target: &str, body: fn(&[u8])) {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = fs::read_dir(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+    let inputs: Vec<Vec<u8>> =
+        entries.map(|entry| fs::read(entry.expect("an entry").path()).expect("a file")).collect();
+    assert!(!inputs.is_empty(), "{} holds no inputs", root.display());
+    inputs.iter().for_each(|input| body(input));
+    body(&[]);
+}
+
+#[test]
+fn tokens() {
+    replay("token", bodies::token);
+}
+
+#[test]
+fn urls() {
+    replay("url", bodies::url);
+}
+
+#[test]
+fn sizes() {
+    replay("size", bodies::size);
+}
+
+#[test]
+fn journals() {
+    replay("journal", bodies::journal);
+}
+
+#[test]
+fn the_whole_journal_of_the_corpus_is_believed() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/journal/good");
+    let bytes = fs::read(root).expect("the corpus has it");
+    let told = haul_transfer::storage::journal::decode(&bytes, &bodies::identity());
+    assert_eq!(told.expect("a journal of this transfer").durable.count(), 65);
+}

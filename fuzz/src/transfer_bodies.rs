@@ -1,0 +1,54 @@
+//! The bodies of the targets of `haul-transfer`: what a user or a file hands to it.
+
+use haul_transfer::{
+    HaulUrl, Token,
+    size::parse_size,
+    storage::journal::{Identity, decode},
+};
+
+/// A token that is read prints the same again.
+pub fn token(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(token) = text.parse::<Token>()
+    {
+        assert_eq!(token.reveal().parse(), Ok(token));
+    }
+}
+
+/// A URL that is read prints as one that means the same.
+pub fn url(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(url) = text.parse::<HaulUrl>()
+    {
+        assert_eq!(url.reveal().parse(), Ok(url));
+    }
+}
+
+pub fn size(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = parse_size(text);
+    }
+}
+
+/// The journal's identity is the one that `journal` judges by; the corpus holds journals of it.
+#[must_use]
+pub fn identity() -> Identity {
+    Identity {
+        size_bytes: 10 << 20,
+        mtime_s: 1,
+        mtime_ns: 2,
+        source_inode: 3,
+        source_device: 4,
+        target_inode: 5,
+        target_device: 6,
+        name_hash: [7; 16],
+    }
+}
+
+/// A journal never tells of spans that its file does not have.
+pub fn journal(data: &[u8]) {
+    if let Some(told) = decode(data, &identity()) {
+        let spans = identity().size_bytes.div_ceil(told.span_bytes);
+        assert!(u64::from(told.durable.count()) <= spans && told.whole_bytes <= data.len());
+    }
+}
