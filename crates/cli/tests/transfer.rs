@@ -11,6 +11,10 @@ use harness::{
     skip_long,
 };
 use haul_datapath::{EngineInfo, Host, Verdict, engines::ENGINES};
+use haul_transfer::{
+    TransferOptions,
+    options::{Protection, digest_name},
+};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
@@ -239,10 +243,12 @@ fn every_protection_and_digest_moves_the_same_bytes_and_is_named() {
     let server = Server::start(&place);
     let source = place.source("data");
     place.file(&source, 5 * MIB + 17);
+    let clear = TransferOptions { protection: Protection::Clear, ..TransferOptions::default() };
+    let default = digest_name(clear.wire_digest());
     for (words, protection, digest) in [
         (words![], "safe", "aes-gmac"),
         (words!["--protection", "safe"], "safe", "aes-gmac"),
-        (words!["--protection", "clear"], "clear", "xxh3-128"),
+        (words!["--protection", "clear"], "clear", default),
         (words!["--protection", "clear", "--digest", "xxh3-128"], "clear", "xxh3-128"),
         (words!["--protection", "clear", "--digest", "crc32c"], "clear", "crc32c"),
         (words!["--protection", "clear", "--digest", "none"], "clear", "none"),

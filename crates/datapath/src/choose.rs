@@ -1,7 +1,7 @@
 //! Which engine moves the bytes of a transfer on each side, and why.
 //!
 //! Facts in, a choice and its reason in words out: nothing here asks the system anything. The
-//! numbers behind the rules were measured (LIMITS.md); the tables in `choose/cases.rs` are the
+//! numbers behind the rules were measured; the tables in `choose/cases.rs` are the
 //! place to change when a measurement says otherwise.
 
 use haul_host::FsKind;

@@ -132,10 +132,11 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let len_bytes = self.skip_bytes + self.len_bytes;
-        // SAFETY: this is the range that `open` mapped, unmapped once, and no reference outlives it.
-        let _ = unsafe { rustix::mm::munmap(self.start, len_bytes) };
+        // First, so that the handler never touches what is mapped there next.
         self.slot.start.store(0, Ordering::SeqCst);
+        let len_bytes = self.skip_bytes + self.len_bytes;
+        // SAFETY: `open` mapped this range; it is unmapped once and no reference outlives it.
+        let _ = unsafe { rustix::mm::munmap(self.start, len_bytes) };
     }
 }
 

@@ -46,6 +46,8 @@ use std::{
 /// This build, as the other side's log names it.
 pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// From this share of `--bwlimit` on, that was the bottleneck.
+const LIMITED_SHARE: f64 = 0.7;
 /// The paths of one request, in bytes: it must fit the first message, which is small.
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
@@ -133,22 +135,20 @@ pub fn pull(
     client.run(&Work::Pull(place), on_event)
 }
 
+/// With none of the sources there, no server needs to be asked.
 fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
+    let mut first = None;
     for source in sources {
-        if let SourceSpec::Path(path) = source
-            && let Err(error) = std::fs::metadata(path)
-        {
-            let what = format!("cannot read the source {}", path.display());
-            let found = error.to_string();
-            return Err(TransferError::start(problem(
-                &what,
-                "",
-                &found,
-                "check the name and its rights",
-            )));
-        }
+        let SourceSpec::Path(path) = source else { return Ok(()) };
+        let Err(error) = std::fs::metadata(path) else { return Ok(()) };
+        first.get_or_insert((path, error));
     }
-    Ok(())
+    let Some((path, error)) = first else {
+        return Err(TransferError::start(problem("nothing to push", "a source", "none", "")));
+    };
+    let what = format!("cannot read the source {}", path.display());
+    let hint = "check the name and its rights";
+    Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
 }
 
 /// The place of a pull: any directory of this host, for it is the user's own.
@@ -208,7 +208,8 @@ struct Opened {
 /// What the whole run knows, over all its sessions.
 #[derive(Default)]
 struct Run {
-    moved_before: u64,
+    /// In place or durable before the first session of this run.
+    there_before: Option<u64>,
     done_before: u64,
     reconnections: u64,
     resent: u64,
@@ -277,6 +278,8 @@ impl<'a> Client<'a> {
                 on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
             }
             let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;
+            let before = tally.resumed_bytes + tally.skipped_bytes;
+            run.there_before.get_or_insert(before);
             let moved =
                 tally.received_bytes.saturating_sub(tally.resumed_bytes + tally.skipped_bytes);
             match end {
@@ -288,7 +291,14 @@ impl<'a> Client<'a> {
                 }
                 SessionEnd::Interrupted => return Err(TransferError::Interrupted),
                 SessionEnd::Refused(fault) if !is_passing(&fault) => {
-                    return Err(TransferError::broken((&fault).into()));
+                    let problem = Problem::from(&fault);
+                    let nothing_yet =
+                        lost.is_none() && tally.received_bytes + tally.done_files == 0;
+                    return Err(if nothing_yet {
+                        TransferError::start(problem)
+                    } else {
+                        TransferError::broken(problem)
+                    });
                 }
                 SessionEnd::Refused(fault) => {
                     let since = self.lost_since(&lost, moved);
@@ -302,7 +312,6 @@ impl<'a> Client<'a> {
             if moved > 0 {
                 delay = RETRY_DELAY_MIN;
             }
-            run.moved_before += moved;
             run.done_before += tally.done_files;
             run.reconnections += tally.reconnections;
             run.resent += tally.resent_spans;
@@ -512,11 +521,13 @@ impl<'a> Client<'a> {
         let seconds = begun.elapsed().as_secs_f64();
         let in_place = tally.done_bytes + tally.skipped_bytes;
         let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes);
-        let moved = run.moved_before + moved_now;
+        let moved = in_place.saturating_sub(run.there_before.unwrap_or(0));
         let session = stages::Session {
             seconds,
             rtt_us: run.rtt_us,
-            rate_limited: self.options.rate_bytes_per_s.is_some(),
+            // A limit that was never reached limited nothing.
+            rate_limited: (self.options.rate_bytes_per_s)
+                .is_some_and(|limit| moved_now as f64 / seconds > limit as f64 * LIMITED_SHARE),
         };
         let (bottleneck, stages) = stages::judge(source, target, session);
         let done_again = run.done_before.min(tally.skipped_files);

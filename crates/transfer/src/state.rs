@@ -33,7 +33,7 @@ pub struct NewToken {
     /// Below the server's root; empty: all of it.
     pub root: PathBuf,
     pub valid_for: Option<Duration>,
-    /// Good for one transfer, which may resume.
+    /// Good for one transfer, which may resume until it is complete.
     pub single_use: bool,
     pub label: String,
 }
@@ -54,9 +54,12 @@ pub struct TokenRecord {
     pub created_s: u64,
     pub expires_s: Option<u64>,
     pub single_use: bool,
-    /// The transfer that used a single-use token up.
+    /// What a single-use token was first shown for; the same may go on until it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    used_by: Option<String>,
+    used_for: Option<String>,
+    /// A single-use token whose transfer is complete.
+    #[serde(default)]
+    used_up: bool,
     pub revoked: bool,
 }
 
@@ -68,7 +71,7 @@ impl TokenRecord {
             "revoked"
         } else if self.expires_s.is_some_and(|end| end <= now_s()) {
             "expired"
-        } else if self.used_by.is_some() {
+        } else if self.used_up {
             "used"
         } else {
             "valid"
@@ -79,6 +82,7 @@ impl TokenRecord {
 /// What a token that was shown allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
+    pub single_use: bool,
     pub token_id: String,
     pub rights: Rights,
     pub root: PathBuf,
@@ -234,14 +238,15 @@ impl StateDirectory {
         })?
     }
 
-    /// Checks a secret that a client showed, for a transfer in the given direction.
+    /// Checks a secret that a client showed, for what it asks. `purpose` is that in a hash: a
+    /// single-use token is bound to the first.
     ///
     /// # Errors
     /// The fault to answer with: unknown, expired, used, revoked, or without the right.
     pub fn authorize(
         &self,
         secret: &[u8],
-        transfer: &[u8],
+        purpose: &[u8],
         direction: wire::Direction,
     ) -> Result<Grant, wire::Fault> {
         let hash = hex(&Token::secret_hash(secret));
@@ -265,7 +270,8 @@ impl StateDirectory {
             }
             _ => {}
         }
-        if record.used_by.as_ref().is_some_and(|used| *used != hex(transfer)) {
+        let other = record.used_for.as_ref().is_some_and(|used| *used != hex(purpose));
+        if record.used_up || other {
             let what = "the token was for one transfer and is used";
             return refuse(wire::FaultCode::TokenUsed, what, again);
         }
@@ -278,16 +284,33 @@ impl StateDirectory {
             let hint = format!("`haul token new --{right}` on the server makes one that has");
             return refuse(wire::FaultCode::RightMissing, &what, &hint);
         }
-        if record.single_use && record.used_by.is_none() {
+        if record.single_use && record.used_for.is_none() {
             let id = record.id.clone();
             self.change_tokens(|tokens| {
                 for token in tokens.iter_mut().filter(|token| token.id == id) {
-                    token.used_by = Some(hex(transfer));
+                    token.used_for = Some(hex(purpose));
                 }
             })
             .map_err(|problem| state_fault(&problem))?;
         }
-        Ok(Grant { token_id: record.id.clone(), rights: record.rights, root: record.root.clone() })
+        Ok(Grant {
+            single_use: record.single_use,
+            token_id: record.id.clone(),
+            rights: record.rights,
+            root: record.root.clone(),
+        })
+    }
+
+    /// A single-use token's transfer is complete.
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn use_up(&self, id: &str) -> Result<(), Problem> {
+        self.change_tokens(|tokens| {
+            for token in tokens.iter_mut().filter(|token| token.id == id) {
+                token.used_up = true;
+            }
+        })
     }
 
     fn generate(&self) -> Result<Token, Problem> {
@@ -352,7 +375,8 @@ fn record_of(token: &Token, new: &NewToken, keep_secret: bool) -> TokenRecord {
         created_s: now_s(),
         expires_s: new.valid_for.map(|valid| now_s().saturating_add(valid.as_secs())),
         single_use: new.single_use,
-        used_by: None,
+        used_for: None,
+        used_up: false,
         revoked: false,
     }
 }
@@ -424,11 +448,14 @@ mod tests {
     fn a_single_use_token_serves_one_transfer_which_may_resume() {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::open(&directory.path().join("state")).unwrap();
-        let (token, _) = state.new_token(&NewToken { single_use: true, ..new(BOTH) }).unwrap();
-        let use_by = |transfer| state.authorize(&token.secret, &[transfer; 16], Direction::Push);
-        assert!(use_by(1).is_ok());
-        assert!(use_by(1).is_ok());
-        assert_eq!(use_by(2).unwrap_err().code(), FaultCode::TokenUsed);
+        let once = NewToken { single_use: true, ..new(BOTH) };
+        let (token, record) = state.new_token(&once).unwrap();
+        let use_for = |purpose| state.authorize(&token.secret, &[purpose; 32], Direction::Push);
+        assert!(use_for(1).is_ok());
+        assert_eq!(use_for(2).unwrap_err().code(), FaultCode::TokenUsed);
+        assert!(use_for(1).is_ok());
+        state.use_up(&record.id).unwrap();
+        assert_eq!(use_for(1).unwrap_err().code(), FaultCode::TokenUsed);
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub struct LowTransfer {
     /// How the data is protected on its way
     #[arg(long, value_name = "PROTECTION", default_value = Protection::default().name())]
     pub protection: ProtectionName,
-    /// What finds accidents under --protection clear; without it xxh3-128
+    /// What finds accidents under --protection clear; without it crc32c
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<DigestName>,
     /// The engine that reads and sends

@@ -28,7 +28,7 @@ pub fn text(report: &Report, failed: &[String]) -> String {
 /// The same command again finds everything done.
 fn nothing_to_do(report: &Report) -> String {
     format!(
-        "nothing to do: {} with {} there already (looked for {})",
+        "nothing to do: {} with {} there already, by size and time (looked for {})",
         units::count(report.files.skipped, "file"),
         units::bytes(report.bytes),
         units::time(report.seconds)

@@ -1,7 +1,7 @@
 //! Which engines suit which source and target: the tables behind the choice.
 //!
 //! [`SendCase::order`] and [`ReceiveCase::order`] name the engines of each case, the best first.
-//! The rates in the comments are those of LIMITS.md, one 2-core virtual machine on loopback.
+//! The rates in the comments were measured on one 2-core virtual machine on loopback.
 
 use haul_host::FsKind;
 

@@ -119,7 +119,7 @@ pub fn streams(facts: &StreamFacts<'_>) -> (u32, String) {
 /// The size of a span in bytes: a power of two, at most [`SPANS_PER_FILE_MAX`] of them in the
 /// largest file, of `size_bytes`.
 ///
-/// `forced`, the value of --span, is brought to the nearest size that is possible. Files of more
+/// `forced`, the value of --span-size, is brought to the nearest size that is possible. Files of more
 /// than a PiB have more spans: no span is larger than [`SPAN_BYTES_MAX`].
 #[must_use]
 pub fn span_bytes(size_bytes: u64, forced: Option<u64>) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Copies per byte: one, between memory and socket. Slots of memory are registered with the kernel
 //! where RLIMIT_MEMLOCK allows it. The wire is served by plain calls: bytes leave in order, and
-//! measured they are as fast as sends from the ring (LIMITS.md).
+//! measured they are as fast as sends from the ring.
 
 use haul_sys::Ring;
 

@@ -19,7 +19,7 @@ use crate::{
         target::{SESSIONS_ENDING, TargetPlace},
         walk::Walk,
     },
-    token::{hex, random_bytes},
+    token::{Token, hex, random_bytes},
     transport::{
         control::{Control, ControlError},
         waker::Waker,
@@ -161,7 +161,8 @@ impl Server {
         peer: SocketAddr,
     ) -> Result<Accepted, Fault> {
         let direction = open.direction();
-        let grant = self.state.authorize(&open.token_secret, &open.transfer, direction)?;
+        let purpose = purpose_of(&open);
+        let grant = self.state.authorize(&open.token_secret, &purpose, direction)?;
         if self.options.read_only && direction == Direction::Push {
             let what = "the server is read-only";
             let fault = Fault::new(FaultCode::RightMissing, Side::Target, what);
@@ -324,7 +325,13 @@ impl Server {
                 _ => {}
             }
         };
+        let single_use = accepted.grant.single_use.then(|| accepted.grant.token_id.clone());
         let (end, tally) = run_role(control, accepted, work, &mut tell);
+        if let (SessionEnd::Finished, Some(token), 0) = (&end, single_use, tally.failed_files)
+            && let Err(problem) = self.state.use_up(&token)
+        {
+            on_event(ServerEvent::Error { session: session.clone(), problem });
+        }
         self.leave(&id, Some(&end));
         let why = match &end {
             SessionEnd::Finished => String::new(),
@@ -441,6 +448,16 @@ fn check_protection(open: &wire::Open, least: Protection) -> Result<(), Fault> {
         .needs(format!("--protection {} or more", least.name()))
         .found(format!("{:?} with {:?}", open.protection(), open.digest()).to_lowercase())
         .hint("leave --protection and --digest out"))
+}
+
+/// What a client asks for, in a hash: the same command gives the same.
+fn purpose_of(open: &wire::Open) -> [u8; 32] {
+    let mut text = open.direction.to_le_bytes().to_vec();
+    for path in &open.paths {
+        text.extend_from_slice(path);
+        text.push(0);
+    }
+    Token::secret_hash(&text)
 }
 
 fn shown_paths(open: &wire::Open) -> String {

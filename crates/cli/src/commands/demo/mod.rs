@@ -137,7 +137,7 @@ impl Demo {
         self.begin("push the file, and kill the push midway (kill -9)");
         let durable_bytes = self.push_and_kill(&url, file_bytes)?;
         let (durable, all) = (units::bytes(durable_bytes), units::bytes(file_bytes));
-        self.say(&format!("killed when {durable} of {all} were verified and on disk"));
+        self.say(&format!("killed when at least {durable} of {all} were verified and on disk"));
 
         self.begin("look for half a file under the final name");
         self.session_ended(&mut server)?;
