@@ -164,6 +164,33 @@ fn all_streams_that_stall_for_good_are_replaced_too() {
     }
 }
 
+/// One outage is one break, however many streams it hits.
+fn sixteen_streams_break_at_once(way: Way, fault: Fault) {
+    let path = Path::new(48 * MIB, move |arrival| match arrival {
+        Arrival { kind: Kind::Data, number: 0..16 } => fault,
+        _ => Fault::None,
+    });
+    let options = words!["--streams", "16", "--stall-timeout", "2s", "--span-size", "1M"];
+    path.run(way, &options).ok();
+    path.assert_arrived(way);
+}
+
+#[test]
+fn a_push_survives_sixteen_streams_that_break_at_once() {
+    sixteen_streams_break_at_once(Way::Push, Fault::StallAfter(MIB));
+    sixteen_streams_break_at_once(Way::Push, Fault::ResetAfter(MIB));
+}
+
+#[test]
+fn a_pull_survives_sixteen_streams_that_stall_at_once() {
+    sixteen_streams_break_at_once(Way::Pull, Fault::StallAfter(MIB));
+}
+
+#[test]
+fn a_pull_survives_sixteen_streams_that_are_reset_at_once() {
+    sixteen_streams_break_at_once(Way::Pull, Fault::ResetAfter(MIB));
+}
+
 #[test]
 fn a_bit_flipped_once_is_found_and_its_span_sent_again() {
     for (way, protection) in

@@ -280,35 +280,17 @@ impl<'a> Client<'a> {
             let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;
             let before = tally.resumed_bytes + tally.skipped_bytes;
             run.there_before.get_or_insert(before);
-            let moved =
-                tally.received_bytes.saturating_sub(tally.resumed_bytes + tally.skipped_bytes);
-            match end {
-                SessionEnd::Finished => {
-                    if let Some(problem) = nothing_started(&tally) {
-                        return Err(TransferError::start(problem));
-                    }
-                    return Ok(self.report(&mut run, tally, begun));
-                }
-                SessionEnd::Interrupted => return Err(TransferError::Interrupted),
-                SessionEnd::Refused(fault) if !is_passing(&fault) => {
-                    let problem = Problem::from(&fault);
-                    let nothing_yet =
-                        lost.is_none() && tally.received_bytes + tally.done_files == 0;
-                    return Err(if nothing_yet {
-                        TransferError::start(problem)
-                    } else {
-                        TransferError::broken(problem)
-                    });
-                }
-                SessionEnd::Refused(fault) => {
-                    let since = self.lost_since(&lost, moved);
-                    lost = Some((Problem::from(&fault).to_string(), since));
-                }
-                SessionEnd::Lost(why) => {
-                    let since = self.lost_since(&lost, moved);
-                    lost = Some((why, since));
-                }
+            let moved = tally.received_bytes.saturating_sub(before);
+            if matches!(end, SessionEnd::Finished) {
+                return match nothing_started(&tally) {
+                    Some(problem) => Err(TransferError::start(problem)),
+                    None => Ok(self.report(&mut run, tally, begun)),
+                };
             }
+            let nothing_yet = lost.is_none() && tally.received_bytes + tally.done_files == 0;
+            let why = why_lost(end, nothing_yet)?;
+            let since = self.lost_since(&lost, moved);
+            lost = Some((why, since));
             if moved > 0 {
                 delay = RETRY_DELAY_MIN;
             }
@@ -564,6 +546,21 @@ impl<'a> Client<'a> {
             bottleneck,
             stages,
         }
+    }
+}
+
+/// Why another session shall go on.
+///
+/// # Errors
+/// If none shall: a fault that does not pass, or Ctrl-C.
+fn why_lost(end: SessionEnd, nothing_yet: bool) -> Result<String, TransferError> {
+    match end {
+        SessionEnd::Finished => Ok(String::new()),
+        SessionEnd::Interrupted => Err(TransferError::Interrupted),
+        SessionEnd::Lost(why) => Ok(why),
+        SessionEnd::Refused(fault) if is_passing(&fault) => Ok(Problem::from(&fault).to_string()),
+        SessionEnd::Refused(fault) if nothing_yet => Err(TransferError::start((&fault).into())),
+        SessionEnd::Refused(fault) => Err(TransferError::broken((&fault).into())),
     }
 }
 

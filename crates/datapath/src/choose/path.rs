@@ -119,8 +119,8 @@ pub fn streams(facts: &StreamFacts<'_>) -> (u32, String) {
 /// The size of a span in bytes: a power of two, at most [`SPANS_PER_FILE_MAX`] of them in the
 /// largest file, of `size_bytes`.
 ///
-/// `forced`, the value of --span-size, is brought to the nearest size that is possible. Files of more
-/// than a PiB have more spans: no span is larger than [`SPAN_BYTES_MAX`].
+/// `forced`, the value of --span-size, is brought to the nearest size that is possible. Files of
+/// more than a PiB have more spans: no span is larger than [`SPAN_BYTES_MAX`].
 #[must_use]
 pub fn span_bytes(size_bytes: u64, forced: Option<u64>) -> u64 {
     let wanted = forced.map_or(SPAN_BYTES_DEFAULT, |forced| {
