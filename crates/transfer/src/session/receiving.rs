@@ -471,7 +471,7 @@ impl<'a> Receiving<'a> {
             self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {
                 stream: stream.0,
                 received_bytes: figures.consumed_bytes,
-                on_storage: figures.on_storage,
+                on_storage: figures.unread_bytes > 0,
             });
         let progress = wire::Progress {
             received_bytes: self.tally.received_bytes,
@@ -499,6 +499,7 @@ impl<'a> Receiving<'a> {
         let all_still = now.saturating_duration_since(self.all_seen.1) > self.options.stall_after;
         let mut stalled = Vec::new();
         for (stream, figures) in open {
+            let on_storage = figures.unread_bytes > 0;
             let moved = figures.tcp.bytes_received;
             let entry = self.seen.entry(stream).or_insert((moved, now));
             if entry.0 != moved || !(figures.in_span || all_still) {
@@ -506,18 +507,24 @@ impl<'a> Receiving<'a> {
             }
             let still = now.saturating_duration_since(entry.1);
             if still > self.options.stall_after || all_still {
-                stalled.push((stream, still));
+                stalled.push((stream, still, on_storage));
                 entry.1 = now;
             }
         }
         if all_still {
             self.all_seen.1 = now;
         }
-        for (stream, still) in stalled {
-            let what = "nothing arrives on a stream; opening another";
+        for (stream, still, on_storage) in stalled {
+            let (stage, what) = if on_storage {
+                ("target_disk", "what arrived waits for this host's disk; waiting on")
+            } else {
+                ("network", "nothing arrives on a stream; opening another")
+            };
             let seconds = still.as_secs_f64();
-            (self.events)(Event::Stall { stage: "network".into(), seconds, what: what.into() });
-            self.shared.streams.shut(stream);
+            (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+            if !on_storage {
+                self.shared.streams.shut(stream);
+            }
         }
     }
 }

@@ -42,7 +42,8 @@ pub struct StreamFigures {
     pub consumed_bytes: u64,
     /// Receiving: between a header and the end of its span.
     pub in_span: bool,
-    pub on_storage: bool,
+    /// Received by the kernel and not taken by the thread yet: it is busy elsewhere, with its disk.
+    pub unread_bytes: u64,
 }
 
 pub type SharedFigures = Arc<Mutex<StreamFigures>>;
@@ -194,6 +195,7 @@ impl Streams {
             if let Ok(tcp) = TcpInfo::of(&handle.socket) {
                 figures.tcp = tcp;
             }
+            figures.unread_bytes = rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);
             (*stream, figures)
         };
         lock(&self.handles).iter().map(look).collect()
