@@ -54,7 +54,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l streams -d 'Data conn
 complete -c haul -n "__fish_haul_using_subcommand push" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
-complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'What finds accidents under --protection clear; without it xxh3-128' -r -f -a "none\t'Nothing is verified, and the report says so'
+complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'What finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
 crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
@@ -84,7 +84,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l streams -d 'Data conn
 complete -c haul -n "__fish_haul_using_subcommand pull" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
-complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'What finds accidents under --protection clear; without it xxh3-128' -r -f -a "none\t'Nothing is verified, and the report says so'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'What finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
 crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'

@@ -3,7 +3,7 @@
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Event, FileCounts, Problem, Progress, Report, SessionOpened},
+    events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     session::{
         Role, SessionEnd, Tally, drive,
@@ -325,7 +325,8 @@ impl<'a> Client<'a> {
         let needs =
             format!("the server within {} s (--retry-for)", self.options.retry_for.as_secs());
         let hint = "run the same command again when it is reachable: it goes on where it stopped";
-        TransferError::broken(problem(&what, &needs, &found, hint))
+        let problem = problem(&what, &needs, &found, hint);
+        TransferError::broken(Problem { side: Side::Path, ..problem })
     }
 
     fn pause(&self, delay: &mut Duration) -> Result<(), TransferError> {

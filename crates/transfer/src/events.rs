@@ -138,6 +138,18 @@ impl std::fmt::Display for Problem {
     }
 }
 
+impl Problem {
+    /// The problem of a file, which the fault may not have named itself.
+    #[must_use]
+    pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
+        let mut problem = Self::from(fault);
+        if problem.path.0.is_empty() {
+            problem.path = Name(name.to_vec());
+        }
+        problem
+    }
+}
+
 impl From<&wire::Fault> for Problem {
     fn from(fault: &wire::Fault) -> Self {
         let side = match fault.side() {

@@ -285,13 +285,19 @@ impl StateDirectory {
             return refuse(wire::FaultCode::RightMissing, &what, &hint);
         }
         if record.single_use && record.used_for.is_none() {
-            let id = record.id.clone();
-            self.change_tokens(|tokens| {
-                for token in tokens.iter_mut().filter(|token| token.id == id) {
-                    token.used_for = Some(hex(purpose));
-                }
-            })
-            .map_err(|problem| state_fault(&problem))?;
+            let claimed = self
+                .change_tokens(|tokens| {
+                    let mut same = tokens.iter_mut().filter(|token| token.id == record.id);
+                    same.all(|token| {
+                        // Under the lock: another may have been quicker.
+                        *token.used_for.get_or_insert_with(|| hex(purpose)) == hex(purpose)
+                    })
+                })
+                .map_err(|problem| state_fault(&problem))?;
+            if !claimed {
+                let what = "the token was for one transfer and is used";
+                return refuse(wire::FaultCode::TokenUsed, what, again);
+            }
         }
         Ok(Grant {
             single_use: record.single_use,

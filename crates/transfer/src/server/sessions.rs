@@ -6,7 +6,7 @@ use crate::{
     client::{BUFFER_BYTES_MAX, SOFTWARE},
     digest::SessionKeys,
     events::{Event, FileCounts},
-    options::{Protection, STALL_AFTER_DEFAULT},
+    options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     session::{
         SessionEnd, Tally, drive, io_problem_fault, lock,
         receiving::{Receiving, ReceivingOptions},
@@ -39,7 +39,7 @@ use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpStream},
     sync::{
-        Arc,
+        Arc, MutexGuard,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -49,6 +49,8 @@ use std::{
 
 /// Files that a client may have open at a time; each may hold descriptors on both sides.
 const OFFERS_MAX: u32 = 128;
+/// How long a single-use token's next session waits for one that is just ending.
+const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a session that yields to its successor may take.
 const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -189,7 +191,7 @@ impl Server {
             interrupt: interrupt.clone(),
         };
         {
-            let mut sessions = lock(&self.sessions);
+            let mut sessions = self.sessions_free_for(&open, &grant)?;
             if sessions.open.len() >= self.options.sessions_max as usize {
                 let what = "the server has as many sessions as it may";
                 let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
@@ -223,6 +225,34 @@ impl Server {
         Ok(Accepted { session, open, grant, setup, streams, attached, waker, interrupt, peer })
     }
 
+    /// The sessions, locked, when the token may open one more: a single-use token has one at a
+    /// time, and none once its transfer is complete.
+    fn sessions_free_for(
+        &self,
+        open: &wire::Open,
+        grant: &Grant,
+    ) -> Result<MutexGuard<'_, Sessions>, Fault> {
+        let deadline = Instant::now() + SINGLE_USE_PATIENCE;
+        loop {
+            let sessions = lock(&self.sessions);
+            if !grant.single_use {
+                return Ok(sessions);
+            }
+            if !sessions.open.values().any(|entry| entry.token_id == grant.token_id) {
+                // Once more under the lock: another may have used it up meanwhile.
+                let secret = &open.token_secret;
+                self.state.authorize(secret, &purpose_of(open), open.direction())?;
+                return Ok(sessions);
+            }
+            drop(sessions);
+            if Instant::now() > deadline {
+                let what = "the token is for one transfer, which is running";
+                return Err(Fault::new(FaultCode::TokenUsed, Side::Unknown, what));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn stream_count(&self, open: &wire::Open, rtt: Duration) -> u32 {
         let facts = StreamFacts {
             host: &self.host,
@@ -231,7 +261,10 @@ impl Server {
             size_bytes: u64::MAX,
             span_bytes: choose::span_bytes(0, Some(open.span_bytes).filter(|bytes| *bytes > 0)),
             sees_copy: open.digest() != Digest::None,
-            forced: Some(open.streams).filter(|streams| *streams > 0),
+            // A limited rate needs no second stream, and one keeps to it exactly.
+            forced: Some(open.streams)
+                .filter(|streams| *streams > 0)
+                .or((open.rate_bytes_per_s > 0).then_some(1)),
         };
         let most = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
         choose::streams(&facts).0.clamp(1, most)
@@ -446,7 +479,9 @@ fn check_protection(open: &wire::Open, least: Protection) -> Result<(), Fault> {
     let what = "the server does not take this protection";
     Err(Fault::new(FaultCode::ProtectionTooLow, Side::Unknown, what)
         .needs(format!("--protection {} or more", least.name()))
-        .found(format!("{:?} with {:?}", open.protection(), open.digest()).to_lowercase())
+        .found(
+            format!("{:?} with {}", open.protection(), digest_name(open.digest())).to_lowercase(),
+        )
         .hint("leave --protection and --digest out"))
 }
 

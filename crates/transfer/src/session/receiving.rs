@@ -6,10 +6,10 @@ use super::{
     io_problem_fault, lock,
     receive_stream::{self, ReceiveShared, Target},
     sending::Supply,
-    streams::{self, StreamEvent, StreamSetup, Streams},
+    streams::{self, Breaks, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
-    events::{Event, FileEnded, FileStatus, Name, Side},
+    events::{Event, FileEnded, FileStatus, Name, Problem, Side},
     stages,
     storage::{
         root::Links,
@@ -36,9 +36,6 @@ use std::{
 };
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
-/// Streams that broke in a row without a byte in between: then the session is given up.
-const BREAKS_MAX: u32 = 12;
-const REOPEN_DELAY: Duration = Duration::from_millis(50);
 /// Directories whose mode and time are set at the end, at most: beyond, they keep new ones.
 const DIRECTORIES_MAX: usize = 200_000;
 
@@ -61,7 +58,7 @@ pub struct Receiving<'a> {
     ended: Option<SessionEnd>,
     seen: BTreeMap<StreamId, (u64, Instant)>,
     all_seen: (u64, Instant),
-    breaks: u32,
+    breaks: Breaks,
     opened: bool,
     /// Some span has yet to come.
     wants_streams: bool,
@@ -117,7 +114,7 @@ impl<'a> Receiving<'a> {
             ended: None,
             seen: BTreeMap::new(),
             all_seen: (0, now),
-            breaks: 0,
+            breaks: Breaks::new(),
             opened: false,
             wants_streams: false,
         })
@@ -373,16 +370,14 @@ impl<'a> Receiving<'a> {
         if !matches!(self.supply, Supply::Connect { .. }) {
             return;
         }
-        self.breaks += 1;
         self.tally.reconnections += 1;
-        if self.breaks > BREAKS_MAX {
-            let what = "the data streams break again and again";
-            let fault = Fault::new(FaultCode::Stalled, wire::Side::Path, what).found(why);
-            let hint = "look at firewalls and middleboxes on the path, then run it again";
-            self.ended = Some(SessionEnd::Refused(fault.hint(hint)));
-            return;
+        match self.breaks.another(Instant::now()) {
+            Some(delay) => self.connect_stream(delay),
+            None => {
+                let why = format!("the data streams break again and again: {why}");
+                self.ended = Some(SessionEnd::Lost(why));
+            }
         }
-        self.connect_stream(REOPEN_DELAY * self.breaks);
     }
 
     fn handle_commits(&mut self) {
@@ -431,7 +426,7 @@ impl<'a> Receiving<'a> {
             FileStatus::Failed => self.tally.failed_files += 1,
         }
         if let Some(fault) = fault {
-            (self.events)(Event::Error(fault.into()));
+            (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
         }
         let path = Name(offer.name.clone());
         if offer.kind() == FileKind::Directory && self.directories.len() < DIRECTORIES_MAX {
@@ -481,6 +476,21 @@ impl<'a> Receiving<'a> {
         lock(&self.shared.machine).progress(progress);
     }
 
+    /// Nothing comes on any stream though files are open.
+    fn give_up_all(&mut self, open: &[(StreamId, StreamFigures)], still: Duration) {
+        let on_storage = open.iter().any(|(_, figures)| figures.unread_bytes > 0);
+        let (stage, what) = if on_storage {
+            ("target_disk", "what arrived waits for this host's disk; waiting on")
+        } else {
+            ("network", "nothing arrives on any stream; opening others")
+        };
+        let seconds = still.as_secs_f64();
+        (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+        if !on_storage {
+            open.iter().for_each(|(stream, _)| self.shared.streams.shut(*stream));
+        }
+    }
+
     /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
     /// stream though files are open, all are.
     fn watch_streams(&mut self, now: Instant) {
@@ -492,27 +502,30 @@ impl<'a> Receiving<'a> {
         let unfinished = lock(&self.shared.machine).has_open_files();
         if total != self.all_seen.0 || !unfinished {
             if total > self.all_seen.0 {
-                self.breaks = 0;
+                self.breaks.forget();
             }
             self.all_seen = (total, now);
         }
         let all_still = now.saturating_duration_since(self.all_seen.1) > self.options.stall_after;
+        if all_still {
+            let still = now.saturating_duration_since(self.all_seen.1);
+            self.all_seen.1 = now;
+            self.give_up_all(&open, still);
+            return;
+        }
         let mut stalled = Vec::new();
         for (stream, figures) in open {
             let on_storage = figures.unread_bytes > 0;
             let moved = figures.tcp.bytes_received;
             let entry = self.seen.entry(stream).or_insert((moved, now));
-            if entry.0 != moved || !(figures.in_span || all_still) {
+            if entry.0 != moved || !figures.in_span {
                 *entry = (moved, now);
             }
             let still = now.saturating_duration_since(entry.1);
-            if still > self.options.stall_after || all_still {
+            if still > self.options.stall_after {
                 stalled.push((stream, still, on_storage));
                 entry.1 = now;
             }
-        }
-        if all_still {
-            self.all_seen.1 = now;
         }
         for (stream, still, on_storage) in stalled {
             let (stage, what) = if on_storage {

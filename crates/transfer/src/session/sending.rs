@@ -3,10 +3,10 @@
 use super::{
     EventSink, Pumped, Role, SessionEnd, Tally, lock,
     send_stream::{self, SendShared, Source},
-    streams::{self, StreamEvent, StreamSetup, Streams},
+    streams::{self, Breaks, StreamEvent, StreamSetup, Streams},
 };
 use crate::{
-    events::{Event, FileEnded, FileStatus, Name, Side},
+    events::{Event, FileEnded, FileStatus, Name, Problem, Side},
     stages,
     storage::{source::SourceEntry, walk::Walk},
 };
@@ -24,10 +24,6 @@ use std::{
     sync::{Arc, Condvar, Mutex, mpsc},
     time::{Duration, Instant},
 };
-
-/// Streams that broke in a row without a byte in between: then the session is given up.
-const BREAKS_MAX: u32 = 12;
-const REOPEN_DELAY: Duration = Duration::from_millis(50);
 
 /// Where data connections come from.
 pub enum Supply {
@@ -51,7 +47,7 @@ pub struct Sending<'a> {
     finishing: bool,
     ended: Option<SessionEnd>,
     watch: Watch,
-    breaks: u32,
+    breaks: Breaks,
     opened: bool,
 }
 
@@ -95,7 +91,7 @@ impl<'a> Sending<'a> {
                 seen: BTreeMap::new(),
                 receiver: BTreeMap::new(),
             },
-            breaks: 0,
+            breaks: Breaks::new(),
             opened: false,
         }
     }
@@ -287,16 +283,14 @@ impl<'a> Sending<'a> {
         if !matches!(self.supply, Supply::Connect { .. }) {
             return;
         }
-        self.breaks += 1;
         self.tally.reconnections += 1;
-        if self.breaks > BREAKS_MAX {
-            let what = "the data streams break again and again";
-            let fault = Fault::new(FaultCode::Stalled, wire::Side::Path, what).found(why);
-            let hint = "look at firewalls and middleboxes on the path, then run it again";
-            self.ended = Some(SessionEnd::Refused(fault.hint(hint)));
-            return;
+        match self.breaks.another(Instant::now()) {
+            Some(delay) => self.connect_stream(delay),
+            None => {
+                let why = format!("the data streams break again and again: {why}");
+                self.ended = Some(SessionEnd::Lost(why));
+            }
         }
-        self.connect_stream(REOPEN_DELAY * self.breaks);
     }
 
     fn handle_events(&mut self) {
@@ -314,7 +308,7 @@ impl<'a> Sending<'a> {
                 SenderEvent::Settled { file, outcome } => self.settled(file, outcome),
                 SenderEvent::Progress(progress) => {
                     if progress.received_bytes > self.tally.received_bytes {
-                        self.breaks = 0;
+                        self.breaks.forget();
                     }
                     self.tally.received_bytes =
                         self.tally.received_bytes.max(progress.received_bytes);
@@ -359,7 +353,7 @@ impl<'a> Sending<'a> {
             }
             FileOutcome::Failed(fault) => {
                 self.tally.failed_files += 1;
-                (self.events)(Event::Error(fault.into()));
+                (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
                 FileStatus::Failed
             }
         };
@@ -373,6 +367,12 @@ impl<'a> Sending<'a> {
         }
         let mut stalled = Vec::new();
         for (stream, figures) in self.shared.streams.open() {
+            if figures.hung_up {
+                lock(&self.shared.machine).drop_stream(stream, "reset");
+                self.shared.streams.shut(stream);
+                self.shared.spans.notify_all();
+                continue;
+            }
             let received = self.watch.receiver.get(&stream);
             let moved = figures.tcp.bytes_acked + received.map_or(0, |r| r.received_bytes);
             let entry = self.watch.seen.entry(stream).or_insert((moved, now));

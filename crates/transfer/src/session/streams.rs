@@ -11,6 +11,7 @@ use haul_datapath::{
 };
 use haul_protocol::{StreamId, wire};
 use haul_sys::tcp_info::TcpInfo;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -23,6 +24,12 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+/// Streams that break within this time of each other broke for one reason.
+const ROUND: Duration = Duration::from_millis(200);
+/// So many rounds of broken streams, and the session is given up for another.
+const ROUNDS_MAX: u32 = 12;
+const REOPEN_DELAY: Duration = Duration::from_millis(50);
 
 /// What a stream's thread found out, updated at each span.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +51,8 @@ pub struct StreamFigures {
     pub in_span: bool,
     /// Received by the kernel and not taken by the thread yet: it is busy elsewhere, with its disk.
     pub unread_bytes: u64,
+    /// The connection was reset; a thread that only waits does not see it.
+    pub hung_up: bool,
 }
 
 pub type SharedFigures = Arc<Mutex<StreamFigures>>;
@@ -53,6 +62,41 @@ pub type SharedFigures = Arc<Mutex<StreamFigures>>;
 struct StreamHandle {
     socket: TcpStream,
     figures: Arc<Mutex<StreamFigures>>,
+}
+
+/// Counts how often streams broke without a byte in between. Streams that break together, because
+/// of one outage, count once.
+#[derive(Debug)]
+pub struct Breaks {
+    rounds: u32,
+    last: Option<Instant>,
+}
+
+impl Breaks {
+    #[must_use]
+    pub fn new() -> Self {
+        Self { rounds: 0, last: None }
+    }
+
+    /// Something got through.
+    pub fn forget(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// A stream broke: how long to wait before another is opened, or `None` when it is no use.
+    pub fn another(&mut self, now: Instant) -> Option<Duration> {
+        if self.last.is_none_or(|last| now.saturating_duration_since(last) > ROUND) {
+            self.rounds += 1;
+            self.last = Some(now);
+        }
+        (self.rounds <= ROUNDS_MAX).then(|| REOPEN_DELAY * self.rounds)
+    }
+}
+
+impl Default for Breaks {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// What a stream's thread tells the session's thread.
@@ -195,6 +239,11 @@ impl Streams {
             if let Ok(tcp) = TcpInfo::of(&handle.socket) {
                 figures.tcp = tcp;
             }
+            let mut fds = [PollFd::new(&handle.socket, PollFlags::empty())];
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let ended = PollFlags::ERR | PollFlags::HUP;
+            figures.hung_up =
+                poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(ended);
             figures.unread_bytes = rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);
             (*stream, figures)
         };

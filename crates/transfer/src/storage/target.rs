@@ -214,8 +214,7 @@ fn same_file(root: &Root, name: &[u8], offer: &FileOffer) -> bool {
             && u64::try_from(stat.st_size) == Ok(offer.size_bytes)
             && stat.st_mtime == offer.mtime_s
             && u32::try_from(stat.st_mtime_nsec) == Ok(offer.mtime_ns)
-            // `zero:` has no time of its own.
-            && offer.mtime_s != 0
+            && has_time(offer)
     })
 }
 
@@ -239,6 +238,11 @@ fn remove_leftovers(root: &Root, name: &[u8]) {
         Err(_) => {}
     }
     let _ = unlinkat(&parent, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
+}
+
+/// `zero:` has no time of its own, as it is no file.
+fn has_time(offer: &FileOffer) -> bool {
+    (offer.inode, offer.device) != (0, 0)
 }
 
 fn times_of(offer: &FileOffer) -> Timestamps {
@@ -530,7 +534,7 @@ impl Part {
     fn seal(&self, offer: &FileOffer) -> io::Result<()> {
         let file = self.file.file();
         fchmod(file, Mode::from_raw_mode(offer.mode & MODE_BITS))?;
-        if offer.mtime_s != 0 {
+        if has_time(offer) {
             futimens(file, &times_of(offer))?;
         }
         Ok(())
