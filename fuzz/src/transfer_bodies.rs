@@ -41,6 +41,7 @@ pub fn identity() -> Identity {
         source_device: 4,
         target_inode: 5,
         target_device: 6,
+        digest: 0,
         name_hash: [7; 16],
     }
 }

@@ -156,6 +156,8 @@ fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
     let hollow = offer.kind != wire::FileKind::Directory as i32 || offer.size_bytes == 0;
     ensure(hollow, "a directory that has bytes")?;
     ensure(offer.link_target.len() <= limits::NAME_BYTES_MAX, "a link longer than 4095 bytes")?;
+    let is_link = offer.kind() == wire::FileKind::Symlink;
+    ensure(is_link || offer.link_target.is_empty(), "a link target of what is no link")?;
     ensure(offer.mtime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;
     ensure(offer.mode & !0o7777 == 0, "a mode with more than permission bits")
 }

@@ -315,6 +315,12 @@ impl Receiver {
         self.outbox.push_back(Message::Notice(notice));
     }
 
+    /// Whether something is to be said or done at once. Acknowledgements alone can wait for others.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        !self.events.is_empty() || !self.outbox.is_empty()
+    }
+
     pub fn poll_message(&mut self) -> Option<Message> {
         if self.outbox.is_empty() {
             self.tell_verified();

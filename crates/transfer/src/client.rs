@@ -1,5 +1,6 @@
 //! Push and pull: connecting, the session, and coming back after it was lost.
 
+use crate::size::parse_size;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
@@ -13,7 +14,7 @@ use crate::{
     },
     stages,
     storage::{
-        root::{Root, os_path},
+        root::{Root, os_path, split_last},
         source::walk_named,
         target::TargetPlace,
     },
@@ -149,6 +150,19 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let what = format!("cannot read the source {}", path.display());
     let hint = "check the name and its rights";
     Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
+}
+
+/// The first components that a pull of these paths may bring; `None`: a directory's contents, any.
+fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    let name_of = |path: &Vec<u8>| {
+        let size = path.strip_prefix(b"zero:").and_then(|size| std::str::from_utf8(size).ok());
+        match size.and_then(|size| parse_size(size).ok()) {
+            Some(bytes) => Some(format!("zero-{bytes}").into_bytes()),
+            None if path.is_empty() || path.ends_with(b"/") => None,
+            None => Some(split_last(path).1.to_vec()),
+        }
+    };
+    paths.iter().map(name_of).collect()
 }
 
 /// The place of a pull: any directory of this host, for it is the user's own.
@@ -363,6 +377,7 @@ impl<'a> Client<'a> {
             control.queue(message);
         }
         let granted = self.shake_hands(&mut control, &mut handshake, &server)?;
+        self.check_granted(&granted.opened).map_err(ConnectFailure::Refused)?;
         control.trust();
         let session: [u8; 16] =
             granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
@@ -371,6 +386,20 @@ impl<'a> Client<'a> {
             u64::from(if tcp.min_rtt_us > 0 { tcp.min_rtt_us.min(tcp.rtt_us) } else { tcp.rtt_us })
         });
         Ok(Opened { control, granted, session, rtt: Duration::from_micros(rtt_us) })
+    }
+
+    /// A server that grants less protection than it was asked for is not believed.
+    fn check_granted(&self, opened: &wire::Opened) -> Result<(), Fault> {
+        let asked = (self.open.protection(), self.open.digest());
+        let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
+        if (opened.protection(), opened.digest()) == asked && opened.streams <= streams {
+            return Ok(());
+        }
+        let what = "the server granted something else than it was asked for";
+        let name = |protection, digest| format!("{protection:?} with {}", digest_name(digest));
+        Err(Fault::new(FaultCode::ProtectionTooLow, wire::Side::Unknown, what)
+            .needs(name(asked.0, asked.1).to_lowercase())
+            .found(name(opened.protection(), opened.digest()).to_lowercase()))
     }
 
     fn shake_hands(
@@ -452,6 +481,7 @@ impl<'a> Client<'a> {
                     stall_after: self.options.stall_after,
                     engine: self.options.receive_engine.clone(),
                     span_bytes: self.options.span_bytes,
+                    expected: expected_names(&self.open.paths),
                 };
                 let role = Receiving::new(place.clone(), setup, streams, supply, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;

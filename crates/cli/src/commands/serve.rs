@@ -1,13 +1,21 @@
 //! `haul serve`: prints a URL, then serves a directory until it is told to end.
 
 use crate::{
-    args::serve::LowServe,
+    args::{serve::LowServe, usage_problem},
     failure::{ExitStatus, Failure},
     interrupt, ui,
 };
 use haul_transfer::{
     ServeOptions, ServeRoot,
     server::{Server, ServerEvent},
+};
+use std::{
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 /// # Errors
@@ -26,16 +34,60 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
         let address = server.local_addr();
         ui::print_to_stdout(&welcome.text(&server.url().reveal(), &address.to_string()));
     }
-    let show = |event: ServerEvent| {
-        if json {
-            ui::json::print(&event);
-        } else if !matches!(event, ServerEvent::File { .. }) {
-            // A line a session is enough to read; --json has every file.
-            ui::print_to_stdout(&event.to_string());
-        }
-    };
-    server.run(&interrupt, &show)?;
+    let log = Log::start(json).map_err(|error| {
+        usage_problem("cannot start a thread for the log", "", &error.to_string(), "")
+    })?;
+    server.run(&interrupt, &|event| log.tell(event))?;
+    log.end();
     Ok(ExitStatus::AllDone)
+}
+
+/// Events that wait to be printed, at most. Nobody may be reading: the server goes on all the same.
+const WAITING_EVENTS_MAX: usize = 4096;
+/// How long the last events may take to be printed.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Prints events on a thread of its own.
+struct Log {
+    waiting: SyncSender<ServerEvent>,
+    lost: AtomicU64,
+    thread: JoinHandle<()>,
+}
+
+impl Log {
+    fn start(json: bool) -> std::io::Result<Self> {
+        let (waiting, events) = sync_channel::<ServerEvent>(WAITING_EVENTS_MAX);
+        let thread = thread::Builder::new().name("haul-log".into()).spawn(move || {
+            for event in events {
+                if json {
+                    ui::json::print(&event);
+                } else if !matches!(event, ServerEvent::File { .. }) {
+                    // A line a session is enough to read; --json has every file.
+                    ui::print_to_stdout(&event.to_string());
+                }
+            }
+        })?;
+        Ok(Self { waiting, lost: AtomicU64::new(0), thread })
+    }
+
+    fn tell(&self, event: ServerEvent) {
+        if self.waiting.try_send(event).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn end(self) {
+        let Self { waiting, lost, thread } = self;
+        drop(waiting);
+        let deadline = Instant::now() + END_PATIENCE;
+        while !thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let lost = lost.into_inner();
+        if lost > 0 {
+            eprintln!("haul: {lost} events were not printed, for nobody read them in time");
+        }
+    }
 }
 
 /// What the user reads first: the URL, who may do what with it, and the commands to copy.

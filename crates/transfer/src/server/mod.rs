@@ -17,7 +17,10 @@ use crate::{
 };
 use doorman::Strangers;
 use haul_datapath::Host;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use rustls::ServerConfig;
 use serde::Serialize;
 use sessions::Sessions;
@@ -34,6 +37,8 @@ use std::{
 const POLL: Duration = Duration::from_millis(100);
 /// How long a server with `--once` waits for a client that was cut off to come back.
 const ONCE_LINGER: Duration = Duration::from_secs(60);
+/// After an error of accept(2), so that one that lasts costs no processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// A session's thread; its buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -235,17 +240,17 @@ impl Server {
                 Ok(Some((socket, peer)))
             }
             Err(error) => {
-                use rustix::io::Errno;
-                // Out of descriptors or memory: serve those who are in, and try again.
-                let passing = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-                if errno.is_some_and(|errno| passing.contains(&errno)) {
-                    thread::sleep(POLL);
-                    return Ok(None);
+                // Only a socket that is none any more ends the server. What accept(2) says of one
+                // connection, of the network or of memory passes: serve those who are in.
+                let broken = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK];
+                if errno.is_some_and(|errno| broken.contains(&errno)) {
+                    return Err(error);
                 }
-                let gone = [Errno::CONNABORTED, Errno::AGAIN, Errno::INTR, Errno::PROTO];
-                let gone = errno.is_none_or(|errno| gone.contains(&errno));
-                if gone { Ok(None) } else { Err(error) }
+                if errno != Some(Errno::AGAIN) {
+                    thread::sleep(ACCEPT_PAUSE);
+                }
+                Ok(None)
             }
         }
     }

@@ -60,6 +60,7 @@ struct Entry {
     keys: Arc<SessionKeys>,
     attach: mpsc::Sender<(StreamId, TcpStream)>,
     streams: Arc<Streams>,
+    streams_granted: u64,
     interrupt: Interrupt,
 }
 
@@ -89,8 +90,9 @@ impl Sessions {
         if !entry.keys.verify_preface(preface) {
             return Err(unknown.into());
         }
-        if entry.streams.open_count() >= limits::STREAMS_MAX {
-            return Err("more data streams than a session may have".into());
+        // Twice the agreed number: some may be about to end while others replace them.
+        if !entry.streams.claim(preface.stream, entry.streams_granted * 2) {
+            return Err("a data stream too many, or one that was opened before".into());
         }
         let _ = entry.attach.send((preface.stream, socket));
         entry.streams.wake();
@@ -182,7 +184,11 @@ impl Server {
         let streams = Streams::new(waker.clone());
         let (attach, attached) = mpsc::channel();
         let interrupt: Interrupt = Arc::new(AtomicBool::new(false));
+        let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
+        let rtt = Duration::from_micros(tcp.rtt_us.into());
+        let count = self.stream_count(&open, rtt);
         let entry = Entry {
+            streams_granted: count.into(),
             transfer: open.transfer.clone(),
             token_id: grant.token_id.clone(),
             keys: keys.clone(),
@@ -199,9 +205,6 @@ impl Server {
             }
             sessions.open.insert(session, entry);
         }
-        let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
-        let rtt = Duration::from_micros(tcp.rtt_us.into());
-        let count = self.stream_count(&open, rtt);
         let opened = wire::Opened {
             session: session.to_vec(),
             protection: open.protection,
@@ -421,6 +424,7 @@ fn run_role(
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
+                expected: None,
             };
             match Receiving::new(place, setup, streams, supply, options, tell) {
                 Ok(mut role) => {

@@ -188,7 +188,7 @@ impl Shared {
         let grouped = batch.len() >= GROUP_MIN;
         self.each(&mut batch, TargetFile::seal);
         if !(grouped && sync_file_systems(&batch)) {
-            self.each(&mut batch, |target| target.sync());
+            self.each(&mut batch, TargetFile::sync);
         }
         self.each(&mut batch, TargetFile::publish);
         if !(grouped && sync_file_systems(&batch)) {
@@ -196,9 +196,6 @@ impl Shared {
         }
         self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
         for entry in batch {
-            if let Some(target) = lock(&entry.target).as_mut() {
-                target.tidy();
-            }
             self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
             lock(&self.results).push(Committed::Done(entry.file));
         }
@@ -271,7 +268,8 @@ fn sync_file_systems(batch: &[Entry]) -> bool {
     for entry in batch {
         systems.extend(lock(&entry.target).as_ref().and_then(TargetFile::file_system));
     }
-    systems.values().all(|file| rustix::fs::syncfs(file.file()).is_ok())
+    // Links and directories alone: each is synced by itself.
+    !systems.is_empty() && systems.values().all(|file| rustix::fs::syncfs(file.file()).is_ok())
 }
 
 /// Sorted spans as runs.

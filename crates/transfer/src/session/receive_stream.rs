@@ -319,8 +319,12 @@ impl ReceiveStream {
     }
 
     fn end_span(&mut self, file: FileId, span: SpanIndex, end: SpanEnd) {
-        lock(&self.shared.machine).span_ended(self.stream, file, span, end);
-        self.shared.streams.wake();
+        let mut machine = lock(&self.shared.machine);
+        machine.span_ended(self.stream, file, span, end);
+        // Without a wake-up for each span the session's thread leaves the cores to the streams.
+        if machine.is_urgent() {
+            self.shared.streams.wake();
+        }
     }
 
     fn name_of(&self, file: FileId) -> Vec<u8> {

@@ -36,8 +36,9 @@ use std::{
 };
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
-/// Directories whose mode and time are set at the end, at most: beyond, they keep new ones.
-const DIRECTORIES_MAX: usize = 200_000;
+/// The names of directories whose mode and time are set at the end, in bytes at most: beyond, they
+/// keep new ones.
+const DIRECTORY_NAME_BYTES_MAX: usize = 8 << 20;
 
 pub struct Receiving<'a> {
     shared: Arc<ReceiveShared>,
@@ -50,6 +51,7 @@ pub struct Receiving<'a> {
     options: ReceivingOptions,
     offers: BTreeMap<FileId, FileOffer>,
     directories: Vec<FileOffer>,
+    directory_name_bytes: usize,
     /// Chosen at the first regular file, for all streams.
     engines: Option<(Vec<&'static EngineInfo>, String)>,
     waiting_streams: Vec<(StreamId, TcpStream)>,
@@ -70,6 +72,8 @@ pub struct ReceivingOptions {
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
+    /// The first components of names that were asked for; `None`: any.
+    pub expected: Option<Vec<Vec<u8>>>,
 }
 
 impl<'a> Receiving<'a> {
@@ -107,6 +111,7 @@ impl<'a> Receiving<'a> {
             options,
             offers: BTreeMap::new(),
             directories: Vec::new(),
+            directory_name_bytes: 0,
             engines: None,
             waiting_streams: Vec::new(),
             progress_at: now,
@@ -201,7 +206,16 @@ impl<'a> Receiving<'a> {
         self.tally.offered_bytes += offer.size_bytes;
         self.offers.insert(file, offer.clone());
         let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
-        let answer = match self.place.prepare(offer, span_bytes) {
+        let prepared = match self.choose_engines(offer) {
+            Ok(()) => self
+                .expect(offer)
+                .and_then(|()| self.place.prepare(offer, span_bytes, self.shared.setup.digest)),
+            Err(fault) => {
+                self.ended = Some(SessionEnd::Refused(fault));
+                return;
+            }
+        };
+        let answer = match prepared {
             Err(fault) => {
                 self.settled(file, FileStatus::Failed, Some(&fault));
                 Answer::Fault(fault)
@@ -211,10 +225,6 @@ impl<'a> Receiving<'a> {
                 Answer::Skip
             }
             Ok(Prepared::Ready { target, span_bytes, durable }) => {
-                if let Err(fault) = self.choose_engines(offer) {
-                    self.ended = Some(SessionEnd::Refused(fault));
-                    return;
-                }
                 if let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) {
                     let resumed = durable.bytes(&grid);
                     self.tally.resumed_bytes += resumed;
@@ -229,6 +239,19 @@ impl<'a> Receiving<'a> {
         };
         if let Err(error) = lock(&self.shared.machine).answer(file, answer) {
             self.ended = Some(SessionEnd::Refused(error.to_fault()));
+        }
+    }
+
+    /// A server may not bring what nobody asked for.
+    fn expect(&self, offer: &FileOffer) -> Result<(), Fault> {
+        let first = offer.name.split(|&byte| byte == b'/').next().unwrap_or_default();
+        match &self.options.expected {
+            Some(expected) if !expected.iter().any(|name| name == first) => {
+                let what = "was offered and never asked for";
+                let fault = Fault::new(FaultCode::NameRefused, wire::Side::Source, what);
+                Err(fault.at(offer.name.clone()).hint("do not trust this server"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -414,6 +437,7 @@ impl<'a> Receiving<'a> {
     fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {
         let Some(offer) = self.offers.remove(&file) else { return };
         let bytes = offer.size_bytes;
+        let status_is_good = status != FileStatus::Failed;
         match status {
             FileStatus::Done => {
                 self.tally.done_files += 1;
@@ -429,8 +453,11 @@ impl<'a> Receiving<'a> {
             (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
         }
         let path = Name(offer.name.clone());
-        if offer.kind() == FileKind::Directory && self.directories.len() < DIRECTORIES_MAX {
-            self.directories.push(offer);
+        if offer.kind() == FileKind::Directory && status_is_good {
+            self.directory_name_bytes += offer.name.len();
+            if self.directory_name_bytes < DIRECTORY_NAME_BYTES_MAX {
+                self.directories.push(offer);
+            }
         }
         (self.events)(Event::File(FileEnded { path, status, bytes }));
     }

@@ -25,6 +25,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// How long the streams may take to say their orderly end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Where data connections come from.
 pub enum Supply {
     /// This side is the client and opens them.
@@ -123,7 +126,7 @@ impl<'a> Sending<'a> {
         // With the lock held in between, no stream misses the notice.
         drop(lock(&self.shared.machine));
         self.shared.spans.notify_all();
-        self.shared.streams.join();
+        self.shared.streams.join_within(END_PATIENCE);
     }
 
     fn offer_files(&mut self) {

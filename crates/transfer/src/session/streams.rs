@@ -9,11 +9,11 @@ use haul_datapath::{
     Host, StageTimes,
     choose::{self, CongestionChoice},
 };
-use haul_protocol::{StreamId, wire};
+use haul_protocol::{StreamId, limits, wire};
 use haul_sys::tcp_info::TcpInfo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     net::{Shutdown, TcpStream},
     os::fd::OwnedFd,
@@ -122,6 +122,10 @@ pub struct Streams {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Figures of streams that have ended.
     ended: Mutex<Vec<StreamFigures>>,
+    /// Every number that a connection was attached with: a preface that is replayed finds it here.
+    claimed: Mutex<BTreeSet<StreamId>>,
+    /// Attached and not yet running, or running.
+    alive: AtomicU64,
     next: AtomicU64,
     stopping: AtomicBool,
     waker: Waker,
@@ -149,10 +153,34 @@ impl Streams {
             events: Mutex::default(),
             threads: Mutex::default(),
             ended: Mutex::default(),
+            claimed: Mutex::default(),
+            alive: AtomicU64::new(0),
             next: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             waker,
         })
+    }
+
+    /// Takes a stream's number for a connection that was given to this side. False when it was used
+    /// before, or more than `alive_max` streams would be open: the connection is to be closed.
+    #[must_use]
+    pub fn claim(&self, stream: StreamId, alive_max: u64) -> bool {
+        let mut claimed = lock(&self.claimed);
+        if self.alive.load(Ordering::SeqCst) >= alive_max
+            || claimed.len() >= limits::STREAMS_EVER_MAX as usize
+            || !claimed.insert(stream)
+        {
+            return false;
+        }
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    /// A claimed stream is over.
+    fn release(&self, stream: StreamId) {
+        if lock(&self.claimed).contains(&stream) {
+            self.alive.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// The number of the next stream that this side opens.
@@ -193,7 +221,11 @@ impl Streams {
                 streams.end(stream, result.err());
             });
         match thread {
-            Ok(thread) => lock(&self.threads).push(thread),
+            Ok(thread) => {
+                let mut threads = lock(&self.threads);
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(thread);
+            }
             Err(error) => self.end(stream, Some(error.to_string())),
         }
     }
@@ -207,6 +239,7 @@ impl Streams {
             }
             lock(&self.ended).push(figures);
         }
+        self.release(stream);
         self.tell(StreamEvent::Ended { stream, why });
     }
 
@@ -274,6 +307,19 @@ impl Streams {
         for thread in threads {
             let _ = thread.join();
         }
+    }
+
+    /// Waits for all threads to leave by themselves, but not for ever: a peer may take nothing any
+    /// more.
+    pub fn join_within(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while lock(&self.threads).iter().any(|thread| !thread.is_finished()) {
+            if Instant::now() > deadline {
+                return self.stop();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.join();
     }
 
     /// Ends all streams, whatever they are doing, and waits for their threads.

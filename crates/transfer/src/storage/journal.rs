@@ -30,6 +30,8 @@ pub struct Identity {
     /// Of the temporary, so that a journal beside another file is not believed.
     pub target_inode: u64,
     pub target_device: u64,
+    /// What verified the spans: what came under another digest is not taken over.
+    pub digest: u32,
     /// The first half of the SHA-256 of the target's name below its root.
     pub name_hash: [u8; 16],
 }
@@ -132,6 +134,7 @@ fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEAD
     bytes[64..80].copy_from_slice(&identity.name_hash);
     bytes[80..88].copy_from_slice(&span_bytes.to_le_bytes());
     bytes[88..92].copy_from_slice(&number.to_le_bytes());
+    bytes[92..96].copy_from_slice(&identity.digest.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
     bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -170,6 +173,7 @@ mod tests {
             source_device: 2,
             target_inode: 3,
             target_device: 4,
+            digest: 4,
             name_hash: [5; 16],
         }
     }
@@ -234,6 +238,7 @@ mod tests {
             Identity { size_bytes: 5, ..identity() },
             Identity { source_inode: 9, ..identity() },
             Identity { target_inode: 9, ..identity() },
+            Identity { digest: 1, ..identity() },
             Identity { name_hash: [0; 16], ..identity() },
         ];
         for other in others {

@@ -201,6 +201,10 @@ fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
         let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "the name is refused");
         return fail(fault.at(path).found(why).hint("name a path below the server's root"));
     }
+    if trimmed.split(|&byte| byte == b'/').any(super::target::is_hidden) {
+        let what = "is one of haul's own temporaries";
+        return fail(wire::Fault::new(FaultCode::NameRefused, Side::Source, what).at(path));
+    }
     let stat = match root.stat(trimmed, Links::Follow) {
         Ok(stat) => stat,
         Err(error) => return fail(io_fault(Side::Source, path, "cannot be read", &error)),

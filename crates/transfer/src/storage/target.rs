@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{
     error::io_fault,
-    token::{Token, hex},
+    token::{Token, hex, random_bytes},
 };
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
     SpanGrid, SpanSet,
     limits::COMPONENT_BYTES_MAX,
-    wire::{Fault, FaultCode, FileKind, FileOffer, Side, SpanRange},
+    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Side, SpanRange},
 };
 use rustix::{
     fs::{
@@ -45,7 +45,8 @@ const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
 /// How long a lock is waited for: its holder may be a session that is just ending.
 const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
 /// The same while a session of this process is known to be ending, which can take a sync.
-const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(60);
+/// Less than the time after which a silent side is given up.
+const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 /// Only permission bits arrive: set-user-id bits from elsewhere would be a way in.
 const MODE_BITS: u32 = 0o777;
@@ -110,6 +111,9 @@ impl TargetPlace {
         {
             return Err(name_refused(path, why));
         }
+        if trimmed.split(|&byte| byte == b'/').any(is_hidden) {
+            return Err(name_refused(path, "haul's own temporaries have such names"));
+        }
         let root = root.clone();
         if into_directory
             || trimmed.is_empty()
@@ -128,7 +132,12 @@ impl TargetPlace {
     ///
     /// # Errors
     /// The fault to answer with.
-    pub fn prepare(&self, offer: &FileOffer, span_bytes: u64) -> Result<Prepared, Fault> {
+    pub fn prepare(
+        &self,
+        offer: &FileOffer,
+        span_bytes: u64,
+        digest: Digest,
+    ) -> Result<Prepared, Fault> {
         let count = |span_bytes| {
             SpanGrid::new(offer.size_bytes, span_bytes)
                 .map(|grid| grid.count())
@@ -140,7 +149,7 @@ impl TargetPlace {
             return Ok(Prepared::Ready { target, span_bytes, durable });
         };
         let name = final_name(base, rename.as_deref(), &offer.name);
-        if is_hidden(split_last(&name).1) {
+        if name.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(name_refused(&name, "haul's own temporaries have such names"));
         }
         let ready = |shape, span_bytes, durable| {
@@ -159,7 +168,10 @@ impl TargetPlace {
             }
             FileKind::Symlink if same_link(root, &name, &offer.link_target) => Ok(Prepared::Skip),
             FileKind::Symlink => {
-                ready(Shape::Symlink { root: root.clone() }, span_bytes, SpanSet::new(0))
+                let number: [u8; 8] = random_bytes().map_err(failed)?;
+                let link_name = hidden_name(hex(&number).as_bytes(), PART_SUFFIX);
+                let root = root.clone();
+                ready(Shape::Symlink { root, link_name }, span_bytes, SpanSet::new(0))
             }
             FileKind::Regular if same_file(root, &name, offer) => {
                 remove_leftovers(root, &name);
@@ -167,8 +179,8 @@ impl TargetPlace {
             }
             FileKind::Regular => {
                 let spans = count(span_bytes)?;
-                let (part, span_bytes, durable) =
-                    Part::open(root, &name, offer, span_bytes, spans)?;
+                let wanted = Wanted { span_bytes, spans, digest };
+                let (part, span_bytes, durable) = Part::open(root, &name, offer, &wanted)?;
                 ready(Shape::Regular(Box::new(part)), span_bytes, durable)
             }
             FileKind::Unknown => {
@@ -264,7 +276,11 @@ pub struct TargetFile {
 enum Shape {
     Null,
     Directory,
-    Symlink { root: Arc<Root> },
+    /// With the name that it has until it is published: one of its own, for no lock protects it.
+    Symlink {
+        root: Arc<Root>,
+        link_name: Vec<u8>,
+    },
     Regular(Box<Part>),
 }
 
@@ -301,7 +317,9 @@ impl TargetFile {
     pub fn seal(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory => Ok(()),
-            Shape::Symlink { root } => make_link(root, &self.name, &self.offer),
+            Shape::Symlink { root, link_name } => {
+                make_link(root, &self.name, link_name, &self.offer)
+            }
             Shape::Regular(part) => part.seal(&self.offer),
         };
         self.named("cannot be given its mode and time", result)
@@ -311,9 +329,10 @@ impl TargetFile {
     ///
     /// # Errors
     /// As [`Self::seal`].
-    pub fn sync(&self) -> Result<(), Fault> {
-        let Shape::Regular(part) = &self.shape else { return Ok(()) };
-        self.named("cannot be synced", part.file.file().sync_all())
+    pub fn sync(&mut self) -> Result<(), Fault> {
+        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
+        let synced = part.sync();
+        self.named("cannot be synced", synced)
     }
 
     /// The third step: the final name.
@@ -321,9 +340,9 @@ impl TargetFile {
     /// # Errors
     /// As [`Self::seal`].
     pub fn publish(&mut self) -> Result<(), Fault> {
-        let result = match &self.shape {
+        let result = match &mut self.shape {
             Shape::Null | Shape::Directory => Ok(()),
-            Shape::Symlink { root } => publish_link(root, &self.name),
+            Shape::Symlink { root, link_name } => publish_link(root, &self.name, link_name),
             Shape::Regular(part) => part.publish(),
         };
         self.named("cannot be put under its name", result)
@@ -336,21 +355,12 @@ impl TargetFile {
     pub fn sync_directory(&self) -> Result<(), Fault> {
         let result = match &self.shape {
             Shape::Null | Shape::Directory => Ok(()),
-            Shape::Symlink { root } => {
+            Shape::Symlink { root, .. } => {
                 root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
             }
             Shape::Regular(part) => fsync(&part.directory).map_err(io::Error::from),
         };
         self.named("its directory cannot be synced", result)
-    }
-
-    /// The last step: nothing but the file itself stays.
-    pub fn tidy(&mut self) {
-        if let Shape::Regular(part) = &mut self.shape
-            && part.journal.take().is_some()
-        {
-            let _ = unlinkat(&part.directory, &*part.journal_name, AtFlags::empty());
-        }
     }
 
     /// The device of the file system that this file is on, and a file there to sync it by;
@@ -368,32 +378,40 @@ impl TargetFile {
 
     /// Lets go of it: the temporary stays when there is a journal that makes use of it.
     pub fn give_up(self, keep: bool) {
-        if let Shape::Regular(part) = self.shape
-            && !(keep && part.journal.is_some())
-        {
-            part.remove();
+        match self.shape {
+            Shape::Regular(part) if !(keep && part.journal.is_some()) => part.remove(),
+            Shape::Symlink { root, link_name } => {
+                if let Ok((parent, _)) = root.parent_of(&self.name) {
+                    let _ = unlinkat(&parent, &*link_name, AtFlags::empty());
+                }
+            }
+            _ => {}
         }
     }
 }
 
-fn make_link(root: &Root, name: &[u8], offer: &FileOffer) -> io::Result<()> {
-    let (parent, last) = root.parent_of(name)?;
-    let part = hidden_name(last, PART_SUFFIX);
-    let _ = unlinkat(&parent, &*part, AtFlags::empty());
-    symlinkat(&*offer.link_target, &parent, &*part)?;
+fn make_link(root: &Root, name: &[u8], part: &[u8], offer: &FileOffer) -> io::Result<()> {
+    let (parent, _) = root.parent_of(name)?;
+    symlinkat(&*offer.link_target, &parent, part)?;
     // A file system that keeps no times of links is no reason to fail.
-    let _ = utimensat(&parent, &*part, &times_of(offer), AtFlags::SYMLINK_NOFOLLOW);
+    let _ = utimensat(&parent, part, &times_of(offer), AtFlags::SYMLINK_NOFOLLOW);
     Ok(())
 }
 
-fn publish_link(root: &Root, name: &[u8]) -> io::Result<()> {
+fn publish_link(root: &Root, name: &[u8], part: &[u8]) -> io::Result<()> {
     let (parent, last) = root.parent_of(name)?;
-    let part = hidden_name(last, PART_SUFFIX);
-    let renamed = renameat(&parent, &*part, &parent, last);
+    let renamed = renameat(&parent, part, &parent, last);
     if renamed.is_err() {
-        let _ = unlinkat(&parent, &*part, AtFlags::empty());
+        let _ = unlinkat(&parent, part, AtFlags::empty());
     }
     Ok(renamed?)
+}
+
+/// How a file shall be received.
+struct Wanted {
+    span_bytes: u64,
+    spans: u32,
+    digest: Digest,
 }
 
 /// The temporary of a regular file.
@@ -408,6 +426,11 @@ struct Part {
     journal: Option<Journal>,
     /// The directory entries of temporary and journal are durable.
     entered: bool,
+    /// A sync failed. The kernel reports that once and may have dropped the pages (fsync(2)), so
+    /// nothing of this file is believed any more.
+    poisoned: bool,
+    /// It has its final name: what lies under the temporary's name now is somebody else's.
+    published: bool,
 }
 
 impl Part {
@@ -416,9 +439,9 @@ impl Part {
         root: &Root,
         name: &[u8],
         offer: &FileOffer,
-        span_bytes: u64,
-        spans: u32,
+        wanted: &Wanted,
     ) -> Result<(Self, u64, SpanSet), Fault> {
+        let Wanted { span_bytes, spans, digest } = *wanted;
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
         if root.is_directory(name) {
@@ -429,7 +452,7 @@ impl Part {
         let part_name = hidden_name(last, PART_SUFFIX);
         let journal_name = hidden_name(last, JOURNAL_SUFFIX);
         let file = open_locked(&directory, &part_name, name)?;
-        let identity = identity_of(&file, offer, name).map_err(failed)?;
+        let identity = identity_of(&file, offer, name, digest).map_err(failed)?;
         let mut part = Self {
             directory,
             final_name: last.to_vec(),
@@ -438,6 +461,8 @@ impl Part {
             file: Arc::new(SpanFile::new(file)),
             journal: None,
             entered: false,
+            poisoned: false,
+            published: false,
         };
         if spans > 1
             && let Some((span_bytes, durable)) = part.resume(&identity)
@@ -521,9 +546,16 @@ impl Part {
     }
 
     fn make_durable(&mut self, spans: &[SpanRange]) -> io::Result<()> {
+        self.check()?;
+        self.poisoned = true;
         self.file.file().sync_data()?;
-        let Some(journal) = &mut self.journal else { return Ok(()) };
-        journal.record(spans)?;
+        if let Some(journal) = &mut self.journal {
+            journal.record(spans)?;
+        }
+        self.poisoned = false;
+        if self.journal.is_none() {
+            return Ok(());
+        }
         if !self.entered {
             fsync(&self.directory)?;
             self.entered = true;
@@ -531,7 +563,36 @@ impl Part {
         Ok(())
     }
 
+    /// # Errors
+    /// If an earlier sync failed, or the temporary is not under its name any more.
+    fn check(&self) -> io::Result<()> {
+        if self.poisoned {
+            return Err(io::Error::other("an earlier sync of it failed"));
+        }
+        if self.is_there() {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "somebody took its temporary away"))
+    }
+
+    /// Whether the temporary's name still is this very file's.
+    fn is_there(&self) -> bool {
+        let there = statat(&self.directory, &*self.part_name, AtFlags::SYMLINK_NOFOLLOW);
+        let ours = fstat(self.file.file());
+        matches!((there, ours), (Ok(there), Ok(ours))
+            if (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.poisoned = true;
+        self.file.file().sync_all()?;
+        self.poisoned = false;
+        Ok(())
+    }
+
     fn seal(&self, offer: &FileOffer) -> io::Result<()> {
+        self.check()?;
         let file = self.file.file();
         fchmod(file, Mode::from_raw_mode(offer.mode & MODE_BITS))?;
         if has_time(offer) {
@@ -540,11 +601,21 @@ impl Part {
         Ok(())
     }
 
-    fn publish(&self) -> io::Result<()> {
-        Ok(renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?)
+    fn publish(&mut self) -> io::Result<()> {
+        self.check()?;
+        // It has nothing more to say, and as long as the temporary is ours so is the journal.
+        if self.journal.take().is_some() {
+            let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
+        }
+        renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
+        self.published = true;
+        Ok(())
     }
 
     fn remove(&self) {
+        if self.published || !self.is_there() {
+            return;
+        }
         let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
         let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
     }
@@ -558,7 +629,12 @@ fn no_space(name: &[u8], needs: u64, found: u64) -> Fault {
         .hint("free space there, then run the same command again")
 }
 
-fn identity_of(part: &File, offer: &FileOffer, name: &[u8]) -> io::Result<Identity> {
+fn identity_of(
+    part: &File,
+    offer: &FileOffer,
+    name: &[u8],
+    digest: Digest,
+) -> io::Result<Identity> {
     let stat = fstat(part)?;
     let hash = Token::secret_hash(name);
     Ok(Identity {
@@ -569,6 +645,7 @@ fn identity_of(part: &File, offer: &FileOffer, name: &[u8]) -> io::Result<Identi
         source_device: offer.device,
         target_inode: stat.st_ino,
         target_device: stat.st_dev,
+        digest: digest as u32,
         name_hash: hash[..16].try_into().expect("half of 32 bytes"),
     })
 }

@@ -15,6 +15,9 @@ const OUTGOING_BYTES_MAX: usize = 8 << 20;
 /// How much plain text goes to TLS at a time.
 const RECORD_BYTES: usize = 16 << 10;
 
+/// Messages handed over, and reads made, before the session does something else.
+const MESSAGES_A_TURN: usize = 128;
+const READS_A_TURN: usize = 64;
 /// How long a closed connection waits for the peer's own close.
 const LINGER: Duration = Duration::from_millis(300);
 
@@ -213,7 +216,7 @@ impl Control {
     }
 
     fn read_in(&mut self) -> Result<(), ControlError> {
-        loop {
+        for _ in 0..READS_A_TURN {
             match self.tls.read_tls(&mut self.socket) {
                 Ok(0) => return Err(ControlError::Closed),
                 Ok(_) => self.heard_at = Instant::now(),
@@ -232,6 +235,7 @@ impl Control {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     fn read_plain(&mut self) -> Result<(), ControlError> {
@@ -257,8 +261,8 @@ impl Control {
         {
             messages.push(message);
             taken += len;
-            // A stranger may not pile up messages.
-            if self.message_bytes_max == limits::MESSAGE_BYTES_MAX_UNKNOWN && messages.len() >= 4 {
+            // Small messages take more memory decoded than on the wire.
+            if messages.len() >= MESSAGES_A_TURN {
                 break;
             }
         }
