@@ -381,3 +381,31 @@ pub fn thread_cpu_ns() -> u64 {
 pub fn elapsed_ns(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preface_that_is_replayed_opens_nothing() {
+        let streams = Streams::new(Waker::new().unwrap());
+        assert!(streams.claim(StreamId(0), 2));
+        assert!(!streams.claim(StreamId(0), 2));
+        assert!(streams.claim(StreamId(1), 2));
+        assert!(!streams.claim(StreamId(2), 2), "two are alive");
+        streams.end(StreamId(0), None);
+        assert!(!streams.claim(StreamId(0), 2), "a number is never used twice");
+        assert!(streams.claim(StreamId(3), 2));
+    }
+
+    #[test]
+    fn streams_that_break_together_count_once() {
+        let (mut breaks, now) = (Breaks::new(), Instant::now());
+        assert!((0..100).all(|_| breaks.another(now).is_some()));
+        let later = |round: u32| now + ROUND * 2 * round;
+        let gave_up = (1..=ROUNDS_MAX).find(|round| breaks.another(later(*round)).is_none());
+        assert_eq!(gave_up, Some(ROUNDS_MAX));
+        breaks.forget();
+        assert!(breaks.another(later(ROUNDS_MAX + 1)).is_some());
+    }
+}

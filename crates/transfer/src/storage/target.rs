@@ -695,3 +695,76 @@ fn locked(name: &[u8]) -> Fault {
         .found("a live one that holds the lock")
         .hint("let that one end, or stop it")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const PART: &str = ".x.haul-part";
+
+    fn offer(name: &[u8], size_bytes: u64) -> FileOffer {
+        let kind = FileKind::Regular as i32;
+        FileOffer { name: name.to_vec(), kind, size_bytes, inode: 1, ..FileOffer::default() }
+    }
+
+    fn place(directory: &Path) -> TargetPlace {
+        TargetPlace::resolve(&Root::open(directory).unwrap(), b"", true).unwrap()
+    }
+
+    fn prepared(directory: &Path, size_bytes: u64) -> TargetFile {
+        let offer = offer(b"x", size_bytes);
+        match place(directory).prepare(&offer, 64 << 10, Digest::AesGmac).unwrap() {
+            Prepared::Ready { target, .. } => target,
+            Prepared::Skip => panic!("nothing is there yet"),
+        }
+    }
+
+    #[test]
+    fn a_commit_touches_its_own_temporary_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = directory.path().join(PART);
+        let mut target = prepared(directory.path(), 4);
+        target.seal().unwrap();
+        // Somebody else's file stands there now.
+        std::fs::remove_file(&part).unwrap();
+        std::fs::write(&part, b"theirs").unwrap();
+        assert!(target.publish().is_err());
+        assert!(!directory.path().join("x").exists());
+        target.give_up(false);
+        assert_eq!(std::fs::read(&part).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn what_is_published_leaves_the_next_writers_temporary_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut first = prepared(directory.path(), 4);
+        first.seal().unwrap();
+        first.sync().unwrap();
+        first.publish().unwrap();
+        let next = prepared(directory.path(), 5);
+        first.give_up(true);
+        assert!(directory.path().join(PART).exists());
+        next.give_up(false);
+        assert!(!directory.path().join(PART).exists() && directory.path().join("x").exists());
+    }
+
+    #[test]
+    fn after_a_failed_sync_nothing_of_the_file_is_published() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = prepared(directory.path(), 4);
+        let Shape::Regular(part) = &mut target.shape else { panic!("a regular file") };
+        part.poisoned = true;
+        assert!(target.make_durable(&[]).is_err() && target.sync().is_err());
+        assert!(target.seal().is_err() && target.publish().is_err());
+    }
+
+    #[test]
+    fn hauls_own_names_are_refused_wherever_they_stand() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in [&b".a.haul-part"[..], b".a.haul-part/b", b"d/.a.haul-journal"] {
+            let refused = place(directory.path()).prepare(&offer(name, 4), 64 << 10, Digest::None);
+            assert_eq!(refused.unwrap_err().code(), FaultCode::NameRefused);
+        }
+    }
+}
