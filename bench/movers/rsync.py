@@ -12,7 +12,7 @@ reverse lookup = no
 pid file = {folder}/rsyncd.pid
 lock file = {folder}/rsyncd.lock
 log file = {folder}/rsyncd.log
-[work]
+[files]
 path = {root}
 read only = no
 {user}
@@ -46,7 +46,7 @@ class Rsync(Mover):
 
     def _row(self, name, scenario, *, pull) -> Row:
         def command(place):
-            remote = f"rsync://127.0.0.1:{self.server.port}/work"
+            remote = f"rsync://127.0.0.1:{self.server.port}/files"
             options = ["--whole-file"] + ([] if place.target else ["--write-devices"])
             ends = [f"{remote}/source/{place.source.name}", str(place.target or "/dev/null")]
             if not pull:
