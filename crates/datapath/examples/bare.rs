@@ -84,12 +84,11 @@ fn engine(name: &str) -> Result<&'static EngineInfo, Failure> {
     engines::find(name).ok_or_else(|| format!("there is no engine {name}").into())
 }
 
-#[derive(Default)]
-struct Crc(u32);
+struct Crc(crc_fast::Digest);
 
 impl SpanTap for Crc {
     fn see(&mut self, bytes: &[u8]) {
-        self.0 = crc32c::crc32c_append(self.0, bytes);
+        self.0.update(bytes);
     }
 }
 
@@ -97,7 +96,7 @@ impl SpanTap for Crc {
 #[derive(Default)]
 struct Side {
     cpu_s: f64,
-    crcs: Vec<u32>,
+    crcs: Vec<u64>,
     times: StageTimes,
     copied_bytes: u64,
     fallbacks: String,
@@ -141,13 +140,13 @@ fn send(wire: Wire, options: &Options, host: &Host, spans: &[FileSpan]) -> Resul
             sender.prepare(next);
         }
         sender.send_bytes(&[1; 64], Boundary::MoreFollows)?;
-        let mut crc = Crc::default();
+        let mut crc = Crc(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi));
         let tap: Option<&mut dyn SpanTap> =
             if options.taps("send") { Some(&mut crc) } else { None };
         sender.submit(span, tap, &mut done)?;
         let last = at + 1 == spans.len();
         sender.send_bytes(&[2; 32], if last { Boundary::Flush } else { Boundary::MoreFollows })?;
-        side.crcs.push(crc.0);
+        side.crcs.push(crc.0.finalize());
     }
     sender.reap(Wait::ForAll, &mut done)?;
     side.copied_bytes = done.iter().map(|done| done.copied_bytes).sum();
@@ -170,12 +169,12 @@ fn receive(
     let mut done = Vec::new();
     for span in spans {
         receiver.receive_bytes(&mut [0; 64])?;
-        let mut crc = Crc::default();
+        let mut crc = Crc(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi));
         let tap: Option<&mut dyn SpanTap> =
             if options.taps("receive") { Some(&mut crc) } else { None };
         receiver.submit(span, tap, &mut done)?;
         receiver.receive_bytes(&mut [0; 32])?;
-        side.crcs.push(crc.0);
+        side.crcs.push(crc.0.finalize());
         if receiver.spans_in_flight() >= receiver.info().spans_in_flight_max {
             receiver.reap(Wait::ForOne, &mut done)?;
         }

@@ -82,7 +82,7 @@ impl Beside {
         let shown = self.window.as_ref().expect("just mapped");
         let start = (from_bytes - shown.from_bytes) as usize;
         let end = (to_bytes - shown.from_bytes) as usize;
-        let seen = shown.window.see(start..end, |bytes| tap.see(bytes));
+        let seen = shown.window.see(start..end, |bytes| tap.see_cold(bytes));
         if end == shown.window.len_bytes() || seen.is_err() {
             self.window = None;
         }

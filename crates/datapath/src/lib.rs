@@ -93,6 +93,11 @@ pub enum Wait {
 /// Sees the bytes of spans in order, on the stream's own thread: the digest.
 pub trait SpanTap: Send {
     fn see(&mut self, bytes: &[u8]);
+
+    /// As `see`, for bytes that no one has touched yet: they come from memory, not from a cache.
+    fn see_cold(&mut self, bytes: &[u8]) {
+        self.see(bytes);
+    }
 }
 
 /// Where an engine's wall time went, in nanoseconds, since it was opened.

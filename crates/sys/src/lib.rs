@@ -4,8 +4,10 @@
 
 pub mod cachestat;
 pub mod congestion;
+pub mod low_water;
 pub mod mapping;
 pub mod pacing;
+pub mod prefetch;
 pub mod ring;
 pub mod tcp_info;
 pub mod window;

@@ -6,12 +6,14 @@ use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     hmac,
 };
+use crc_fast::CrcAlgorithm;
 use haul_datapath::SpanTap;
 use haul_protocol::{
     StreamId,
     frame::{HEADER_BYTES, PayloadStatus, Preface, SpanHeader},
     wire::Digest,
 };
+use haul_sys::prefetch::prefetch;
 use std::{sync::Arc, time::Instant};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -20,6 +22,12 @@ const BOUND_HEADER_BYTES: usize = HEADER_BYTES - 4;
 /// A MAC is made of one tag for each piece of this size; it stays in a core's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 const TAG_BYTES: usize = 16;
+/// Of bytes that come from memory so many are digested at once, while those so far ahead are
+/// fetched (one core, 2 GiB: CRC-32C at 16.7 GB/s for 14.7 without, XXH3 at 10.7 for 8.1).
+const COLD_BYTES: usize = 2 << 10;
+const COLD_AHEAD_BYTES: usize = 4 << 10;
+/// CRC-32C, of iSCSI and of many storage systems (RFC 3720, 12.1).
+const CRC32C: CrcAlgorithm = CrcAlgorithm::Crc32Iscsi;
 
 /// How many bytes [`SessionKeys::from_exporter`] takes.
 pub const EXPORTED_BYTES: usize = 96;
@@ -75,7 +83,7 @@ pub struct SpanDigest {
 
 enum State {
     None,
-    Crc32c(u32),
+    Crc32c(Box<crc_fast::Digest>),
     Xxh3(Box<Xxh3Default>),
     Gmac(Box<Gmac>),
 }
@@ -87,7 +95,7 @@ impl SpanDigest {
     pub fn new(digest: Digest, keys: &Arc<SessionKeys>) -> Self {
         let state = match digest {
             Digest::Unknown | Digest::None => State::None,
-            Digest::Crc32c => State::Crc32c(0),
+            Digest::Crc32c => State::Crc32c(Box::new(crc_fast::Digest::new(CRC32C))),
             Digest::Xxh3128 => State::Xxh3(Box::new(Xxh3Default::new())),
             Digest::AesGmac => State::Gmac(Box::new(Gmac::new(keys.clone()))),
         };
@@ -105,7 +113,10 @@ impl SpanDigest {
         let bound = &encoded[..BOUND_HEADER_BYTES];
         match &mut self.state {
             State::None => {}
-            State::Crc32c(crc) => *crc = crc32c::crc32c(bound),
+            State::Crc32c(crc) => {
+                crc.reset();
+                crc.update(bound);
+            }
             State::Xxh3(hash) => {
                 hash.reset();
                 hash.update(bound);
@@ -121,8 +132,8 @@ impl SpanDigest {
         match &mut self.state {
             State::None => {}
             State::Crc32c(crc) => {
-                let crc = crc32c::crc32c_append(*crc, &status);
-                digest[..4].copy_from_slice(&crc.to_le_bytes());
+                crc.update(&status);
+                digest[..8].copy_from_slice(&crc.finalize().to_le_bytes());
             }
             State::Xxh3(hash) => {
                 hash.update(&status);
@@ -134,14 +145,34 @@ impl SpanDigest {
     }
 }
 
+impl SpanDigest {
+    fn update(&mut self, bytes: &[u8]) {
+        match &mut self.state {
+            State::None => {}
+            State::Crc32c(crc) => crc.update(bytes),
+            State::Xxh3(hash) => hash.update(bytes),
+            State::Gmac(mac) => mac.update(bytes),
+        }
+    }
+}
+
 impl SpanTap for SpanDigest {
     fn see(&mut self, bytes: &[u8]) {
         let begun = Instant::now();
-        match &mut self.state {
-            State::None => {}
-            State::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, bytes),
-            State::Xxh3(hash) => hash.update(bytes),
-            State::Gmac(mac) => mac.update(bytes),
+        self.update(bytes);
+        self.spent_ns += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    fn see_cold(&mut self, bytes: &[u8]) {
+        // A MAC is made in one call for each chunk: nothing can be fetched between.
+        if matches!(self.state, State::Gmac(_)) {
+            return self.see(bytes);
+        }
+        let begun = Instant::now();
+        for (at, part) in bytes.chunks(COLD_BYTES).enumerate() {
+            let ahead = bytes.len().min(at * COLD_BYTES + COLD_AHEAD_BYTES);
+            prefetch(&bytes[ahead..bytes.len().min(ahead + COLD_BYTES)]);
+            self.update(part);
         }
         self.spent_ns += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     }

@@ -135,7 +135,7 @@ fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEAD
     bytes[80..88].copy_from_slice(&span_bytes.to_le_bytes());
     bytes[88..92].copy_from_slice(&number.to_le_bytes());
     bytes[92..96].copy_from_slice(&identity.digest.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
+    let crc = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
     bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
@@ -145,7 +145,7 @@ fn encode_record(range: &SpanRange, number: u32) -> [u8; RECORD_BYTES] {
     bytes[..4].copy_from_slice(&range.first.to_le_bytes());
     bytes[4..8].copy_from_slice(&range.count.to_le_bytes());
     bytes[8..12].copy_from_slice(&number.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[..12]);
+    let crc = crc_fast::crc32_iscsi(&bytes[..12]);
     bytes[12..].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
