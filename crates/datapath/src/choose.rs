@@ -14,7 +14,7 @@ mod path;
 use cases::{ReceiveCase, SendCase, receiving, sending};
 pub use path::{
     CongestionChoice, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
-    STREAMS_MAX, StreamFacts, congestion, span_bytes, streams,
+    STREAMS_MAX, StreamFacts, congestion, send_buffer_bytes, span_bytes, streams,
 };
 
 /// What the choice of an engine that sends depends on.

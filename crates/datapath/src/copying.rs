@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::{
     EngineError, FileSpan, ReceiveEngine, Setup, SpanDone, SpanFile, SpanTap, StageTimes, Wire,
     progress::{Copied, Progress},
-    socket,
+    socket::{self, Payload},
     stopwatch::timed,
 };
 
@@ -51,6 +51,37 @@ impl<W> Copying<W> {
     }
 }
 
+impl<W: BlockWriter> Copying<W> {
+    fn receive_span(
+        &mut self,
+        progress: &mut Progress<'_>,
+        payload: &mut Payload,
+        mut tap: Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        let file = &progress.span.file;
+        while progress.left_bytes() > 0 {
+            let run = progress.run(self.buffer.len() as u64);
+            let block = &mut self.buffer[..run.len_bytes as usize];
+            timed(&mut self.times.receive_ns, || payload.receive(&self.wire, block))
+                .map_err(|error| progress.wire("recv", error))?;
+            if let Some(tap) = tap.as_deref_mut() {
+                timed(&mut self.times.digest_ns, || tap.see(block));
+            }
+            // The wire stands behind the block whether it can be written or not.
+            progress.moved_bytes += run.len_bytes;
+            let written = timed(&mut self.times.target_ns, || {
+                self.writer.write(file, run.offset_bytes, block)
+            });
+            match written {
+                Ok(Written::AsAsked) => {}
+                Ok(Written::Plainly(errno)) => return Err(progress.unsupported(W::CALL, errno)),
+                Err(error) => return Err(progress.file(W::CALL, error)),
+            }
+        }
+        Ok(())
+    }
+}
+
 impl<W: BlockWriter> ReceiveEngine for Copying<W> {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
         timed(&mut self.times.receive_ns, || socket::receive_all(W::ENGINE, &self.wire, buffer))
@@ -59,29 +90,14 @@ impl<W: BlockWriter> ReceiveEngine for Copying<W> {
     fn submit(
         &mut self,
         span: &FileSpan,
-        mut tap: Option<&mut dyn SpanTap>,
+        tap: Option<&mut dyn SpanTap>,
         done: &mut Vec<SpanDone>,
     ) -> Result<(), EngineError> {
         let mut progress = Progress::new(W::ENGINE, span);
-        while progress.left_bytes() > 0 {
-            let run = progress.run(self.buffer.len() as u64);
-            let block = &mut self.buffer[..run.len_bytes as usize];
-            timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, block))
-                .map_err(|(_, error)| progress.wire("recv", error))?;
-            if let Some(tap) = tap.as_deref_mut() {
-                timed(&mut self.times.digest_ns, || tap.see(block));
-            }
-            // The wire stands behind the block whether it can be written or not.
-            progress.moved_bytes += run.len_bytes;
-            let written = timed(&mut self.times.target_ns, || {
-                self.writer.write(&span.file, run.offset_bytes, block)
-            });
-            match written {
-                Ok(Written::AsAsked) => {}
-                Ok(Written::Plainly(errno)) => return Err(progress.unsupported(W::CALL, errno)),
-                Err(error) => return Err(progress.file(W::CALL, error)),
-            }
-        }
+        let mut payload = Payload::begin(&self.wire, span.len_bytes);
+        let outcome = self.receive_span(&mut progress, &mut payload, tap);
+        payload.end(&self.wire);
+        outcome?;
         done.push(progress.done(Copied::All));
         Ok(())
     }

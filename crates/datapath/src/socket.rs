@@ -5,6 +5,7 @@
 use std::io;
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     io::Errno,
     net::{RecvFlags, SendFlags},
 };
@@ -72,6 +73,80 @@ pub(crate) fn receive_whole(wire: &Wire, buffer: &mut [u8]) -> Result<(), (usize
     Ok(())
 }
 
+/// A receiver that sleeps is woken when this much has come, not for each segment: a wake-up costs
+/// more than the copy of a segment. Half of the smallest block that an engine receives.
+const WAKE_BYTES: u64 = 128 << 10;
+
+/// The payload of one span while it comes in.
+///
+/// Headers and trailers are shorter than what a sleeper waits for in here, so [`Self::end`] comes
+/// before them, and before another engine gets the wire, whatever happened.
+pub(crate) struct Payload {
+    left_bytes: u64,
+    waits_for_more: bool,
+}
+
+impl Payload {
+    pub(crate) fn begin(wire: &Wire, left_bytes: u64) -> Self {
+        // Kernel TLS counts records below and bytes above them.
+        let pays = left_bytes >= 4 * WAKE_BYTES && matches!(wire, Wire::Tcp(_));
+        let waits_for_more = pays
+            && haul_sys::low_water::set_receive_low_water(wire.socket(), WAKE_BYTES as u32).is_ok();
+        Self { left_bytes, waits_for_more }
+    }
+
+    /// Receives some bytes, at least one; fewer than there is room for when they are enough.
+    ///
+    /// # Errors
+    /// What recv(2) says; [`closed`] when the peer closed.
+    fn receive_some(&mut self, wire: &Wire, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left_bytes < WAKE_BYTES {
+            self.end(wire);
+        }
+        loop {
+            let flags = if self.waits_for_more {
+                // Only poll(2) waits rightly: recv(2) takes what is there and then sleeps until as
+                // many again have come, which may be more than the peer will ever send.
+                match poll(&mut [PollFd::new(wire.socket(), PollFlags::IN)], None) {
+                    Ok(_) => RecvFlags::DONTWAIT,
+                    Err(Errno::INTR) => continue,
+                    Err(errno) => return Err(errno.into()),
+                }
+            } else {
+                RecvFlags::WAITALL
+            };
+            match rustix::net::recv(wire.socket(), &mut *buffer, flags) {
+                Ok((0, _)) => return Err(closed()),
+                Ok((moved, _)) => {
+                    self.left_bytes = self.left_bytes.saturating_sub(moved as u64);
+                    return Ok(moved);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Fills `buffer`.
+    ///
+    /// # Errors
+    /// As [`Self::receive_some`].
+    pub(crate) fn receive(&mut self, wire: &Wire, buffer: &mut [u8]) -> io::Result<()> {
+        let mut got = 0;
+        while got < buffer.len() {
+            got += self.receive_some(wire, &mut buffer[got..])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn end(&mut self, wire: &Wire) {
+        if std::mem::take(&mut self.waits_for_more) {
+            // It cannot fail: the same call has worked on this socket.
+            let _ = haul_sys::low_water::set_receive_low_water(wire.socket(), 1);
+        }
+    }
+}
+
 /// Never SIGPIPE: a peer that is gone is an error like others.
 pub(crate) fn send_flags(boundary: Boundary) -> SendFlags {
     match boundary {
@@ -120,5 +195,35 @@ mod tests {
         assert_eq!((inside.moved_bytes, inside.source.kind()), (1, io::ErrorKind::UnexpectedEof));
         let between = receive_all("test", &near, &mut header).unwrap_err();
         assert_eq!((between.moved_bytes, between.remedy), (0, Remedy::Reconnect));
+    }
+
+    /// A peer that sends a whole span, in pieces of any size, and then waits for an answer.
+    #[test]
+    fn a_payload_never_waits_for_bytes_beyond_its_own() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let (near, far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
+        for len in [WAKE_BYTES * 4 - 1, WAKE_BYTES * 4, WAKE_BYTES * 9 + 424] {
+            let sent: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let mut got = vec![0; len as usize];
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for part in sent.chunks(WAKE_BYTES as usize - 24) {
+                        send_all("test", &far, part, Boundary::Flush).unwrap();
+                        std::thread::sleep(std::time::Duration::from_millis(2));
+                    }
+                });
+                let mut payload = Payload::begin(&near, len);
+                for block in got.chunks_mut(200_000) {
+                    payload.receive(&near, block).unwrap();
+                }
+                payload.end(&near);
+            });
+            assert!(got == sent, "{len} bytes");
+            // What is shorter than a sleeper waited for gets through again.
+            send_all("test", &far, b"head", Boundary::Flush).unwrap();
+            receive_all("test", &near, &mut [0; 4]).unwrap();
+        }
     }
 }

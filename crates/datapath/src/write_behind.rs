@@ -17,7 +17,7 @@ use crate::{
     Wait, Wire,
     block_queue::{ALIGN_BYTES, BlockQueue, Direction, Job},
     progress::{Progress, Run, is_unsupported_error},
-    socket,
+    socket::{self, Payload},
     stopwatch::timed,
 };
 
@@ -183,11 +183,12 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         &mut self,
         progress: &Progress<'_>,
         run: Run,
+        payload: &mut Payload,
         tap: &mut Option<&mut dyn SpanTap>,
     ) -> Result<(), EngineError> {
         let scrap = &mut self.scrap[..run.len_bytes as usize];
-        timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, scrap))
-            .map_err(|(_, error)| progress.wire("recv", error))?;
+        timed(&mut self.times.receive_ns, || payload.receive(&self.wire, scrap))
+            .map_err(|error| progress.wire("recv", error))?;
         if let Some(tap) = tap {
             timed(&mut self.times.digest_ns, || tap.see(scrap));
         }
@@ -205,6 +206,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         &mut self,
         progress: &Progress<'_>,
         run: Run,
+        payload: &mut Payload,
         tap: &mut Option<&mut dyn SpanTap>,
     ) -> Result<(), EngineError> {
         let direct = match progress.span.file.direct() {
@@ -220,9 +222,8 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         let slot = self.free.pop().expect("a slot was found free above");
         let len = run.len_bytes as usize;
         let bytes = &mut self.queue.slot_mut(slot)[..len];
-        let received =
-            timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, bytes));
-        if let Err((_, error)) = received {
+        let received = timed(&mut self.times.receive_ns, || payload.receive(&self.wire, bytes));
+        if let Err(error) = received {
             self.free.push(slot);
             return Err(progress.wire("recv", error));
         }
@@ -251,6 +252,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
     fn receive_span(
         &mut self,
         progress: &mut Progress<'_>,
+        payload: &mut Payload,
         mut tap: Option<&mut dyn SpanTap>,
     ) -> Result<(), EngineError> {
         while progress.left_bytes() > 0 {
@@ -274,9 +276,9 @@ impl<Q: BlockQueue> WriteBehind<Q> {
             };
             let run = Run { len_bytes, ..run };
             if into_page > 0 || len_bytes < ALIGN_BYTES {
-                self.receive_scrap(progress, run, &mut tap)?;
+                self.receive_scrap(progress, run, payload, &mut tap)?;
             } else {
-                self.receive_pages(progress, run, &mut tap)?;
+                self.receive_pages(progress, run, payload, &mut tap)?;
             }
             progress.moved_bytes += len_bytes;
         }
@@ -303,7 +305,9 @@ impl<Q: BlockQueue> ReceiveEngine for WriteBehind<Q> {
             writes_in_flight: 0,
             fault: None,
         });
-        let outcome = self.receive_span(&mut progress, tap);
+        let mut payload = Payload::begin(&self.wire, span.len_bytes);
+        let outcome = self.receive_span(&mut progress, &mut payload, tap);
+        payload.end(&self.wire);
         if outcome.is_err() {
             self.settle_last();
         }

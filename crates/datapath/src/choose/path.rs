@@ -16,6 +16,9 @@ const LONG_PATH_STREAMS_MAX: u64 = 8;
 /// A second stream pays where a copy or a digest fills the first one's core.
 const COPYING_STREAMS: u32 = 2;
 
+/// Half of a common second-level cache, with the kernel's doubling.
+const SAME_HOST_SEND_BUFFER_BYTES: usize = 512 << 10;
+
 /// As many streams as can be asked for.
 pub const STREAMS_MAX: u32 = 256;
 
@@ -66,6 +69,17 @@ pub fn congestion(host: &Host, rtt: Duration, may_choose_any: bool) -> Congestio
          the system's own ({own}) may"
     );
     CongestionChoice { control: Some(name.to_owned()), because }
+}
+
+/// The size of the send buffer to set with SO_SNDBUF; `None` leaves it to the kernel, which lets it
+/// grow with the congestion window.
+///
+/// Between two ends on one host the wire is memory: whatever waits in the socket has left the
+/// processor's second-level cache by the time it is received, and is fetched once more. The kernel
+/// doubles what it is given (socket(7)).
+#[must_use]
+pub fn send_buffer_bytes(same_host: bool) -> Option<usize> {
+    same_host.then_some(SAME_HOST_SEND_BUFFER_BYTES)
 }
 
 /// What the number of streams depends on.

@@ -35,7 +35,7 @@ struct Sendfile;
 impl SendMover for Sendfile {
     const ENGINE: &'static str = "sendfile";
     const COPIED: Copied = Copied::Nothing;
-    const STRIDE_BYTES: u64 = 1 << 20;
+    const STRIDE_BYTES: u64 = 256 << 10;
 
     fn send_some(
         &mut self,

@@ -11,7 +11,10 @@ use haul_datapath::{
 };
 use haul_protocol::{StreamId, limits, wire};
 use haul_sys::tcp_info::TcpInfo;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Write},
@@ -349,7 +352,7 @@ pub fn connect(
     Ok(socket)
 }
 
-/// Sets a socket up that this side sends on: congestion control and pacing.
+/// Sets a socket up that this side sends on: congestion control, buffer and pacing.
 pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     let _ = socket.set_nodelay(true);
     // Accepted sockets have the listener's, which is for short paths.
@@ -357,6 +360,9 @@ pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     if !haul_sys::congestion::congestion(socket).is_ok_and(|now| now == *control) {
         // Not permitted is no error: the reason in the report tells what the choice was.
         let _ = haul_sys::congestion::set_congestion(socket, control);
+    }
+    if let Some(size_bytes) = choose::send_buffer_bytes(tcp::ends_on_this_host(socket)) {
+        let _ = sockopt::set_socket_send_buffer_size(socket, size_bytes);
     }
     if let Some(rate) = setup.pacing_bytes_per_s {
         let _ = haul_sys::pacing::set_max_pacing_rate(socket, rate);

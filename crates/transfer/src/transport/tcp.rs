@@ -36,6 +36,15 @@ pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> 
     Err(last)
 }
 
+/// Both ends have the same address: the bytes never leave this host.
+#[must_use]
+pub fn ends_on_this_host(socket: &TcpStream) -> bool {
+    match (socket.local_addr(), socket.peer_addr()) {
+        (Ok(local), Ok(peer)) => local.ip() == peer.ip(),
+        _ => false,
+    }
+}
+
 fn connect_one(address: &SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
