@@ -50,6 +50,6 @@ pub fn identity() -> Identity {
 pub fn journal(data: &[u8]) {
     if let Some(told) = decode(data, &identity()) {
         let spans = identity().size_bytes.div_ceil(told.span_bytes);
-        assert!(u64::from(told.durable.count()) <= spans && told.whole_bytes <= data.len());
+        assert!(u64::from(told.durable.count()) <= spans && told.whole_bytes <= data.len() as u64);
     }
 }

@@ -7,9 +7,11 @@ mod harness;
 
 use harness::{
     NOBODY, Place, as_nobody, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,
+    peer::FakeServer,
     process::{Haul, Ran},
     server::{Server, ServerSetup},
 };
+use haul_protocol::{Message, wire};
 use haul_testkit::{mount::Mount, skip::skip};
 use std::{
     ffi::OsString,
@@ -597,4 +599,21 @@ fn a_state_directory_that_others_can_read_is_refused() {
     let ran = place.run(&words!["serve", place.path("nowhere"), "--listen", "127.0.0.1:0"]);
     assert_eq!(ran.status, 2, "{ran:?}");
     ran.says(&["nowhere", "no such file"]);
+}
+
+#[test]
+fn what_a_server_does_not_bring_is_an_error() {
+    let place = Place::new();
+    let server = FakeServer::start(&place.path("fake"), |mut peer| {
+        if peer.let_in().is_ok() {
+            peer.say(Message::OffersEnd(wire::OffersEnd { files: 0, bytes: 0 }));
+            let report = Some(wire::SideReport::default());
+            peer.say(Message::Finish(wire::Finish { report }));
+            peer.hear_close();
+        }
+    });
+    let words = words![server.url("data"), place.target(""), "--retry-for", "1s"];
+    let ran = place.pull(&words);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    ran.says(&["data", "asked for and not offered"]);
 }

@@ -8,7 +8,7 @@ use crate::{
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     session::{
         Role, SessionEnd, Tally, drive,
-        receiving::{Receiving, ReceivingOptions},
+        receiving::{Expected, Receiving, ReceivingOptions},
         sending::{Sending, SendingOptions, Supply},
         streams::{StreamSetup, Streams, choose_congestion},
     },
@@ -153,7 +153,7 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
 }
 
 /// The first components that a pull of these paths may bring; `None`: a directory's contents, any.
-fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Expected>> {
     let name_of = |path: &Vec<u8>| {
         let size = path.strip_prefix(b"zero:").and_then(|size| std::str::from_utf8(size).ok());
         match size.and_then(|size| parse_size(size).ok()) {
@@ -162,7 +162,8 @@ fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
             None => Some(split_last(path).1.to_vec()),
         }
     };
-    paths.iter().map(name_of).collect()
+    let expected = |path| name_of(path).map(|name| Expected { name, has_come: false });
+    paths.iter().map(expected).collect()
 }
 
 /// The place of a pull: any directory of this host, for it is the user's own.

@@ -1,10 +1,10 @@
 //! Looks at the first bytes of a connection: control, data stream, or none of ours.
 //!
 //! A stranger gets little: a thread with a small stack, a few kilobytes, and some seconds. When all
-//! places are taken the one who has waited longest goes, so that nobody is kept out by idlers.
+//! places are taken one of them goes, drawn by lot: neither idlers nor a flood keep all others out.
 
 use super::{Server, ServerEvent};
-use crate::session::lock;
+use crate::{session::lock, token::random_bytes};
 use haul_protocol::frame::{DATA_MAGIC, PREFACE_BYTES, Preface};
 use std::{
     collections::BTreeMap,
@@ -33,9 +33,10 @@ impl Strangers {
         let socket = socket.try_clone()?;
         let mut waiting = lock(&self.waiting);
         if waiting.1.len() >= self.max
-            && let Some((_, oldest)) = waiting.1.pop_first()
+            && let Some(number) = drawn(&waiting.1)
+            && let Some(socket) = waiting.1.remove(&number)
         {
-            let _ = oldest.shutdown(Shutdown::Both);
+            let _ = socket.shutdown(Shutdown::Both);
         }
         waiting.0 += 1;
         let number = waiting.0;
@@ -48,6 +49,12 @@ impl Strangers {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// One of them by lot: of those that have waited longest a flood would leave none.
+fn drawn(waiting: &BTreeMap<u64, TcpStream>) -> Option<u64> {
+    let lot = random_bytes().map_or(0, u64::from_le_bytes) as usize;
+    waiting.keys().nth(lot % waiting.len().max(1)).copied()
 }
 
 /// A place among the strangers; given up when dropped.

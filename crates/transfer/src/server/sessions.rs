@@ -173,7 +173,6 @@ impl Server {
             return Err(fault.hint("pull from it, or have it started without --read-only"));
         }
         check_protection(&open, self.options.protection_min)?;
-        self.supersede(&open.transfer, &grant.token_id)?;
         let failed = |error: &dyn std::fmt::Display| {
             let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no session can be set up");
             fault.found(error.to_string())
@@ -196,15 +195,7 @@ impl Server {
             streams: streams.clone(),
             interrupt: interrupt.clone(),
         };
-        {
-            let mut sessions = self.sessions_free_for(&open, &grant)?;
-            if sessions.open.len() >= self.options.sessions_max as usize {
-                let what = "the server has as many sessions as it may";
-                let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
-                return Err(fault.hint("try again later, or raise --max-sessions there"));
-            }
-            sessions.open.insert(session, entry);
-        }
+        self.place_for(&open, &grant)?.open.insert(session, entry);
         let opened = wire::Opened {
             session: session.to_vec(),
             protection: open.protection,
@@ -228,31 +219,51 @@ impl Server {
         Ok(Accepted { session, open, grant, setup, streams, attached, waker, interrupt, peer })
     }
 
-    /// The sessions, locked, when the token may open one more: a single-use token has one at a
-    /// time, and none once its transfer is complete.
-    fn sessions_free_for(
+    /// The sessions, locked, when this one may be added.
+    ///
+    /// The same transfer on an earlier connection is a leftover and yields. A single-use token has
+    /// one session at a time, and none once its transfer is complete.
+    fn place_for(
         &self,
         open: &wire::Open,
         grant: &Grant,
     ) -> Result<MutexGuard<'_, Sessions>, Fault> {
-        let deadline = Instant::now() + SINGLE_USE_PATIENCE;
+        let begun = Instant::now();
         loop {
             let sessions = lock(&self.sessions);
-            if !grant.single_use {
-                return Ok(sessions);
-            }
-            if !sessions.open.values().any(|entry| entry.token_id == grant.token_id) {
-                // Once more under the lock: another may have used it up meanwhile.
-                let secret = &open.token_secret;
-                self.state.authorize(secret, &purpose_of(open), open.direction())?;
+            let of_token = || sessions.open.values().filter(|e| e.token_id == grant.token_id);
+            let is_leftover = |entry: &&Entry| entry.transfer == open.transfer;
+            let mut leftovers = of_token().filter(is_leftover).peekable();
+            if leftovers.peek().is_some() {
+                for old in leftovers {
+                    old.interrupt.store(true, Ordering::Relaxed);
+                    old.streams.wake();
+                }
+                if begun.elapsed() > SUPERSEDE_PATIENCE {
+                    let what = "the earlier connection of this transfer does not end";
+                    return Err(Fault::new(FaultCode::Locked, Side::Target, what)
+                        .hint("its disk may hang; try again later"));
+                }
+            } else if grant.single_use && of_token().next().is_some() {
+                if begun.elapsed() > SINGLE_USE_PATIENCE {
+                    let what = "the token is for one transfer, which is running";
+                    return Err(Fault::new(FaultCode::TokenUsed, Side::Unknown, what));
+                }
+            } else {
+                if grant.single_use {
+                    // Once more under the lock: another may have used it up meanwhile.
+                    let secret = &open.token_secret;
+                    self.state.authorize(secret, &purpose_of(open), open.direction())?;
+                }
+                if sessions.open.len() >= self.options.sessions_max as usize {
+                    let what = "the server has as many sessions as it may";
+                    let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
+                    return Err(fault.hint("try again later, or raise --max-sessions there"));
+                }
                 return Ok(sessions);
             }
             drop(sessions);
-            if Instant::now() > deadline {
-                let what = "the token is for one transfer, which is running";
-                return Err(Fault::new(FaultCode::TokenUsed, Side::Unknown, what));
-            }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -271,32 +282,6 @@ impl Server {
         };
         let most = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
         choose::streams(&facts).0.clamp(1, most)
-    }
-
-    /// The same transfer on another connection: the old session is a leftover and yields.
-    fn supersede(&self, transfer: &[u8], token_id: &str) -> Result<(), Fault> {
-        let deadline = Instant::now() + SUPERSEDE_PATIENCE;
-        loop {
-            let found = {
-                let sessions = lock(&self.sessions);
-                let mut open = sessions.open.values();
-                let old = open.find(|e| e.transfer == transfer && e.token_id == token_id);
-                if let Some(old) = old {
-                    old.interrupt.store(true, Ordering::Relaxed);
-                    old.streams.wake();
-                }
-                old.is_some()
-            };
-            if !found {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let what = "the earlier connection of this transfer does not end";
-                return Err(Fault::new(FaultCode::Locked, Side::Target, what)
-                    .hint("its disk may hang; try again later"));
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
     }
 
     /// Finds the target or the sources that the client named.

@@ -4,6 +4,8 @@
 
 use super::{lock, streams::elapsed_ns};
 use crate::storage::target::TargetFile;
+use haul_datapath::SpanFile;
+use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
     FileId, SpanIndex,
     wire::{Fault, SpanRange},
@@ -46,6 +48,8 @@ struct Undurable {
 struct Queue {
     undurable: BTreeMap<FileId, Undurable>,
     commits: VecDeque<FileId>,
+    /// To be let go of, and whether what is there stays for a resume.
+    given_up: Vec<(SharedTarget, bool)>,
     ending: bool,
 }
 
@@ -120,10 +124,13 @@ impl CommitterHandle {
         self.0.changed.notify_all();
     }
 
-    /// The file is given up: its spans wait for nothing any more. Returns when nothing of it is
-    /// being synced.
-    pub fn forget(&self, file: FileId) {
-        lock(&self.0.queue).undurable.remove(&file);
+    /// The file is given up: its spans wait for nothing any more. Letting go of the target waits
+    /// for a sync of it that may be under way, so the committer does that.
+    pub fn give_up(&self, file: FileId, target: Option<SharedTarget>, keep: bool) {
+        let mut queue = lock(&self.0.queue);
+        queue.undurable.remove(&file);
+        queue.given_up.extend(target.map(|target| (target, keep)));
+        self.0.changed.notify_all();
     }
 
     #[must_use]
@@ -148,6 +155,7 @@ impl Shared {
         let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
         loop {
             let (commits, ending) = self.wait_until(checkpoint_at);
+            self.let_go();
             if !commits.is_empty() {
                 self.commit(&commits);
             }
@@ -167,7 +175,7 @@ impl Shared {
 
     fn wait_until(&self, deadline: Instant) -> (VecDeque<FileId>, bool) {
         let mut queue = lock(&self.queue);
-        while queue.commits.is_empty() && !queue.ending {
+        while queue.commits.is_empty() && queue.given_up.is_empty() && !queue.ending {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -179,6 +187,14 @@ impl Shared {
                 .0;
         }
         (std::mem::take(&mut queue.commits), queue.ending)
+    }
+
+    fn let_go(&self) {
+        for (target, keep) in std::mem::take(&mut lock(&self.queue).given_up) {
+            if let Some(target) = lock(&target).take() {
+                target.give_up(keep);
+            }
+        }
     }
 
     /// Puts files under their names, all of them one step at a time, so that many share a sync.
@@ -249,7 +265,10 @@ impl Shared {
                     lock(&self.queue).undurable.remove(&file);
                     lock(&self.results).push(Committed::Failed(file, fault));
                 }
-                None => {}
+                // Given up meanwhile; a stream may have told of another span of it since.
+                None => {
+                    lock(&self.queue).undurable.remove(&file);
+                }
             }
         }
     }
@@ -263,13 +282,20 @@ struct Entry {
 }
 
 /// True when the file systems of all these files are synced whole (syncfs(2)).
+///
+/// Only where that is known to write everything out: on a FUSE file system it may do nothing.
 fn sync_file_systems(batch: &[Entry]) -> bool {
     let mut systems = BTreeMap::new();
     for entry in batch {
         systems.extend(lock(&entry.target).as_ref().and_then(TargetFile::file_system));
     }
+    let whole = |file: &SpanFile| {
+        let kind = FileSystem::of(file.file()).map(|system| system.kind);
+        matches!(kind, Ok(FsKind::Ext | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs | FsKind::Tmpfs))
+            && rustix::fs::syncfs(file.file()).is_ok()
+    };
     // Links and directories alone: each is synced by itself.
-    !systems.is_empty() && systems.values().all(|file| rustix::fs::syncfs(file.file()).is_ok())
+    !systems.is_empty() && systems.values().all(|file| whole(file))
 }
 
 /// Sorted spans as runs.

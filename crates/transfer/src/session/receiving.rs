@@ -72,8 +72,15 @@ pub struct ReceivingOptions {
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
-    /// The first components of names that were asked for; `None`: any.
-    pub expected: Option<Vec<Vec<u8>>>,
+    /// What was asked for; `None`: anything may come.
+    pub expected: Option<Vec<Expected>>,
+}
+
+/// A source that was asked for, by the first component of its name.
+#[derive(Debug)]
+pub struct Expected {
+    pub name: Vec<u8>,
+    pub has_come: bool,
 }
 
 impl<'a> Receiving<'a> {
@@ -157,7 +164,8 @@ impl<'a> Receiving<'a> {
             let Some(event) = lock(&self.shared.machine).poll_event() else { break };
             match event {
                 ReceiverEvent::Offered(offer) => self.offered(&offer),
-                ReceiverEvent::OffersEnd { .. } | ReceiverEvent::AllVerified(_) => {}
+                ReceiverEvent::OffersEnd { .. } => self.find_missing(),
+                ReceiverEvent::AllVerified(_) => {}
                 ReceiverEvent::Commit(file) => {
                     if let Some(target) = lock(&self.shared.targets).get(&file) {
                         self.shared.committer.commit(file, &target.shared);
@@ -203,7 +211,7 @@ impl<'a> Receiving<'a> {
     fn offered(&mut self, offer: &FileOffer) {
         let file = FileId(offer.file);
         self.tally.offered_files += 1;
-        self.tally.offered_bytes += offer.size_bytes;
+        self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         self.offers.insert(file, offer.clone());
         let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
         let prepared = match self.choose_engines(offer) {
@@ -243,15 +251,31 @@ impl<'a> Receiving<'a> {
     }
 
     /// A server may not bring what nobody asked for.
-    fn expect(&self, offer: &FileOffer) -> Result<(), Fault> {
+    fn expect(&mut self, offer: &FileOffer) -> Result<(), Fault> {
         let first = offer.name.split(|&byte| byte == b'/').next().unwrap_or_default();
-        match &self.options.expected {
-            Some(expected) if !expected.iter().any(|name| name == first) => {
-                let what = "was offered and never asked for";
-                let fault = Fault::new(FaultCode::NameRefused, wire::Side::Source, what);
-                Err(fault.at(offer.name.clone()).hint("do not trust this server"))
-            }
-            _ => Ok(()),
+        let Some(expected) = &mut self.options.expected else { return Ok(()) };
+        let Some(expected) = expected.iter_mut().find(|expected| expected.name == first) else {
+            let what = "was offered and never asked for";
+            let fault = Fault::new(FaultCode::NameRefused, wire::Side::Source, what);
+            return Err(fault.at(offer.name.clone()).hint("do not trust this server"));
+        };
+        expected.has_come = true;
+        Ok(())
+    }
+
+    /// What was asked for and neither offered nor said to be missing has failed.
+    fn find_missing(&mut self) {
+        if self.tally.failed_files > 0 {
+            return;
+        }
+        let expected = self.options.expected.iter().flatten();
+        for missing in expected.filter(|expected| !expected.has_come) {
+            let what = "was asked for and not offered";
+            let fault = Fault::new(FaultCode::IoFailed, wire::Side::Source, what);
+            let problem = Problem::of_file(&fault, &missing.name);
+            self.tally.failed_files += 1;
+            self.tally.first_problem.get_or_insert_with(|| problem.clone());
+            (self.events)(Event::Error(problem));
         }
     }
 
@@ -426,12 +450,8 @@ impl<'a> Receiving<'a> {
     }
 
     fn drop_target(&mut self, file: FileId, keep: bool) {
-        self.shared.committer.forget(file);
-        if let Some(target) = lock(&self.shared.targets).remove(&file)
-            && let Some(target) = lock(&target.shared).take()
-        {
-            target.give_up(keep);
-        }
+        let target = lock(&self.shared.targets).remove(&file);
+        self.shared.committer.give_up(file, target.map(|target| target.shared), keep);
     }
 
     fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {

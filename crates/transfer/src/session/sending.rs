@@ -310,12 +310,14 @@ impl<'a> Sending<'a> {
                 SenderEvent::StreamClosed(stream) => self.shared.streams.shut(stream),
                 SenderEvent::Settled { file, outcome } => self.settled(file, outcome),
                 SenderEvent::Progress(progress) => {
-                    if progress.received_bytes > self.tally.received_bytes {
+                    // Nobody has more than there is, whatever he says.
+                    let received = progress.received_bytes.min(self.tally.offered_bytes);
+                    let durable = progress.durable_bytes.min(received);
+                    if received > self.tally.received_bytes {
                         self.breaks.forget();
                     }
-                    self.tally.received_bytes =
-                        self.tally.received_bytes.max(progress.received_bytes);
-                    self.tally.durable_bytes = self.tally.durable_bytes.max(progress.durable_bytes);
+                    self.tally.received_bytes = self.tally.received_bytes.max(received);
+                    self.tally.durable_bytes = self.tally.durable_bytes.max(durable);
                     self.watch.receiver =
                         progress.streams.into_iter().map(|s| (StreamId(s.stream), s)).collect();
                 }
@@ -377,7 +379,8 @@ impl<'a> Sending<'a> {
                 continue;
             }
             let received = self.watch.receiver.get(&stream);
-            let moved = figures.tcp.bytes_acked + received.map_or(0, |r| r.received_bytes);
+            let moved =
+                figures.tcp.bytes_acked.saturating_add(received.map_or(0, |r| r.received_bytes));
             let entry = self.watch.seen.entry(stream).or_insert((moved, now));
             let waits = lock(&self.shared.machine).awaits_acknowledgement(stream);
             if entry.0 != moved || !waits {

@@ -10,7 +10,7 @@ use crate::token::random_bytes;
 use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
 };
 
 const MAGIC: [u8; 8] = *b"haul-jn1";
@@ -61,12 +61,10 @@ impl Journal {
     /// spans that are durable.
     #[must_use]
     pub fn resume(mut file: File, identity: &Identity) -> Option<(Self, u64, SpanSet)> {
-        let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).ok()?;
-        (&file).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        let told = decode(&bytes, identity)?;
+        let told = decode(BufReader::new((&file).take(FILE_BYTES_MAX)), identity)?;
         // What comes behind a torn record would otherwise hide the records that follow it.
-        file.set_len(told.whole_bytes as u64).ok()?;
+        file.set_len(told.whole_bytes).ok()?;
         file.seek(SeekFrom::End(0)).ok()?;
         Some((Self { file, number: told.number }, told.span_bytes, told.durable))
     }
@@ -92,23 +90,30 @@ pub struct Told {
     pub span_bytes: u64,
     pub durable: SpanSet,
     /// How much of it is whole: header and records.
-    pub whole_bytes: usize,
+    pub whole_bytes: u64,
 }
 
-/// Reads a journal's bytes; `None` when they are not one of this very transfer.
+/// Reads a journal; `None` when it is not one of this very transfer, or cannot be read.
 #[must_use]
-pub fn decode(bytes: &[u8], identity: &Identity) -> Option<Told> {
-    let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    let span_bytes = u64_at(header, 80);
-    let number = u32_at(header, 88);
-    if *header != encode_header(identity, span_bytes, number) {
+pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
+    let mut header = [0; HEADER_BYTES];
+    journal.read_exact(&mut header).ok()?;
+    let span_bytes = u64_at(&header, 80);
+    let number = u32_at(&header, 88);
+    if header != encode_header(identity, span_bytes, number) {
         return None;
     }
     let grid = SpanGrid::new(identity.size_bytes, span_bytes).ok()?;
     let mut durable = SpanSet::new(grid.count());
-    let mut whole_bytes = HEADER_BYTES;
-    for record in bytes[HEADER_BYTES..].chunks_exact(RECORD_BYTES) {
-        let range = SpanRange { first: u32_at(record, 0), count: u32_at(record, 4) };
+    let mut whole_bytes = HEADER_BYTES as u64;
+    loop {
+        let mut record = [0; RECORD_BYTES];
+        match journal.read_exact(&mut record) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(_) => return None,
+        }
+        let range = SpanRange { first: u32_at(&record, 0), count: u32_at(&record, 4) };
         if record != encode_record(&range, number) {
             break;
         }
@@ -116,7 +121,7 @@ pub fn decode(bytes: &[u8], identity: &Identity) -> Option<Told> {
         for span in range.first..end {
             durable.insert(SpanIndex(span));
         }
-        whole_bytes += RECORD_BYTES;
+        whole_bytes += RECORD_BYTES as u64;
     }
     Some(Told { number, span_bytes, durable, whole_bytes })
 }
@@ -205,6 +210,17 @@ mod tests {
     #[test]
     fn what_was_recorded_is_there_after_a_restart() {
         assert_eq!(durable_in(&written()), Some(vec![0, 1, 2, 7]));
+    }
+
+    #[test]
+    fn a_journal_longer_than_any_buffer_is_read_to_its_end() {
+        let file = tempfile::tempfile().unwrap();
+        let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
+        journal.record(&[SpanRange { first: 1, count: 1 }; 20_000]).unwrap();
+        journal.record(&[SpanRange { first: 9, count: 1 }]).unwrap();
+        let (mut journal, _, set) = Journal::resume(file, &identity()).unwrap();
+        assert_eq!(set.iter().map(|span| span.0).collect::<Vec<_>>(), [1, 9]);
+        assert_eq!(journal.file.stream_position().unwrap(), journal.file.metadata().unwrap().len());
     }
 
     #[test]

@@ -90,27 +90,30 @@ impl Root {
         Ok((self.open_beneath(parent, flags, Mode::empty(), Links::Refuse)?, last))
     }
 
-    /// Makes a directory and those above it, as far as they are missing.
+    /// Makes a directory and those above it, as far as they are missing. Returns the directories
+    /// that got a new entry: it is durable when they are synced.
     ///
     /// # Errors
     /// If something else has that name, or it may not be made.
-    pub fn make_directories(&self, name: &[u8]) -> io::Result<()> {
+    pub fn make_directories(&self, name: &[u8]) -> io::Result<Vec<OwnedFd>> {
         if name.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match self.open_beneath(name, flags, Mode::empty(), Links::Refuse) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(Vec::new()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) => {}
         }
         let (parent, last) = split_last(name);
-        self.make_directories(parent)?;
+        let mut changed = self.make_directories(parent)?;
         let (parent, _) = self.parent_of(name)?;
         match mkdirat(&parent, last, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            // Somebody else made it meanwhile, and may not have synced it.
+            Ok(()) | Err(Errno::EXIST) => changed.push(parent),
+            Err(errno) => return Err(errno.into()),
         }
+        Ok(changed)
     }
 
     /// What a name is; the last component is not followed where links are refused.
@@ -187,7 +190,9 @@ mod tests {
         assert!(read(b"within/file", Links::Refuse).is_err());
         assert!(root.make_directories(b"out/new").is_err());
         assert!(root.make_directories(b"within/new").is_err());
-        assert!(root.make_directories(b"a/b/c").is_ok());
+        assert_eq!(root.make_directories(b"a/b/c").unwrap().len(), 3);
+        assert_eq!(root.make_directories(b"a/b/d").unwrap().len(), 1);
+        assert!(root.make_directories(b"a/b").unwrap().is_empty());
         assert!(root.is_directory(b"a/b/c") && !outside.path().join("new").exists());
     }
 }

@@ -11,7 +11,7 @@ use haul_protocol::{
     wire::{self, FaultCode, FileKind, Side},
 };
 use rustix::fs::{FileType, Mode, OFlags, Stat};
-use std::{fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+use std::{io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 /// Where a source lies.
 #[derive(Clone, Debug)]
@@ -40,7 +40,12 @@ impl SourceEntry {
             Location::Zero => {
                 return SpanFile::zeros().map(Arc::new).map_err(|error| failed(&error));
             }
-            Location::Named(path) => File::open(path).map_err(|error| failed(&error))?,
+            // A FIFO that took the file's place would otherwise hold this call up.
+            Location::Named(path) => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let opened = rustix::fs::open(path, flags, Mode::empty());
+                opened.map_err(|errno| failed(&errno.into()))?.into()
+            }
             Location::Beneath(root, path) => root
                 .open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty(), self.links())
                 .map_err(|error| failed(&error))?
@@ -233,4 +238,25 @@ fn zero_entry(size_bytes: u64) -> SourceEntry {
         ..wire::FileOffer::default()
     };
     SourceEntry { offer, location: Location::Zero }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{process::Command, sync::mpsc, thread, time::Duration};
+
+    /// Opened for reading, a FIFO waits until somebody writes to it.
+    #[test]
+    fn a_fifo_in_place_of_a_source_is_an_error_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        std::fs::write(&path, b"bytes").unwrap();
+        let entry = walk_named(&[SourceSpec::Path(path.clone().into())]).next().unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (told, tells) = mpsc::channel();
+        thread::spawn(move || told.send(entry.open().map(|_| ())));
+        let opened = tells.recv_timeout(Duration::from_secs(10)).expect("it waits for a writer");
+        assert_eq!(opened.unwrap_err().path, b"data");
+    }
 }

@@ -120,11 +120,11 @@ impl TargetPlace {
             || path.ends_with(b"/")
             || root.is_directory(trimmed)
         {
-            root.make_directories(trimmed).map_err(failed)?;
+            make_durable_directories(&root, trimmed).map_err(failed)?;
             return Ok(Self::Below { root, base: trimmed.to_vec(), rename: None });
         }
         let (base, name) = split_last(trimmed);
-        root.make_directories(base).map_err(failed)?;
+        make_durable_directories(&root, base).map_err(failed)?;
         Ok(Self::Below { root, base: base.to_vec(), rename: Some(name.to_vec()) })
     }
 
@@ -163,8 +163,8 @@ impl TargetPlace {
         match offer.kind() {
             FileKind::Directory if root.is_directory(&name) => Ok(Prepared::Skip),
             FileKind::Directory => {
-                root.make_directories(&name).map_err(failed)?;
-                ready(Shape::Directory, span_bytes, SpanSet::new(0))
+                let changed = root.make_directories(&name).map_err(failed)?;
+                ready(Shape::Directory { changed }, span_bytes, SpanSet::new(0))
             }
             FileKind::Symlink if same_link(root, &name, &offer.link_target) => Ok(Prepared::Skip),
             FileKind::Symlink => {
@@ -201,6 +201,14 @@ impl TargetPlace {
             let _ = futimens(&directory, &times_of(offer));
         }
     }
+}
+
+fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<()> {
+    sync_each(&root.make_directories(name)?)
+}
+
+fn sync_each(directories: &[OwnedFd]) -> io::Result<()> {
+    directories.iter().try_for_each(|directory| Ok(fsync(directory)?))
 }
 
 fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8> {
@@ -275,7 +283,10 @@ pub struct TargetFile {
 #[derive(Debug)]
 enum Shape {
     Null,
-    Directory,
+    Directory {
+        /// The directories in which it, and those above it, are new.
+        changed: Vec<OwnedFd>,
+    },
     /// With the name that it has until it is published: one of its own, for no lock protects it.
     Symlink {
         root: Arc<Root>,
@@ -316,7 +327,7 @@ impl TargetFile {
     /// The fault that ends this file; the temporary stays for the next run.
     pub fn seal(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
-            Shape::Null | Shape::Directory => Ok(()),
+            Shape::Null | Shape::Directory { .. } => Ok(()),
             Shape::Symlink { root, link_name } => {
                 make_link(root, &self.name, link_name, &self.offer)
             }
@@ -341,7 +352,7 @@ impl TargetFile {
     /// As [`Self::seal`].
     pub fn publish(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
-            Shape::Null | Shape::Directory => Ok(()),
+            Shape::Null | Shape::Directory { .. } => Ok(()),
             Shape::Symlink { root, link_name } => publish_link(root, &self.name, link_name),
             Shape::Regular(part) => part.publish(),
         };
@@ -354,7 +365,8 @@ impl TargetFile {
     /// As [`Self::seal`].
     pub fn sync_directory(&self) -> Result<(), Fault> {
         let result = match &self.shape {
-            Shape::Null | Shape::Directory => Ok(()),
+            Shape::Null => Ok(()),
+            Shape::Directory { changed } => sync_each(changed),
             Shape::Symlink { root, .. } => {
                 root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
             }
