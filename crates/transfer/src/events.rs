@@ -132,9 +132,19 @@ impl std::fmt::Display for Problem {
         }
         if !self.hint.is_empty() {
             let end = if self.hint.ends_with(['.', '?', '!']) { "" } else { "." };
-            write!(f, " {}{end}", self.hint)?;
+            write!(f, " {}{end}", sentence(&self.hint))?;
         }
         Ok(())
+    }
+}
+
+/// Begins with a capital, unless it begins with something to type.
+fn sentence(text: &str) -> String {
+    let word = text.split(' ').next().unwrap_or_default();
+    let is_plain = word != "haul" && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    match text.chars().next().filter(|_| is_plain) {
+        Some(first) => first.to_ascii_uppercase().to_string() + &text[1..],
+        None => text.to_owned(),
     }
 }
 
