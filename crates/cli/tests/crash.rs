@@ -150,7 +150,7 @@ fn assert_goes_on(client: &Haul, durable: u64) {
 
 fn killed_many_times(way: Way) {
     let (len, rate, kills) =
-        if is_long() { (4096 * MIB, "64M", 50) } else { (256 * MIB, "24M", 8) };
+        if is_long() { (4096 * MIB, "32M", 50) } else { (256 * MIB, "24M", 8) };
     if !is_long() {
         skip_long("50 kills of a transfer of 4 GiB");
     }

@@ -9,8 +9,9 @@ use crate::{
     session::{
         Role, SessionEnd, Tally, drive,
         receiving::{Expected, Receiving, ReceivingOptions},
-        sending::{Sending, SendingOptions, Supply},
+        sending::{Sending, SendingOptions},
         streams::{StreamSetup, Streams, choose_congestion},
+        supply,
     },
     stages,
     storage::{
@@ -463,7 +464,7 @@ impl<'a> Client<'a> {
         }));
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
-        let supply = Supply::Connect { server: self.url.server(), count: granted.streams };
+        let source = supply::Source::Connect { server: self.url.server(), count: granted.streams };
         let meter = Meter::new(begun, run, &streams);
         match work {
             Work::Push(sources) => {
@@ -473,7 +474,7 @@ impl<'a> Client<'a> {
                     engine: self.options.send_engine.clone(),
                 };
                 let walk = walk_named(sources);
-                let role = Sending::new(walk, setup, streams, supply, options, on_event);
+                let role = Sending::new(walk, setup, streams, source, options, on_event);
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
             Work::Pull(place) => {
@@ -484,7 +485,7 @@ impl<'a> Client<'a> {
                     span_bytes: self.options.span_bytes,
                     expected: expected_names(&self.open.paths),
                 };
-                let role = Receiving::new(place.clone(), setup, streams, supply, options, on_event)
+                let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }

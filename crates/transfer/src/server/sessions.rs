@@ -10,8 +10,9 @@ use crate::{
     session::{
         SessionEnd, Tally, drive, io_problem_fault, lock,
         receiving::{Receiving, ReceivingOptions},
-        sending::{Sending, SendingOptions, Supply},
+        sending::{Sending, SendingOptions},
         streams::{StreamSetup, Streams, choose_congestion},
+        supply,
     },
     state::Grant,
     storage::{
@@ -392,13 +393,13 @@ fn run_role(
     tell: &mut dyn FnMut(Event),
 ) -> (SessionEnd, Tally) {
     let Accepted { open, setup, streams, attached, waker, interrupt, .. } = accepted;
-    let supply = Supply::Attach(attached);
+    let source = supply::Source::Attach(attached);
     let engine = Some(open.peer_engine).filter(|name| !name.is_empty());
     match work {
         Work::Send(walk) => {
             let options =
                 SendingOptions { offers_max: OFFERS_MAX, stall_after: STALL_AFTER_DEFAULT, engine };
-            let mut role = Sending::new(walk, setup, streams, supply, options, tell);
+            let mut role = Sending::new(walk, setup, streams, source, options, tell);
             let end = drive(control, &mut role, &waker, &interrupt);
             role.stop();
             (end, role.tally.clone())
@@ -411,7 +412,7 @@ fn run_role(
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
                 expected: None,
             };
-            match Receiving::new(place, setup, streams, supply, options, tell) {
+            match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(mut role) => {
                     let end = drive(control, &mut role, &waker, &interrupt);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);

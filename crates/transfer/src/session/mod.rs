@@ -10,6 +10,7 @@ pub mod receiving;
 pub mod send_stream;
 pub mod sending;
 pub mod streams;
+pub mod supply;
 
 use crate::{
     Interrupt,

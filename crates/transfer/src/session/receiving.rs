@@ -5,8 +5,8 @@ use super::{
     committer::{Committed, Committer},
     io_problem_fault, lock,
     receive_stream::{self, ReceiveShared, Target},
-    sending::Supply,
-    streams::{self, Breaks, StreamEvent, StreamFigures, StreamSetup, Streams},
+    streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
+    supply::{self, Connect, Supply, fallback_notice},
 };
 use crate::{
     events::{Event, FileEnded, FileStatus, Name, Problem, Side},
@@ -26,7 +26,6 @@ use haul_protocol::{
 use rustix::fs::{Mode, OFlags};
 use std::{
     collections::BTreeMap,
-    net::TcpStream,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -54,14 +53,11 @@ pub struct Receiving<'a> {
     directory_name_bytes: usize,
     /// Chosen at the first regular file, for all streams.
     engines: Option<(Vec<&'static EngineInfo>, String)>,
-    waiting_streams: Vec<(StreamId, TcpStream)>,
     progress_at: Instant,
     finishing: bool,
     ended: Option<SessionEnd>,
     seen: BTreeMap<StreamId, (u64, Instant)>,
     all_seen: (u64, Instant),
-    breaks: Breaks,
-    opened: bool,
     /// Some span has yet to come.
     wants_streams: bool,
 }
@@ -90,12 +86,13 @@ impl<'a> Receiving<'a> {
         place: TargetPlace,
         setup: StreamSetup,
         streams: Arc<Streams>,
-        supply: Supply,
+        source: supply::Source,
         options: ReceivingOptions,
         events: EventSink<'a>,
     ) -> std::io::Result<Self> {
         let wake = streams.clone();
         let committer = Committer::start(move || wake.wake())?;
+        let supply = Supply::new(source, streams.clone(), setup.clone());
         let shared = Arc::new(ReceiveShared {
             machine: Mutex::new(Receiver::new(options.offers_max)),
             targets: Mutex::default(),
@@ -120,14 +117,11 @@ impl<'a> Receiving<'a> {
             directories: Vec::new(),
             directory_name_bytes: 0,
             engines: None,
-            waiting_streams: Vec::new(),
             progress_at: now,
             finishing: false,
             ended: None,
             seen: BTreeMap::new(),
             all_seen: (0, now),
-            breaks: Breaks::new(),
-            opened: false,
             wants_streams: false,
         })
     }
@@ -341,38 +335,16 @@ impl<'a> Receiving<'a> {
     }
 
     fn open_streams(&mut self) {
-        match &self.supply {
-            Supply::Connect { count, .. } if !self.opened && self.wants_streams => {
-                self.opened = true;
-                for _ in 0..*count {
-                    self.connect_stream(Duration::ZERO);
-                }
-            }
-            Supply::Connect { .. } => {}
-            Supply::Attach(attached) => {
-                self.waiting_streams.extend(attached.try_iter());
-                // The first bytes of a stream may overtake the offers that its engine is chosen by.
-                if self.engines.is_some() {
-                    for (stream, socket) in std::mem::take(&mut self.waiting_streams) {
-                        self.spawn(stream, move || Ok(socket));
-                    }
-                }
-            }
+        // The first bytes of a stream may overtake the offers that its engine is chosen by.
+        if self.engines.is_none() && !self.supply.connects() {
+            return;
+        }
+        for (stream, connect) in self.supply.next(self.wants_streams) {
+            self.spawn(stream, connect);
         }
     }
 
-    fn connect_stream(&mut self, delay: Duration) {
-        let Supply::Connect { server, .. } = &self.supply else { return };
-        let (server, setup) = (server.clone(), self.shared.setup.clone());
-        let stream = self.shared.streams.next_id();
-        self.spawn(stream, move || streams::connect(&server, stream, &setup, delay));
-    }
-
-    fn spawn(
-        &mut self,
-        stream: StreamId,
-        connect: impl FnOnce() -> std::io::Result<TcpStream> + Send + 'static,
-    ) {
+    fn spawn(&self, stream: StreamId, connect: Connect) {
         let shared = self.shared.clone();
         let candidates = self.engines.as_ref().map(|(engines, _)| engines.clone());
         let candidates = candidates.unwrap_or_default();
@@ -386,12 +358,7 @@ impl<'a> Receiving<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    let notice = wire::Notice {
-                        what: from_to.clone(),
-                        why: why.clone(),
-                        stream: stream.0,
-                        fault: None,
-                    };
+                    let notice = fallback_notice(stream, &from_to, &why);
                     lock(&self.shared.machine).notice(notice);
                     (self.events)(Event::Fallback { side: Side::Target, from_to, why });
                 }
@@ -414,17 +381,12 @@ impl<'a> Receiving<'a> {
     fn replace_stream(&mut self, why: Option<&str>) {
         // After an orderly end the sender has nothing more to send.
         let Some(why) = why else { return };
-        if !matches!(self.supply, Supply::Connect { .. }) {
-            return;
+        match self.supply.replace(why) {
+            Ok(Some((stream, connect))) => self.spawn(stream, connect),
+            Ok(None) => {}
+            Err(end) => self.ended = Some(end),
         }
-        self.tally.reconnections += 1;
-        match self.breaks.another(Instant::now()) {
-            Some(delay) => self.connect_stream(delay),
-            None => {
-                let why = format!("the data streams break again and again: {why}");
-                self.ended = Some(SessionEnd::Lost(why));
-            }
-        }
+        self.tally.reconnections = self.supply.reconnections;
     }
 
     fn handle_commits(&mut self) {
@@ -541,7 +503,7 @@ impl<'a> Receiving<'a> {
     /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
     /// stream though files are open, all are.
     fn watch_streams(&mut self, now: Instant) {
-        if !matches!(self.supply, Supply::Connect { .. }) || self.finishing {
+        if !self.supply.connects() || self.finishing {
             return;
         }
         let open = self.shared.streams.open();
@@ -549,7 +511,7 @@ impl<'a> Receiving<'a> {
         let unfinished = lock(&self.shared.machine).has_open_files();
         if total != self.all_seen.0 || !unfinished {
             if total > self.all_seen.0 {
-                self.breaks.forget();
+                self.supply.works();
             }
             self.all_seen = (total, now);
         }

@@ -3,7 +3,8 @@
 use super::{
     EventSink, Pumped, Role, SessionEnd, Tally, lock,
     send_stream::{self, SendShared, Source},
-    streams::{self, Breaks, StreamEvent, StreamSetup, Streams},
+    streams::{self, StreamEvent, StreamSetup, Streams},
+    supply::{self, Connect, Supply, fallback_notice},
 };
 use crate::{
     events::{Event, FileEnded, FileStatus, Name, Problem, Side},
@@ -20,21 +21,12 @@ use haul_protocol::{
 };
 use std::{
     collections::BTreeMap,
-    net::TcpStream,
-    sync::{Arc, Condvar, Mutex, mpsc},
+    sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
 };
 
 /// How long the streams may take to say their orderly end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Where data connections come from.
-pub enum Supply {
-    /// This side is the client and opens them.
-    Connect { server: String, count: u32 },
-    /// This side is the server and is given them.
-    Attach(mpsc::Receiver<(StreamId, TcpStream)>),
-}
 
 pub struct Sending<'a> {
     shared: Arc<SendShared>,
@@ -50,8 +42,6 @@ pub struct Sending<'a> {
     finishing: bool,
     ended: Option<SessionEnd>,
     watch: Watch,
-    breaks: Breaks,
-    opened: bool,
 }
 
 /// When each stream last got something through.
@@ -66,10 +56,11 @@ impl<'a> Sending<'a> {
         walk: Walk,
         setup: StreamSetup,
         streams: Arc<Streams>,
-        supply: Supply,
+        source: supply::Source,
         options: SendingOptions,
         events: EventSink<'a>,
     ) -> Self {
+        let supply = Supply::new(source, streams.clone(), setup.clone());
         let shared = Arc::new(SendShared {
             machine: Mutex::new(Sender::new(options.offers_max)),
             spans: Condvar::new(),
@@ -94,8 +85,6 @@ impl<'a> Sending<'a> {
                 seen: BTreeMap::new(),
                 receiver: BTreeMap::new(),
             },
-            breaks: Breaks::new(),
-            opened: false,
         }
     }
 
@@ -206,37 +195,13 @@ impl<'a> Sending<'a> {
     }
 
     fn open_streams(&mut self) {
-        match &self.supply {
-            Supply::Connect { count, .. }
-                if !self.opened && lock(&self.shared.machine).has_pending() =>
-            {
-                self.opened = true;
-                for _ in 0..*count {
-                    self.connect_stream(Duration::ZERO);
-                }
-            }
-            Supply::Connect { .. } => {}
-            Supply::Attach(attached) => {
-                let attached: Vec<_> = attached.try_iter().collect();
-                for (stream, socket) in attached {
-                    self.spawn(stream, move || Ok(socket));
-                }
-            }
+        let wanted = lock(&self.shared.machine).has_pending();
+        for (stream, connect) in self.supply.next(wanted) {
+            self.spawn(stream, connect);
         }
     }
 
-    fn connect_stream(&mut self, delay: Duration) {
-        let Supply::Connect { server, .. } = &self.supply else { return };
-        let (server, setup) = (server.clone(), self.shared.setup.clone());
-        let stream = self.shared.streams.next_id();
-        self.spawn(stream, move || streams::connect(&server, stream, &setup, delay));
-    }
-
-    fn spawn(
-        &mut self,
-        stream: StreamId,
-        connect: impl FnOnce() -> std::io::Result<TcpStream> + Send + 'static,
-    ) {
+    fn spawn(&self, stream: StreamId, connect: Connect) {
         let shared = self.shared.clone();
         let candidates = self.engines.as_ref().map(|(engines, _)| engines.clone());
         let candidates =
@@ -260,12 +225,7 @@ impl<'a> Sending<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    let notice = wire::Notice {
-                        what: from_to.clone(),
-                        why: why.clone(),
-                        stream: stream.0,
-                        fault: None,
-                    };
+                    let notice = fallback_notice(stream, &from_to, &why);
                     lock(&self.shared.machine).notice(notice);
                     (self.events)(Event::Fallback { side: Side::Source, from_to, why });
                 }
@@ -283,17 +243,12 @@ impl<'a> Sending<'a> {
     }
 
     fn replace_stream(&mut self, why: &str) {
-        if !matches!(self.supply, Supply::Connect { .. }) {
-            return;
+        match self.supply.replace(why) {
+            Ok(Some((stream, connect))) => self.spawn(stream, connect),
+            Ok(None) => {}
+            Err(end) => self.ended = Some(end),
         }
-        self.tally.reconnections += 1;
-        match self.breaks.another(Instant::now()) {
-            Some(delay) => self.connect_stream(delay),
-            None => {
-                let why = format!("the data streams break again and again: {why}");
-                self.ended = Some(SessionEnd::Lost(why));
-            }
-        }
+        self.tally.reconnections = self.supply.reconnections;
     }
 
     fn handle_events(&mut self) {
@@ -314,7 +269,7 @@ impl<'a> Sending<'a> {
                     let received = progress.received_bytes.min(self.tally.offered_bytes);
                     let durable = progress.durable_bytes.min(received);
                     if received > self.tally.received_bytes {
-                        self.breaks.forget();
+                        self.supply.works();
                     }
                     self.tally.received_bytes = self.tally.received_bytes.max(received);
                     self.tally.durable_bytes = self.tally.durable_bytes.max(durable);

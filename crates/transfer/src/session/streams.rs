@@ -17,7 +17,7 @@ use rustix::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Write},
+    io,
     net::{Shutdown, TcpStream},
     os::fd::OwnedFd,
     sync::{
@@ -27,12 +27,6 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-
-/// Streams that break within this time of each other broke for one reason.
-const ROUND: Duration = Duration::from_millis(200);
-/// So many rounds of broken streams, and the session is given up for another.
-const ROUNDS_MAX: u32 = 12;
-const REOPEN_DELAY: Duration = Duration::from_millis(50);
 
 /// What a stream's thread found out, updated at each span.
 #[derive(Clone, Debug, Default)]
@@ -65,41 +59,6 @@ pub type SharedFigures = Arc<Mutex<StreamFigures>>;
 struct StreamHandle {
     socket: TcpStream,
     figures: Arc<Mutex<StreamFigures>>,
-}
-
-/// Counts how often streams broke without a byte in between. Streams that break together, because
-/// of one outage, count once.
-#[derive(Debug)]
-pub struct Breaks {
-    rounds: u32,
-    last: Option<Instant>,
-}
-
-impl Breaks {
-    #[must_use]
-    pub fn new() -> Self {
-        Self { rounds: 0, last: None }
-    }
-
-    /// Something got through.
-    pub fn forget(&mut self) {
-        self.rounds = 0;
-    }
-
-    /// A stream broke: how long to wait before another is opened, or `None` when it is no use.
-    pub fn another(&mut self, now: Instant) -> Option<Duration> {
-        if self.last.is_none_or(|last| now.saturating_duration_since(last) > ROUND) {
-            self.rounds += 1;
-            self.last = Some(now);
-        }
-        (self.rounds <= ROUNDS_MAX).then(|| REOPEN_DELAY * self.rounds)
-    }
-}
-
-impl Default for Breaks {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// What a stream's thread tells the session's thread.
@@ -335,23 +294,6 @@ impl Streams {
     }
 }
 
-/// Opens a data connection as a client and shows its preface.
-///
-/// # Errors
-/// If the server cannot be reached.
-pub fn connect(
-    server: &str,
-    stream: StreamId,
-    setup: &StreamSetup,
-    delay: Duration,
-) -> io::Result<TcpStream> {
-    thread::sleep(delay);
-    let mut socket = tcp::connect(server, setup.congestion.control.as_deref())?;
-    let preface = setup.keys.sign_preface(stream, setup.session);
-    socket.write_all(&preface.encode())?;
-    Ok(socket)
-}
-
 /// Sets a socket up that this side sends on: congestion control, buffer and pacing.
 pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     let _ = socket.set_nodelay(true);
@@ -402,16 +344,5 @@ mod tests {
         streams.end(StreamId(0), None);
         assert!(!streams.claim(StreamId(0), 2), "a number is never used twice");
         assert!(streams.claim(StreamId(3), 2));
-    }
-
-    #[test]
-    fn streams_that_break_together_count_once() {
-        let (mut breaks, now) = (Breaks::new(), Instant::now());
-        assert!((0..100).all(|_| breaks.another(now).is_some()));
-        let later = |round: u32| now + ROUND * 2 * round;
-        let gave_up = (1..=ROUNDS_MAX).find(|round| breaks.another(later(*round)).is_none());
-        assert_eq!(gave_up, Some(ROUNDS_MAX));
-        breaks.forget();
-        assert!(breaks.another(later(ROUNDS_MAX + 1)).is_some());
     }
 }
