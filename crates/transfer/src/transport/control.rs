@@ -105,13 +105,14 @@ impl Control {
     /// arrived.
     ///
     /// # Errors
-    /// If the connection is over, or the peer broke the protocol.
+    /// If the connection is over, or the peer broke the protocol; what came before that is returned
+    /// first.
     pub fn turn(
         &mut self,
         timeout: Duration,
         waker: Option<&Waker>,
     ) -> Result<Vec<Message>, ControlError> {
-        self.write_out()?;
+        let mut written = self.write_out();
         if !self.unread.is_empty() {
             return Ok(std::mem::take(&mut self.unread));
         }
@@ -119,6 +120,7 @@ impl Control {
         if !messages.is_empty() {
             return Ok(messages);
         }
+        let timeout = if written.is_ok() { timeout } else { Duration::ZERO };
         let wants_write = self.tls.wants_write();
         let mut events = PollFlags::IN;
         events.set(PollFlags::OUT, wants_write);
@@ -137,10 +139,10 @@ impl Control {
         }
         let ended = if readable { self.read_in() } else { Ok(()) };
         messages = self.take_messages()?;
+        written = written.and_then(|()| self.write_out());
         if messages.is_empty() {
-            ended?;
+            ended.and(written)?;
         }
-        self.write_out()?;
         Ok(messages)
     }
 
@@ -255,15 +257,17 @@ impl Control {
 
     fn take_messages(&mut self) -> Result<Vec<Message>, ControlError> {
         let (mut messages, mut taken) = (Vec::new(), 0);
-        while let Some((message, len)) =
-            decode_message(&self.incoming[taken..], self.message_bytes_max)
-                .map_err(ControlError::Protocol)?
-        {
-            messages.push(message);
-            taken += len;
-            // Small messages take more memory decoded than on the wire.
-            if messages.len() >= MESSAGES_A_TURN {
-                break;
+        // Small messages take more memory decoded than on the wire.
+        while messages.len() < MESSAGES_A_TURN {
+            match decode_message(&self.incoming[taken..], self.message_bytes_max) {
+                Ok(None) => break,
+                Ok(Some((message, len))) => {
+                    messages.push(message);
+                    taken += len;
+                }
+                Err(error) if messages.is_empty() => return Err(ControlError::Protocol(error)),
+                // It comes again once these are handled.
+                Err(_) => break,
             }
         }
         self.incoming.drain(..taken);
