@@ -49,7 +49,7 @@ use std::{
 };
 
 /// Files that a client may have open at a time; each may hold descriptors on both sides.
-const OFFERS_MAX: u32 = 128;
+const OFFERS_MAX: u32 = 256;
 /// How long a single-use token's next session waits for one that is just ending.
 const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a session that yields to its successor may take.

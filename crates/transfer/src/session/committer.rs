@@ -153,29 +153,33 @@ impl CommitterHandle {
 impl Shared {
     fn run(&self, wake: &dyn Fn()) {
         let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
+        let mut named = Vec::new();
         loop {
-            let (commits, ending) = self.wait_until(checkpoint_at);
+            let (commits, ending) = self.wait_until(checkpoint_at, &named);
             self.let_go();
-            if !commits.is_empty() {
-                self.commit(&commits);
+            if !commits.is_empty() || !named.is_empty() {
+                named = self.commit(&commits, named);
             }
             if ending || Instant::now() >= checkpoint_at {
                 self.checkpoint();
                 checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
             }
             self.cpu_ns.store(super::streams::thread_cpu_ns(), Ordering::Relaxed);
-            if !commits.is_empty() || !lock(&self.results).is_empty() {
+            if !lock(&self.results).is_empty() {
                 wake();
             }
-            if ending {
+            if ending && named.is_empty() {
                 return;
             }
         }
     }
 
-    fn wait_until(&self, deadline: Instant) -> (VecDeque<FileId>, bool) {
+    /// Waits for something to do; not at all when files stand under names that are not durable.
+    fn wait_until(&self, deadline: Instant, named: &[Entry]) -> (VecDeque<FileId>, bool) {
         let mut queue = lock(&self.queue);
-        while queue.commits.is_empty() && queue.given_up.is_empty() && !queue.ending {
+        let waits =
+            |queue: &Queue| queue.commits.is_empty() && queue.given_up.is_empty() && !queue.ending;
+        while named.is_empty() && waits(&queue) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -197,24 +201,25 @@ impl Shared {
         }
     }
 
-    /// Puts files under their names, all of them one step at a time, so that many share a sync.
-    fn commit(&self, files: &VecDeque<FileId>) {
+    /// Puts files under their names, all of them one step at a time, so that many share a sync: that
+    /// of their content is also that of the names of those before them. Returns the files whose
+    /// names are not durable yet.
+    fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) -> Vec<Entry> {
         let begun = Instant::now();
         let mut batch: Vec<Entry> = files.iter().filter_map(|file| self.take(*file)).collect();
-        let grouped = batch.len() >= GROUP_MIN;
         self.each(&mut batch, TargetFile::seal);
-        if !(grouped && sync_file_systems(&batch)) {
+        let grouped = batch.len() + named.len() >= GROUP_MIN;
+        if !(grouped && sync_file_systems(batch.iter().chain(&named))) {
             self.each(&mut batch, TargetFile::sync);
+            self.each(&mut named, |target| target.sync_directory());
         }
         self.each(&mut batch, TargetFile::publish);
-        if !(grouped && sync_file_systems(&batch)) {
-            self.each(&mut batch, |target| target.sync_directory());
-        }
         self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
-        for entry in batch {
+        for entry in named {
             self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
             lock(&self.results).push(Committed::Done(entry.file));
         }
+        batch
     }
 
     fn take(&self, file: FileId) -> Option<Entry> {
@@ -284,9 +289,9 @@ struct Entry {
 /// True when the file systems of all these files are synced whole (syncfs(2)).
 ///
 /// Only where that is known to write everything out: on a FUSE file system it may do nothing.
-fn sync_file_systems(batch: &[Entry]) -> bool {
+fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bool {
     let mut systems = BTreeMap::new();
-    for entry in batch {
+    for entry in entries {
         systems.extend(lock(&entry.target).as_ref().and_then(TargetFile::file_system));
     }
     let whole = |file: &SpanFile| {
