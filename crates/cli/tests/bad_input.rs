@@ -159,6 +159,58 @@ fn a_single_use_token_lets_one_transfer_in_however_many_try_at_once() {
 }
 
 #[test]
+fn a_single_use_token_lets_the_same_command_in_once_however_many_run_it() {
+    let (place, server) = with_data(MIB);
+    for round in 0..4 {
+        let (token, _) = new_token(&place, &["--single-use"]);
+        let url = server.url_with(&token, server.address(), format!("round{round}/"));
+        let words = words!["push", place.source("data"), url];
+        let running: Vec<Haul> = (0..4).map(|_| place.start(&words)).collect();
+        let ran: Vec<Ran> = running.into_iter().map(Haul::finish).collect();
+        let let_in = ran.iter().filter(|ran| ran.status == 0).count();
+        assert_eq!(let_in, 1, "so many got in with one token");
+        for ran in ran.iter().filter(|ran| ran.status != 0) {
+            ran.refused(&["token", "for one transfer"]);
+        }
+    }
+}
+
+#[test]
+fn a_single_use_token_goes_on_with_its_own_transfer_and_no_other() {
+    let (place, server) = with_data(16 * MIB);
+    let (token, _) = new_token(&place, &["--single-use"]);
+    let by = |path: &str| server.url_with(&token, server.address(), path);
+    let push = words!["push", place.source("data"), by("in/")];
+    let others = [
+        words!["push", place.source("data"), by("elsewhere/")],
+        words!["push", place.source("data"), by("in")],
+        words!["pull", by("in/"), place.target("")],
+        words!["pull", by("served"), place.target("")],
+    ];
+    let assert_refused = |words: &[OsString], why: &str| {
+        place.run(words).refused(&["token", "for one transfer", why]);
+    };
+    let slow = words!["--bwlimit", "3M", "--span-size", "256K"];
+    let mut first = place.start(&[push.clone(), slow].concat());
+    first.wait_for_bytes("bytes_durable", MIB);
+    // While it runs, nobody else gets in, not with the same command either.
+    others.iter().for_each(|words| assert_refused(words, "is used"));
+    assert_refused(&push, "is running");
+    let durable = first.progress("bytes_durable");
+    first.kill();
+    server.wait_for_sessions(1);
+    others.iter().for_each(|words| assert_refused(words, "is used"));
+    let ran = place.run(&push);
+    ran.ok();
+    assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
+    assert_same_files(&place.source("data"), &place.root("in/data"));
+    others.iter().chain([&push]).for_each(|words| assert_refused(words, "is used"));
+    assert!(!place.root("elsewhere").exists());
+    assert!(haul_testkit::tree::names(&place.path("target")).unwrap().is_empty());
+    server.still_serves(&place);
+}
+
+#[test]
 fn a_server_with_another_key_is_not_talked_to() {
     let (place, server) = with_data(1000);
     let state = place.path("other");

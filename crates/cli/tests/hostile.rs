@@ -8,16 +8,21 @@ mod harness;
 use harness::{
     PATIENCE, Place, assert_no_temporaries, assert_same_files,
     peer::{FakeServer, Peer, hello, offer},
-    server::{Server, ServerSetup},
+    server::{IDLE_THREADS, Server, ServerSetup},
 };
 use haul_protocol::{
-    FileId, Message, StreamId,
+    FileId, Message, StreamId, encode_message,
     frame::{DATA_MAGIC, FrameHeader, Preface, SpanHeader},
-    wire::{self, Direction, FaultCode, FileKind, FileOffer},
+    limits,
+    wire::{self, Direction, FaultCode, FileKind, FileOffer, file_answer::Answer},
 };
-use haul_testkit::seed::Random;
+use haul_testkit::{
+    faulty_proxy::{Fault as ProxyFault, FaultyProxy},
+    seed::Random,
+};
+use haul_transfer::digest::SessionKeys;
 use std::{
-    fs,
+    fs::{self, File},
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
     os::unix::fs::symlink,
@@ -84,7 +89,7 @@ fn a_server_that_says_nothing_or_nonsense_is_left() {
 /// The server's files must not land beside the directory that the user named.
 #[test]
 fn a_server_that_offers_names_outside_is_refused_by_a_pull() {
-    for name in [&b"../x"[..], b"/tmp/haul-x", b"a/../../x", b"..", b"a\0b", b""] {
+    for name in [&b"../x"[..], b"/tmp/haul-x", b"a/../../x", b"x/../y", b"..", b"a\0b", b""] {
         let place = Place::new();
         let bad = offer(0, name, FileKind::Regular);
         let server = FakeServer::start(&place.path("fake"), move |mut peer| {
@@ -395,6 +400,251 @@ fn more_sessions_than_allowed_are_told_to_come_later() {
     drop(peer);
     server.wait_for_sessions(1);
     place.push(&words).ok();
+}
+
+/// Whoever is on the path has seen what opens a stream, and cannot open it once more.
+#[test]
+fn a_preface_said_again_while_its_stream_is_up_takes_and_disturbs_nothing() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let proxy = FaultyProxy::start(server.address(), |_| ProxyFault::None).unwrap();
+    place.file(&place.source("data"), 12 * MIB);
+    let by = |path: &str| server.url_by(proxy.address(), path);
+    let push = words!["push", place.source("data"), by("")];
+    let pull = words!["pull", by("data"), place.target("")];
+    for (number, words) in [push, pull].into_iter().enumerate() {
+        let slow = words!["--streams", "2", "--bwlimit", "6M", "--span-size", "256K"];
+        let client = place.start(&[words, slow].concat());
+        client.wait_for_bytes("bytes_received", MIB);
+        let mut heads = proxy.heads();
+        heads.retain(|head| head.starts_with(&DATA_MAGIC));
+        assert_eq!(heads.len(), 2 * (number + 1), "two streams a session");
+        let span = SpanHeader {
+            file: FileId(0),
+            offset_bytes: 11 * MIB,
+            len_bytes: 256 << 10,
+            sequence: 0,
+            stream: StreamId(0),
+        };
+        let frame = [&FrameHeader::Span(span).encode()[..], &[0xee; 1000]].concat();
+        for head in heads {
+            for _ in 0..5 {
+                assert_eq!(answer_to(&server, &head), b"");
+                assert_eq!(answer_to(&server, &[&head[..], &frame].concat()), b"");
+            }
+        }
+        let ran = client.finish();
+        ran.ok();
+        assert_eq!((ran.number("reconnections"), ran.number("resent_spans")), (0, 0), "{ran:?}");
+        // Each head ten times, those of the first session in both rounds.
+        server.process.wait_for_count("refused", [20, 60][number]);
+        let events = server.process.events();
+        let again = |line: &&serde_json::Value| {
+            line["event"] == "refused" && line["why"].as_str().unwrap().contains("opened before")
+        };
+        assert!(events.iter().filter(again).count() > number * 20, "{events:?}");
+    }
+    assert_same_files(&place.source("data"), &place.root("data"));
+    assert_same_files(&place.source("data"), &place.target("data"));
+}
+
+/// Opens a data stream of a session.
+fn data_stream(server: &Server, keys: &SessionKeys, session: [u8; 16], stream: u32) -> TcpStream {
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.write_all(&keys.sign_preface(StreamId(stream), session).encode()).unwrap();
+    socket
+}
+
+/// A session whose stream is taken and never read: what the server has under way stays there.
+fn stuck(server: &Server) -> (Peer, TcpStream) {
+    let open = Peer::asks(server, Direction::Pull, b"big");
+    let (mut peer, session) = Peer::with_session_of(server, open);
+    let keys = peer.control.session_keys(&session).unwrap();
+    peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
+    let need = wire::Need { span_bytes: 64 * MIB, durable: Vec::new() };
+    let answer = Some(Answer::Need(need));
+    peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
+    peer.sync().unwrap();
+    let stream = data_stream(server, &keys, session, 0);
+    stream.peek(&mut [0]).unwrap();
+    // The buffers of both ends fill up.
+    thread::sleep(Duration::from_millis(500));
+    (peer, stream)
+}
+
+#[test]
+fn a_client_that_reads_nothing_of_its_stream_holds_no_thread_of_the_server() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    File::create(place.root("big")).unwrap().set_len(256 * MIB).unwrap();
+    let (mut peer, stream) = stuck(&server);
+    server.still_serves(&place);
+    // It says that the file is over, and keeps the stream.
+    let fault = wire::Fault::new(FaultCode::IoFailed, wire::Side::Target, "enough");
+    let begun = Instant::now();
+    peer.say(Message::FileSettled(wire::FileSettled { file: 0, fault: Some(fault) }));
+    peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
+    peer.say(Message::Finish(wire::Finish::default()));
+    peer.hear_close();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    server.wait_for_threads(IDLE_THREADS);
+    drop(stream);
+    // It goes, and keeps the stream.
+    let (peer, stream) = stuck(&server);
+    drop(peer);
+    server.wait_for_threads(IDLE_THREADS);
+    drop(stream);
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_client_has_twice_the_streams_it_was_granted_and_no_more() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.root("data"), 1000);
+    let open = Peer::asks(&server, Direction::Pull, b"data");
+    let (mut peer, session) = Peer::with_session_of(&server, open);
+    let keys = peer.control.session_keys(&session).unwrap();
+    let mut streams = Vec::new();
+    for round in 0..20 {
+        let opened = (0..20).map(|n| data_stream(&server, &keys, session, round * 20 + n));
+        streams.extend(opened);
+        peer.sync().unwrap();
+        // Some go, and others come.
+        streams.drain(..streams.len() / 2);
+    }
+    // The session's own, and two streams'.
+    server.wait_for_threads(IDLE_THREADS + 1 + 2);
+    server.process.wait_for_count("refused", 20 * 20 - 2);
+    server.still_serves(&place);
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+}
+
+/// Says the same many times, in pieces that the other side has time to take.
+fn flood(peer: &mut Peer, times: usize, mut message: impl FnMut(usize) -> Message) {
+    for number in 0..times {
+        peer.say(message(number));
+        if number % 64 == 63 {
+            peer.sync().unwrap();
+        }
+    }
+    peer.sync().unwrap();
+}
+
+/// What it is answered waits for it on the server, and it must not wait for ever.
+#[test]
+fn a_client_that_reads_none_of_its_answers_is_cut_off() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut tls = Peer::tls_with_session(&server, Peer::asks(&server, Direction::Push, b""));
+    let mut bytes = Vec::new();
+    for file in 0..2_000_000 {
+        // To each the server says that it does not know such a kind.
+        encode_message(Message::FileOffer(offer(file, b"x", FileKind::Unknown)), &mut bytes);
+        if bytes.len() > 1 << 16 && tls.write_all(&std::mem::take(&mut bytes)).is_err() {
+            break;
+        }
+    }
+    let fits = |line: &serde_json::Value| line["event"] == "session_ended";
+    let ended = server.process.look_for(Duration::from_secs(20), fits).expect("it is not cut off");
+    assert!(ended["why"].as_str().unwrap().contains("does not read"), "{ended}");
+    server.still_serves(&place);
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+}
+
+#[test]
+fn clients_that_flood_the_server_with_small_messages_take_little_memory() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut bytes = Vec::new();
+    for _ in 0..400_000 {
+        let drop = wire::StreamDrop { stream: 0, why: String::new() };
+        encode_message(Message::StreamDrop(drop), &mut bytes);
+    }
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let asks = Peer::asks(&server, Direction::Push, b"");
+                let mut tls = Peer::tls_with_session(&server, asks);
+                let _ = tls.write_all(&bytes);
+            });
+        }
+    });
+    server.wait_for_sessions(16);
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+}
+
+/// The longest name that an offer may have.
+fn longest_name() -> Vec<u8> {
+    let component = "d".repeat(limits::COMPONENT_BYTES_MAX);
+    let name = vec![component; limits::NAME_BYTES_MAX.div_ceil(256)].join("/");
+    name.as_bytes()[..limits::NAME_BYTES_MAX].to_vec()
+}
+
+/// Nobody reads what the server says of it, either.
+#[test]
+fn a_client_that_floods_the_server_with_messages_takes_little_memory() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).unread().start(&place);
+    let (mut peer, _) = Peer::with_session(&server, Direction::Push);
+    let text = "x".repeat(limits::TEXT_BYTES_MAX);
+    let fault = wire::Fault {
+        path: longest_name(),
+        what: text.clone(),
+        needs: text.clone(),
+        found: text.clone(),
+        hint: text.clone(),
+        ..wire::Fault::default()
+    };
+    let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+    flood(&mut peer, 10_000, |_| Message::Notice(notice.clone()));
+    let name = longest_name();
+    assert_eq!(peer.offer(offer(0, &name, FileKind::Directory)).unwrap(), None);
+    flood(&mut peer, 40_000, |number| {
+        Message::FileOffer(offer(1 + number as u32, &name, FileKind::Directory))
+    });
+    flood(&mut peer, 100_000, |number| {
+        let stream = number as u32;
+        Message::StreamDrop(wire::StreamDrop { stream, why: String::new() })
+    });
+    server.still_serves(&place);
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+}
+
+/// Each with as many spans as a file may have.
+#[test]
+fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).root("null:").start(&place);
+    let largest = |file: u32| {
+        let name = longest_name();
+        let size_bytes = limits::FILE_BYTES_MAX;
+        Message::FileOffer(FileOffer { size_bytes, ..offer(file, &name, FileKind::Regular) })
+    };
+    let (mut peer, _) = Peer::with_session(&server, Direction::Push);
+    let offers_max = 128;
+    for round in 0..4 {
+        let file = |number: usize| round * offers_max as u32 + number as u32;
+        flood(&mut peer, offers_max, |number| largest(file(number)));
+        if round < 3 {
+            flood(&mut peer, offers_max, |number| {
+                let fault = Some(wire::Fault::default());
+                Message::FileConfirm(wire::FileConfirm { file: file(number), fault })
+            });
+        }
+    }
+    for number in 0..1000 {
+        peer.say(largest(4 * offers_max as u32 + number));
+    }
+    let fault = peer.hear_refusal();
+    assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{fault:?}");
+    let memory = server.memory_bytes();
+    assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
 }
 
 /// A server that other users of the host share must not lend them its eyes.

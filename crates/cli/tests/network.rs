@@ -164,6 +164,23 @@ fn all_streams_that_stall_for_good_are_replaced_too() {
     }
 }
 
+/// A receiver sleeps until there is enough to be worth waking for: what waits until then has not
+/// been held up by its disk.
+#[test]
+fn a_stream_that_stalls_after_a_few_bytes_of_a_large_span_is_replaced_too() {
+    for way in WAYS {
+        let path = Path::new(5 * MIB, move |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 0..2 } => {
+                Fault::StallAfter(first_payload(way) + 50_000)
+            }
+            _ => Fault::None,
+        });
+        let options = words!["--streams", "2", "--stall-timeout", "2s", "--span-size", "1M"];
+        path.run(way, &options).ok();
+        path.assert_arrived(way);
+    }
+}
+
 /// One outage is one break, however many streams it hits.
 fn sixteen_streams_break_at_once(way: Way, fault: Fault) {
     let path = Path::new(48 * MIB, move |arrival| match arrival {
@@ -297,7 +314,7 @@ fn a_tree_arrives_over_a_network_that_resets_everything_now_and_then() {
     let server = Server::start(&place);
     let mut random = place.seed.random();
     let proxy = FaultyProxy::start(server.address(), move |arrival| match arrival.kind {
-        Kind::Control if arrival.number < 4 => Fault::ResetAfter(4000 + random.below(60_000)),
+        Kind::Control if arrival.number < 4 => Fault::ResetAfter(10_000 + random.below(60_000)),
         Kind::Data if arrival.number < 12 => Fault::ResetAfter(PREFACE + random.below(MIB)),
         _ => Fault::None,
     })

@@ -15,16 +15,19 @@ use haul_transfer::{
     TransferOptions,
     options::{Protection, digest_name},
 };
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     ffi::OsStr,
     fs::{self, File, FileTimes, Permissions},
+    io::{Read, Write},
+    net::TcpStream,
     os::unix::{
         ffi::OsStrExt,
         fs::{MetadataExt, PermissionsExt, symlink},
     },
     path::Path,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 const MIB: u64 = 1 << 20;
@@ -487,6 +490,30 @@ fn nobody_who_reads_what_it_says_is_no_reason_to_stop() {
     }
     assert_same_files(&place.source("data"), &place.root("with1/data"));
     assert_same_files(&place.source("data"), &place.root("with0/data"));
+}
+
+/// As in `haul serve 2>&1 | PROGRAM`, where the program stands still.
+#[test]
+fn a_server_whose_words_nobody_reads_goes_on_and_ends_in_order() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).unread().start(&place);
+    // More lines than the pipe and the server keep together.
+    fs::create_dir(place.source("tree")).unwrap();
+    for number in 0..6000 {
+        symlink("somewhere", place.source(format!("tree/{number}"))).unwrap();
+    }
+    place.push(&words![place.source("tree"), server.url("")]).ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    for _ in 0..200 {
+        let mut stranger = TcpStream::connect(server.address()).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let _ = stranger.read_to_end(&mut Vec::new());
+    }
+    server.still_serves(&place);
+    server.process.signal(Signal::TERM);
+    let begun = Instant::now();
+    assert_eq!(server.process.finish().status, 0);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 /// Loose: a busy machine is slower, and the first bytes fill buffers.

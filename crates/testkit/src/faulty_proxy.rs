@@ -16,6 +16,8 @@ use std::{
 };
 
 const CHUNK_BYTES: usize = 64 << 10;
+/// So much of a connection's first bytes is kept: the preface of a data stream.
+const HEAD_BYTES: usize = 64;
 const POLL: Duration = Duration::from_millis(5);
 /// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
 const TLS_HANDSHAKE: u8 = 22;
@@ -74,6 +76,7 @@ struct Shared {
     controls: AtomicU32,
     streams: AtomicU32,
     flipped: AtomicU64,
+    heads: Mutex<Vec<Vec<u8>>>,
     sockets: Mutex<Vec<Weak<TcpStream>>>,
 }
 
@@ -97,6 +100,7 @@ impl FaultyProxy {
             controls: AtomicU32::new(0),
             streams: AtomicU32::new(0),
             flipped: AtomicU64::new(0),
+            heads: Mutex::default(),
             sockets: Mutex::default(),
         });
         let of_thread = shared.clone();
@@ -119,6 +123,12 @@ impl FaultyProxy {
     pub fn connections(&self) -> (u32, u32) {
         let count = |counter: &AtomicU32| counter.load(Ordering::SeqCst);
         (count(&self.shared.controls), count(&self.shared.streams))
+    }
+
+    /// What each client said first, in at most 64 bytes: somebody on the path could say it again.
+    #[must_use]
+    pub fn heads(&self) -> Vec<Vec<u8>> {
+        lock(&self.shared.heads).clone()
     }
 
     /// Bits flipped so far.
@@ -230,6 +240,9 @@ impl Pump {
             if len == 0 || self.shared.stopping.load(Ordering::SeqCst) {
                 break;
             }
+            if at == 0 && self.direction == Direction::ToServer {
+                lock(&self.shared.heads).push(chunk[..len.min(HEAD_BYTES)].to_vec());
+            }
             self.flip(&mut chunk[..len], at);
             let allowed = self.allowed(len as u64);
             if (&*self.to).write_all(&chunk[..allowed]).is_err() {
@@ -335,7 +348,7 @@ mod tests {
         let mut back = [0; 6];
         socket.read_exact(&mut back).unwrap();
         assert_eq!((back, proxy.flipped_bits()), ([0, 0, 1, 0, 0, 8], 2));
-        assert_eq!(proxy.connections(), (0, 1));
+        assert_eq!((proxy.connections(), proxy.heads()), ((0, 1), vec![vec![0; 6]]));
     }
 
     #[test]

@@ -398,10 +398,13 @@ impl<'a> Client<'a> {
             return Ok(());
         }
         let what = "the server granted something else than it was asked for";
-        let name = |protection, digest| format!("{protection:?} with {}", digest_name(digest));
+        let name = |protection, digest, streams: u32| {
+            format!("{protection:?} with {}, {streams} streams", digest_name(digest)).to_lowercase()
+        };
         Err(Fault::new(FaultCode::ProtectionTooLow, wire::Side::Unknown, what)
-            .needs(name(asked.0, asked.1).to_lowercase())
-            .found(name(opened.protection(), opened.digest()).to_lowercase()))
+            .needs(name(asked.0, asked.1, streams) + " at most")
+            .found(name(opened.protection(), opened.digest(), opened.streams))
+            .hint("do not trust this server"))
     }
 
     fn shake_hands(

@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, server::Server};
 use haul_protocol::{
-    Message,
+    Message, decode_message, encode_message, limits,
     wire::{self, Fault, FileKind, FileOffer, file_answer::Answer},
 };
 use haul_transfer::{
@@ -13,8 +13,9 @@ use haul_transfer::{
         tls,
     },
 };
-use rustls::{ClientConnection, ServerConnection, pki_types::ServerName};
+use rustls::{ClientConnection, ServerConnection, StreamOwned, pki_types::ServerName};
 use std::{
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     sync::{
@@ -40,10 +41,40 @@ impl Peer {
     }
 
     fn over(socket: TcpStream, server: &Server) -> Self {
+        Self::new(Control::new(socket, Self::tls(server).into()).unwrap())
+    }
+
+    fn tls(server: &Server) -> ClientConnection {
         let config = tls::client_config(server.token().fingerprint).unwrap();
         let name = ServerName::try_from("haul").unwrap();
-        let tls = ClientConnection::new(config, name).unwrap();
-        Self::new(Control::new(socket, tls.into()).unwrap())
+        ClientConnection::new(config, name).unwrap()
+    }
+
+    /// A client whose session is open, and from here on only bytes: it may write and never read.
+    pub fn tls_with_session(
+        server: &Server,
+        open: wire::Open,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
+        let socket = TcpStream::connect(server.address()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        let mut tls = StreamOwned::new(Self::tls(server), socket);
+        let mut bytes = Vec::new();
+        encode_message(hello(1, 1), &mut bytes);
+        encode_message(Message::Open(open), &mut bytes);
+        tls.write_all(&bytes).unwrap();
+        let (mut heard, mut chunk) = (Vec::new(), [0; 4096]);
+        loop {
+            let len = tls.read(&mut chunk).unwrap();
+            heard.extend_from_slice(&chunk[..len]);
+            let next = |heard: &[u8]| decode_message(heard, limits::MESSAGE_BYTES_MAX).unwrap();
+            while let Some((message, taken)) = next(&heard) {
+                heard.drain(..taken);
+                if matches!(message, Message::Opened(_)) {
+                    return tls;
+                }
+            }
+        }
     }
 
     fn new(control: Control) -> Self {
@@ -67,9 +98,14 @@ impl Peer {
 
     /// A client whose session is open, and the session's number.
     pub fn with_session(server: &Server, direction: wire::Direction) -> (Self, [u8; 16]) {
+        Self::with_session_of(server, Self::asks(server, direction, b""))
+    }
+
+    /// The same for what `open` asks.
+    pub fn with_session_of(server: &Server, open: wire::Open) -> (Self, [u8; 16]) {
         let mut peer = Self::connect(server);
         peer.say(hello(1, 1));
-        peer.say(Message::Open(Self::asks(server, direction, b"")));
+        peer.say(Message::Open(open));
         let opened = peer.hear(|message| match message {
             Message::Opened(opened) => Some(opened.clone()),
             _ => None,
@@ -120,6 +156,13 @@ impl Peer {
         while self.hear(|_| Some(())).is_ok() {}
     }
 
+    /// Returns when the other side has handled all that was said so far.
+    pub fn sync(&mut self) -> Result<(), ControlError> {
+        let number = u64::MAX;
+        self.say(Message::Ping(wire::Ping { number }));
+        self.hear(|message| matches!(message, Message::Pong(p) if p.number == number).then_some(()))
+    }
+
     /// Offers a file without bytes and goes through with it: the fault that the receiver has with
     /// it.
     pub fn offer(&mut self, offer: FileOffer) -> Result<Option<Fault>, ControlError> {
@@ -164,6 +207,14 @@ pub struct FakeServer {
 impl FakeServer {
     /// Takes clients one after the other; `serve` gets each, after TLS.
     pub fn start(state: &Path, mut serve: impl FnMut(Peer) + Send + 'static) -> Self {
+        Self::start_with_streams(state, move |peer, _| serve(peer))
+    }
+
+    /// The same; `serve` also gets the listener, where the client's data streams come in.
+    pub fn start_with_streams(
+        state: &Path,
+        mut serve: impl FnMut(Peer, &TcpListener) + Send + 'static,
+    ) -> Self {
         let identity = StateDirectory::open(state).unwrap().identity().unwrap();
         let config = tls::server_config(&identity).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -171,12 +222,12 @@ impl FakeServer {
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = stopping.clone();
         let thread = thread::spawn(move || {
-            for socket in listener.incoming().map_while(Result::ok) {
+            while let Ok((socket, _)) = listener.accept() {
                 if stop.load(Ordering::SeqCst) {
                     return;
                 }
                 let tls = ServerConnection::new(config.clone()).unwrap();
-                serve(Peer::new(Control::new(socket, tls.into()).unwrap()));
+                serve(Peer::new(Control::new(socket, tls.into()).unwrap()), &listener);
             }
         });
         let token = Token::generate(identity.fingerprint()).unwrap();
@@ -204,6 +255,17 @@ impl Peer {
     /// # Errors
     /// How the connection ended before.
     pub fn let_in(&mut self) -> Result<wire::Open, ControlError> {
+        self.let_in_granting(|_| {})
+    }
+
+    /// The same, and changes what it grants.
+    ///
+    /// # Errors
+    /// As [`Self::let_in`].
+    pub fn let_in_granting(
+        &mut self,
+        change: impl FnOnce(&mut wire::Opened),
+    ) -> Result<wire::Open, ControlError> {
         let open = self.hear(|message| match message {
             Message::Open(open) => Some(open.clone()),
             _ => None,
@@ -214,14 +276,16 @@ impl Peer {
             software,
             ..Default::default()
         }));
-        self.say(Message::Opened(wire::Opened {
+        let mut opened = wire::Opened {
             session: vec![7; 16],
             protection: open.protection,
             digest: open.digest,
             streams: 1,
             offers_max: 16,
             rtt_us: 10,
-        }));
+        };
+        change(&mut opened);
+        self.say(Message::Opened(opened));
         self.control.trust();
         Ok(open)
     }

@@ -4,18 +4,23 @@ use super::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, PipeReader, Read},
     process::{Child, Command, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+/// The smallest pipe that Linux makes: one page.
+const PIPE_BYTES: usize = 4096;
+
 /// A process, killed when dropped.
 pub struct Haul {
     child: Child,
     feed: Arc<Feed>,
     errors: Option<JoinHandle<String>>,
+    /// What it says goes in here, and nobody takes it out.
+    unread: Option<PipeReader>,
 }
 
 #[derive(Default)]
@@ -61,7 +66,26 @@ impl Haul {
             let _ = errors.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        Self { child, feed, errors: Some(errors) }
+        Self { child, feed, errors: Some(errors), unread: None }
+    }
+
+    /// The same with standard output and error in one small pipe, of which nobody reads more than
+    /// the first line.
+    pub fn start_unread(mut command: Command) -> Self {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES).unwrap();
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let child = command.spawn().unwrap();
+        // Its copies of the pipe's end are closed: the pipe ends with the program.
+        drop(command);
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while byte != *b"\n" && reader.read(&mut byte).unwrap() > 0 {
+            line.push(byte[0]);
+        }
+        let feed = Arc::new(Feed::default());
+        feed.read(&line[..]);
+        let errors = Some(thread::spawn(String::new));
+        Self { child, feed, errors, unread: Some(reader) }
     }
 
     pub fn id(&self) -> u32 {

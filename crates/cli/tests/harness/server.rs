@@ -8,7 +8,12 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{PermissionsExt, chown},
     path::PathBuf,
+    thread,
+    time::{Duration, Instant},
 };
+
+/// The threads of a server that serves nobody: its listener's and its log's.
+pub const IDLE_THREADS: u64 = 2;
 
 /// How a server is started.
 pub struct ServerSetup {
@@ -16,13 +21,14 @@ pub struct ServerSetup {
     state: PathBuf,
     options: Vec<OsString>,
     nobody: bool,
+    unread: bool,
 }
 
 impl ServerSetup {
     /// Serves the `root` of a place.
     pub fn new(place: &Place) -> Self {
         let (root, state) = (place.path("root").into(), place.path("state"));
-        Self { root, state, options: Vec::new(), nobody: false }
+        Self { root, state, options: Vec::new(), nobody: false, unread: false }
     }
 
     pub fn root(mut self, root: impl AsRef<OsStr>) -> Self {
@@ -47,6 +53,12 @@ impl ServerSetup {
         self
     }
 
+    /// Nobody reads what it says, but for the first line.
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     pub fn start(self, place: &Place) -> Server {
         let (process, url) = self.launch(place, "127.0.0.1:0");
         Server { setup: self, process, url }
@@ -63,7 +75,8 @@ impl ServerSetup {
             chown(&self.state, Some(super::NOBODY), Some(super::NOBODY)).unwrap();
             as_nobody(&mut command);
         }
-        let process = Haul::start(command);
+        let start = if self.unread { Haul::start_unread } else { Haul::start };
+        let process = start(command);
         let line = process.wait_for("listening line", |_| true);
         assert_eq!(line["event"], "listening", "the first line of a server: {line}");
         let url = line["url"].as_str().unwrap().to_owned();
@@ -140,9 +153,30 @@ impl Server {
 
     /// The largest that its memory ever was, in bytes (VmHWM).
     pub fn memory_bytes(&self) -> u64 {
+        self.status("VmHWM:") << 10
+    }
+
+    /// How many threads it has now.
+    pub fn threads(&self) -> u64 {
+        self.status("Threads:")
+    }
+
+    /// Waits until it has no more threads than these.
+    #[track_caller]
+    pub fn wait_for_threads(&self, at_most: u64) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.threads() > at_most {
+            let threads = self.threads();
+            assert!(Instant::now() < deadline, "{threads} threads stay, {at_most} were there");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A number of /proc/PID/status (proc(5)).
+    fn status(&self, key: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// The name of a file as it stands in a URL.

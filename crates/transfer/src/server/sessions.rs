@@ -248,7 +248,9 @@ impl Server {
             } else if grant.single_use && of_token().next().is_some() {
                 if begun.elapsed() > SINGLE_USE_PATIENCE {
                     let what = "the token is for one transfer, which is running";
-                    return Err(Fault::new(FaultCode::TokenUsed, Side::Unknown, what));
+                    return Err(Fault::new(FaultCode::TokenUsed, Side::Unknown, what).hint(
+                        "let that one end, or ask for a new token (`haul token new` there)",
+                    ));
                 }
             } else {
                 if grant.single_use {

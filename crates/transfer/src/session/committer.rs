@@ -201,9 +201,9 @@ impl Shared {
         }
     }
 
-    /// Puts files under their names, all of them one step at a time, so that many share a sync: that
-    /// of their content is also that of the names of those before them. Returns the files whose
-    /// names are not durable yet.
+    /// Puts files under their names, all of them one step at a time, so that many share a sync:
+    /// that of their content is also that of the names of those before them. Returns the files
+    /// whose names are not durable yet.
     fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) -> Vec<Entry> {
         let begun = Instant::now();
         let mut batch: Vec<Entry> = files.iter().filter_map(|file| self.take(*file)).collect();

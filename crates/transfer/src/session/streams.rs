@@ -234,12 +234,15 @@ impl Streams {
             if let Ok(tcp) = TcpInfo::of(&handle.socket) {
                 figures.tcp = tcp;
             }
-            let mut fds = [PollFd::new(&handle.socket, PollFlags::empty())];
+            let mut fds = [PollFd::new(&handle.socket, PollFlags::IN)];
             let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let ended = PollFlags::ERR | PollFlags::HUP;
-            figures.hung_up =
-                poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(ended);
-            figures.unread_bytes = rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);
+            let is =
+                poll(&mut fds, Some(&at_once)).map_or(PollFlags::empty(), |_| fds[0].revents());
+            figures.hung_up = is.intersects(PollFlags::ERR | PollFlags::HUP);
+            // Fewer than the thread sleeps for (SO_RCVLOWAT) do not wait for it: it waits for more.
+            let waiting = is.contains(PollFlags::IN);
+            let unread = || rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);
+            figures.unread_bytes = if waiting { unread() } else { 0 };
             (*stream, figures)
         };
         lock(&self.handles).iter().map(look).collect()
@@ -333,6 +336,34 @@ pub fn elapsed_ns(since: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{io::Write, net::TcpListener, sync::mpsc};
+
+    #[test]
+    fn bytes_too_few_to_wake_the_thread_do_not_count_as_unread() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        haul_sys::low_water::set_receive_low_water(&near, 1000).unwrap();
+        let streams = Streams::new(Waker::new().unwrap());
+        let (end, ends) = mpsc::channel::<()>();
+        let work = move |_, _: &SharedFigures| ends.recv().map_err(|error| error.to_string());
+        streams.spawn(StreamId(0), move || Ok(near), work);
+        let mut unread_after = |bytes: usize, expected: u64| {
+            far.write_all(&vec![7; bytes]).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let seen = || streams.open().first().map(|(_, figures)| figures.unread_bytes);
+            while seen() != Some(expected) {
+                assert!(Instant::now() < deadline, "{:?} for {expected}", seen());
+                thread::sleep(Duration::from_millis(5));
+            }
+            thread::sleep(Duration::from_millis(50));
+            assert_eq!(seen(), Some(expected));
+        };
+        unread_after(999, 0);
+        unread_after(1, 1000);
+        end.send(()).unwrap();
+        streams.stop();
+    }
 
     #[test]
     fn a_preface_that_is_replayed_opens_nothing() {

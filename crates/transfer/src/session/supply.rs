@@ -1,5 +1,5 @@
-//! Where a session's data streams come from: the client opens them, and others in place of those that
-//! broke; the server is given them.
+//! Where a session's data streams come from: the client opens them, and others in place of those
+//! that broke; the server is given them.
 
 use super::{
     SessionEnd,

@@ -26,6 +26,8 @@ const LINGER: Duration = Duration::from_millis(300);
 pub enum ControlError {
     #[error("the peer closed the connection")]
     Closed,
+    #[error("the peer does not read its messages")]
+    Unread,
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -112,7 +114,11 @@ impl Control {
         timeout: Duration,
         waker: Option<&Waker>,
     ) -> Result<Vec<Message>, ControlError> {
-        let mut written = self.write_out();
+        // A peer that is gone may have left words; one that does not listen may go on for ever.
+        let mut written = match self.write_out() {
+            Err(ControlError::Unread) => return Err(ControlError::Unread),
+            written => written,
+        };
         if !self.unread.is_empty() {
             return Ok(std::mem::take(&mut self.unread));
         }
@@ -199,7 +205,7 @@ impl Control {
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         return if self.outgoing.len() > OUTGOING_BYTES_MAX {
-                            Err(io::Error::other("the peer does not read its messages").into())
+                            Err(ControlError::Unread)
                         } else {
                             Ok(())
                         };

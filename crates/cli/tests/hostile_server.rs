@@ -1,0 +1,180 @@
+//! Servers that mean harm: a client gives them no byte that they may not have, takes no file that
+//! it did not ask for, and ends.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    PATIENCE, Place,
+    peer::{FakeServer, Peer, offer},
+    process::Ran,
+};
+use haul_protocol::{
+    Message,
+    frame::PREFACE_BYTES,
+    wire::{self, Digest, Fault, FaultCode, FileKind, Protection, Side, file_answer::Answer},
+};
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+const MIB: u64 = 1 << 20;
+/// More than a client that is left alone needs to end, and far less than for ever.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Whether a data stream came in.
+fn got_stream(listener: &TcpListener) -> bool {
+    listener.set_nonblocking(true).unwrap();
+    let accepted = listener.accept();
+    listener.set_nonblocking(false).unwrap();
+    match accepted {
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Runs a push and a pull with these options against a server that grants something else, and
+/// offers files at once. Returns how each ended, and what the client said behind the handshake.
+fn granted(change: fn(&mut wire::Opened), options: &[&str]) -> Vec<(Ran, Vec<String>)> {
+    let place = Place::new();
+    place.file(&place.source("data"), 1000);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let of_thread = heard.clone();
+    let serve = move |mut peer: Peer, listener: &TcpListener| {
+        if let Ok(open) = peer.let_in_granting(change) {
+            if open.direction() == wire::Direction::Pull {
+                peer.say(Message::FileOffer(offer(0, b"data", FileKind::Regular)));
+            }
+            let heard = peer.hear(|message| Some(format!("{message:?}")));
+            of_thread.lock().unwrap().extend(heard);
+            if got_stream(listener) {
+                of_thread.lock().unwrap().push("a data stream".to_owned());
+            }
+        }
+    };
+    let push = words!["push", place.source("data")];
+    let pull = words!["pull"];
+    let run = |(words, rest): (Vec<_>, Vec<_>)| {
+        let fake = FakeServer::start_with_streams(&place.path("fake"), serve.clone());
+        let options: Vec<_> = options.iter().map(std::ffi::OsString::from).collect();
+        let retry = words!["--retry-for", "1s"];
+        let ran = place.run(&[words, words![fake.url("data")], rest, options, retry].concat());
+        drop(fake);
+        (ran, std::mem::take(&mut *heard.lock().unwrap()))
+    };
+    let ran = [(push, words![]), (pull, words![place.target("")])].map(run);
+    assert!(haul_testkit::tree::names(&place.path("target")).unwrap().is_empty());
+    ran.into()
+}
+
+#[test]
+fn a_server_that_grants_something_else_than_was_asked_gets_no_byte() {
+    type Change = fn(&mut wire::Opened);
+    let clear: Change = |opened| {
+        opened.protection = Protection::Clear as i32;
+        opened.digest = Digest::Crc32c as i32;
+    };
+    let none: Change = |opened| opened.digest = Digest::None as i32;
+    let more: Change = |opened| opened.streams = 3;
+    for (change, options, asked, granted_is) in [
+        (clear, &[][..], "safe with aes-gmac", "clear with crc32c"),
+        (none, &[][..], "safe with aes-gmac", "safe with none"),
+        (none, &["--protection", "clear"][..], "clear with crc32c", "clear with none"),
+        (more, &["--streams", "2"][..], "2 streams", "3 streams"),
+    ] {
+        for (ran, heard) in granted(change, options) {
+            ran.refused(&["granted something else", asked, granted_is]);
+            assert!(ran.named("session").is_empty(), "{ran:?}");
+            assert!(heard.is_empty(), "the client went on: {heard:?}");
+        }
+    }
+}
+
+/// Says goodbye as a sender and hears the client's.
+fn finish(peer: &mut Peer) {
+    peer.say(Message::OffersEnd(wire::OffersEnd::default()));
+    peer.say(Message::Finish(wire::Finish::default()));
+    let finished = |message: &Message| matches!(message, Message::Finish(_)).then_some(());
+    peer.hear(finished).unwrap();
+}
+
+/// `.bashrc` in a home directory would be run.
+#[test]
+fn a_server_that_offers_a_name_that_nobody_asked_for_writes_nothing() {
+    let place = Place::new();
+    let fake = FakeServer::start(&place.path("fake"), |mut peer| {
+        if peer.let_in().is_err() {
+            return;
+        }
+        let names = [&b".bashrc"[..], b"data2", b"Data", b"dat", b".bashrc/data", b"dir/data"];
+        let kinds = [FileKind::Regular, FileKind::Directory, FileKind::Symlink];
+        let others = names.into_iter().flat_map(|name| kinds.map(|kind| (name, kind)));
+        let mut number = 0;
+        for (name, kind) in others {
+            let mut bad = offer(number, name, kind);
+            if kind == FileKind::Symlink {
+                bad.link_target = b"/".to_vec();
+            }
+            let fault = peer.offer(bad).unwrap().expect("it was taken");
+            assert_eq!((fault.code(), fault.side()), (FaultCode::NameRefused, Side::Source));
+            assert_eq!(fault.path, name, "{fault:?}");
+            number += 1;
+        }
+        assert_eq!(peer.offer(offer(number, b"data", FileKind::Regular)).unwrap(), None);
+        finish(&mut peer);
+    });
+    let ran = place.pull(&words![fake.url("dir/data"), place.target(""), "--retry-for", "1s"]);
+    ran.failed(18);
+    for name in [".bashrc", "data2", "dir/data"] {
+        ran.says(&[name, "never asked for", "do not trust this server"]);
+    }
+    let written = haul_testkit::tree::names(&place.path("target")).unwrap();
+    assert_eq!(written, [std::path::Path::new("data")]);
+}
+
+/// Takes the client's next data stream, and the first of its bytes but the preface.
+fn take_stream(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.read_exact(&mut [0; PREFACE_BYTES]).unwrap();
+    stream.peek(&mut [0]).unwrap();
+    // The buffers of both ends fill up.
+    thread::sleep(Duration::from_millis(500));
+    stream
+}
+
+/// The stream stays open and its window closed: what is under way can never be sent.
+#[test]
+fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
+    let place = Place::new();
+    File::create(place.source("data")).unwrap().set_len(256 * MIB).unwrap();
+    let fake = FakeServer::start_with_streams(&place.path("fake"), |mut peer, listener| {
+        if peer.let_in().is_err() {
+            return;
+        }
+        peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
+        let need = wire::Need { span_bytes: 64 * MIB, durable: Vec::new() };
+        let answer = wire::FileAnswer { file: 0, answer: Some(Answer::Need(need)) };
+        peer.say(Message::FileAnswer(answer));
+        peer.sync().unwrap();
+        let stream = take_stream(listener);
+        let fault = Fault::new(FaultCode::IoFailed, Side::Target, "the disk is gone");
+        peer.say(Message::FileSettled(wire::FileSettled { file: 0, fault: Some(fault) }));
+        peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
+        peer.say(Message::Finish(wire::Finish::default()));
+        peer.hear_close();
+        drop(stream);
+    });
+    let begun = Instant::now();
+    let ran = place.push(&words![place.source("data"), fake.url(""), "--retry-for", "1s"]);
+    ran.failed(1);
+    ran.says(&["data", "target", "the disk is gone"]);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+}
