@@ -59,7 +59,7 @@ impl std::fmt::Debug for Slot {
 unsafe impl Send for Window {}
 
 impl Window {
-    /// Maps `len_bytes` of `file` from `offset_bytes` on, with the pages that are in the cache.
+    /// Maps `len_bytes` of `file` from `offset_bytes` on; pages come in as they are looked at.
     ///
     /// # Errors
     /// What mmap(2) says; `OutOfMemory` when too many windows are open or no handler can be set.
@@ -81,7 +81,7 @@ impl Window {
                 core::ptr::null_mut(),
                 len_bytes + skip_bytes,
                 ProtFlags::READ,
-                MapFlags::SHARED | MapFlags::POPULATE,
+                MapFlags::SHARED,
                 file,
                 offset_bytes - skip_bytes as u64,
             )
