@@ -9,7 +9,11 @@ use harness::{
     server::Server,
 };
 use haul_testkit::faulty_proxy::{Arrival, Direction, Fault, FaultyProxy, Kind};
-use std::{ffi::OsString, fs, thread, time::Duration};
+use std::{
+    ffi::OsString,
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 const MIB: u64 = 1 << 20;
 const SPAN: u64 = 64 << 10;
@@ -116,20 +120,25 @@ fn a_control_connection_that_is_reset_comes_back_by_itself() {
 
 /// Even the first bytes may be lost.
 #[test]
-fn a_reset_within_the_handshake_is_told_or_survived_but_never_hangs() {
+fn a_first_handshake_that_is_cut_is_begun_again() {
     for after in [0, 1, 100, 1000, 2000, 2600] {
         let path = Path::new(MIB, move |arrival| match arrival {
-            Arrival { kind: Kind::Control, number: 0 } => Fault::ResetAfter(after),
+            Arrival { kind: Kind::Control, number: 0 | 1 } => Fault::ResetAfter(after),
             _ => Fault::None,
         });
-        let ran = path.run(Way::Push, &[]);
-        if ran.status == 0 {
-            path.assert_arrived(Way::Push);
-        } else {
-            ran.refused(&[&path.proxy.address().to_string()]);
-        }
-        path.server.still_serves(&path.place);
+        path.run(Way::Push, &[]).ok();
+        path.assert_arrived(Way::Push);
     }
+}
+
+#[test]
+fn a_first_handshake_that_is_always_cut_is_told_in_time() {
+    let path = Path::new(MIB, |_| Fault::ResetAfter(100));
+    let begun = Instant::now();
+    let ran = path.run(Way::Push, &[]);
+    ran.refused(&[&path.proxy.address().to_string(), "does not open a session"]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}: {ran:?}", begun.elapsed());
+    path.server.still_serves(&path.place);
 }
 
 #[test]

@@ -52,6 +52,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 const LIMITED_SHARE: f64 = 0.7;
 /// The paths of one request, in bytes: it must fit the first message, which is small.
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
+/// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
+const FIRST_HANDSHAKES_MAX: u32 = 4;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 /// Engines' buffers of all streams together, in bytes: a side stays within 64 MiB.
@@ -275,11 +277,19 @@ impl<'a> Client<'a> {
         let mut run = Run::default();
         let mut lost: Option<(String, Instant)> = None;
         let mut delay = RETRY_DELAY_MIN;
+        let mut first_handshakes = 0;
         loop {
             let opened = match self.connect() {
                 Ok(opened) => opened,
                 Err(failure) => {
-                    let Some((why, since)) = &lost else { return Err(failure.into_start()) };
+                    let Some((why, since)) = &lost else {
+                        first_handshakes += 1;
+                        if failure.is_cut() && first_handshakes < FIRST_HANDSHAKES_MAX {
+                            self.pause(&mut delay)?;
+                            continue;
+                        }
+                        return Err(failure.into_start());
+                    };
                     let may_retry =
                         since.elapsed() < self.options.retry_for && failure.is_passing();
                     if !may_retry {
@@ -416,13 +426,16 @@ impl<'a> Client<'a> {
         let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
         loop {
             let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
-                let error = match error {
+                let server = server.to_owned();
+                match error {
                     ControlError::Tls(error) if error.to_string().contains(WRONG_KEY) => {
-                        return ConnectFailure::WrongKey { server: server.to_owned() };
+                        ConnectFailure::WrongKey { server }
                     }
-                    error => error.to_string(),
-                };
-                ConnectFailure::Broken { server: server.to_owned(), error }
+                    error @ (ControlError::Closed | ControlError::Io(_)) => {
+                        ConnectFailure::Cut { server, error: error.to_string() }
+                    }
+                    error => ConnectFailure::Broken { server, error: error.to_string() },
+                }
             })?;
             let mut messages = messages.into_iter();
             while let Some(message) = messages.next() {
@@ -607,9 +620,23 @@ fn nothing_started(tally: &Tally) -> Option<Problem> {
 
 /// Why no session could be opened.
 enum ConnectFailure {
-    Unreachable { server: String, error: String },
-    Broken { server: String, error: String },
-    WrongKey { server: String },
+    Unreachable {
+        server: String,
+        error: String,
+    },
+    /// The connection ended within the handshake.
+    Cut {
+        server: String,
+        error: String,
+    },
+    /// What came was no handshake of haul's.
+    Broken {
+        server: String,
+        error: String,
+    },
+    WrongKey {
+        server: String,
+    },
     Refused(Fault),
     Interrupted,
 }
@@ -623,7 +650,7 @@ impl ConnectFailure {
                 error,
                 "check host, port and firewall",
             ),
-            Self::Broken { server, error } => problem(
+            Self::Cut { server, error } | Self::Broken { server, error } => problem(
                 &format!("{server} does not open a session"),
                 "a `haul serve` on that port",
                 error,
@@ -643,10 +670,15 @@ impl ConnectFailure {
     /// Whether trying again may help.
     fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Unreachable { .. } | Self::Cut { .. } | Self::Broken { .. } => true,
             Self::WrongKey { .. } | Self::Interrupted => false,
             Self::Refused(fault) => is_passing(fault),
         }
+    }
+
+    /// Whether a network may have cut it that lets the next handshake through.
+    fn is_cut(&self) -> bool {
+        matches!(self, Self::Cut { .. })
     }
 
     fn into_start(self) -> TransferError {
