@@ -4,14 +4,15 @@
 
 use super::{lock, streams::elapsed_ns};
 use crate::storage::target::TargetFile;
-use haul_datapath::SpanFile;
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
     FileId, SpanIndex,
     wire::{Fault, SpanRange},
 };
+use rustix::fs::{fstat, syncfs};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map},
+    fs::File,
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -286,21 +287,30 @@ struct Entry {
     bytes: u64,
 }
 
-/// True when the file systems of all these files are synced whole (syncfs(2)).
+/// True when every file system that these files, directories and links are on is synced whole
+/// (syncfs(2)): there may be others mounted below the root.
 ///
 /// Only where that is known to write everything out: on a FUSE file system it may do nothing.
 fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bool {
     let mut systems = BTreeMap::new();
     for entry in entries {
-        systems.extend(lock(&entry.target).as_ref().and_then(TargetFile::file_system));
+        let found = lock(&entry.target).as_ref().map_or(Ok(()), |target| {
+            target.each_directory(|directory| {
+                if let btree_map::Entry::Vacant(new) = systems.entry(fstat(directory)?.st_dev) {
+                    new.insert(File::from(directory.try_clone_to_owned()?));
+                }
+                Ok(())
+            })
+        });
+        if found.is_err() {
+            return false;
+        }
     }
-    let whole = |file: &SpanFile| {
-        let kind = FileSystem::of(file.file()).map(|system| system.kind);
+    systems.values().all(|directory| {
+        let kind = FileSystem::of(directory).map(|system| system.kind);
         matches!(kind, Ok(FsKind::Ext | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs | FsKind::Tmpfs))
-            && rustix::fs::syncfs(file.file()).is_ok()
-    };
-    // Links and directories alone: each is synced by itself.
-    !systems.is_empty() && systems.values().all(|file| whole(file))
+            && syncfs(directory).is_ok()
+    })
 }
 
 /// Sorted spans as runs.

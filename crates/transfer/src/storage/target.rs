@@ -30,7 +30,7 @@ use rustix::{
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -375,13 +375,20 @@ impl TargetFile {
         self.named("its directory cannot be synced", result)
     }
 
-    /// The device of the file system that this file is on, and a file there to sync it by;
-    /// `None` where there is nothing to sync.
-    #[must_use]
-    pub fn file_system(&self) -> Option<(u64, Arc<SpanFile>)> {
-        let Shape::Regular(part) = &self.shape else { return None };
-        let stat = fstat(part.file.file()).ok()?;
-        Some((stat.st_dev, part.file.clone()))
+    /// Calls `each` with every directory that its name, or those above it, are entered in.
+    ///
+    /// # Errors
+    /// If one cannot be opened, or what `each` returns.
+    pub fn each_directory(
+        &self,
+        mut each: impl FnMut(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match &self.shape {
+            Shape::Null => Ok(()),
+            Shape::Directory { changed } => changed.iter().try_for_each(|fd| each(fd.as_fd())),
+            Shape::Symlink { root, .. } => each(root.parent_of(&self.name)?.0.as_fd()),
+            Shape::Regular(part) => each(part.directory.as_fd()),
+        }
     }
 
     fn named(&self, what: &str, result: io::Result<()>) -> Result<(), Fault> {
