@@ -208,6 +208,7 @@ fn a_transfer_as_json() {
     let shown = events();
     shown.iter().for_each(|event| screen.event(event));
     screen.report(&full_report());
+    drop(screen);
     let text = String::from_utf8(output).unwrap();
     for line in text.lines() {
         let object: serde_json::Value = serde_json::from_str(line).unwrap();

@@ -20,6 +20,7 @@ pub const TRAILER_BYTES: usize = 24;
 
 const KIND_SPAN: u8 = 1;
 const KIND_END: u8 = 2;
+const KIND_PACK: u8 = 3;
 const KIND_TRAILER: u8 = 0x74;
 
 /// What a client sends first on a data connection.
@@ -81,10 +82,23 @@ pub struct SpanHeader {
     pub stream: StreamId,
 }
 
-/// A frame's header: a span, or the stream's orderly end.
+/// What stands before several short spans that are sent in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackHeader {
+    /// How many spans follow, each with its own header and trailer.
+    pub spans: u32,
+    /// All of them together, headers and trailers too.
+    pub len_bytes: u64,
+    /// That of the first span: a pack takes no number of its own.
+    pub sequence: u64,
+    pub stream: StreamId,
+}
+
+/// A frame's header: a span, a pack of spans, or the stream's orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameHeader {
     Span(SpanHeader),
+    Pack(PackHeader),
     End { stream: StreamId, sequence: u64 },
 }
 
@@ -98,6 +112,11 @@ impl FrameHeader {
                 bytes[8..16].copy_from_slice(&span.offset_bytes.to_le_bytes());
                 bytes[16..24].copy_from_slice(&span.len_bytes.to_le_bytes());
                 (KIND_SPAN, span.stream, span.sequence)
+            }
+            Self::Pack(pack) => {
+                bytes[4..8].copy_from_slice(&pack.spans.to_le_bytes());
+                bytes[16..24].copy_from_slice(&pack.len_bytes.to_le_bytes());
+                (KIND_PACK, pack.stream, pack.sequence)
             }
             Self::End { stream, sequence } => (KIND_END, *stream, *sequence),
         };
@@ -128,6 +147,12 @@ impl FrameHeader {
                 sequence,
                 stream,
             })),
+            KIND_PACK if bytes[8..16] == [0; 8] => Ok(Self::Pack(PackHeader {
+                spans: u32_at(bytes, 4),
+                len_bytes: u64_at(bytes, 16),
+                sequence,
+                stream,
+            })),
             KIND_END if bytes[4..24] == [0; 20] => Ok(Self::End { stream, sequence }),
             kind => Err(ProtocolError::new(format!("a frame of unknown kind {kind}"))),
         }
@@ -137,9 +162,20 @@ impl FrameHeader {
 /// Whether the payload is the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadStatus {
-    Whole,
+    Whole = 0,
     /// The sender could not read all of it; what is missing was filled with anything.
-    Abandoned,
+    Abandoned = 1,
+    /// It is all of a file, and the source was still what was offered after it was read: no
+    /// `FileConfirm` follows.
+    Confirmed = 2,
+}
+
+impl PayloadStatus {
+    /// As in the trailer; the digest covers it.
+    #[must_use]
+    pub fn to_byte(self) -> u8 {
+        self as u8
+    }
 }
 
 /// What stands behind each payload.
@@ -155,7 +191,7 @@ impl SpanTrailer {
     pub fn encode(&self) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
         bytes[0] = KIND_TRAILER;
-        bytes[1] = u8::from(self.status == PayloadStatus::Abandoned);
+        bytes[1] = self.status.to_byte();
         bytes[8..].copy_from_slice(&self.digest);
         let crc = Self::crc(&bytes);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -168,6 +204,7 @@ impl SpanTrailer {
         let status = match bytes[1] {
             0 => PayloadStatus::Whole,
             1 => PayloadStatus::Abandoned,
+            2 => PayloadStatus::Confirmed,
             _ => return Err(ProtocolError::new("a span trailer of unknown status")),
         };
         if bytes[0] != KIND_TRAILER || bytes[2..4] != [0, 0] || u32_at(bytes, 4) != Self::crc(bytes)

@@ -16,6 +16,7 @@ pub mod handshake;
 pub mod limits;
 pub mod message;
 pub mod name;
+pub mod pack;
 pub mod receiver;
 pub mod sender;
 pub mod span;

@@ -5,7 +5,12 @@ pub const MESSAGE_BYTES_MAX_UNKNOWN: usize = 16 << 10;
 /// The longest control message of a known peer, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Files offered and not yet settled, at most.
-pub const OFFERS_MAX: u32 = 1024;
+pub const OFFERS_MAX: u32 = 65_536;
+/// What they may take of either side's memory before no more are offered: see
+/// [`crate::message::offer_bytes`].
+pub const OFFER_BYTES_MAX: u64 = 16 << 20;
+/// The least that a receiver may allow: any one offer fits.
+pub const OFFER_BYTES_MIN: u64 = 16 << 10;
 /// Files of one session, at most.
 pub const FILES_MAX: u32 = u32::MAX - 1;
 /// A name below the target, in bytes (PATH_MAX of Linux, less the final zero).
@@ -27,6 +32,8 @@ pub const SPAN_BYTES_MIN: u64 = 64 << 10;
 pub const SPAN_BYTES_MAX: u64 = 1 << 30;
 /// The largest file: 2^20 spans of the largest size.
 pub const FILE_BYTES_MAX: u64 = SPANS_MAX * SPAN_BYTES_MAX;
+/// The spans of one pack, with their headers and trailers, in bytes.
+pub const PACK_BYTES_MAX: u64 = 1 << 20;
 /// Data streams open at a time, and over the life of a session (reconnections count).
 pub const STREAMS_MAX: u32 = 64;
 pub const STREAMS_EVER_MAX: u32 = 1 << 16;

@@ -88,6 +88,13 @@ fn cut(text: &mut String) {
     text.truncate(len);
 }
 
+/// What an offer takes of a side's memory until its file is settled, in bytes: its name and link,
+/// and 256 for what else is kept of a file.
+#[must_use]
+pub fn offer_bytes(offer: &wire::FileOffer) -> u64 {
+    256 + offer.name.len() as u64 + offer.link_target.len() as u64
+}
+
 fn ensure(holds: bool, what: &str) -> Result<(), ProtocolError> {
     if holds { Ok(()) } else { Err(ProtocolError::new(what)) }
 }
@@ -109,7 +116,9 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
         Message::Opened(opened) => {
             ensure(opened.session.len() == 16, "a session id that is not 16 bytes")?;
             ensure((1..=limits::STREAMS_MAX).contains(&opened.streams), "a number of streams")?;
-            ensure((1..=limits::OFFERS_MAX).contains(&opened.offers_max), "an offer limit")
+            ensure((1..=limits::OFFERS_MAX).contains(&opened.offers_max), "an offer limit")?;
+            let allowed = limits::OFFER_BYTES_MIN..=limits::OFFER_BYTES_MAX;
+            ensure(allowed.contains(&opened.offer_bytes_max), "a limit of the offers' bytes")
         }
         Message::Refused(fault) => check_fault(fault),
         Message::FileOffer(offer) => check_offer(offer),

@@ -7,8 +7,9 @@
 
 use crate::{
     FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId,
-    frame::SpanHeader,
+    frame::{PackHeader, SpanHeader},
     limits,
+    message::offer_bytes,
     wire::{self, file_answer},
 };
 use alloc::{
@@ -44,6 +45,8 @@ pub enum Permit {
 pub enum SpanEnd {
     /// Written, and its digest agreed.
     Verified,
+    /// The same, and its trailer confirms the file that it is all of.
+    Confirmed,
     /// Its digest or trailer did not agree.
     Damaged,
     /// The sender said that it could not read it all, or the target could not be written.
@@ -84,10 +87,9 @@ struct ReceiveFile {
     /// `None` until answered.
     grid: Option<SpanGrid>,
     size_bytes: u64,
+    offer_bytes: u64,
     missing: SpanSet,
     verified: SpanSet,
-    /// Verified and not yet told.
-    untold: Vec<SpanIndex>,
     confirmed: bool,
 }
 
@@ -104,8 +106,13 @@ pub struct Receiver {
     streams: BTreeMap<StreamId, ReceiveStream>,
     /// Every number seen: none is used twice.
     streams_ever: BTreeSet<StreamId>,
+    /// Verified and not yet told.
+    untold: BTreeMap<FileId, Vec<SpanIndex>>,
     next_file: u32,
+    /// What the offers of unsettled files take of memory.
+    offer_bytes: u64,
     offers_max: u32,
+    offer_bytes_max: u64,
     offers_ended: bool,
     finished: bool,
     peer_finished: bool,
@@ -114,15 +121,19 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that lets the sender keep at most `offers_max` files unsettled.
+    /// A receiver that lets the sender keep at most `offers_max` files unsettled, and offer no more
+    /// once what they take of memory ([`offer_bytes`]) has reached `offer_bytes_max`.
     #[must_use]
-    pub fn new(offers_max: u32) -> Self {
+    pub fn new(offers_max: u32, offer_bytes_max: u64) -> Self {
         Self {
             files: BTreeMap::new(),
             streams: BTreeMap::new(),
             streams_ever: BTreeSet::new(),
+            untold: BTreeMap::new(),
             next_file: 0,
+            offer_bytes: 0,
             offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
+            offer_bytes_max: offer_bytes_max.min(limits::OFFER_BYTES_MAX),
             offers_ended: false,
             finished: false,
             peer_finished: false,
@@ -164,11 +175,11 @@ impl Receiver {
                 file_answer::Answer::Need(need)
             }
             Answer::Skip => {
-                self.files.remove(&file);
+                self.forget(file);
                 file_answer::Answer::Skip(wire::Skip {})
             }
             Answer::Fault(fault) => {
-                self.files.remove(&file);
+                self.forget(file);
                 file_answer::Answer::Fault(fault)
             }
         };
@@ -194,6 +205,16 @@ impl Receiver {
         }
         self.streams.insert(stream, ReceiveStream::default());
         Ok(())
+    }
+
+    /// The header of a pack arrived on a stream; [`Self::span_starts`] follows for each span of it.
+    ///
+    /// # Errors
+    /// If the header does not belong there: the stream is to be closed.
+    pub fn pack_starts(&self, stream: StreamId, pack: &PackHeader) -> Result<(), ProtocolError> {
+        let state = self.streams.get(&stream);
+        let state = state.ok_or_else(|| ProtocolError::new("a frame on a stream that is not open"));
+        pack.check(stream, state?.frames)
     }
 
     /// A span header arrived on a stream.
@@ -245,11 +266,16 @@ impl Receiver {
         }
         let Some(entry) = self.files.get_mut(&file) else { return };
         match end {
-            SpanEnd::Verified => {
+            SpanEnd::Verified | SpanEnd::Confirmed => {
                 entry.verified.insert(span);
-                entry.untold.push(span);
+                self.untold.entry(file).or_default().push(span);
                 if entry.verified.is_full() {
                     self.events.push_back(ReceiverEvent::AllVerified(file));
+                }
+                let one_span = entry.grid.is_some_and(|grid| grid.count() == 1);
+                if end == SpanEnd::Confirmed && one_span && !entry.confirmed {
+                    entry.confirmed = true;
+                    self.events.push_back(ReceiverEvent::Commit(file));
                 }
             }
             SpanEnd::Damaged => {
@@ -277,7 +303,7 @@ impl Receiver {
 
     /// The target cannot take the file: it is settled.
     pub fn file_failed(&mut self, file: FileId, fault: wire::Fault) {
-        if self.files.remove(&file).is_some() {
+        if self.forget(file) {
             let settled = wire::FileSettled { file: file.0, fault: Some(fault) };
             self.outbox.push_back(Message::FileSettled(settled));
         }
@@ -285,7 +311,7 @@ impl Receiver {
 
     /// The answer to [`ReceiverEvent::Commit`].
     pub fn committed(&mut self, file: FileId, result: Result<(), wire::Fault>) {
-        if self.files.remove(&file).is_some() {
+        if self.forget(file) {
             let settled = wire::FileSettled { file: file.0, fault: result.err() };
             self.outbox.push_back(Message::FileSettled(settled));
         }
@@ -334,13 +360,10 @@ impl Receiver {
 
     /// Turns what is verified and untold into messages.
     fn tell_verified(&mut self) {
-        for (file, entry) in &mut self.files {
-            if entry.untold.is_empty() {
-                continue;
-            }
-            entry.untold.sort_unstable();
+        for (file, mut untold) in core::mem::take(&mut self.untold) {
+            untold.sort_unstable();
             let mut spans: Vec<wire::SpanRange> = Vec::new();
-            for span in entry.untold.drain(..) {
+            for span in untold {
                 match spans.last_mut() {
                     Some(last) if last.first + last.count == span.0 => last.count += 1,
                     _ => spans.push(wire::SpanRange { first: span.0, count: 1 }),
@@ -351,6 +374,14 @@ impl Receiver {
                 self.outbox.push_back(Message::SpansVerified(verified));
             }
         }
+    }
+
+    /// The file is settled; false when it was before.
+    fn forget(&mut self, file: FileId) -> bool {
+        self.untold.remove(&file);
+        let entry = self.files.remove(&file);
+        self.offer_bytes -= entry.as_ref().map_or(0, |entry| entry.offer_bytes);
+        entry.is_some()
     }
 
     /// Takes a message of the sender.
@@ -409,15 +440,20 @@ impl Receiver {
         if self.files.len() >= self.offers_max as usize {
             return Err(ProtocolError::new(format!("more than {} open offers", self.offers_max)));
         }
+        if self.offer_bytes >= self.offer_bytes_max && !self.files.is_empty() {
+            let what = format!("more than {} bytes of open offers", self.offer_bytes_max);
+            return Err(ProtocolError::new(what));
+        }
         self.next_file += 1;
         let entry = ReceiveFile {
             grid: None,
             size_bytes: offer.size_bytes,
+            offer_bytes: offer_bytes(&offer),
             missing: SpanSet::default(),
             verified: SpanSet::default(),
-            untold: Vec::new(),
             confirmed: false,
         };
+        self.offer_bytes += entry.offer_bytes;
         self.files.insert(FileId(offer.file), entry);
         self.events.push_back(ReceiverEvent::Offered(offer));
         Ok(())
@@ -437,7 +473,7 @@ impl Receiver {
             return Err(ProtocolError::new("a file was confirmed twice"));
         }
         if let Some(fault) = confirm.fault {
-            self.files.remove(&file);
+            self.forget(file);
             let settled = wire::FileSettled { file: file.0, fault: Some(fault.clone()) };
             self.outbox.push_back(Message::FileSettled(settled));
             self.events.push_back(ReceiverEvent::GivenUp { file, fault });

@@ -7,6 +7,7 @@
 
 use crate::{
     FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId, limits,
+    message::offer_bytes,
     wire::{self, file_answer::Answer},
 };
 use alloc::{
@@ -22,6 +23,8 @@ pub struct Assignment {
     pub span: SpanIndex,
     pub offset_bytes: u64,
     pub len_bytes: u64,
+    /// It is all of its file: [`Sender::confirm_with_span`] may be called.
+    pub whole_file: bool,
 }
 
 /// How a file ended.
@@ -79,7 +82,11 @@ enum Phase {
 #[derive(Debug)]
 struct SendFile {
     size_bytes: u64,
+    /// What its offer takes of memory.
+    offer_bytes: u64,
     phase: Phase,
+    /// The trailer of its only span, which is on its way, confirms it.
+    confirmed_with_span: bool,
     grid: Option<SpanGrid>,
     /// Not handed out, or to be sent again.
     pending: SpanSet,
@@ -102,7 +109,10 @@ pub struct Sender {
     /// Every number seen: none is used twice.
     streams_ever: BTreeSet<StreamId>,
     next_file: u32,
+    /// What the offers of unsettled files take of memory.
+    offer_bytes: u64,
     offers_max: u32,
+    offer_bytes_max: u64,
     offers_ended: bool,
     finished: bool,
     peer_finished: bool,
@@ -111,16 +121,19 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that keeps at most `offers_max` files unsettled.
+    /// A sender that keeps at most `offers_max` files unsettled, and offers no more once what they
+    /// take of memory ([`offer_bytes`]) has reached `offer_bytes_max`.
     #[must_use]
-    pub fn new(offers_max: u32) -> Self {
+    pub fn new(offers_max: u32, offer_bytes_max: u64) -> Self {
         Self {
             files: BTreeMap::new(),
             ready: BTreeSet::new(),
             streams: BTreeMap::new(),
             streams_ever: BTreeSet::new(),
             next_file: 0,
+            offer_bytes: 0,
             offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
+            offer_bytes_max: offer_bytes_max.min(limits::OFFER_BYTES_MAX),
             offers_ended: false,
             finished: false,
             peer_finished: false,
@@ -134,6 +147,7 @@ impl Sender {
     pub fn may_offer(&self) -> bool {
         !self.offers_ended
             && self.files.len() < self.offers_max as usize
+            && (self.offer_bytes < self.offer_bytes_max || self.files.is_empty())
             && self.next_file < limits::FILES_MAX
     }
 
@@ -148,12 +162,15 @@ impl Sender {
         offer.file = file.0;
         let state = SendFile {
             size_bytes: offer.size_bytes,
+            offer_bytes: offer_bytes(&offer),
             phase: Phase::Offered,
+            confirmed_with_span: false,
             grid: None,
             pending: SpanSet::default(),
             verified: SpanSet::default(),
             retries: BTreeMap::new(),
         };
+        self.offer_bytes += state.offer_bytes;
         self.files.insert(file, state);
         self.outbox.push_back(Message::FileOffer(offer));
         file
@@ -239,14 +256,27 @@ impl Sender {
             self.ready.remove(&file);
         }
         state.unacknowledged.insert((file, span));
-        let (offset_bytes, len_bytes) = entry.grid.expect("a moving file has a grid").range(span);
-        Some(Assignment { file, span, offset_bytes, len_bytes })
+        let grid = entry.grid.expect("a moving file has a grid");
+        let (offset_bytes, len_bytes) = grid.range(span);
+        let whole_file = grid.count() == 1;
+        Some(Assignment { file, span, offset_bytes, len_bytes, whole_file })
+    }
+
+    /// The only span of this file goes out as
+    /// [`Confirmed`](crate::frame::PayloadStatus::Confirmed): the source was looked at after all of
+    /// it was read. Call it before the trailer leaves; true when it may say so.
+    pub fn confirm_with_span(&mut self, file: FileId) -> bool {
+        let Some(entry) = self.files.get_mut(&file) else { return false };
+        let one_span = entry.grid.is_some_and(|grid| grid.count() == 1);
+        entry.confirmed_with_span = one_span && entry.phase == Phase::Moving;
+        entry.confirmed_with_span
     }
 
     /// The source cannot be read: the file is given up.
     pub fn source_failed(&mut self, file: FileId, fault: wire::Fault) {
         let Some(entry) = self.files.get_mut(&file) else { return };
-        if !matches!(entry.phase, Phase::Confirmed | Phase::GivenUp) {
+        let is_confirmed = entry.phase == Phase::Confirmed || entry.confirmed_with_span;
+        if !is_confirmed && entry.phase != Phase::GivenUp {
             entry.phase = Phase::GivenUp;
             self.ready.remove(&file);
             let confirm = wire::FileConfirm { file: file.0, fault: Some(fault) };
@@ -364,7 +394,9 @@ impl Sender {
         if entry.phase != Phase::Moving {
             return;
         }
-        if entry.verified.is_full() {
+        if entry.verified.is_full() && entry.confirmed_with_span {
+            entry.phase = Phase::Confirmed;
+        } else if entry.verified.is_full() {
             entry.phase = Phase::Checking;
             self.events.push_back(SenderEvent::CheckSource(file));
         } else if !entry.pending.is_empty() {
@@ -397,6 +429,7 @@ impl Sender {
         }
         self.events.push_back(SenderEvent::SpanDamaged { file, span, stream });
         let entry = self.files.get_mut(&file).expect("looked up above");
+        entry.confirmed_with_span = false;
         let retries = entry.retries.entry(span).or_insert(0);
         *retries += 1;
         if *retries > limits::SPAN_RETRIES_MAX {
@@ -424,6 +457,7 @@ impl Sender {
             if let Some(entry) = self.files.get_mut(&file)
                 && entry.phase == Phase::Moving
             {
+                entry.confirmed_with_span = false;
                 entry.pending.insert(span);
                 self.advance(file);
             }
@@ -436,7 +470,8 @@ impl Sender {
         let (file, entry) = self.file(settled.file)?;
         match settled.fault {
             Some(fault) => self.settle(file, FileOutcome::Failed(fault)),
-            None if entry.phase == Phase::Confirmed && entry.verified.is_full() => {
+            // What is durable has been verified: nothing else needs to have said so before.
+            None if entry.phase == Phase::Confirmed || entry.confirmed_with_span => {
                 self.settle(file, FileOutcome::Done);
             }
             None => {
@@ -447,10 +482,15 @@ impl Sender {
     }
 
     fn settle(&mut self, file: FileId, outcome: FileOutcome) {
-        self.files.remove(&file);
+        if let Some(entry) = self.files.remove(&file) {
+            self.offer_bytes -= entry.offer_bytes;
+        }
         self.ready.remove(&file);
+        let of_file = (file, SpanIndex(0))..=(file, SpanIndex(u32::MAX));
         for stream in self.streams.values_mut() {
-            stream.unacknowledged.retain(|(of, _)| *of != file);
+            while let Some(&sent) = stream.unacknowledged.range(of_file.clone()).next() {
+                stream.unacknowledged.remove(&sent);
+            }
         }
         self.events.push_back(SenderEvent::Settled { file, outcome });
     }

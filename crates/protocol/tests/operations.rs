@@ -14,7 +14,7 @@ use bodies::{
 use haul_protocol::{
     FileId, Message, Receiver, Sender, SpanIndex, SpanSet, StreamId,
     frame::SpanHeader,
-    limits,
+    limits::{self, OFFER_BYTES_MAX},
     receiver::{Answer, Permit, SpanEnd},
     wire::{self, file_answer},
 };
@@ -36,6 +36,7 @@ fn sender_operation() -> impl Strategy<Value = SenderOperation> {
         40 => (any::<u8>(), 0..4u8).prop_map(|(nth, durable)| Op::AnswerOffered { nth, durable }),
         10 => any::<u8>().prop_map(Op::CloseOpened),
         20 => any::<u8>().prop_map(Op::SettleConfirmed),
+        20 => any::<u8>().prop_map(Op::ConfirmWithSpan),
         10 => any::<u8>().prop_map(Op::DropStream),
         1 => (0..8u8, ranges()).prop_map(|(file, durable)| {
             Op::Need { file, span_bytes: 0, durable }
@@ -75,7 +76,9 @@ fn receiver_operation() -> impl Strategy<Value = ReceiverOperation> {
         40 => any::<u8>().prop_map(Op::OpenStream),
         30 => any::<u8>().prop_map(Op::ConfirmTold),
         90 => (any::<u8>(), any::<u8>()).prop_map(|(stream, nth)| Op::HonestHeader { stream, nth }),
-        80 => (any::<u8>(), 0..8u8).prop_map(|(nth, end)| Op::SpanEnded { nth, end }),
+        80 => (any::<u8>(), prop_oneof![0..8u8, any::<u8>()]).prop_map(|(nth, end)| {
+            Op::SpanEnded { nth, end }
+        }),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_whole)| {
             Op::Confirm { file, is_whole }
         }),
@@ -133,7 +136,7 @@ fn need(file: FileId, durable: Vec<wire::SpanRange>) -> Message {
 }
 
 fn sender_of(spans: u64) -> (Sender, FileId) {
-    let mut sender = Sender::new(4);
+    let mut sender = Sender::new(4, OFFER_BYTES_MAX);
     let file = sender.offer(offer(0, spans));
     sender.handle(need(file, vec![])).expect("an honest answer");
     sender.stream_opened(StreamId(0)).expect("a new stream");
@@ -141,7 +144,7 @@ fn sender_of(spans: u64) -> (Sender, FileId) {
 }
 
 fn receiver_of(spans: u32) -> (Receiver, FileId) {
-    let mut receiver = Receiver::new(4);
+    let mut receiver = Receiver::new(4, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, spans.into()))).expect("an honest offer");
     let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(spans) };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
@@ -173,7 +176,7 @@ fn a_span_is_acknowledged_only_if_it_was_sent() {
 #[test]
 fn ranges_stay_within_the_file() {
     for (first, count) in [(2, 1), (0, 3), (u32::MAX, 1), (u32::MAX, u32::MAX), (1, u32::MAX)] {
-        let mut sender = Sender::new(1);
+        let mut sender = Sender::new(1, OFFER_BYTES_MAX);
         let file = sender.offer(offer(0, 2));
         assert!(sender.handle(need(file, vec![wire::SpanRange { first, count }])).is_err());
     }
@@ -194,7 +197,7 @@ fn a_file_is_settled_as_durable_only_after_its_confirmation() {
     let (mut sender, file) = sender_of(2);
     assert!(sender.handle(settled(file)).is_err());
     // A file that was given up before its answer had every span of its empty set.
-    let mut sender = Sender::new(1);
+    let mut sender = Sender::new(1, OFFER_BYTES_MAX);
     let file = sender.offer(offer(0, 2));
     sender.source_failed(file, wire::Fault::default());
     assert!(sender.handle(settled(file)).is_err());
@@ -202,7 +205,7 @@ fn a_file_is_settled_as_durable_only_after_its_confirmation() {
 
 #[test]
 fn offers_beyond_the_limit_end_the_session() {
-    let mut receiver = Receiver::new(2);
+    let mut receiver = Receiver::new(2, OFFER_BYTES_MAX);
     for file in 0..2 {
         assert_eq!(receiver.handle(Message::FileOffer(offer(file, 1))), Ok(()));
     }
@@ -257,7 +260,7 @@ fn a_stream_may_be_closed_before_its_preface_arrives() {
 /// The file stayed open for ever: the receiver had forgotten it and the sender awaited the rest.
 #[test]
 fn a_skip_that_crosses_a_source_fault_settles_the_file() {
-    let mut sender = Sender::new(1);
+    let mut sender = Sender::new(1, OFFER_BYTES_MAX);
     let file = sender.offer(offer(0, 1));
     sender.source_failed(file, wire::Fault::default());
     let answer = Some(file_answer::Answer::Skip(wire::Skip {}));
@@ -270,7 +273,7 @@ fn a_skip_that_crosses_a_source_fault_settles_the_file() {
 /// An empty set made a file look complete: it would have been committed unwritten.
 #[test]
 fn a_set_of_another_file_is_no_answer() {
-    let mut receiver = Receiver::new(1);
+    let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, 2))).expect("an honest offer");
     for durable in [SpanSet::default(), SpanSet::full(1), SpanSet::full(3)] {
         let answer = Answer::Need { span_bytes: SPAN, durable };
@@ -283,7 +286,7 @@ fn a_set_of_another_file_is_no_answer() {
 #[test]
 fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
     let spans = 4 * limits::RANGES_MAX as u32;
-    let mut receiver = Receiver::new(1);
+    let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, spans.into()))).expect("an honest offer");
     let mut durable = SpanSet::new(spans);
     for span in (0..spans).step_by(2) {
@@ -299,7 +302,7 @@ fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
 
 #[test]
 fn a_file_is_confirmed_once() {
-    let mut receiver = Receiver::new(1);
+    let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, 0))).expect("an honest offer");
     let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(0) };
     receiver.answer(FileId(0), answer).expect("a fitting answer");

@@ -7,7 +7,7 @@ use crate::{
     events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     session::{
-        Role, SessionEnd, Tally, drive,
+        OfferLimits, Role, SessionEnd, Tally, drive,
         receiving::{Expected, Receiving, ReceivingOptions},
         sending::{Sending, SendingOptions},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -482,10 +482,11 @@ impl<'a> Client<'a> {
         let streams = Streams::new(waker.clone());
         let source = supply::Source::Connect { server: self.url.server(), count: granted.streams };
         let meter = Meter::new(begun, run, &streams);
+        let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
         match work {
             Work::Push(sources) => {
                 let options = SendingOptions {
-                    offers_max: granted.offers_max,
+                    offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
                 };
@@ -495,7 +496,7 @@ impl<'a> Client<'a> {
             }
             Work::Pull(place) => {
                 let options = ReceivingOptions {
-                    offers_max: granted.offers_max,
+                    offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.receive_engine.clone(),
                     span_bytes: self.options.span_bytes,

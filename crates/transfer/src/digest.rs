@@ -127,7 +127,7 @@ impl SpanDigest {
 
     /// The digest of what was seen since `start`.
     pub fn finish(&mut self, status: PayloadStatus) -> [u8; 16] {
-        let status = [u8::from(status == PayloadStatus::Abandoned)];
+        let status = [status.to_byte()];
         let mut digest = [0; 16];
         match &mut self.state {
             State::None => {}

@@ -10,6 +10,7 @@ use haul_protocol::{
     handshake::ServerStep,
     limits::MESSAGE_BYTES_MAX,
     name::check_relative_name,
+    pack::{PackReader, PackWriter},
     wire,
 };
 
@@ -65,6 +66,25 @@ pub fn frame_header(data: &[u8]) {
         if let Ok(header) = FrameHeader::decode(bytes) {
             assert_eq!(&header.encode(), bytes);
         }
+    }
+}
+
+/// What a pack holds is no more than arrived; put together again it is the same bytes.
+pub fn pack(data: &[u8]) {
+    let Some((encoded, body)) = data.split_first_chunk::<HEADER_BYTES>() else { return };
+    let Ok(FrameHeader::Pack(header)) = FrameHeader::decode(encoded) else { return };
+    let mut reader = PackReader::new(&header, body);
+    let mut writer = PackWriter::default();
+    while let Ok(Some(span)) = reader.next_span() {
+        let Ok(trailer) = SpanTrailer::decode(span.trailer) else { return };
+        if !writer.has_room_for(span.header.len_bytes) {
+            return;
+        }
+        writer.begin_span(&span.header).copy_from_slice(span.payload);
+        writer.end_span(&trailer);
+    }
+    if let Ok(None) = reader.next_span() {
+        assert_eq!(&writer.finish(header.stream, header.sequence)[HEADER_BYTES..], body);
     }
 }
 

@@ -39,7 +39,8 @@ pub enum ReceiverOperation {
         stream: u8,
         nth: u8,
     },
-    /// The nth span being written ends: 0 damaged, 1 abandoned, otherwise verified.
+    /// The nth span being written ends: 0 damaged, 1 abandoned, up to 99 confirmed, otherwise
+    /// verified.
     SpanEnded {
         nth: u8,
         end: u8,
@@ -86,7 +87,7 @@ struct Model {
 
 /// Runs the operations until the machine calls the sender a liar.
 pub fn run(operations: &[ReceiverOperation]) {
-    let mut receiver = Receiver::new(OFFERS_MAX);
+    let mut receiver = Receiver::new(OFFERS_MAX, limits::OFFER_BYTES_MAX);
     let mut model = Model::default();
     for operation in operations {
         let ended = apply(&mut receiver, &mut model, operation).is_err();
@@ -306,9 +307,11 @@ impl Model {
         let end = match end {
             0 => SpanEnd::Damaged,
             1 => SpanEnd::Abandoned,
+            2..100 => SpanEnd::Confirmed,
             _ => SpanEnd::Verified,
         };
-        if end == SpanEnd::Verified && self.is_open(file) {
+        let is_good = matches!(end, SpanEnd::Verified | SpanEnd::Confirmed);
+        if is_good && self.is_open(file) {
             self.verified.insert((file, span));
         }
         receiver.span_ended(stream, file, span, end);

@@ -15,32 +15,56 @@ pub const OFFERS_MAX: u32 = 4;
 /// What the owner does, and what the receiver says. Bytes become numbers by [`numbers`].
 #[derive(Arbitrary, Clone, Debug)]
 pub enum SenderOperation {
-    Offer { size: u8 },
+    Offer {
+        size: u8,
+    },
     EndOffers,
     Finish,
     OpenStream(u8),
     DropStream(u8),
     NextSpan(u8),
     SourceFailed(u8),
-    SourceChecked { file: u8, is_same: bool },
+    SourceChecked {
+        file: u8,
+        is_same: bool,
+    },
     AcknowledgeSent(u8),
     DamageSent(u8),
-    AnswerOffered { nth: u8, durable: u8 },
+    AnswerOffered {
+        nth: u8,
+        durable: u8,
+    },
     CloseOpened(u8),
     SettleConfirmed(u8),
-    Need { file: u8, span_bytes: u8, durable: Vec<(u8, u8)> },
+    Need {
+        file: u8,
+        span_bytes: u8,
+        durable: Vec<(u8, u8)>,
+    },
     Skip(u8),
     AnswerFault(u8),
     AnswerNothing(u8),
-    Verified { file: u8, spans: Vec<(u8, u8)> },
-    Bad { file: u8, span: u8, stream: u8 },
+    Verified {
+        file: u8,
+        spans: Vec<(u8, u8)>,
+    },
+    Bad {
+        file: u8,
+        span: u8,
+        stream: u8,
+    },
     Closed(u8),
-    Settled { file: u8, is_durable: bool },
+    Settled {
+        file: u8,
+        is_durable: bool,
+    },
     Progress,
     Notice,
     PeerFinish,
     Refused,
     Stray(u8),
+    /// The nth span that is on its way had a trailer that confirms its file.
+    ConfirmWithSpan(u8),
 }
 
 /// What the receiver was sent and said.
@@ -49,6 +73,8 @@ struct Model {
     outstanding: BTreeSet<(StreamId, FileId, SpanIndex)>,
     verified: BTreeSet<(FileId, SpanIndex)>,
     confirmed: BTreeSet<FileId>,
+    /// By the trailer of the one span that is on its way, or arrived.
+    confirmed_with_span: BTreeSet<FileId>,
     given_up: BTreeSet<FileId>,
     offered: u32,
     settled: BTreeSet<FileId>,
@@ -59,7 +85,7 @@ struct Model {
 
 /// Runs the operations until the machine calls the receiver a liar.
 pub fn run(operations: &[SenderOperation]) {
-    let mut sender = Sender::new(OFFERS_MAX);
+    let mut sender = Sender::new(OFFERS_MAX, limits::OFFER_BYTES_MAX);
     let mut model = Model::default();
     for operation in operations {
         let ended = apply(&mut sender, &mut model, operation).is_err();
@@ -96,6 +122,7 @@ fn apply(
         }
         Op::DropStream(stream) => sender.drop_stream(numbers::stream(*stream), "stalled"),
         Op::NextSpan(stream) => model.take_span(sender, numbers::stream(*stream)),
+        Op::ConfirmWithSpan(nth) => model.confirm_with_span(sender, *nth),
         Op::SourceFailed(file) => sender.source_failed(numbers::file(*file), numbers::fault(1)),
         Op::SourceChecked { file, is_same } => {
             let found = if *is_same { Ok(()) } else { Err(numbers::fault(2)) };
@@ -209,7 +236,8 @@ impl Model {
                 Message::StreamClosed(wire::StreamClosed { stream })
             }
             Op::SettleConfirmed(nth) => {
-                let open: Vec<_> = self.confirmed.difference(&self.settled).collect();
+                let all = self.confirmed.union(&self.confirmed_with_span);
+                let open: Vec<_> = all.filter(|file| !self.settled.contains(file)).collect();
                 let file = nth_of(open.into_iter(), *nth)?.0;
                 Message::FileSettled(wire::FileSettled { file, fault: None })
             }
@@ -227,6 +255,19 @@ impl Model {
         let is_over = self.settled.contains(&file) || self.given_up.contains(&file);
         assert!(!is_over, "a file goes on that is settled or given up");
         self.outstanding.insert((stream, file, span));
+    }
+
+    fn confirm_with_span(&mut self, sender: &mut Sender, nth: u8) {
+        let Some(&(_, file, _)) = nth_of(self.outstanding.iter(), nth) else { return };
+        if sender.confirm_with_span(file) {
+            let is_over = self.settled.contains(&file) || self.given_up.contains(&file);
+            assert!(!is_over, "a file is confirmed that is settled or given up");
+            self.confirmed_with_span.insert(file);
+        }
+    }
+
+    fn is_confirmed(&self, file: FileId) -> bool {
+        self.confirmed.contains(&file) || self.confirmed_with_span.contains(&file)
     }
 
     /// Gives the machine a message; what must be refused is refused.
@@ -257,7 +298,7 @@ impl Model {
             }
             Message::FileAnswer(answer) => !is_open(answer.file) || answer.answer.is_none(),
             Message::FileSettled(settled) => {
-                let confirmed = self.confirmed.contains(&FileId(settled.file));
+                let confirmed = self.is_confirmed(FileId(settled.file));
                 !is_open(settled.file) || (settled.fault.is_none() && !confirmed)
             }
             Message::Finish(_) => self.finishes > 0,
@@ -281,9 +322,14 @@ impl Model {
             Message::SpanBad(bad) => {
                 let sent = (StreamId(bad.stream), FileId(bad.file), SpanIndex(bad.span));
                 self.outstanding.remove(&sent);
+                self.confirmed_with_span.remove(&sent.1);
             }
             Message::StreamClosed(closed) => {
                 self.streams.remove(&StreamId(closed.stream));
+                let lost = self.outstanding.iter().filter(|sent| sent.0.0 == closed.stream);
+                for (_, file, _) in lost {
+                    self.confirmed_with_span.remove(file);
+                }
                 self.outstanding.retain(|sent| sent.0 != StreamId(closed.stream));
             }
             Message::FileAnswer(wire::FileAnswer { file, answer: Some(Answer::Need(need)) }) => {
@@ -311,7 +357,7 @@ impl Model {
             count += 1;
             if let SenderEvent::Settled { file, outcome } = event {
                 assert!(self.settled.insert(file), "a file is settled once");
-                let may_be_done = self.confirmed.contains(&file);
+                let may_be_done = self.is_confirmed(file);
                 assert!(outcome != FileOutcome::Done || may_be_done, "done before confirmed");
                 self.outstanding.retain(|sent| sent.1 != file);
                 self.unanswered.remove(&file);

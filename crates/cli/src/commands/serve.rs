@@ -64,12 +64,11 @@ impl Log {
             while let Ok(first) = events.recv() {
                 // A wake-up for each of a million files would cost their session more than they do.
                 thread::sleep(GATHER);
-                for event in std::iter::once(first).chain(events.try_iter()) {
-                    if json {
-                        ui::json::print(&event);
-                    } else {
-                        ui::print_to_stdout(&event.to_string());
-                    }
+                let gathered = std::iter::once(first).chain(events.try_iter());
+                if json {
+                    ui::json::print_all(gathered);
+                } else {
+                    gathered.for_each(|event| ui::print_to_stdout(&event.to_string()));
                 }
             }
         })?;

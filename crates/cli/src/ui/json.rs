@@ -3,20 +3,54 @@
 use super::{Screen, notices::Notices, write_line};
 use haul_transfer::{Event, Report, events::Problem};
 use serde::Serialize;
-use std::io::Write;
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+/// Lines of files that come faster than this are printed together: a call for each of a million
+/// small files costs more than moving them does.
+const GATHER: Duration = Duration::from_millis(50);
+const GATHER_BYTES_MAX: usize = 64 << 10;
 
 /// Prints each event as it comes, and each notice in words on standard error.
 #[derive(Debug)]
-pub struct Json<Output> {
+pub struct Json<Output: Write> {
     output: Output,
     quiet: bool,
     notices: Notices,
+    /// Lines of files that are not printed yet.
+    files: String,
+    printed_at: Instant,
 }
 
 impl<Output: Write> Json<Output> {
     /// With `quiet`, progress is left out.
     pub fn new(output: Output, quiet: bool) -> Self {
-        Self { output, quiet, notices: Notices::default() }
+        let (notices, files) = (Notices::default(), String::new());
+        Self { output, quiet, notices, files, printed_at: Instant::now() }
+    }
+
+    fn line(&mut self, event: &Event) {
+        self.files += &text_of(event);
+        let waits = matches!(event, Event::File(_))
+            && self.files.len() < GATHER_BYTES_MAX
+            && self.printed_at.elapsed() < GATHER;
+        if waits {
+            self.files.push('\n');
+            return;
+        }
+        write_line(&mut self.output, &self.files);
+        self.files.clear();
+        self.printed_at = Instant::now();
+    }
+}
+
+impl<Output: Write> Drop for Json<Output> {
+    fn drop(&mut self) {
+        if let Some(files) = self.files.strip_suffix('\n') {
+            write_line(&mut self.output, files);
+        }
     }
 }
 
@@ -25,7 +59,7 @@ impl<Output: Write> Screen for Json<Output> {
         if self.quiet && matches!(event, Event::Progress(_)) {
             return;
         }
-        write_line(&mut self.output, &text_of(event));
+        self.line(event);
         // Errors are in words on standard error whatever else was asked for.
         if matches!(event, Event::Error(_))
             && let Some(line) = self.notices.line(event)
@@ -35,8 +69,14 @@ impl<Output: Write> Screen for Json<Output> {
     }
 
     fn report(&mut self, report: &Report) {
-        write_line(&mut self.output, &text_of(&Event::Report(Box::new(report.clone()))));
+        self.line(&Event::Report(Box::new(report.clone())));
     }
+}
+
+/// Objects on standard output, a line each, in one call.
+pub fn print_all<Object: Serialize>(objects: impl Iterator<Item = Object>) {
+    let lines: Vec<String> = objects.map(|object| text_of(&object)).collect();
+    write_line(&mut std::io::stdout(), &lines.join("\n"));
 }
 
 /// One object on standard output.

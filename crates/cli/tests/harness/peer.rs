@@ -282,6 +282,7 @@ impl Peer {
             digest: open.digest,
             streams: 1,
             offers_max: 16,
+            offer_bytes_max: 1 << 20,
             rtt_us: 10,
         };
         change(&mut opened);

@@ -126,6 +126,9 @@ pub struct Opened {
     /// as the server's kernel measured it
     #[prost(uint64, tag = "6")]
     pub rtt_us: u64,
+    /// no more offers once those open take this much memory
+    #[prost(uint64, tag = "7")]
+    pub offer_bytes_max: u64,
 }
 /// Sender to receiver.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -141,6 +141,7 @@ fn whatever_the_link_does_every_file_arrives_whole_or_is_named() {
         ("dropped streams", counts.dropped),
         ("streams refused after their number was closed", counts.refused_streams),
         ("discarded spans", counts.discarded),
+        ("files that their span confirms", counts.confirmed_with_span),
         ("streams that lost their framing", counts.broken_framing),
         ("files done", counts.done),
         ("files failed", counts.failed),

@@ -43,6 +43,7 @@ pub struct Plan {
     pub files: Vec<SourceFile>,
     pub streams: usize,
     pub offers_max: u32,
+    pub offer_bytes_max: u64,
     pub latency: Micros,
     /// Control connections and data streams that may still fail.
     pub control_cuts: u32,
@@ -61,6 +62,7 @@ impl Plan {
             files: (0..count).map(|_| source_file(random, troubled)).collect(),
             streams: random.within(1..=4) as usize,
             offers_max: random.within(1..=6) as u32,
+            offer_bytes_max: random.within(1..=1500),
             latency: [50, 500, 5_000, 40_000][random.below(4) as usize],
             control_cuts: random.below(4) as u32,
             stream_faults: [0, 3, 12][random.below(3) as usize],

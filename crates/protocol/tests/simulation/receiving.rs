@@ -53,9 +53,9 @@ pub struct ReceivingSide {
 }
 
 impl ReceivingSide {
-    pub fn new(end: End, offers_max: u32) -> Self {
+    pub fn new(end: End, limits: (u32, u64)) -> Self {
         Self {
-            receiver: Receiver::new(offers_max),
+            receiver: Receiver::new(limits.0, limits.1),
             outcomes: BTreeMap::new(),
             end,
             disk: Disk::default(),
@@ -247,6 +247,7 @@ impl ReceivingSide {
                 Err(_) => return FrameStep::Lost,
                 Ok(FrameHeader::End { .. }) => return FrameStep::Ended,
                 Ok(FrameHeader::Span(header)) => header,
+                Ok(FrameHeader::Pack(_)) => panic!("the model sends none"),
             };
             state.bytes.drain(..HEADER_BYTES);
             let permit = self.receiver.span_starts(stream, &header).expect("an honest header");
@@ -284,7 +285,8 @@ impl ReceivingSide {
     fn finish_writes(&mut self, now: Micros) {
         let done: Vec<_> = self.writes.extract_if(.., |write| write.due <= now).collect();
         for write in done {
-            let content = (write.end == SpanEnd::Verified).then_some(write.content);
+            let is_good = matches!(write.end, SpanEnd::Verified | SpanEnd::Confirmed);
+            let content = is_good.then_some(write.content);
             self.disk.end_write(write.stream, write.file, write.span, content);
             self.receiver.span_ended(write.stream, write.file, write.span, write.end);
         }
@@ -339,13 +341,13 @@ enum FrameStep {
 /// Nothing but the digest makes a payload believed.
 fn judge(header: &SpanHeader, payload: &[u8], trailer: &[u8; TRAILER_BYTES]) -> SpanEnd {
     let Ok(trailer) = SpanTrailer::decode(trailer) else { return SpanEnd::Damaged };
-    let is_abandoned = trailer.status == PayloadStatus::Abandoned;
     let header = FrameHeader::Span(*header).encode();
-    if digest(&header, payload, u8::from(is_abandoned)) != trailer.digest {
-        SpanEnd::Damaged
-    } else if is_abandoned {
-        SpanEnd::Abandoned
-    } else {
-        SpanEnd::Verified
+    if digest(&header, payload, trailer.status.to_byte()) != trailer.digest {
+        return SpanEnd::Damaged;
+    }
+    match trailer.status {
+        PayloadStatus::Whole => SpanEnd::Verified,
+        PayloadStatus::Abandoned => SpanEnd::Abandoned,
+        PayloadStatus::Confirmed => SpanEnd::Confirmed,
     }
 }

@@ -58,10 +58,10 @@ pub fn digest(header: &[u8], payload: &[u8], status: u8) -> [u8; 16] {
 }
 
 impl SendingSide {
-    pub fn new(end: End, offers_max: u32, mut to_offer: Vec<usize>) -> Self {
+    pub fn new(end: End, limits: (u32, u64), mut to_offer: Vec<usize>) -> Self {
         to_offer.reverse();
         Self {
-            sender: Sender::new(offers_max),
+            sender: Sender::new(limits.0, limits.1),
             outcomes: BTreeMap::new(),
             finished: false,
             end,
@@ -255,7 +255,19 @@ impl SendingSide {
             state.last_sign = now;
         }
         let read = content(offered.index, source.version(now), next.offset_bytes);
-        let status = if is_unreadable { PayloadStatus::Abandoned } else { PayloadStatus::Whole };
+        let is_same = source.version(now) == offered.version;
+        let status = if is_unreadable {
+            PayloadStatus::Abandoned
+        } else if next.whole_file
+            && is_same
+            && random.chance(60)
+            && self.sender.confirm_with_span(next.file)
+        {
+            witness.counts.confirmed_with_span += 1;
+            PayloadStatus::Confirmed
+        } else {
+            PayloadStatus::Whole
+        };
         let header = header_of(&next, stream, state.sequence);
         state.sequence += 1;
         let mut bytes = frame(header, read, status);
@@ -291,7 +303,7 @@ fn header_of(next: &Assignment, stream: StreamId, sequence: u64) -> [u8; 40] {
 /// Header, eight bytes that stand for the payload, trailer.
 fn frame(header: [u8; 40], content: u64, status: PayloadStatus) -> Vec<u8> {
     let payload = content.to_le_bytes();
-    let digest = digest(&header, &payload, u8::from(status == PayloadStatus::Abandoned));
+    let digest = digest(&header, &payload, status.to_byte());
     let trailer = SpanTrailer { status, digest }.encode();
     [&header[..], &payload[..], &trailer[..]].concat()
 }

@@ -70,12 +70,13 @@ impl<'a> Session<'a> {
             direction: plan.direction as i32,
             ..Default::default()
         };
+        let limits = (plan.offers_max, plan.offer_bytes_max);
         let (client, hello) = ClientHandshake::start("simulation", open);
         let to_server = Pipe::new(plan.latency, plan.control_faults(random));
         let to_client = Pipe::new(plan.latency, plan.control_faults(random));
         let mut session = Self {
-            sending: SendingSide::new(ends.0, plan.offers_max, to_offer),
-            receiving: ReceivingSide::new(ends.1, plan.offers_max),
+            sending: SendingSide::new(ends.0, limits, to_offer),
+            receiving: ReceivingSide::new(ends.1, limits),
             id: [random.below(256) as u8; 16],
             plan,
             target,
@@ -170,6 +171,7 @@ impl<'a> Session<'a> {
                     session: self.id.to_vec(),
                     streams: self.plan.streams as u32,
                     offers_max: self.plan.offers_max,
+                    offer_bytes_max: haul_protocol::limits::OFFER_BYTES_MAX,
                     ..Default::default()
                 };
                 self.send_control(End::Server, Message::Opened(opened));

@@ -14,6 +14,7 @@ pub struct Counts {
     pub dropped: u64,
     pub refused_streams: u64,
     pub discarded: u64,
+    pub confirmed_with_span: u64,
     pub broken_framing: u64,
     pub done: u64,
     pub failed: u64,
@@ -52,6 +53,7 @@ impl std::ops::AddAssign for Counts {
         self.dropped += other.dropped;
         self.refused_streams += other.refused_streams;
         self.discarded += other.discarded;
+        self.confirmed_with_span += other.confirmed_with_span;
         self.broken_framing += other.broken_framing;
         self.done += other.done;
         self.failed += other.failed;

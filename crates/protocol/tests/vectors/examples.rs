@@ -27,6 +27,7 @@ pub fn opened() -> Value {
     json!({"opened": {
         "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
         "digest": "AES_GMAC", "streams": 4, "offers_max": 256, "rtt_us": 180,
+        "offer_bytes_max": 4_194_304,
     }})
 }
 
@@ -192,12 +193,20 @@ pub fn bad_messages() -> Vec<(&'static str, Value)> {
         (
             "a session of no streams",
             json!({"opened": {
-            "session": "00000000000000000000000000000000", "offers_max": 1}}),
+            "session": "00000000000000000000000000000000", "offers_max": 1,
+            "offer_bytes_max": 16384}}),
         ),
         (
             "a session of too many streams",
             json!({"opened": {
-            "session": "00000000000000000000000000000000", "streams": 65, "offers_max": 1}}),
+            "session": "00000000000000000000000000000000", "streams": 65, "offers_max": 1,
+            "offer_bytes_max": 16384}}),
+        ),
+        (
+            "a session of too few bytes of offers",
+            json!({"opened": {
+            "session": "00000000000000000000000000000000", "streams": 1, "offers_max": 1,
+            "offer_bytes_max": 16383}}),
         ),
         ("an answer that says nothing", json!({"file_answer": {"file": 1}})),
         ("a text of 4097 bytes", json!({"notice": {"what": "x".repeat(4097)}})),

@@ -7,8 +7,8 @@ use super::{
 use haul_protocol::{
     FileId, StreamId,
     frame::{
-        FrameHeader, HEADER_BYTES, PREFACE_BYTES, PayloadStatus, Preface, SpanHeader, SpanTrailer,
-        TRAILER_BYTES,
+        FrameHeader, HEADER_BYTES, PREFACE_BYTES, PackHeader, PayloadStatus, Preface, SpanHeader,
+        SpanTrailer, TRAILER_BYTES,
     },
 };
 use serde_json::{Value, json};
@@ -33,11 +33,16 @@ fn headers() -> Vec<FrameHeader> {
         let (file, stream) = (FileId(file), StreamId(stream));
         FrameHeader::Span(SpanHeader { file, offset_bytes, len_bytes, sequence, stream })
     };
+    let pack = |spans, len_bytes, sequence, stream| {
+        FrameHeader::Pack(PackHeader { spans, len_bytes, sequence, stream: StreamId(stream) })
+    };
     vec![
         span(0, 0, 1, 0, 0),
         span(7, 1 << 40, 8 << 20, 3, 2),
         span(u32::MAX - 2, (1 << 50) - (1 << 30), 1 << 30, (1 << 40) - 1, (1 << 20) - 1),
         FrameHeader::End { stream: StreamId(0), sequence: 0 },
+        pack(1, 65, 0, 0),
+        pack(12, 1 << 20, 77, 3),
         FrameHeader::End { stream: StreamId(5), sequence: 1_000_000 },
     ]
 }
@@ -48,6 +53,10 @@ fn header_fields(header: &FrameHeader) -> Value {
         FrameHeader::Span(span) => json!({
             "hex": hex, "kind": "span", "file": span.file.0, "offset_bytes": span.offset_bytes,
             "len_bytes": span.len_bytes, "sequence": span.sequence, "stream": span.stream.0,
+        }),
+        FrameHeader::Pack(pack) => json!({
+            "hex": hex, "kind": "pack", "spans": pack.spans, "len_bytes": pack.len_bytes,
+            "sequence": pack.sequence, "stream": pack.stream.0,
         }),
         FrameHeader::End { stream, sequence } => {
             json!({"hex": hex, "kind": "end", "sequence": sequence, "stream": stream.0})
@@ -61,6 +70,7 @@ fn trailers() -> Vec<SpanTrailer> {
         SpanTrailer { status: PayloadStatus::Whole, digest: [0; 16] },
         SpanTrailer { status: PayloadStatus::Whole, digest: counting },
         SpanTrailer { status: PayloadStatus::Abandoned, digest: [0xff; 16] },
+        SpanTrailer { status: PayloadStatus::Confirmed, digest: [1; 16] },
     ]
 }
 
@@ -68,6 +78,7 @@ fn trailer_fields(trailer: &SpanTrailer) -> Value {
     let status = match trailer.status {
         PayloadStatus::Whole => "whole",
         PayloadStatus::Abandoned => "abandoned",
+        PayloadStatus::Confirmed => "confirmed",
     };
     json!({"hex": hex(&trailer.encode()), "status": status, "digest": hex(&trailer.digest)})
 }
@@ -99,12 +110,13 @@ fn bad() -> Vec<Value> {
         let reason = Preface::decode(&bytes).expect_err(name).what;
         all.push(json!({"layout": "preface", "name": name, "hex": hex(&bytes), "reason": reason}));
     }
-    let (span, end) = (headers()[1].encode(), headers()[4].encode());
+    let (span, end) = (headers()[1].encode(), headers()[6].encode());
     let mut flipped = span;
     flipped[16] ^= 1;
     for (name, bytes) in [
         ("a flipped bit", flipped),
-        ("an unknown kind", with_crc(span, &[(0, 3)])),
+        ("an unknown kind", with_crc(span, &[(0, 4)])),
+        ("a pack with an offset", with_crc(span, &[(0, 3)])),
         ("a reserved byte set", with_crc(span, &[(1, 1)])),
         ("a sequence of 2^40", with_crc(span, &[(29, 1)])),
         ("an end with a length", with_crc(end, &[(16, 1)])),
@@ -118,7 +130,7 @@ fn bad() -> Vec<Value> {
     flipped[23] ^= 0x80;
     for (name, bytes) in [
         ("a flipped bit", flipped),
-        ("an unknown status", with_crc(trailer, &[(1, 2)])),
+        ("an unknown status", with_crc(trailer, &[(1, 3)])),
         ("another first byte", with_crc(trailer, &[(0, 1)])),
         ("a reserved byte set", with_crc(trailer, &[(3, 1)])),
     ] {

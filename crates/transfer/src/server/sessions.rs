@@ -8,7 +8,7 @@ use crate::{
     events::{Event, FileCounts},
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     session::{
-        SessionEnd, Tally, drive, io_problem_fault, lock,
+        OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
         receiving::{Receiving, ReceivingOptions},
         sending::{Sending, SendingOptions},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -48,8 +48,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Files that a client may have open at a time; each may hold descriptors on both sides.
-const OFFERS_MAX: u32 = 256;
+/// What a client may have offered and unsettled: enough for small files on a long path, in memory
+/// that 64 sessions may take.
+const OFFER_LIMITS: OfferLimits = OfferLimits { files: 16_384, bytes: 4 << 20 };
 /// How long a single-use token's next session waits for one that is just ending.
 const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a session that yields to its successor may take.
@@ -202,7 +203,8 @@ impl Server {
             protection: open.protection,
             digest: open.digest,
             streams: count,
-            offers_max: OFFERS_MAX,
+            offers_max: OFFER_LIMITS.files,
+            offer_bytes_max: OFFER_LIMITS.bytes,
             rtt_us: tcp.rtt_us.into(),
         };
         control.queue(Message::Opened(opened));
@@ -400,7 +402,7 @@ fn run_role(
     match work {
         Work::Send(walk) => {
             let options =
-                SendingOptions { offers_max: OFFERS_MAX, stall_after: STALL_AFTER_DEFAULT, engine };
+                SendingOptions { offers: OFFER_LIMITS, stall_after: STALL_AFTER_DEFAULT, engine };
             let mut role = Sending::new(walk, setup, streams, source, options, tell);
             let end = drive(control, &mut role, &waker, &interrupt);
             role.stop();
@@ -408,7 +410,7 @@ fn run_role(
         }
         Work::Receive(place) => {
             let options = ReceivingOptions {
-                offers_max: OFFERS_MAX,
+                offers: OFFER_LIMITS,
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),

@@ -1,6 +1,7 @@
 //! Makes what arrived durable: syncs and journals about once a second, and commits whole files.
 //!
-//! One thread a session, beside the streams, so that no stream ever waits for a sync.
+//! Two threads a session, beside the streams, so that no stream ever waits for a sync: one syncs,
+//! the other puts what is synced under its name.
 
 use super::{lock, streams::elapsed_ns};
 use crate::storage::target::TargetFile;
@@ -9,7 +10,7 @@ use haul_protocol::{
     FileId, SpanIndex,
     wire::{Fault, SpanRange},
 };
-use rustix::fs::{fstat, syncfs};
+use rustix::fs::syncfs;
 use std::{
     collections::{BTreeMap, VecDeque, btree_map},
     fs::File,
@@ -23,6 +24,14 @@ use std::{
 
 /// How long verified spans wait before they are synced and journaled.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+
+/// A sync takes at most a third of the committer's time while files go on coming: each has a part
+/// that does not depend on how many files share it, and holds up who makes new ones.
+const GATHER_FACTOR: u32 = 2;
+/// No file waits longer than this for others to share its sync.
+const GATHER_MAX: Duration = Duration::from_millis(100);
+/// So many files share a sync well enough.
+const GATHER_FILES: usize = 2048;
 
 /// From this many files on, one sync of the file system costs less than one of each file.
 const GROUP_MIN: usize = 4;
@@ -51,36 +60,65 @@ struct Queue {
     commits: VecDeque<FileId>,
     /// To be let go of, and whether what is there stays for a resume.
     given_up: Vec<(SharedTarget, bool)>,
+    /// The committer sleeps until something is to be done.
+    idle: bool,
+    /// Files whose content is durable: the publisher puts them under their names.
+    synced: VecDeque<Entry>,
+    /// The publisher is at work on some that it has taken.
+    publishing: bool,
+    /// Files under their names, which are not durable yet.
+    named: Vec<Entry>,
     ending: bool,
+    /// The publisher has nothing more to expect.
+    published_all: bool,
+}
+
+impl Queue {
+    /// Some file is between its content and its name.
+    fn is_publishing(&self) -> bool {
+        self.publishing || !self.synced.is_empty()
+    }
+
+    /// The committer has to get up.
+    fn has_work(&self) -> bool {
+        !self.commits.is_empty()
+            || !self.named.is_empty()
+            || !self.given_up.is_empty()
+            || (self.ending && !self.is_publishing())
+    }
 }
 
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
+    to_publish: Condvar,
     results: Mutex<Vec<Committed>>,
     durable_bytes: AtomicU64,
     sync_ns: AtomicU64,
     cpu_ns: AtomicU64,
+    publisher_cpu_ns: AtomicU64,
 }
 
 pub struct Committer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Committer {
-    /// Starts the thread; `wake` is called when there are results.
+    /// Starts the threads; `wake` is called when there are results.
     ///
     /// # Errors
     /// If no thread can be had.
-    pub fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+    pub fn start(wake: impl Fn() + Clone + Send + 'static) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let of_thread = shared.clone();
-        let thread = thread::Builder::new()
-            .name("haul-committer".into())
-            .spawn(move || of_thread.run(&wake))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let mut this = Self { shared: shared.clone(), threads: Vec::new() };
+        let (of_publisher, wake_too) = (shared.clone(), wake.clone());
+        let publisher = thread::Builder::new().name("haul-publisher".into());
+        this.threads.push(publisher.spawn(move || of_publisher.publish_all(&wake_too))?);
+        let committer = thread::Builder::new().name("haul-committer".into());
+        this.threads.push(committer.spawn(move || shared.run(&wake))?);
+        Ok(this)
     }
 
     #[must_use]
@@ -88,11 +126,16 @@ impl Committer {
         CommitterHandle(self.shared.clone())
     }
 
-    /// Ends the thread; what is verified by then is synced and journaled first.
+    /// Ends the threads; what is verified by then is synced and journaled first.
     pub fn stop(&mut self) {
-        lock(&self.shared.queue).ending = true;
+        let mut queue = lock(&self.shared.queue);
+        queue.ending = true;
+        // Without a committer nobody else says so.
+        queue.published_all |= self.threads.len() < 2;
+        drop(queue);
         self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
+        self.shared.to_publish.notify_all();
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -117,12 +160,25 @@ impl CommitterHandle {
         entry.bytes += bytes;
     }
 
+    /// The only span of each of these files is written and verified. No checkpoint makes it
+    /// durable, as nothing could go on from there; its commit does.
+    pub fn verified_whole(&self, files: impl Iterator<Item = (FileId, SharedTarget, u64)>) {
+        let mut queue = lock(&self.0.queue);
+        for (file, target, bytes) in files {
+            let entry = queue.undurable.entry(file).or_default();
+            entry.target.get_or_insert(target);
+            entry.bytes += bytes;
+        }
+    }
+
     /// All spans are verified and the source is confirmed: put it under its name.
     pub fn commit(&self, file: FileId, target: &SharedTarget) {
         let mut queue = lock(&self.0.queue);
         queue.undurable.entry(file).or_default().target.get_or_insert_with(|| target.clone());
         queue.commits.push_back(file);
-        self.0.changed.notify_all();
+        if std::mem::take(&mut queue.idle) || queue.commits.len() == GATHER_FILES {
+            self.0.changed.notify_all();
+        }
     }
 
     /// The file is given up: its spans wait for nothing any more. Letting go of the target waits
@@ -147,19 +203,28 @@ impl CommitterHandle {
     /// Wall time in syncs and renames, and processor time, in nanoseconds.
     #[must_use]
     pub fn costs_ns(&self) -> (u64, u64) {
-        (self.0.sync_ns.load(Ordering::Relaxed), self.0.cpu_ns.load(Ordering::Relaxed))
+        let cpu_ns = [&self.0.cpu_ns, &self.0.publisher_cpu_ns];
+        let cpu_ns = cpu_ns.iter().map(|ns| ns.load(Ordering::Relaxed)).sum();
+        (self.0.sync_ns.load(Ordering::Relaxed), cpu_ns)
     }
 }
 
 impl Shared {
     fn run(&self, wake: &dyn Fn()) {
         let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
-        let mut named = Vec::new();
+        let mut gather = Duration::ZERO;
         loop {
-            let (commits, ending) = self.wait_until(checkpoint_at, &named);
+            self.gather(gather);
+            let (commits, named, ending) = self.wait_until(checkpoint_at);
             self.let_go();
+            gather = Duration::ZERO;
             if !commits.is_empty() || !named.is_empty() {
-                named = self.commit(&commits, named);
+                let begun = Instant::now();
+                let many = commits.len() >= GROUP_MIN;
+                self.commit(&commits, named);
+                if many {
+                    gather = (begun.elapsed() * GATHER_FACTOR).min(GATHER_MAX);
+                }
             }
             if ending || Instant::now() >= checkpoint_at {
                 self.checkpoint();
@@ -169,29 +234,75 @@ impl Shared {
             if !lock(&self.results).is_empty() {
                 wake();
             }
-            if ending && named.is_empty() {
+            let mut queue = lock(&self.queue);
+            if ending && !queue.is_publishing() && queue.named.is_empty() {
+                queue.published_all = true;
+                self.to_publish.notify_all();
                 return;
             }
         }
     }
 
-    /// Waits for something to do; not at all when files stand under names that are not durable.
-    fn wait_until(&self, deadline: Instant, named: &[Entry]) -> (VecDeque<FileId>, bool) {
+    /// Lets files come together that are to share a sync.
+    fn gather(&self, mut left: Duration) {
+        let deadline = Instant::now() + left;
         let mut queue = lock(&self.queue);
-        let waits =
-            |queue: &Queue| queue.commits.is_empty() && queue.given_up.is_empty() && !queue.ending;
-        while named.is_empty() && waits(&queue) {
+        while !left.is_zero() && !queue.ending && queue.commits.len() < GATHER_FILES {
+            queue = self
+                .changed
+                .wait_timeout(queue, left)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .0;
+            left = deadline.saturating_duration_since(Instant::now());
+        }
+    }
+
+    /// Waits for something to do.
+    fn wait_until(&self, deadline: Instant) -> (VecDeque<FileId>, Vec<Entry>, bool) {
+        let mut queue = lock(&self.queue);
+        while !queue.has_work() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
+            queue.idle = true;
             queue = self
                 .changed
                 .wait_timeout(queue, left)
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .0;
         }
-        (std::mem::take(&mut queue.commits), queue.ending)
+        queue.idle = false;
+        let commits = std::mem::take(&mut queue.commits);
+        (commits, std::mem::take(&mut queue.named), queue.ending)
+    }
+
+    /// Puts files under their names while the committer syncs those behind them.
+    fn publish_all(&self, wake: &dyn Fn()) {
+        loop {
+            let mut queue = lock(&self.queue);
+            while queue.synced.is_empty() {
+                if queue.published_all {
+                    return;
+                }
+                let waited = self.to_publish.wait(queue);
+                queue = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            let mut batch = Vec::from(std::mem::take(&mut queue.synced));
+            queue.publishing = true;
+            drop(queue);
+            let count = batch.len();
+            self.each(&mut batch, TargetFile::publish);
+            if batch.len() < count {
+                // Some have failed.
+                wake();
+            }
+            self.publisher_cpu_ns.store(super::streams::thread_cpu_ns(), Ordering::Relaxed);
+            let mut queue = lock(&self.queue);
+            queue.publishing = false;
+            queue.named.extend(batch);
+            self.changed.notify_all();
+        }
     }
 
     fn let_go(&self) {
@@ -202,10 +313,9 @@ impl Shared {
         }
     }
 
-    /// Puts files under their names, all of them one step at a time, so that many share a sync:
-    /// that of their content is also that of the names of those before them. Returns the files
-    /// whose names are not durable yet.
-    fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) -> Vec<Entry> {
+    /// Makes the content of files durable, all of them one step at a time, so that many share a
+    /// sync: it is also that of the names of those before them.
+    fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) {
         let begun = Instant::now();
         let mut batch: Vec<Entry> = files.iter().filter_map(|file| self.take(*file)).collect();
         self.each(&mut batch, TargetFile::seal);
@@ -214,13 +324,13 @@ impl Shared {
             self.each(&mut batch, TargetFile::sync);
             self.each(&mut named, |target| target.sync_directory());
         }
-        self.each(&mut batch, TargetFile::publish);
         self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
+        lock(&self.queue).synced.extend(batch);
+        self.to_publish.notify_all();
         for entry in named {
             self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
             lock(&self.results).push(Committed::Done(entry.file));
         }
-        batch
     }
 
     fn take(&self, file: FileId) -> Option<Entry> {
@@ -281,6 +391,7 @@ impl Shared {
 }
 
 /// A file on its way to its name.
+#[derive(Debug)]
 struct Entry {
     file: FileId,
     target: SharedTarget,
@@ -295,8 +406,8 @@ fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bo
     let mut systems = BTreeMap::new();
     for entry in entries {
         let found = lock(&entry.target).as_ref().map_or(Ok(()), |target| {
-            target.each_directory(|directory| {
-                if let btree_map::Entry::Vacant(new) = systems.entry(fstat(directory)?.st_dev) {
+            target.each_directory(|device, directory| {
+                if let btree_map::Entry::Vacant(new) = systems.entry(device) {
                     new.insert(File::from(directory.try_clone_to_owned()?));
                 }
                 Ok(())

@@ -5,8 +5,10 @@
 //! streams have a thread each ([`send_stream`], [`receive_stream`]).
 
 pub mod committer;
+mod receive_pack;
 pub mod receive_stream;
 pub mod receiving;
+mod send_pack;
 pub mod send_stream;
 pub mod sending;
 pub mod streams;
@@ -128,6 +130,14 @@ fn refuse(control: &mut Control, fault: Fault) -> SessionEnd {
     control.queue(Message::Refused(fault.clone()));
     control.close(GOODBYE);
     SessionEnd::Refused(fault)
+}
+
+/// What may be offered and unsettled at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferLimits {
+    pub files: u32,
+    /// What their offers take of memory, as [`haul_protocol::message::offer_bytes`] counts it.
+    pub bytes: u64,
 }
 
 /// What one session moved, as this side counted it.

@@ -5,7 +5,7 @@ use super::{
     lock,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
-use crate::{digest::SpanDigest, error::io_fault};
+use crate::{digest::SpanDigest, error::io_fault, storage::open_files::Pass};
 use haul_datapath::{
     EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
     fallback,
@@ -45,8 +45,11 @@ pub struct ReceiveShared {
 #[derive(Clone)]
 pub struct Target {
     pub name: Vec<u8>,
-    pub file: Arc<SpanFile>,
+    /// `None` for a file of one span, which is opened when that comes.
+    pub file: Option<Arc<SpanFile>>,
     pub shared: SharedTarget,
+    /// It has one span, or none.
+    pub is_whole: bool,
 }
 
 /// A span that the engine has taken and that is not written yet.
@@ -56,31 +59,34 @@ struct Pending {
     span: SpanIndex,
     len_bytes: u64,
     target: SharedTarget,
+    is_whole: bool,
     /// Its digest agreed, or why it is not to be believed.
     end: SpanEnd,
     written: bool,
 }
 
 pub struct ReceiveStream {
-    shared: Arc<ReceiveShared>,
-    stream: StreamId,
-    receiver: fallback::Receiver,
+    pub(super) shared: Arc<ReceiveShared>,
+    pub(super) stream: StreamId,
+    pub(super) receiver: fallback::Receiver,
     /// The engine's socket again, to look whether anything has come.
     wire: OwnedFd,
-    digest: SpanDigest,
+    pub(super) digest: SpanDigest,
     pending: VecDeque<Pending>,
+    /// The memory of packs.
+    pub(super) pack: Vec<u8>,
     next_id: u64,
     done: Vec<SpanDone>,
-    figures: Arc<Mutex<StreamFigures>>,
+    pub(super) figures: Arc<Mutex<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
-    copied_bytes: u64,
-    payload_bytes: u64,
-    consumed_bytes: u64,
+    pub(super) copied_bytes: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) consumed_bytes: u64,
 }
 
 /// Why a stream's thread leaves its loop.
-enum Leave {
+pub(super) enum Leave {
     Orderly,
     Broken(String),
 }
@@ -114,6 +120,7 @@ pub fn run(
         wire,
         digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
         pending: VecDeque::new(),
+        pack: Vec::new(),
         next_id: 0,
         done: Vec::new(),
         figures: figures.clone(),
@@ -157,6 +164,7 @@ impl ReceiveStream {
         self.consumed_bytes += HEADER_BYTES as u64;
         let header = match FrameHeader::decode(&bytes) {
             Ok(FrameHeader::Span(header)) => header,
+            Ok(FrameHeader::Pack(pack)) => return self.receive_pack(&pack),
             Ok(FrameHeader::End { stream, .. }) if stream == self.stream => {
                 return Err(Leave::Orderly);
             }
@@ -208,12 +216,20 @@ impl ReceiveStream {
     ) -> Result<(), Leave> {
         self.next_id += 1;
         let id = SpanId(self.next_id);
-        let file_span = FileSpan {
-            id,
-            file: target.file.clone(),
-            offset_bytes: header.offset_bytes,
-            len_bytes: header.len_bytes,
+        let file = match &target.file {
+            Some(file) => file.clone(),
+            None => match self.begin_whole(target) {
+                Ok(file) => file,
+                Err(fault) => {
+                    self.fail_file_with(header.file, fault);
+                    self.discard(header.len_bytes)?;
+                    self.end_span(header.file, span, SpanEnd::Abandoned);
+                    return Ok(());
+                }
+            },
         };
+        let file_span =
+            FileSpan { id, file, offset_bytes: header.offset_bytes, len_bytes: header.len_bytes };
         self.digest.start(header, encoded);
         let tap: Option<&mut dyn SpanTap> =
             if self.digest.wants_bytes() { Some(&mut self.digest) } else { None };
@@ -224,6 +240,7 @@ impl ReceiveStream {
             span,
             len_bytes: header.len_bytes,
             target: target.shared.clone(),
+            is_whole: target.is_whole,
             end: SpanEnd::Abandoned,
             written: false,
         });
@@ -260,6 +277,7 @@ impl ReceiveStream {
         Ok(match trailer.status {
             PayloadStatus::Whole => SpanEnd::Verified,
             PayloadStatus::Abandoned => SpanEnd::Abandoned,
+            PayloadStatus::Confirmed => SpanEnd::Confirmed,
         })
     }
 
@@ -304,11 +322,16 @@ impl ReceiveStream {
             while let Some(pending) = self.pending.front().filter(|pending| pending.written) {
                 let (file, span, end) = (pending.file, pending.span, pending.end);
                 let pending = self.pending.pop_front().expect("just seen");
-                if end == SpanEnd::Verified {
+                if matches!(end, SpanEnd::Verified | SpanEnd::Confirmed) {
                     let bytes = pending.len_bytes;
                     self.payload_bytes += bytes;
                     self.shared.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
-                    self.shared.committer.verified(file, &pending.target, span, bytes);
+                    if pending.is_whole {
+                        let whole = (file, pending.target, bytes);
+                        self.shared.committer.verified_whole([whole].into_iter());
+                    } else {
+                        self.shared.committer.verified(file, &pending.target, span, bytes);
+                    }
                 }
                 self.end_span(file, span, end);
             }
@@ -333,9 +356,20 @@ impl ReceiveStream {
 
     fn fail_file(&self, file: FileId, name: &[u8], error: &EngineError) {
         let what = format!("cannot be written at byte {}", error.offset_bytes);
-        let fault = io_fault(Side::Target, name, what, &error.source);
+        self.fail_file_with(file, io_fault(Side::Target, name, what, &error.source));
+    }
+
+    pub(super) fn fail_file_with(&self, file: FileId, fault: Fault) {
         lock(&self.shared.failed).push((file, fault));
         self.shared.streams.wake();
+    }
+
+    /// Opens a file of one span that an engine is to write.
+    fn begin_whole(&self, target: &Target) -> Result<Arc<SpanFile>, Fault> {
+        let streams = &self.shared.streams;
+        let pass = Pass::wait(|| streams.stopping()).ok_or_else(Fault::default)?;
+        let mut shared = lock(&target.shared);
+        shared.as_mut().map_or_else(|| Err(Fault::default()), |file| file.begin_whole(Some(pass)))
     }
 
     fn tell_fallbacks(&mut self) {
@@ -346,7 +380,7 @@ impl ReceiveStream {
         }
     }
 
-    fn update_figures(&mut self, in_span: bool) {
+    pub(super) fn update_figures(&mut self, in_span: bool) {
         let mut figures = lock(&self.figures);
         figures.cpu_ns = thread_cpu_ns();
         figures.wall_ns = elapsed_ns(self.begun);

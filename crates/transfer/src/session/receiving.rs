@@ -1,7 +1,7 @@
 //! The receiving role of a session: prepares targets, feeds the committer, settles files.
 
 use super::{
-    EventSink, Pumped, Role, SessionEnd, Tally,
+    EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     committer::{Committed, Committer},
     io_problem_fault, lock,
     receive_stream::{self, ReceiveShared, Target},
@@ -13,7 +13,7 @@ use crate::{
     stages,
     storage::{
         root::Links,
-        target::{Prepared, TargetFile, TargetPlace},
+        target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
 };
 use haul_datapath::{EngineInfo, WireKind, choose};
@@ -25,7 +25,7 @@ use haul_protocol::{
 };
 use rustix::fs::{Mode, OFlags};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -34,6 +34,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Files of more than one span that are open at a time: each has descriptors, a journal and sets of
+/// its spans. More are answered as these are settled.
+const LARGE_FILES_MAX: usize = 64;
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
 /// The names of directories whose mode and time are set at the end, in bytes at most: beyond, they
 /// keep new ones.
@@ -49,7 +52,12 @@ pub struct Receiving<'a> {
     pub peer_report: Option<wire::SideReport>,
     options: ReceivingOptions,
     offers: BTreeMap<FileId, FileOffer>,
+    /// Open, and of more than one span.
+    large: BTreeSet<FileId>,
+    /// Large files to be answered when there is room for them.
+    waiting: VecDeque<FileId>,
     directories: Vec<FileOffer>,
+    fresh: Fresh,
     directory_name_bytes: usize,
     /// Chosen at the first regular file, for all streams.
     engines: Option<(Vec<&'static EngineInfo>, String)>,
@@ -64,7 +72,7 @@ pub struct Receiving<'a> {
 
 /// What a receiving role is told beside its place and streams.
 pub struct ReceivingOptions {
-    pub offers_max: u32,
+    pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
@@ -94,7 +102,7 @@ impl<'a> Receiving<'a> {
         let committer = Committer::start(move || wake.wake())?;
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let shared = Arc::new(ReceiveShared {
-            machine: Mutex::new(Receiver::new(options.offers_max)),
+            machine: Mutex::new(Receiver::new(options.offers.files, options.offers.bytes)),
             targets: Mutex::default(),
             committer: committer.handle(),
             streams,
@@ -114,7 +122,10 @@ impl<'a> Receiving<'a> {
             peer_report: None,
             options,
             offers: BTreeMap::new(),
+            large: BTreeSet::new(),
+            waiting: VecDeque::new(),
             directories: Vec::new(),
+            fresh: Fresh::default(),
             directory_name_bytes: 0,
             engines: None,
             progress_at: now,
@@ -208,10 +219,27 @@ impl<'a> Receiving<'a> {
         self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         self.offers.insert(file, offer.clone());
         let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
+        if offer.size_bytes > span_bytes && self.large.len() >= LARGE_FILES_MAX {
+            self.waiting.push_back(file);
+        } else {
+            self.answer(file, offer, span_bytes);
+        }
+    }
+
+    fn answer_waiting(&mut self) {
+        while self.large.len() < LARGE_FILES_MAX
+            && let Some(file) = self.waiting.pop_front()
+        {
+            // Given up meanwhile: settled.
+            let Some(offer) = self.offers.get(&file).cloned() else { continue };
+            let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
+            self.answer(file, &offer, span_bytes);
+        }
+    }
+
+    fn answer(&mut self, file: FileId, offer: &FileOffer, span_bytes: u64) {
         let prepared = match self.choose_engines(offer) {
-            Ok(()) => self
-                .expect(offer)
-                .and_then(|()| self.place.prepare(offer, span_bytes, self.shared.setup.digest)),
+            Ok(()) => self.expect(offer).and_then(|()| self.prepare(offer, span_bytes)),
             Err(fault) => {
                 self.ended = Some(SessionEnd::Refused(fault));
                 return;
@@ -242,6 +270,10 @@ impl<'a> Receiving<'a> {
         if let Err(error) = lock(&self.shared.machine).answer(file, answer) {
             self.ended = Some(SessionEnd::Refused(error.to_fault()));
         }
+    }
+
+    fn prepare(&mut self, offer: &FileOffer, span_bytes: u64) -> Result<Prepared, Fault> {
+        self.place.prepare(offer, span_bytes, self.shared.setup.digest, &mut self.fresh)
     }
 
     /// A server may not bring what nobody asked for.
@@ -282,9 +314,14 @@ impl<'a> Receiving<'a> {
     ) -> Answer {
         match target.span_file() {
             Ok(span_file) => {
+                let is_whole = durable.file_spans() <= 1;
+                if !is_whole {
+                    self.large.insert(file);
+                }
                 let target = Target {
                     name: target.name.clone(),
                     file: span_file,
+                    is_whole,
                     shared: Arc::new(Mutex::new(Some(target))),
                 };
                 lock(&self.shared.targets).insert(file, target);
@@ -418,6 +455,7 @@ impl<'a> Receiving<'a> {
 
     fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {
         let Some(offer) = self.offers.remove(&file) else { return };
+        self.large.remove(&file);
         let bytes = offer.size_bytes;
         let status_is_good = status != FileStatus::Failed;
         match status {
@@ -475,7 +513,7 @@ impl<'a> Receiving<'a> {
             self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {
                 stream: stream.0,
                 received_bytes: figures.consumed_bytes,
-                on_storage: figures.unread_bytes > 0,
+                on_storage: figures.on_storage(),
             });
         let progress = wire::Progress {
             received_bytes: self.tally.received_bytes,
@@ -487,7 +525,7 @@ impl<'a> Receiving<'a> {
 
     /// Nothing comes on any stream though files are open.
     fn give_up_all(&mut self, open: &[(StreamId, StreamFigures)], still: Duration) {
-        let on_storage = open.iter().any(|(_, figures)| figures.unread_bytes > 0);
+        let on_storage = open.iter().any(|(_, figures)| figures.on_storage());
         let (stage, what) = if on_storage {
             ("target_disk", "what arrived waits for this host's disk; waiting on")
         } else {
@@ -524,7 +562,7 @@ impl<'a> Receiving<'a> {
         }
         let mut stalled = Vec::new();
         for (stream, figures) in open {
-            let on_storage = figures.unread_bytes > 0;
+            let on_storage = figures.on_storage();
             let moved = figures.tcp.bytes_received;
             let entry = self.seen.entry(stream).or_insert((moved, now));
             if entry.0 != moved || !figures.in_span {
@@ -563,6 +601,7 @@ impl Role for Receiving<'_> {
         self.open_streams();
         self.handle_stream_events();
         self.handle_commits();
+        self.answer_waiting();
         self.handle_events();
         self.watch_streams(now);
         if !self.finishing {

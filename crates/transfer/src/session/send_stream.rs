@@ -12,11 +12,13 @@ use haul_datapath::{
 use haul_protocol::{
     FileId, Sender, StreamId,
     frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
+    pack::PackWriter,
     sender::Assignment,
     wire::{Fault, Side},
 };
 use std::{
     collections::BTreeMap,
+    io,
     os::fd::OwnedFd,
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
@@ -50,14 +52,19 @@ impl Source {
 }
 
 impl SendShared {
-    /// The open file of a source; opened at its first span.
-    fn open(&self, file: FileId) -> Result<Arc<SpanFile>, Fault> {
+    /// The open file of a source; opened at its first span, and kept open if there are more.
+    fn open(&self, assignment: &Assignment) -> Result<Arc<SpanFile>, Fault> {
         let mut sources = lock(&self.sources);
-        let Some(source) = sources.get_mut(&file) else {
+        let Some(source) = sources.get_mut(&assignment.file) else {
             return Err(Fault::default());
         };
         if let Some(opened) = &source.opened {
             return Ok(opened.clone());
+        }
+        if assignment.whole_file {
+            let entry = source.entry.clone();
+            drop(sources);
+            return entry.open();
         }
         let opened = source.entry.open()?;
         source.opened = Some(opened.clone());
@@ -70,23 +77,24 @@ impl SendShared {
 }
 
 /// A span that this stream is to send.
-struct Work {
-    assignment: Assignment,
-    span: FileSpan,
+pub(super) struct Work {
+    pub(super) assignment: Assignment,
+    pub(super) span: FileSpan,
 }
 
 pub struct SendStream {
-    shared: Arc<SendShared>,
-    stream: StreamId,
-    sender: fallback::Sender,
-    digest: SpanDigest,
-    sequence: u64,
+    pub(super) shared: Arc<SendShared>,
+    pub(super) stream: StreamId,
+    pub(super) sender: fallback::Sender,
+    pub(super) digest: SpanDigest,
+    pub(super) pack: PackWriter,
+    pub(super) sequence: u64,
     done: Vec<SpanDone>,
     figures: Arc<Mutex<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
-    copied_bytes: u64,
-    payload_bytes: u64,
+    pub(super) copied_bytes: u64,
+    pub(super) payload_bytes: u64,
 }
 
 /// Runs a stream until the session is over.
@@ -109,6 +117,7 @@ pub fn run(
         stream,
         sender,
         digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
+        pack: PackWriter::default(),
         sequence: 0,
         done: Vec::new(),
         figures: figures.clone(),
@@ -128,14 +137,19 @@ impl SendStream {
         self.update_figures();
         let mut next = None;
         while let Some(work) = next.take().or_else(|| self.wait_for_work()) {
-            next = self.take_work();
-            if let Some(next) = &next {
-                self.sender.prepare(&next.span);
+            if work.is_small() {
+                next = self.send_pack(work)?;
+            } else {
+                next = self.take_work();
+                let large = next.as_ref().filter(|next| !next.is_small());
+                if let Some(large) = large {
+                    self.sender.prepare(&large.span);
+                }
+                let boundary = if next.is_some() { Boundary::MoreFollows } else { Boundary::Flush };
+                self.send_span(&work, boundary)?;
+                self.payload_bytes += work.assignment.len_bytes;
             }
-            let boundary = if next.is_some() { Boundary::MoreFollows } else { Boundary::Flush };
-            self.send_span(&work, boundary)?;
             self.sender.reap(Wait::DontBlock, &mut self.done)?;
-            self.payload_bytes += work.assignment.len_bytes;
             self.count_done();
             self.tell_fallbacks();
             self.update_figures();
@@ -174,10 +188,10 @@ impl SendStream {
     }
 
     /// The next span whose file can be opened; files that cannot are given up.
-    fn take_work(&mut self) -> Option<Work> {
+    pub(super) fn take_work(&mut self) -> Option<Work> {
         loop {
             let assignment = lock(&self.shared.machine).next_span(self.stream)?;
-            match self.shared.open(assignment.file) {
+            match self.shared.open(&assignment) {
                 Ok(file) => {
                     let span = FileSpan {
                         id: SpanId(
@@ -224,9 +238,33 @@ impl SendStream {
             let fault = self.read_fault(&name, assignment.file, what, &error);
             lock(&self.shared.machine).source_failed(assignment.file, fault);
             self.shared.streams.wake();
+        } else if assignment.whole_file {
+            // What changes from here on arrives with another digest, if it has not left yet.
+            status = self.confirm(work, Ok(()));
         }
         let trailer = SpanTrailer { status, digest: self.digest.finish(status) };
         self.sender.send_bytes(&trailer.encode(), boundary)
+    }
+
+    /// Looks at the source of a file that goes out in one span, after all of it was `read`.
+    pub(super) fn confirm(&self, work: &Work, read: io::Result<()>) -> PayloadStatus {
+        let file = work.assignment.file;
+        let entry = lock(&self.shared.sources).get(&file).map(|source| source.entry.clone());
+        let found = entry.map_or(Ok(()), |entry| {
+            entry.check_opened(&work.span.file)?;
+            let name = &entry.offer.name;
+            read.map_err(|error| io_fault(Side::Source, name, "cannot be read", &error))
+        });
+        let mut machine = lock(&self.shared.machine);
+        match found {
+            Ok(()) if machine.confirm_with_span(file) => PayloadStatus::Confirmed,
+            Ok(()) => PayloadStatus::Whole,
+            Err(fault) => {
+                machine.source_failed(file, fault);
+                self.shared.streams.wake();
+                PayloadStatus::Abandoned
+            }
+        }
     }
 
     /// A source that was cut shows as the end of the file; what changed says more.

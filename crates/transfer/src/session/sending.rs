@@ -1,7 +1,7 @@
 //! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
 
 use super::{
-    EventSink, Pumped, Role, SessionEnd, Tally, lock,
+    EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally, lock,
     send_stream::{self, SendShared, Source},
     streams::{self, StreamEvent, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
@@ -25,6 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Offered at a time, before what came in meanwhile is looked at.
+const OFFERS_A_PUMP: usize = 256;
 /// How long the streams may take to say their orderly end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -62,7 +64,7 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let shared = Arc::new(SendShared {
-            machine: Mutex::new(Sender::new(options.offers_max)),
+            machine: Mutex::new(Sender::new(options.offers.files, options.offers.bytes)),
             spans: Condvar::new(),
             sources: Mutex::default(),
             streams,
@@ -119,7 +121,10 @@ impl<'a> Sending<'a> {
     }
 
     fn offer_files(&mut self) {
-        while !self.listed_all && lock(&self.shared.machine).may_offer() {
+        for _ in 0..OFFERS_A_PUMP {
+            if self.listed_all || !lock(&self.shared.machine).may_offer() {
+                return;
+            }
             match self.walk.next() {
                 None => {
                     self.listed_all = true;
@@ -139,6 +144,8 @@ impl<'a> Sending<'a> {
                 },
             }
         }
+        // There is more: come back at once.
+        self.shared.streams.wake();
     }
 
     /// A source that could not be offered: both sides' users read of it.
@@ -365,7 +372,7 @@ impl<'a> Sending<'a> {
 
 /// What a sending role is told beside its sources and streams.
 pub struct SendingOptions {
-    pub offers_max: u32,
+    pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
 }

@@ -48,8 +48,18 @@ pub struct StreamFigures {
     pub in_span: bool,
     /// Received by the kernel and not taken by the thread yet: it is busy elsewhere, with its disk.
     pub unread_bytes: u64,
+    /// Receiving: its thread has all that it asked the wire for, and writes.
+    pub writing: bool,
     /// The connection was reset; a thread that only waits does not see it.
     pub hung_up: bool,
+}
+
+impl StreamFigures {
+    /// Receiving: it waits for this host's disk, not for the wire.
+    #[must_use]
+    pub fn on_storage(&self) -> bool {
+        self.writing || self.unread_bytes > 0
+    }
 }
 
 pub type SharedFigures = Arc<Mutex<StreamFigures>>;

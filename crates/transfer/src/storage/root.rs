@@ -9,10 +9,12 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::VecDeque,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// Whether symbolic links that stay below the root are followed.
@@ -22,9 +24,26 @@ pub enum Links {
     Refuse,
 }
 
+/// How long a parent directory is used again without a new look at its path: a directory of many
+/// small files is opened once, and one that was moved away meanwhile is noticed soon.
+const PARENT_KEPT: Duration = Duration::from_millis(100);
+
+/// So many directories are kept: a tree is listed, received and committed at different places.
+const PARENTS_MAX: usize = 8;
+
+/// A directory that was asked for.
+#[derive(Debug)]
+struct Parent {
+    path: Vec<u8>,
+    directory: Arc<OwnedFd>,
+    opened_at: Instant,
+}
+
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
+    /// The ones asked for last, the oldest first.
+    parents: Mutex<VecDeque<Parent>>,
     /// For messages only.
     path: PathBuf,
 }
@@ -35,7 +54,7 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Arc::new(Self { directory, path: path.to_owned() }))
+        Ok(Arc::new(Self { directory, parents: Mutex::default(), path: path.to_owned() }))
     }
 
     /// A directory below this one, as a root of its own.
@@ -48,7 +67,8 @@ impl Root {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.open_beneath(path, flags, Mode::empty(), Links::Follow)?;
-        Ok(Arc::new(Self { directory, path: self.path.join(os_path(path)) }))
+        let path = self.path.join(os_path(path));
+        Ok(Arc::new(Self { directory, parents: Mutex::default(), path }))
     }
 
     /// The path of a name below, for messages.
@@ -84,10 +104,27 @@ impl Root {
     ///
     /// # Errors
     /// If the directory is not there or a symbolic link is on the way.
-    pub fn parent_of<'name>(&self, name: &'name [u8]) -> io::Result<(OwnedFd, &'name [u8])> {
+    pub fn parent_of<'name>(&self, name: &'name [u8]) -> io::Result<(Arc<OwnedFd>, &'name [u8])> {
         let (parent, last) = split_last(name);
+        let now = Instant::now();
+        let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
+        parents.retain(|kept| now.saturating_duration_since(kept.opened_at) < PARENT_KEPT);
+        if let Some(kept) = parents.iter().find(|kept| kept.path == parent)
+            // One that was removed has no links left; another may stand under its name.
+            && rustix::fs::fstat(&kept.directory).is_ok_and(|stat| stat.st_nlink > 0)
+        {
+            return Ok((kept.directory.clone(), last));
+        }
+        parents.retain(|kept| kept.path != parent);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        Ok((self.open_beneath(parent, flags, Mode::empty(), Links::Refuse)?, last))
+        let directory = self.open_beneath(parent, flags, Mode::empty(), Links::Refuse)?;
+        let directory = Arc::new(directory);
+        if parents.len() == PARENTS_MAX {
+            parents.pop_front();
+        }
+        let path = parent.to_vec();
+        parents.push_back(Parent { path, directory: directory.clone(), opened_at: now });
+        Ok((directory, last))
     }
 
     /// Makes a directory and those above it, as far as they are missing. Returns the directories
@@ -95,7 +132,7 @@ impl Root {
     ///
     /// # Errors
     /// If something else has that name, or it may not be made.
-    pub fn make_directories(&self, name: &[u8]) -> io::Result<Vec<OwnedFd>> {
+    pub fn make_directories(&self, name: &[u8]) -> io::Result<Vec<Arc<OwnedFd>>> {
         if name.is_empty() {
             return Ok(Vec::new());
         }
@@ -194,5 +231,22 @@ mod tests {
         assert_eq!(root.make_directories(b"a/b/d").unwrap().len(), 1);
         assert!(root.make_directories(b"a/b").unwrap().is_empty());
         assert!(root.is_directory(b"a/b/c") && !outside.path().join("new").exists());
+    }
+
+    #[test]
+    fn a_parent_that_was_removed_is_opened_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        for _ in 0..2 {
+            std::fs::create_dir(directory.path().join("d")).unwrap();
+            let (parent, last) = root.parent_of(b"d/f").unwrap();
+            rustix::fs::mkdirat(&parent, last, Mode::from_raw_mode(0o755)).unwrap();
+            std::fs::remove_dir_all(directory.path().join("d")).unwrap();
+        }
+        for number in 0..2 * PARENTS_MAX {
+            std::fs::create_dir(directory.path().join(number.to_string())).unwrap();
+            root.parent_of(format!("{number}/f").as_bytes()).unwrap();
+        }
+        assert!(root.parents.lock().unwrap().len() <= PARENTS_MAX);
     }
 }

@@ -72,6 +72,21 @@ impl SourceEntry {
         if self.offer.kind() == FileKind::Regular { self.compare(&stat) } else { Ok(()) }
     }
 
+    /// As [`Self::check`], by the open file that all of it was read from: for one that is read in a
+    /// moment.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn check_opened(&self, file: &SpanFile) -> Result<(), wire::Fault> {
+        if matches!(self.location, Location::Zero) {
+            return Ok(());
+        }
+        let stat = rustix::fs::fstat(file.file()).map_err(|errno| {
+            io_fault(Side::Source, &self.offer.name, "went away meanwhile", &errno.into())
+        })?;
+        self.compare(&stat)
+    }
+
     /// A source named by a client may be a link below the root; within a tree links stay links.
     fn links(&self) -> Links {
         if self.offer.kind() == FileKind::Symlink { Links::Refuse } else { Links::Follow }

@@ -5,7 +5,8 @@
 //! flock(2) on the temporary, so it ends with the process that holds it, however that dies.
 
 use super::{
-    journal::{Identity, Journal},
+    open_files::Pass,
+    part::{Part, Wanted},
     root::{Links, Root, join, split_last},
 };
 use crate::{
@@ -13,43 +14,29 @@ use crate::{
     token::{Token, hex, random_bytes},
 };
 use haul_datapath::SpanFile;
-use haul_host::FileSystem;
 use haul_protocol::{
     SpanGrid, SpanSet,
     limits::COMPONENT_BYTES_MAX,
     wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Side, SpanRange},
 };
-use rustix::{
-    fs::{
-        AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps,
-        fallocate, fchmod, flock, fstat, fsync, futimens, openat, renameat, statat, symlinkat,
-        unlinkat, utimensat,
-    },
-    io::Errno,
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, flock,
+    fstat, fsync, futimens, openat, renameat, symlinkat, unlinkat, utimensat,
 };
 use std::{
-    fs::File,
+    collections::BTreeSet,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, atomic::AtomicU32},
 };
 
-const PART_SUFFIX: &[u8] = b".haul-part";
-const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
+pub(super) const PART_SUFFIX: &[u8] = b".haul-part";
+pub(super) const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
 
-/// How long a lock is waited for: its holder may be a session that is just ending.
-const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
-/// The same while a session of this process is known to be ending, which can take a sync.
-/// Less than the time after which a silent side is given up.
-const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
-const LOCK_POLL: Duration = Duration::from_millis(20);
+/// The names of fresh directories, in bytes at most: others are looked into.
+const FRESH_BYTES_MAX: usize = 1 << 20;
 /// Only permission bits arrive: set-user-id bits from elsewhere would be a way in.
-const MODE_BITS: u32 = 0o777;
+pub(super) const MODE_BITS: u32 = 0o777;
 
 /// Sessions of this process that are ending and will let go of their locks.
 pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
@@ -60,7 +47,7 @@ pub fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && (name.ends_with(PART_SUFFIX) || name.ends_with(JOURNAL_SUFFIX))
 }
 
-fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
+pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     if 1 + name.len() + JOURNAL_SUFFIX.len() <= COMPONENT_BYTES_MAX {
         [b".", name, suffix].concat()
     } else {
@@ -79,6 +66,25 @@ pub enum TargetPlace {
         /// The new name of the one source; `None`: sources keep theirs.
         rename: Option<Vec<u8>>,
     },
+}
+
+/// Directories that a session made: what is offered in them is not there.
+#[derive(Debug, Default)]
+pub struct Fresh {
+    names: BTreeSet<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Fresh {
+    fn add(&mut self, name: &[u8]) {
+        if self.bytes < FRESH_BYTES_MAX && self.names.insert(name.to_vec()) {
+            self.bytes += name.len() + size_of::<Vec<u8>>();
+        }
+    }
+
+    fn holds(&self, name: &[u8]) -> bool {
+        self.names.contains(name)
+    }
 }
 
 /// An offer, looked at.
@@ -137,15 +143,14 @@ impl TargetPlace {
         offer: &FileOffer,
         span_bytes: u64,
         digest: Digest,
+        fresh: &mut Fresh,
     ) -> Result<Prepared, Fault> {
-        let count = |span_bytes| {
-            SpanGrid::new(offer.size_bytes, span_bytes)
-                .map(|grid| grid.count())
-                .map_err(|error| Fault::new(FaultCode::ProtocolViolation, Side::Target, error.what))
-        };
+        let spans = SpanGrid::new(offer.size_bytes, span_bytes)
+            .map(|grid| grid.count())
+            .map_err(|error| Fault::new(FaultCode::ProtocolViolation, Side::Target, error.what))?;
         let Self::Below { root, base, rename } = self else {
             let target = TargetFile::new(offer, offer.name.clone(), Shape::Null);
-            let durable = SpanSet::new(count(span_bytes)?);
+            let durable = SpanSet::new(spans);
             return Ok(Prepared::Ready { target, span_bytes, durable });
         };
         let name = final_name(base, rename.as_deref(), &offer.name);
@@ -160,10 +165,15 @@ impl TargetPlace {
             })
         };
         let failed = |error: io::Error| io_fault(Side::Target, &name, "cannot be made", &error);
+        let in_fresh = fresh.holds(split_last(&name).0);
+        let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
         match offer.kind() {
-            FileKind::Directory if root.is_directory(&name) => Ok(Prepared::Skip),
+            FileKind::Directory if there.is_some_and(is_directory) => Ok(Prepared::Skip),
             FileKind::Directory => {
                 let changed = root.make_directories(&name).map_err(failed)?;
+                if !changed.is_empty() {
+                    fresh.add(&name);
+                }
                 ready(Shape::Directory { changed }, span_bytes, SpanSet::new(0))
             }
             FileKind::Symlink if same_link(root, &name, &offer.link_target) => Ok(Prepared::Skip),
@@ -173,12 +183,20 @@ impl TargetPlace {
                 let root = root.clone();
                 ready(Shape::Symlink { root, link_name }, span_bytes, SpanSet::new(0))
             }
-            FileKind::Regular if same_file(root, &name, offer) => {
+            FileKind::Regular if there.is_some_and(is_directory) => {
+                let what = "a directory of that name is there";
+                let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
+                Err(fault.hint("remove it, or choose another target"))
+            }
+            FileKind::Regular if there.is_some_and(|there| is_same_file(&there, offer)) => {
                 remove_leftovers(root, &name);
                 Ok(Prepared::Skip)
             }
+            FileKind::Regular if spans <= 1 => {
+                let shape = Shape::Whole { root: root.clone(), fresh: in_fresh };
+                ready(shape, span_bytes, SpanSet::new(spans))
+            }
             FileKind::Regular => {
-                let spans = count(span_bytes)?;
                 let wanted = Wanted { span_bytes, spans, digest };
                 let (part, span_bytes, durable) = Part::open(root, &name, offer, &wanted)?;
                 ready(Shape::Regular(Box::new(part)), span_bytes, durable)
@@ -207,7 +225,7 @@ fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<()> {
     sync_each(&root.make_directories(name)?)
 }
 
-fn sync_each(directories: &[OwnedFd]) -> io::Result<()> {
+fn sync_each(directories: &[Arc<OwnedFd>]) -> io::Result<()> {
     directories.iter().try_for_each(|directory| Ok(fsync(directory)?))
 }
 
@@ -228,14 +246,16 @@ fn name_refused(name: &[u8], why: &str) -> Fault {
         .found(why)
 }
 
-fn same_file(root: &Root, name: &[u8], offer: &FileOffer) -> bool {
-    root.stat(name, Links::Refuse).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && u64::try_from(stat.st_size) == Ok(offer.size_bytes)
-            && stat.st_mtime == offer.mtime_s
-            && u32::try_from(stat.st_mtime_nsec) == Ok(offer.mtime_ns)
-            && has_time(offer)
-    })
+fn is_directory(there: Stat) -> bool {
+    FileType::from_raw_mode(there.st_mode) == FileType::Directory
+}
+
+fn is_same_file(there: &Stat, offer: &FileOffer) -> bool {
+    FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+        && u64::try_from(there.st_size) == Ok(offer.size_bytes)
+        && there.st_mtime == offer.mtime_s
+        && u32::try_from(there.st_mtime_nsec) == Ok(offer.mtime_ns)
+        && has_time(offer)
 }
 
 fn same_link(root: &Root, name: &[u8], link: &[u8]) -> bool {
@@ -261,11 +281,11 @@ fn remove_leftovers(root: &Root, name: &[u8]) {
 }
 
 /// `zero:` has no time of its own, as it is no file.
-fn has_time(offer: &FileOffer) -> bool {
+pub(super) fn has_time(offer: &FileOffer) -> bool {
     (offer.inode, offer.device) != (0, 0)
 }
 
-fn times_of(offer: &FileOffer) -> Timestamps {
+pub(super) fn times_of(offer: &FileOffer) -> Timestamps {
     let mtime = Timespec { tv_sec: offer.mtime_s, tv_nsec: offer.mtime_ns.into() };
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     Timestamps { last_access: omit, last_modification: mtime }
@@ -285,7 +305,7 @@ enum Shape {
     Null,
     Directory {
         /// The directories in which it, and those above it, are new.
-        changed: Vec<OwnedFd>,
+        changed: Vec<Arc<OwnedFd>>,
     },
     /// With the name that it has until it is published: one of its own, for no lock protects it.
     Symlink {
@@ -293,6 +313,12 @@ enum Shape {
         link_name: Vec<u8>,
     },
     Regular(Box<Part>),
+    /// A file of at most one span: there is nothing of it here before that comes.
+    Whole {
+        root: Arc<Root>,
+        /// Its directory was made by this session: nothing can be in its way.
+        fresh: bool,
+    },
 }
 
 impl TargetFile {
@@ -300,14 +326,50 @@ impl TargetFile {
         Self { offer: offer.clone(), name, shape }
     }
 
-    /// What engines write to.
+    /// What engines write to; `None` for a file of one span, which is opened when that comes.
     ///
     /// # Errors
     /// If `null:` cannot be opened.
-    pub fn span_file(&self) -> io::Result<Arc<SpanFile>> {
+    pub fn span_file(&self) -> io::Result<Option<Arc<SpanFile>>> {
         match &self.shape {
-            Shape::Regular(part) => Ok(part.file.clone()),
-            _ => Ok(Arc::new(SpanFile::sink()?)),
+            Shape::Regular(part) => Ok(Some(part.file.clone())),
+            Shape::Whole { .. } => Ok(None),
+            _ => Ok(Some(Arc::new(SpanFile::sink()?))),
+        }
+    }
+
+    /// Opens a file of one span that an engine is to write, with its space taken.
+    ///
+    /// # Errors
+    /// The fault that ends this file.
+    pub fn begin_whole(&mut self, pass: Option<Pass>) -> Result<Arc<SpanFile>, Fault> {
+        let (size_bytes, name) = (self.offer.size_bytes, self.name.clone());
+        let part = self.whole_part(pass)?;
+        part.preallocate(size_bytes, &name)?;
+        Ok(part.file.clone())
+    }
+
+    /// Writes a file of one span, all of it, and gives it mode and time.
+    ///
+    /// # Errors
+    /// The fault that ends this file.
+    pub fn write_whole(&mut self, bytes: &[u8], pass: Option<Pass>) -> Result<(), Fault> {
+        if matches!(self.shape, Shape::Null) {
+            return Ok(());
+        }
+        let offer = self.offer.clone();
+        let written = self.whole_part(pass)?.write_whole(bytes, &offer);
+        self.named("cannot be written", written)
+    }
+
+    fn whole_part(&mut self, pass: Option<Pass>) -> Result<&mut Part, Fault> {
+        if let Shape::Whole { root, fresh } = &self.shape {
+            let part = Part::begin_whole(root, &self.name, *fresh, pass)?;
+            self.shape = Shape::Regular(Box::new(part));
+        }
+        match &mut self.shape {
+            Shape::Regular(part) => Ok(part),
+            _ => Err(Fault::new(FaultCode::IoFailed, Side::Target, "is no file").at(&*self.name)),
         }
     }
 
@@ -326,8 +388,12 @@ impl TargetFile {
     /// # Errors
     /// The fault that ends this file; the temporary stays for the next run.
     pub fn seal(&mut self) -> Result<(), Fault> {
+        if matches!(self.shape, Shape::Whole { .. }) {
+            // An empty file: no byte of it ever came.
+            self.whole_part(None)?;
+        }
         let result = match &mut self.shape {
-            Shape::Null | Shape::Directory { .. } => Ok(()),
+            Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
             Shape::Symlink { root, link_name } => {
                 make_link(root, &self.name, link_name, &self.offer)
             }
@@ -352,7 +418,7 @@ impl TargetFile {
     /// As [`Self::seal`].
     pub fn publish(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
-            Shape::Null | Shape::Directory { .. } => Ok(()),
+            Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
             Shape::Symlink { root, link_name } => publish_link(root, &self.name, link_name),
             Shape::Regular(part) => part.publish(),
         };
@@ -365,7 +431,7 @@ impl TargetFile {
     /// As [`Self::seal`].
     pub fn sync_directory(&self) -> Result<(), Fault> {
         let result = match &self.shape {
-            Shape::Null => Ok(()),
+            Shape::Null | Shape::Whole { .. } => Ok(()),
             Shape::Directory { changed } => sync_each(changed),
             Shape::Symlink { root, .. } => {
                 root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
@@ -375,19 +441,21 @@ impl TargetFile {
         self.named("its directory cannot be synced", result)
     }
 
-    /// Calls `each` with every directory that its name, or those above it, are entered in.
+    /// Calls `each` with every directory that its name, or those above it, are entered in, and the
+    /// device of its file system.
     ///
     /// # Errors
-    /// If one cannot be opened, or what `each` returns.
+    /// If one cannot be opened or looked at, or what `each` returns.
     pub fn each_directory(
         &self,
-        mut each: impl FnMut(BorrowedFd<'_>) -> io::Result<()>,
+        mut each: impl FnMut(u64, BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
+        let mut look = |directory: &OwnedFd| each(fstat(directory)?.st_dev, directory.as_fd());
         match &self.shape {
-            Shape::Null => Ok(()),
-            Shape::Directory { changed } => changed.iter().try_for_each(|fd| each(fd.as_fd())),
-            Shape::Symlink { root, .. } => each(root.parent_of(&self.name)?.0.as_fd()),
-            Shape::Regular(part) => each(part.directory.as_fd()),
+            Shape::Null | Shape::Whole { .. } => Ok(()),
+            Shape::Directory { changed } => changed.iter().try_for_each(|fd| look(fd)),
+            Shape::Symlink { root, .. } => look(&root.parent_of(&self.name)?.0),
+            Shape::Regular(part) => each(part.device(), part.directory.as_fd()),
         }
     }
 
@@ -426,295 +494,6 @@ fn publish_link(root: &Root, name: &[u8], part: &[u8]) -> io::Result<()> {
     Ok(renamed?)
 }
 
-/// How a file shall be received.
-struct Wanted {
-    span_bytes: u64,
-    spans: u32,
-    digest: Digest,
-}
-
-/// The temporary of a regular file.
-#[derive(Debug)]
-struct Part {
-    directory: OwnedFd,
-    final_name: Vec<u8>,
-    part_name: Vec<u8>,
-    journal_name: Vec<u8>,
-    file: Arc<SpanFile>,
-    /// `None` for a file of one span: it is moved whole or not at all.
-    journal: Option<Journal>,
-    /// The directory entries of temporary and journal are durable.
-    entered: bool,
-    /// A sync failed. The kernel reports that once and may have dropped the pages (fsync(2)), so
-    /// nothing of this file is believed any more.
-    poisoned: bool,
-    /// It has its final name: what lies under the temporary's name now is somebody else's.
-    published: bool,
-}
-
-impl Part {
-    /// Opens, locks and preallocates; takes up what an earlier run left when it is of the same.
-    fn open(
-        root: &Root,
-        name: &[u8],
-        offer: &FileOffer,
-        wanted: &Wanted,
-    ) -> Result<(Self, u64, SpanSet), Fault> {
-        let Wanted { span_bytes, spans, digest } = *wanted;
-        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
-        let (directory, last) = root.parent_of(name).map_err(failed)?;
-        if root.is_directory(name) {
-            let what = "a directory of that name is there";
-            let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
-            return Err(fault.hint("remove it, or choose another target"));
-        }
-        let part_name = hidden_name(last, PART_SUFFIX);
-        let journal_name = hidden_name(last, JOURNAL_SUFFIX);
-        let file = open_locked(&directory, &part_name, name)?;
-        let identity = identity_of(&file, offer, name, digest).map_err(failed)?;
-        let mut part = Self {
-            directory,
-            final_name: last.to_vec(),
-            part_name,
-            journal_name,
-            file: Arc::new(SpanFile::new(file)),
-            journal: None,
-            entered: false,
-            poisoned: false,
-            published: false,
-        };
-        if spans > 1
-            && let Some((span_bytes, durable)) = part.resume(&identity)
-        {
-            part.preallocate(offer.size_bytes, name)?;
-            return Ok((part, span_bytes, durable));
-        }
-        let fresh = part.start_anew(&identity, span_bytes, spans, name);
-        if let Err(fault) = fresh {
-            part.remove();
-            return Err(fault);
-        }
-        Ok((part, span_bytes, SpanSet::new(spans)))
-    }
-
-    fn open_journal(&self) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
-    }
-
-    fn resume(&mut self, identity: &Identity) -> Option<(u64, SpanSet)> {
-        let (journal, span_bytes, durable) = Journal::resume(self.open_journal().ok()?, identity)?;
-        // A temporary that was cut since does not hold what the journal says.
-        let size = self.file.file().metadata().ok()?.len();
-        (size == identity.size_bytes).then(|| {
-            self.journal = Some(journal);
-            (span_bytes, durable)
-        })
-    }
-
-    fn start_anew(
-        &mut self,
-        identity: &Identity,
-        span_bytes: u64,
-        spans: u32,
-        name: &[u8],
-    ) -> Result<(), Fault> {
-        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be prepared", &error);
-        // The journal first: while it is there, it must not speak of other bytes than these.
-        let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
-        self.file.file().set_len(0).map_err(failed)?;
-        self.preallocate(identity.size_bytes, name)?;
-        if spans > 1 {
-            let journal = self.open_journal().map_err(failed)?;
-            self.journal = Some(Journal::begin(journal, identity, span_bytes).map_err(failed)?);
-        }
-        Ok(())
-    }
-
-    /// Takes the space now, so that a full disk is known before the first byte.
-    fn preallocate(&self, size_bytes: u64, name: &[u8]) -> Result<(), Fault> {
-        if size_bytes == 0 {
-            return Ok(());
-        }
-        let file = self.file.file();
-        let result = loop {
-            match fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
-        };
-        match result {
-            Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let free = FileSystem::of(file).map_or(u64::MAX, |system| system.free_bytes);
-                if free < size_bytes {
-                    return Err(no_space(name, size_bytes, free));
-                }
-                file.set_len(size_bytes).map_err(|error| {
-                    io_fault(Side::Target, name, "cannot be given its size", &error)
-                })
-            }
-            Err(Errno::NOSPC | Errno::DQUOT) => {
-                let free = FileSystem::of(file).map_or(0, |system| system.free_bytes);
-                Err(no_space(name, size_bytes, free))
-            }
-            Err(errno) => {
-                Err(io_fault(Side::Target, name, "cannot be preallocated", &errno.into()))
-            }
-        }
-    }
-
-    fn make_durable(&mut self, spans: &[SpanRange]) -> io::Result<()> {
-        self.check()?;
-        self.poisoned = true;
-        self.file.file().sync_data()?;
-        if let Some(journal) = &mut self.journal {
-            journal.record(spans)?;
-        }
-        self.poisoned = false;
-        if self.journal.is_none() {
-            return Ok(());
-        }
-        if !self.entered {
-            fsync(&self.directory)?;
-            self.entered = true;
-        }
-        Ok(())
-    }
-
-    /// # Errors
-    /// If an earlier sync failed, or the temporary is not under its name any more.
-    fn check(&self) -> io::Result<()> {
-        if self.poisoned {
-            return Err(io::Error::other("an earlier sync of it failed"));
-        }
-        if self.is_there() {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::NotFound, "somebody took its temporary away"))
-    }
-
-    /// Whether the temporary's name still is this very file's.
-    fn is_there(&self) -> bool {
-        let there = statat(&self.directory, &*self.part_name, AtFlags::SYMLINK_NOFOLLOW);
-        let ours = fstat(self.file.file());
-        matches!((there, ours), (Ok(there), Ok(ours))
-            if (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev))
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.check()?;
-        self.poisoned = true;
-        self.file.file().sync_all()?;
-        self.poisoned = false;
-        Ok(())
-    }
-
-    fn seal(&self, offer: &FileOffer) -> io::Result<()> {
-        self.check()?;
-        let file = self.file.file();
-        fchmod(file, Mode::from_raw_mode(offer.mode & MODE_BITS))?;
-        if has_time(offer) {
-            futimens(file, &times_of(offer))?;
-        }
-        Ok(())
-    }
-
-    fn publish(&mut self) -> io::Result<()> {
-        self.check()?;
-        // It has nothing more to say, and as long as the temporary is ours so is the journal.
-        if self.journal.take().is_some() {
-            let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
-        }
-        renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
-        self.published = true;
-        Ok(())
-    }
-
-    fn remove(&self) {
-        if self.published || !self.is_there() {
-            return;
-        }
-        let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
-        let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
-    }
-}
-
-fn no_space(name: &[u8], needs: u64, found: u64) -> Fault {
-    Fault::new(FaultCode::NoSpace, Side::Target, "does not fit")
-        .at(name)
-        .needs(format!("{needs} bytes of free space"))
-        .found(format!("{found} bytes"))
-        .hint("free space there, then run the same command again")
-}
-
-fn identity_of(
-    part: &File,
-    offer: &FileOffer,
-    name: &[u8],
-    digest: Digest,
-) -> io::Result<Identity> {
-    let stat = fstat(part)?;
-    let hash = Token::secret_hash(name);
-    Ok(Identity {
-        size_bytes: offer.size_bytes,
-        mtime_s: offer.mtime_s,
-        mtime_ns: offer.mtime_ns,
-        source_inode: offer.inode,
-        source_device: offer.device,
-        target_inode: stat.st_ino,
-        target_device: stat.st_dev,
-        digest: digest as u32,
-        name_hash: hash[..16].try_into().expect("half of 32 bytes"),
-    })
-}
-
-/// Opens the temporary, made when missing, and locks it: a second writer is refused while the
-/// first lives.
-fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, Fault> {
-    let begun = Instant::now();
-    let failed = |errno: Errno| {
-        io_fault(Side::Target, name, "the temporary cannot be opened", &errno.into())
-    };
-    let flags =
-        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    loop {
-        let file = openat(directory, part, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
-        let opened = fstat(&file).map_err(failed)?;
-        if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile || opened.st_nlink > 1 {
-            let what = "something else stands where the temporary belongs";
-            return Err(Fault::new(FaultCode::NameRefused, Side::Target, what).at(name));
-        }
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // The holder before us may have renamed it away meanwhile.
-                let there = statat(directory, part, AtFlags::SYMLINK_NOFOLLOW);
-                if there.is_ok_and(|now| (now.st_ino, now.st_dev) == (opened.st_ino, opened.st_dev))
-                {
-                    return Ok(file.into());
-                }
-            }
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                let ending = SESSIONS_ENDING.load(Ordering::Relaxed) > 0;
-                let patience = if ending { LOCK_PATIENCE_ENDING } else { LOCK_PATIENCE };
-                if begun.elapsed() > patience {
-                    return Err(locked(name));
-                }
-                thread::sleep(LOCK_POLL);
-            }
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-}
-
-fn locked(name: &[u8]) -> Fault {
-    Fault::new(FaultCode::Locked, Side::Target, "another transfer is writing to it")
-        .at(name)
-        .needs("to be the only writer")
-        .found("a live one that holds the lock")
-        .hint("let that one end, or stop it")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -733,8 +512,12 @@ mod tests {
 
     fn prepared(directory: &Path, size_bytes: u64) -> TargetFile {
         let offer = offer(b"x", size_bytes);
-        match place(directory).prepare(&offer, 64 << 10, Digest::AesGmac).unwrap() {
-            Prepared::Ready { target, .. } => target,
+        let fresh = &mut Fresh::default();
+        match place(directory).prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap() {
+            Prepared::Ready { mut target, .. } => {
+                target.begin_whole(None).unwrap();
+                target
+            }
             Prepared::Skip => panic!("nothing is there yet"),
         }
     }
@@ -782,7 +565,9 @@ mod tests {
     fn hauls_own_names_are_refused_wherever_they_stand() {
         let directory = tempfile::tempdir().unwrap();
         for name in [&b".a.haul-part"[..], b".a.haul-part/b", b"d/.a.haul-journal"] {
-            let refused = place(directory.path()).prepare(&offer(name, 4), 64 << 10, Digest::None);
+            let fresh = &mut Fresh::default();
+            let refused =
+                place(directory.path()).prepare(&offer(name, 4), 64 << 10, Digest::None, fresh);
             assert_eq!(refused.unwrap_err().code(), FaultCode::NameRefused);
         }
     }

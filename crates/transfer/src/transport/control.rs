@@ -43,6 +43,8 @@ pub struct Control {
     /// Taken off the wire and given back: they come first again.
     unread: Vec<Message>,
     outgoing: Vec<u8>,
+    /// So much of it is in TLS records already.
+    taken_bytes: usize,
     message_bytes_max: usize,
     /// When the peer last sent anything.
     pub heard_at: Instant,
@@ -60,6 +62,7 @@ impl Control {
             incoming: Vec::new(),
             unread: Vec::new(),
             outgoing: Vec::new(),
+            taken_bytes: 0,
             message_bytes_max: limits::MESSAGE_BYTES_MAX_UNKNOWN,
             heard_at: Instant::now(),
         })
@@ -204,7 +207,7 @@ impl Control {
                 match self.tls.write_tls(&mut self.socket) {
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return if self.outgoing.len() > OUTGOING_BYTES_MAX {
+                        return if self.outgoing.len() - self.taken_bytes > OUTGOING_BYTES_MAX {
                             Err(ControlError::Unread)
                         } else {
                             Ok(())
@@ -217,9 +220,13 @@ impl Control {
             if self.outgoing.is_empty() || self.tls.is_handshaking() {
                 return Ok(());
             }
-            let take = self.outgoing.len().min(RECORD_BYTES);
-            let taken = self.tls.writer().write(&self.outgoing[..take])?;
-            self.outgoing.drain(..taken);
+            let next = &self.outgoing[self.taken_bytes..];
+            self.taken_bytes += self.tls.writer().write(&next[..next.len().min(RECORD_BYTES)])?;
+            // Many small messages may wait: what is taken goes when it is half of all.
+            if self.taken_bytes * 2 >= self.outgoing.len() {
+                self.outgoing.drain(..self.taken_bytes);
+                self.taken_bytes = 0;
+            }
         }
     }
 

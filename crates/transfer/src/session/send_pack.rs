@@ -1,0 +1,76 @@
+//! Small files on a stream: read into one buffer with their headers and trailers, and sent in one
+//! piece.
+
+use super::send_stream::{SendStream, Work};
+use haul_datapath::{Boundary, EngineError, SpanFile, SpanTap};
+use haul_protocol::frame::{FrameHeader, SpanHeader, SpanTrailer};
+use std::{io, os::unix::fs::FileExt};
+
+/// Up to this size a file is copied into a pack: a copy costs less than the calls that avoid one.
+pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
+/// From this length on a pack goes out.
+const PACK_FILL_BYTES: u64 = 512 << 10;
+
+impl Work {
+    pub(super) fn is_small(&self) -> bool {
+        self.assignment.whole_file && self.assignment.len_bytes <= SMALL_FILE_BYTES_MAX
+    }
+}
+
+impl SendStream {
+    /// Sends a small file, and those that wait behind it. Returns the first work that is none.
+    pub(super) fn send_pack(&mut self, first: Work) -> Result<Option<Work>, EngineError> {
+        let first_sequence = self.sequence;
+        self.pack.clear();
+        let mut next = Some(first);
+        while let Some(work) = next.take_if(|work| work.is_small()) {
+            self.pack_file(&work);
+            if self.pack.len_bytes() >= PACK_FILL_BYTES {
+                break;
+            }
+            next = self.take_work();
+        }
+        let boundary = if next.is_some() { Boundary::MoreFollows } else { Boundary::Flush };
+        let bytes = self.pack.finish(self.stream, first_sequence);
+        self.sender.send_bytes(bytes, boundary)?;
+        Ok(next)
+    }
+
+    fn pack_file(&mut self, work: &Work) {
+        let assignment = &work.assignment;
+        let header = SpanHeader {
+            file: assignment.file,
+            offset_bytes: assignment.offset_bytes,
+            len_bytes: assignment.len_bytes,
+            sequence: self.sequence,
+            stream: self.stream,
+        };
+        self.sequence += 1;
+        let payload = self.pack.begin_span(&header);
+        let read = read_whole(&work.span.file, payload);
+        let status = self.confirm(work, read);
+        self.digest.start(&header, &FrameHeader::Span(header).encode());
+        if self.digest.wants_bytes() {
+            self.digest.see(self.pack.payload());
+        }
+        let digest = self.digest.finish(status);
+        self.pack.end_span(&SpanTrailer { status, digest });
+        self.payload_bytes += header.len_bytes;
+        self.copied_bytes += header.len_bytes;
+    }
+}
+
+/// Fills `payload` with the file's first bytes.
+fn read_whole(file: &SpanFile, payload: &mut [u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < payload.len() {
+        let (offset_bytes, len_bytes) = file.run_at(at as u64, (payload.len() - at) as u64);
+        match file.file().read_at(&mut payload[at..at + len_bytes as usize], offset_bytes) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(got) => at += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! The temporary of a regular file that is being received: made, locked, preallocated, written,
+//! synced and renamed.
+
+use super::{
+    journal::{Identity, Journal},
+    open_files::Pass,
+    root::Root,
+    target::{
+        JOURNAL_SUFFIX, MODE_BITS, PART_SUFFIX, SESSIONS_ENDING, has_time, hidden_name, times_of,
+    },
+};
+use crate::{error::io_fault, token::Token};
+use haul_datapath::SpanFile;
+use haul_host::FileSystem;
+use haul_protocol::{
+    SpanSet,
+    wire::{Digest, Fault, FaultCode, FileOffer, Side, SpanRange},
+};
+use rustix::{
+    fs::{
+        AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, fchmod,
+        flock, fstat, fsync, futimens, linkat, openat, renameat, statat, unlinkat,
+    },
+    io::Errno,
+};
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::fs::FileExt,
+    },
+    sync::{Arc, OnceLock, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a lock is waited for: its holder may be a session that is just ending.
+const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
+/// The same while a session of this process is known to be ending, which can take a sync.
+/// Less than the time after which a silent side is given up.
+const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// How a file shall be received.
+pub(super) struct Wanted {
+    pub span_bytes: u64,
+    pub spans: u32,
+    pub digest: Digest,
+}
+
+/// The temporary of a regular file.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub directory: Arc<OwnedFd>,
+    final_name: Vec<u8>,
+    part_name: Vec<u8>,
+    journal_name: Vec<u8>,
+    pub file: Arc<SpanFile>,
+    /// Number and device of its inode.
+    inode: (u64, u64),
+    /// `None` for a file of one span: it is moved whole or not at all.
+    pub journal: Option<Journal>,
+    /// The directory entries of temporary and journal are durable.
+    entered: bool,
+    /// A sync failed. The kernel reports that once and may have dropped the pages (fsync(2)), so
+    /// nothing of this file is believed any more.
+    pub poisoned: bool,
+    /// It has mode and time already.
+    sealed: bool,
+    /// It has its final name: what lies under the temporary's name now is somebody else's.
+    published: bool,
+    /// It has no name at all before its final one (O_TMPFILE, open(2)): nobody can lay hands on it,
+    /// and nothing of it outlives this process.
+    nameless: bool,
+    /// Given back when the file is closed.
+    _pass: Option<Pass>,
+}
+
+impl Part {
+    /// Opens, locks and preallocates; takes up what an earlier run left when it is of the same.
+    pub fn open(
+        root: &Root,
+        name: &[u8],
+        offer: &FileOffer,
+        wanted: &Wanted,
+    ) -> Result<(Self, u64, SpanSet), Fault> {
+        let Wanted { span_bytes, spans, digest } = *wanted;
+        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
+        let (directory, last) = root.parent_of(name).map_err(failed)?;
+        let file = open_locked(&directory, &hidden_name(last, PART_SUFFIX), name)?;
+        let identity = identity_of(&file, offer, name, digest).map_err(failed)?;
+        let inode = (identity.target_inode, identity.target_device);
+        let mut part = Self::new(directory, last, file, inode);
+        if spans > 1
+            && let Some((span_bytes, durable)) = part.resume(&identity)
+        {
+            part.preallocate(offer.size_bytes, name)?;
+            return Ok((part, span_bytes, durable));
+        }
+        let fresh = part.start_anew(&identity, span_bytes, spans, name);
+        if let Err(fault) = fresh {
+            part.remove();
+            return Err(fault);
+        }
+        Ok((part, span_bytes, SpanSet::new(spans)))
+    }
+
+    /// Opens the temporary of a file of at most one span: nothing of an earlier run is of use to
+    /// it. In a directory that is `fresh` it needs no name; elsewhere it is locked.
+    pub fn begin_whole(
+        root: &Root,
+        name: &[u8],
+        fresh: bool,
+        pass: Option<Pass>,
+    ) -> Result<Self, Fault> {
+        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
+        let (directory, last) = root.parent_of(name).map_err(failed)?;
+        if fresh && let Some((file, inode)) = create_nameless(&directory).map_err(failed)? {
+            let part = Self::new(directory, last, file, inode);
+            return Ok(Self { nameless: true, _pass: pass, ..part });
+        }
+        let part_name = hidden_name(last, PART_SUFFIX);
+        let (file, inode) = match create_locked(&directory, &part_name).map_err(failed)? {
+            Some(created) => created,
+            None => {
+                let file = open_locked(&directory, &part_name, name)?;
+                // The journal first: while it is there, it must not speak of other bytes.
+                let _ = unlinkat(&directory, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
+                file.set_len(0).map_err(failed)?;
+                let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
+                (file, (stat.st_ino, stat.st_dev))
+            }
+        };
+        Ok(Self { _pass: pass, ..Self::new(directory, last, file, inode) })
+    }
+
+    fn new(directory: Arc<OwnedFd>, last: &[u8], file: File, inode: (u64, u64)) -> Self {
+        Self {
+            directory,
+            final_name: last.to_vec(),
+            part_name: hidden_name(last, PART_SUFFIX),
+            journal_name: hidden_name(last, JOURNAL_SUFFIX),
+            file: Arc::new(SpanFile::new(file)),
+            inode,
+            journal: None,
+            entered: false,
+            poisoned: false,
+            sealed: false,
+            published: false,
+            nameless: false,
+            _pass: None,
+        }
+    }
+
+    /// That of the file, and so of its directory: a mount begins at a directory.
+    pub fn device(&self) -> u64 {
+        self.inode.1
+    }
+
+    fn open_journal(&self) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
+    }
+
+    fn resume(&mut self, identity: &Identity) -> Option<(u64, SpanSet)> {
+        let (journal, span_bytes, durable) = Journal::resume(self.open_journal().ok()?, identity)?;
+        // A temporary that was cut since does not hold what the journal says.
+        let size = self.file.file().metadata().ok()?.len();
+        (size == identity.size_bytes).then(|| {
+            self.journal = Some(journal);
+            (span_bytes, durable)
+        })
+    }
+
+    fn start_anew(
+        &mut self,
+        identity: &Identity,
+        span_bytes: u64,
+        spans: u32,
+        name: &[u8],
+    ) -> Result<(), Fault> {
+        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be prepared", &error);
+        // The journal first: while it is there, it must not speak of other bytes than these.
+        let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
+        self.file.file().set_len(0).map_err(failed)?;
+        self.preallocate(identity.size_bytes, name)?;
+        if spans > 1 {
+            let journal = self.open_journal().map_err(failed)?;
+            self.journal = Some(Journal::begin(journal, identity, span_bytes).map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// Takes the space now, so that a full disk is known before the first byte.
+    pub fn preallocate(&self, size_bytes: u64, name: &[u8]) -> Result<(), Fault> {
+        if size_bytes == 0 {
+            return Ok(());
+        }
+        let file = self.file.file();
+        let result = loop {
+            match fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let free = FileSystem::of(file).map_or(u64::MAX, |system| system.free_bytes);
+                if free < size_bytes {
+                    return Err(no_space(name, size_bytes, free));
+                }
+                file.set_len(size_bytes).map_err(|error| {
+                    io_fault(Side::Target, name, "cannot be given its size", &error)
+                })
+            }
+            Err(Errno::NOSPC | Errno::DQUOT) => {
+                let free = FileSystem::of(file).map_or(0, |system| system.free_bytes);
+                Err(no_space(name, size_bytes, free))
+            }
+            Err(errno) => {
+                Err(io_fault(Side::Target, name, "cannot be preallocated", &errno.into()))
+            }
+        }
+    }
+
+    pub fn make_durable(&mut self, spans: &[SpanRange]) -> io::Result<()> {
+        self.check()?;
+        self.poisoned = true;
+        self.file.file().sync_data()?;
+        if let Some(journal) = &mut self.journal {
+            journal.record(spans)?;
+        }
+        self.poisoned = false;
+        if self.journal.is_none() {
+            return Ok(());
+        }
+        if !self.entered {
+            fsync(&self.directory)?;
+            self.entered = true;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If an earlier sync failed.
+    fn check_believed(&self) -> io::Result<()> {
+        if self.poisoned {
+            return Err(io::Error::other("an earlier sync of it failed"));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If an earlier sync failed, or the temporary is not under its name any more.
+    fn check(&self) -> io::Result<()> {
+        self.check_believed()?;
+        if self.nameless || self.is_there() {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "somebody took its temporary away"))
+    }
+
+    /// Whether the temporary's name still is this very file's.
+    fn is_there(&self) -> bool {
+        let there = statat(&self.directory, &*self.part_name, AtFlags::SYMLINK_NOFOLLOW);
+        there.is_ok_and(|there| (there.st_ino, there.st_dev) == self.inode)
+    }
+
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.poisoned = true;
+        self.file.file().sync_all()?;
+        self.poisoned = false;
+        Ok(())
+    }
+
+    pub fn seal(&mut self, offer: &FileOffer) -> io::Result<()> {
+        self.check_believed()?;
+        if self.sealed {
+            return Ok(());
+        }
+        let file = self.file.file();
+        fchmod(file, Mode::from_raw_mode(offer.mode & MODE_BITS))?;
+        if has_time(offer) {
+            futimens(file, &times_of(offer))?;
+        }
+        self.sealed = true;
+        Ok(())
+    }
+
+    /// Writes all of the file and seals it. It may have been written before, and damaged.
+    pub fn write_whole(&mut self, bytes: &[u8], offer: &FileOffer) -> io::Result<()> {
+        self.sealed = false;
+        self.file.file().write_all_at(bytes, 0)?;
+        self.seal(offer)
+    }
+
+    pub fn publish(&mut self) -> io::Result<()> {
+        self.check()?;
+        // It has nothing more to say, and as long as the temporary is ours so is the journal.
+        if self.journal.take().is_some() {
+            let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
+        }
+        if self.nameless {
+            self.link()?;
+        } else {
+            renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
+        }
+        self.published = true;
+        Ok(())
+    }
+
+    /// Gives a nameless file its final name, in the place of whatever has it.
+    fn link(&self) -> io::Result<()> {
+        match link_to(self.file.file(), &self.directory, &self.final_name) {
+            Err(Errno::EXIST) => {
+                link_to(self.file.file(), &self.directory, &self.part_name)?;
+                let renamed =
+                    renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name);
+                if renamed.is_err() {
+                    let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
+                }
+                Ok(renamed?)
+            }
+            linked => Ok(linked?),
+        }
+    }
+
+    pub fn remove(&self) {
+        if self.published || self.nameless || !self.is_there() {
+            return;
+        }
+        let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
+        let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
+    }
+}
+
+fn no_space(name: &[u8], needs: u64, found: u64) -> Fault {
+    Fault::new(FaultCode::NoSpace, Side::Target, "does not fit")
+        .at(name)
+        .needs(format!("{needs} bytes of free space"))
+        .found(format!("{found} bytes"))
+        .hint("free space there, then run the same command again")
+}
+
+fn identity_of(
+    part: &File,
+    offer: &FileOffer,
+    name: &[u8],
+    digest: Digest,
+) -> io::Result<Identity> {
+    let stat = fstat(part)?;
+    let hash = Token::secret_hash(name);
+    Ok(Identity {
+        size_bytes: offer.size_bytes,
+        mtime_s: offer.mtime_s,
+        mtime_ns: offer.mtime_ns,
+        source_inode: offer.inode,
+        source_device: offer.device,
+        target_inode: stat.st_ino,
+        target_device: stat.st_dev,
+        digest: digest as u32,
+        name_hash: hash[..16].try_into().expect("half of 32 bytes"),
+    })
+}
+
+/// A file without a name, with number and device of its inode; `None` where the file system has no
+/// such files, or they could not be given a name later.
+fn create_nameless(directory: &impl AsFd) -> io::Result<Option<(File, (u64, u64))>> {
+    static HAS_PROC: OnceLock<bool> = OnceLock::new();
+    if !HAS_PROC.get_or_init(|| std::path::Path::new("/proc/self/fd").exists()) {
+        return Ok(None);
+    }
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = match openat(directory, ".", flags, Mode::from_raw_mode(0o600)) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
+    let stat = fstat(&file)?;
+    Ok(Some((file.into(), (stat.st_ino, stat.st_dev))))
+}
+
+/// Enters an open file in a directory.
+fn link_to(file: &File, directory: &impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
+    // Not everybody may link by descriptor (linkat(2)); by way of /proc the owner may.
+    match linkat(file, "", directory, name, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT | Errno::PERM) => {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            linkat(CWD, path, directory, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        linked => linked,
+    }
+}
+
+/// Makes the temporary and locks it; `None` when one is there already, or somebody was faster.
+fn create_locked(directory: &impl AsFd, part: &[u8]) -> io::Result<Option<(File, (u64, u64))>> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(directory, part, flags, Mode::from_raw_mode(0o600)) {
+        Err(Errno::EXIST) => return Ok(None),
+        other => other?,
+    };
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(None);
+    }
+    // Somebody may have locked it before us, and renamed it away.
+    let ours = fstat(&file)?;
+    let there = statat(directory, part, AtFlags::SYMLINK_NOFOLLOW);
+    let inode = (ours.st_ino, ours.st_dev);
+    let is_ours = there.is_ok_and(|there| (there.st_ino, there.st_dev) == inode);
+    Ok(is_ours.then(|| (file.into(), inode)))
+}
+
+/// Opens the temporary, made when missing, and locks it: a second writer is refused while the
+/// first lives.
+fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, Fault> {
+    let begun = Instant::now();
+    let failed = |errno: Errno| {
+        io_fault(Side::Target, name, "the temporary cannot be opened", &errno.into())
+    };
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    loop {
+        let file = openat(directory, part, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+        let opened = fstat(&file).map_err(failed)?;
+        if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile || opened.st_nlink > 1 {
+            let what = "something else stands where the temporary belongs";
+            return Err(Fault::new(FaultCode::NameRefused, Side::Target, what).at(name));
+        }
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // The holder before us may have renamed it away meanwhile.
+                let there = statat(directory, part, AtFlags::SYMLINK_NOFOLLOW);
+                if there.is_ok_and(|now| (now.st_ino, now.st_dev) == (opened.st_ino, opened.st_dev))
+                {
+                    return Ok(file.into());
+                }
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                let ending = SESSIONS_ENDING.load(Ordering::Relaxed) > 0;
+                let patience = if ending { LOCK_PATIENCE_ENDING } else { LOCK_PATIENCE };
+                if begun.elapsed() > patience {
+                    return Err(locked(name));
+                }
+                thread::sleep(LOCK_POLL);
+            }
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+}
+
+fn locked(name: &[u8]) -> Fault {
+    Fault::new(FaultCode::Locked, Side::Target, "another transfer is writing to it")
+        .at(name)
+        .needs("to be the only writer")
+        .found("a live one that holds the lock")
+        .hint("let that one end, or stop it")
+}
