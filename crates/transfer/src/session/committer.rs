@@ -4,7 +4,7 @@
 //! the other puts what is synced under its name.
 
 use super::{lock, streams::elapsed_ns};
-use crate::storage::target::TargetFile;
+use crate::storage::{open_files::empty_files_max, target::TargetFile};
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
     FileId, SpanIndex,
@@ -62,6 +62,8 @@ struct Queue {
     given_up: Vec<(SharedTarget, bool)>,
     /// The committer sleeps until something is to be done.
     idle: bool,
+    /// No file is to wait for others.
+    hurried: bool,
     /// Files whose content is durable: the publisher puts them under their names.
     synced: VecDeque<Entry>,
     /// The publisher is at work on some that it has taken.
@@ -181,6 +183,12 @@ impl CommitterHandle {
         }
     }
 
+    /// Somebody waits for descriptors that files hold until they have their names.
+    pub fn hurry(&self) {
+        lock(&self.0.queue).hurried = true;
+        self.0.changed.notify_all();
+    }
+
     /// The file is given up: its spans wait for nothing any more. Letting go of the target waits
     /// for a sync of it that may be under way, so the committer does that.
     pub fn give_up(&self, file: FileId, target: Option<SharedTarget>, keep: bool) {
@@ -247,7 +255,9 @@ impl Shared {
     fn gather(&self, mut left: Duration) {
         let deadline = Instant::now() + left;
         let mut queue = lock(&self.queue);
-        while !left.is_zero() && !queue.ending && queue.commits.len() < GATHER_FILES {
+        let waits =
+            |queue: &Queue| !queue.ending && !queue.hurried && queue.commits.len() < GATHER_FILES;
+        while !left.is_zero() && waits(&queue) {
             queue = self
                 .changed
                 .wait_timeout(queue, left)
@@ -255,6 +265,7 @@ impl Shared {
                 .0;
             left = deadline.saturating_duration_since(Instant::now());
         }
+        queue.hurried = false;
     }
 
     /// Waits for something to do.
@@ -317,7 +328,7 @@ impl Shared {
     /// sync: it is also that of the names of those before them.
     fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) {
         let begun = Instant::now();
-        let mut batch: Vec<Entry> = files.iter().filter_map(|file| self.take(*file)).collect();
+        let mut batch = self.take_batch(files);
         self.each(&mut batch, TargetFile::seal);
         let grouped = batch.len() + named.len() >= GROUP_MIN;
         if !(grouped && sync_file_systems(batch.iter().chain(&named))) {
@@ -331,6 +342,24 @@ impl Shared {
             self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
             lock(&self.results).push(Committed::Done(entry.file));
         }
+    }
+
+    /// Of many empty files some are left for the next time: all of a batch are open at once.
+    fn take_batch(&self, files: &VecDeque<FileId>) -> Vec<Entry> {
+        let mut unopened = 0;
+        let mut batch = Vec::with_capacity(files.len());
+        for (at, file) in files.iter().enumerate() {
+            if unopened == empty_files_max() {
+                let mut queue = lock(&self.queue);
+                files.iter().skip(at).rev().for_each(|file| queue.commits.push_front(*file));
+                break;
+            }
+            let Some(entry) = self.take(*file) else { continue };
+            unopened +=
+                usize::from(lock(&entry.target).as_ref().is_some_and(TargetFile::is_unopened));
+            batch.push(entry);
+        }
+        batch
     }
 
     fn take(&self, file: FileId) -> Option<Entry> {

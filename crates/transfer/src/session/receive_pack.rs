@@ -104,7 +104,7 @@ impl ReceiveStream {
                 let failed = |e| io_fault(Side::Target, &target.name, "cannot be written", &e);
                 written.map_err(failed)
             }
-            _ => self.write_whole(target, packed.payload),
+            _ => self.write_whole(target, packed.payload, ended),
         };
         if let Err(fault) = written {
             self.fail_file_with(file, fault);
@@ -139,16 +139,27 @@ impl ReceiveStream {
         }
     }
 
-    fn write_whole(&self, target: &Target, bytes: &[u8]) -> Result<(), Fault> {
+    fn write_whole(
+        &mut self,
+        target: &Target,
+        bytes: &[u8],
+        ended: &mut Ended,
+    ) -> Result<(), Fault> {
         let is_sink = target.file.as_ref().is_some_and(|file| file.is_sink());
-        let pass = if is_sink {
-            None
-        } else {
-            let streams = &self.shared.streams;
-            Some(Pass::wait(|| streams.stopping()).ok_or_else(Fault::default)?)
-        };
+        let pass = if is_sink { None } else { Some(self.pass(ended)?) };
         let mut shared = lock(&target.shared);
         shared.as_mut().map_or_else(|| Err(Fault::default()), |file| file.write_whole(bytes, pass))
+    }
+
+    fn pass(&mut self, ended: &mut Ended) -> Result<Pass, Fault> {
+        if let Some(pass) = Pass::take() {
+            return Ok(pass);
+        }
+        // The files before this one may be what is waited for.
+        self.end_spans(std::mem::take(ended));
+        self.shared.committer.hurry();
+        let streams = &self.shared.streams;
+        Pass::wait(|| streams.stopping()).ok_or_else(Fault::default)
     }
 
     /// Tells of all spans at once.

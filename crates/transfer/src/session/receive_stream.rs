@@ -367,7 +367,11 @@ impl ReceiveStream {
     /// Opens a file of one span that an engine is to write.
     fn begin_whole(&self, target: &Target) -> Result<Arc<SpanFile>, Fault> {
         let streams = &self.shared.streams;
-        let pass = Pass::wait(|| streams.stopping()).ok_or_else(Fault::default)?;
+        let pass = Pass::take().or_else(|| {
+            self.shared.committer.hurry();
+            Pass::wait(|| streams.stopping())
+        });
+        let pass = pass.ok_or_else(Fault::default)?;
         let mut shared = lock(&target.shared);
         shared.as_mut().map_or_else(|| Err(Fault::default()), |file| file.begin_whole(Some(pass)))
     }

@@ -12,6 +12,7 @@ use crate::{
     events::{Event, FileEnded, FileStatus, Name, Problem, Side},
     stages,
     storage::{
+        open_files,
         root::Links,
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
@@ -34,9 +35,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Files of more than one span that are open at a time: each has descriptors, a journal and sets of
-/// its spans. More are answered as these are settled.
-const LARGE_FILES_MAX: usize = 64;
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
 /// The names of directories whose mode and time are set at the end, in bytes at most: beyond, they
 /// keep new ones.
@@ -219,7 +217,7 @@ impl<'a> Receiving<'a> {
         self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         self.offers.insert(file, offer.clone());
         let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
-        if offer.size_bytes > span_bytes && self.large.len() >= LARGE_FILES_MAX {
+        if offer.size_bytes > span_bytes && self.large.len() >= open_files::large_files_max() {
             self.waiting.push_back(file);
         } else {
             self.answer(file, offer, span_bytes);
@@ -227,7 +225,7 @@ impl<'a> Receiving<'a> {
     }
 
     fn answer_waiting(&mut self) {
-        while self.large.len() < LARGE_FILES_MAX
+        while self.large.len() < open_files::large_files_max()
             && let Some(file) = self.waiting.pop_front()
         {
             // Given up meanwhile: settled.

@@ -383,6 +383,12 @@ impl TargetFile {
             .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
     }
 
+    /// An empty file, which is opened by its commit.
+    #[must_use]
+    pub fn is_unopened(&self) -> bool {
+        matches!(self.shape, Shape::Whole { .. })
+    }
+
     /// The first step of a commit: mode and time of the complete file.
     ///
     /// # Errors
@@ -559,6 +565,56 @@ mod tests {
         part.poisoned = true;
         assert!(target.make_durable(&[]).is_err() && target.sync().is_err());
         assert!(target.seal().is_err() && target.publish().is_err());
+    }
+
+    /// A small file in a directory that this session makes.
+    fn in_fresh_directory(directory: &Path, size_bytes: u64) -> TargetFile {
+        let fresh = &mut Fresh::default();
+        let place = place(directory);
+        let made = FileOffer { kind: FileKind::Directory as i32, ..offer(b"d", 0) };
+        place.prepare(&made, 64 << 10, Digest::None, fresh).unwrap();
+        match place.prepare(&offer(b"d/x", size_bytes), 64 << 10, Digest::None, fresh).unwrap() {
+            Prepared::Ready { target, .. } => target,
+            Prepared::Skip => panic!("nothing is there yet"),
+        }
+    }
+
+    #[test]
+    fn a_small_file_in_a_new_directory_has_no_name_before_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = in_fresh_directory(directory.path(), 5);
+        target.write_whole(b"wrong", None).unwrap();
+        target.write_whole(b"bytes", None).unwrap();
+        let inside = directory.path().join("d");
+        let count = || std::fs::read_dir(&inside).unwrap().count();
+        assert_eq!(count(), 0);
+        target.seal().unwrap();
+        target.sync().unwrap();
+        target.publish().unwrap();
+        assert_eq!((count(), std::fs::read(inside.join("x")).unwrap()), (1, b"bytes".to_vec()));
+        target.give_up(true);
+        assert_eq!(count(), 1);
+    }
+
+    #[test]
+    fn a_name_that_was_taken_meanwhile_is_replaced_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = in_fresh_directory(directory.path(), 5);
+        target.write_whole(b"bytes", None).unwrap();
+        let inside = directory.path().join("d");
+        std::fs::write(inside.join("x"), b"of somebody else").unwrap();
+        target.publish().unwrap();
+        assert_eq!(std::fs::read(inside.join("x")).unwrap(), b"bytes");
+        assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn of_a_small_file_that_is_given_up_nothing_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = in_fresh_directory(directory.path(), 5);
+        target.write_whole(b"bytes", None).unwrap();
+        target.give_up(true);
+        assert_eq!(std::fs::read_dir(directory.path().join("d")).unwrap().count(), 0);
     }
 
     #[test]
