@@ -6,6 +6,7 @@
 mod check;
 mod child;
 mod generate;
+mod lab;
 mod prerequisites;
 mod rust_text;
 mod test;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   gen [--check]    writes the generated files; with --check only compares them
   test [-- ARGS]   installs what the tests need, runs them all, and counts the skipped ones;
                    ARGS go to `cargo test`
+  lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
 ";
 
 /// What a chore found.
@@ -55,6 +57,7 @@ fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
         ["gen", "--check"] => generate::compare(root),
         ["test"] => test::run(root, &[]),
         ["test", "--", rest @ ..] => test::run(root, rest),
+        ["lab", name, rest @ ..] => lab::run(root, name, rest),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::InOrder)

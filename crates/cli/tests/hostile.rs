@@ -548,7 +548,7 @@ fn a_client_that_reads_none_of_its_answers_is_cut_off() {
         }
     }
     let fits = |line: &serde_json::Value| line["event"] == "session_ended";
-    let ended = server.process.look_for(Duration::from_secs(20), fits).expect("it is not cut off");
+    let ended = server.process.look_for(PATIENCE, fits).expect("it is not cut off");
     assert!(ended["why"].as_str().unwrap().contains("does not read"), "{ended}");
     server.still_serves(&place);
     let memory = server.memory_bytes();

@@ -10,6 +10,7 @@ pub mod pacing;
 pub mod prefetch;
 pub mod ring;
 pub mod tcp_info;
+pub mod tun;
 pub mod window;
 
 pub use mapping::Mapping;

@@ -6,3 +6,4 @@ pub mod mount;
 pub mod seed;
 pub mod skip;
 pub mod tree;
+pub mod wan;

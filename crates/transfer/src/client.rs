@@ -813,4 +813,8 @@ impl<R: Reported> Role for Reporting<R> {
     fn poll_message(&mut self) -> Option<Message> {
         self.role.poll_message()
     }
+
+    fn has_last_word(&self) -> bool {
+        self.role.has_last_word()
+    }
 }

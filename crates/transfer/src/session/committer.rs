@@ -339,6 +339,8 @@ impl Shared {
         lock(&self.queue).synced.extend(batch);
         self.to_publish.notify_all();
         for entry in named {
+            // Closed here, and not when the session's thread gets to it.
+            drop(lock(&entry.target).take());
             self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
             lock(&self.results).push(Committed::Done(entry.file));
         }

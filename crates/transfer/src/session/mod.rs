@@ -63,6 +63,8 @@ pub trait Role {
     /// A fault that ends the session.
     fn pump(&mut self, now: Instant) -> Result<Pumped, Fault>;
     fn poll_message(&mut self) -> Option<Message>;
+    /// Whether the other side still waits for what this one says at the end.
+    fn has_last_word(&self) -> bool;
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +90,10 @@ pub fn drive(
         match pumped {
             Ok(Pumped::GoOn) => {}
             Ok(Pumped::Ended(end)) => {
-                control.close(GOODBYE);
+                // Who has heard the other's last word has none of his own that matters.
+                let is_heard = matches!(end, SessionEnd::Finished) && !role.has_last_word();
+                let patience = if is_heard { Duration::ZERO } else { GOODBYE };
+                control.close(patience);
                 return end;
             }
             Err(fault) => return refuse(control, fault),

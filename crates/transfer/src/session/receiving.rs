@@ -615,4 +615,9 @@ impl Role for Receiving<'_> {
     fn poll_message(&mut self) -> Option<Message> {
         lock(&self.shared.machine).poll_message()
     }
+
+    /// The sender waits for this side's report.
+    fn has_last_word(&self) -> bool {
+        true
+    }
 }

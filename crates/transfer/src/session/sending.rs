@@ -202,7 +202,8 @@ impl<'a> Sending<'a> {
     }
 
     fn open_streams(&mut self) {
-        let wanted = lock(&self.shared.machine).has_pending();
+        // As soon as there is something to send, if it is wanted: by then the streams are there.
+        let wanted = self.engines.is_some();
         for (stream, connect) in self.supply.next(wanted) {
             self.spawn(stream, connect);
         }
@@ -407,5 +408,9 @@ impl Role for Sending<'_> {
 
     fn poll_message(&mut self) -> Option<Message> {
         lock(&self.shared.machine).poll_message()
+    }
+
+    fn has_last_word(&self) -> bool {
+        false
     }
 }

@@ -1,0 +1,302 @@
+//! A long path on one machine: two network namespaces, a TUN device in each, and threads that carry
+//! packets between them with delay, rate, queue and loss. Needs root; gone when dropped.
+//!
+//! Packets are carried one by one as the interfaces give them (MTU 1500, no segmentation offload),
+//! so loss is that of segments.
+
+use crate::seed::{Random, Seed};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+use std::{
+    collections::VecDeque,
+    ffi::OsStr,
+    fs::File,
+    os::fd::{AsFd, OwnedFd},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+const DEVICE: &str = "wan";
+const MTU_BYTES: usize = 1500;
+/// Read before those that are due are looked at again.
+const READS_A_TURN: usize = 64;
+/// How often a thread without packets looks whether it is over.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// What a path does to packets, alike in both directions.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// One way.
+    pub delay: Duration,
+    pub bits_per_s: u64,
+    /// The share of packets that is lost, 0 to 1.
+    pub loss: f64,
+    /// What waits for the link at most: more is dropped.
+    pub queue_bytes: u64,
+}
+
+impl Path {
+    /// A path of this round trip and rate, with a queue of one bandwidth-delay product.
+    #[must_use]
+    pub fn new(round_trip: Duration, bits_per_s: u64, loss: f64) -> Self {
+        let queue_bytes = (bits_per_s as f64 / 8.0 * round_trip.as_secs_f64()) as u64;
+        Self { delay: round_trip / 2, bits_per_s, loss, queue_bytes: queue_bytes.max(64 << 10) }
+    }
+}
+
+/// What became of the packets of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub carried: u64,
+    pub lost: u64,
+    /// Dropped because the queue was full.
+    pub dropped: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Nothing is carried while this is set.
+    cut: AtomicBool,
+    carried: AtomicU64,
+    lost: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// Two hosts and the path between them.
+#[derive(Debug)]
+pub struct Wan {
+    near: Namespace,
+    far: Namespace,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Wan {
+    /// # Errors
+    /// Without root, ip(8) or TUN devices.
+    pub fn start(path: Path, seed: Seed) -> Result<Self, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |side: &str| format!("haul-wan-{}-{number}-{side}", std::process::id());
+        let (near, near_device) = Namespace::make(name("near"), NEAR, FAR)?;
+        let (far, far_device) = Namespace::make(name("far"), FAR, NEAR)?;
+        let shared = Arc::new(Shared::default());
+        let (near_device, far_device) = (Arc::new(near_device), Arc::new(far_device));
+        let ways = [(&near_device, &far_device, 1), (&far_device, &near_device, 2)];
+        let threads = ways.map(|(from, to, salt)| {
+            let mut way = Way {
+                from: from.clone(),
+                to: to.clone(),
+                path,
+                random: Seed(seed.0.wrapping_mul(salt)).random(),
+                shared: shared.clone(),
+                packets: VecDeque::new(),
+                free_at: Instant::now(),
+            };
+            thread::spawn(move || way.carry())
+        });
+        Ok(Self { near, far, shared, threads: threads.into() })
+    }
+
+    /// The address of the far host, for the near one.
+    #[must_use]
+    pub fn far_address(&self) -> &'static str {
+        FAR
+    }
+
+    /// The names of both namespaces, the near one first.
+    #[must_use]
+    pub fn namespaces(&self) -> (&str, &str) {
+        (&self.near.0, &self.far.0)
+    }
+
+    /// The same command, run on the near host.
+    #[must_use]
+    pub fn near(&self, command: &Command) -> Command {
+        self.near.wrap(command)
+    }
+
+    /// The same command, run on the far host.
+    #[must_use]
+    pub fn far(&self, command: &Command) -> Command {
+        self.far.wrap(command)
+    }
+
+    /// Cuts the path, or mends it: what is sent meanwhile is lost, and nobody is told.
+    pub fn cut(&self, is_cut: bool) {
+        self.shared.cut.store(is_cut, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Shared { carried, lost, dropped, .. } = &*self.shared;
+        Counts { carried: of(carried), lost: of(lost), dropped: of(dropped) }
+    }
+}
+
+impl Drop for Wan {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+const NEAR: &str = "10.79.0.1";
+const FAR: &str = "10.79.0.2";
+
+/// A network namespace that ip(8) made.
+#[derive(Debug)]
+struct Namespace(String);
+
+impl Namespace {
+    fn make(name: String, address: &str, peer: &str) -> Result<(Self, OwnedFd), String> {
+        ip(&["netns", "add", &name])?;
+        let namespace = Self(name);
+        let name = namespace.0.as_str();
+        let device = namespace.open_device()?;
+        ip(&["-n", name, "link", "set", "lo", "up"])?;
+        ip(&["-n", name, "address", "add", address, "peer", peer, "dev", DEVICE])?;
+        let mtu = MTU_BYTES.to_string();
+        ip(&["-n", name, "link", "set", DEVICE, "mtu", &mtu, "txqueuelen", "10000", "up"])?;
+        Ok((namespace, device))
+    }
+
+    /// On a thread of its own, which ends there: only that one is in the namespace.
+    fn open_device(&self) -> Result<OwnedFd, String> {
+        let place = format!("/run/netns/{}", self.0);
+        let open = move || {
+            let namespace = File::open(&place).map_err(|e| format!("{place}: {e}"))?;
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(|e| format!("{place} cannot be entered: {e}"))?;
+            haul_sys::tun::open(DEVICE).map_err(|e| format!("no TUN device: {e}"))
+        };
+        thread::spawn(open).join().map_err(|_| "the thread in the namespace panicked".to_owned())?
+    }
+
+    fn wrap(&self, command: &Command) -> Command {
+        let mut wrapped = Command::new("ip");
+        wrapped.args(["netns", "exec", &self.0]);
+        wrapped.arg(command.get_program()).args(command.get_args());
+        if let Some(directory) = command.get_current_dir() {
+            wrapped.current_dir(directory);
+        }
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(name, value),
+                None => wrapped.env_remove(name),
+            };
+        }
+        wrapped
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "delete", &self.0]);
+    }
+}
+
+fn ip(words: &[&str]) -> Result<(), String> {
+    let ran = Command::new("ip").args(words.iter().map(OsStr::new)).output();
+    let ran = ran.map_err(|error| format!("ip cannot be run: {error}"))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    Err(format!("ip {}: {}", words.join(" "), String::from_utf8_lossy(&ran.stderr).trim()))
+}
+
+struct Packet {
+    due: Instant,
+    bytes: Box<[u8]>,
+}
+
+/// One direction.
+struct Way {
+    from: Arc<OwnedFd>,
+    to: Arc<OwnedFd>,
+    path: Path,
+    random: Random,
+    shared: Arc<Shared>,
+    packets: VecDeque<Packet>,
+    /// When the link has sent all that it has.
+    free_at: Instant,
+}
+
+impl Way {
+    fn carry(&mut self) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.deliver(Instant::now());
+            if self.take() == 0 {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Hands over what is due.
+    fn deliver(&mut self, now: Instant) {
+        while let Some(packet) = self.packets.front().filter(|packet| packet.due <= now) {
+            match rustix::io::write(&*self.to, &packet.bytes) {
+                Err(Errno::AGAIN) => return,
+                // The interface is going away.
+                Err(_) => {}
+                Ok(_) => {
+                    self.shared.carried.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            self.packets.pop_front();
+        }
+    }
+
+    /// Takes what the host sends.
+    fn take(&mut self) -> usize {
+        let mut bytes = [0; MTU_BYTES + 64];
+        for taken in 0..READS_A_TURN {
+            match rustix::io::read(&*self.from, &mut bytes) {
+                Ok(len) if len > 0 => self.queue(&bytes[..len]),
+                _ => return taken,
+            }
+        }
+        READS_A_TURN
+    }
+
+    fn queue(&mut self, bytes: &[u8]) {
+        let is_lost =
+            self.random.below(1 << 32) as f64 / (1u64 << 32) as f64 >= 1.0 - self.path.loss;
+        if is_lost || self.shared.cut.load(Ordering::Relaxed) {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let now = Instant::now();
+        let free_at = self.free_at.max(now);
+        let waiting_bytes = free_at.saturating_duration_since(now).as_secs_f64()
+            * self.path.bits_per_s as f64
+            / 8.0;
+        if waiting_bytes > self.path.queue_bytes as f64 {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let takes = bytes.len() as f64 * 8.0 / self.path.bits_per_s as f64;
+        self.free_at = free_at + Duration::from_secs_f64(takes);
+        self.packets.push_back(Packet { due: self.free_at + self.path.delay, bytes: bytes.into() });
+    }
+
+    /// Until something comes or is due.
+    fn sleep(&self) {
+        let due = self.packets.front().map(|packet| packet.due);
+        let left = due.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()).min(IDLE));
+        let Ok(left) = Timespec::try_from(left) else { return };
+        let _ = poll(&mut [PollFd::new(&*self.from, PollFlags::IN)], Some(&left));
+    }
+}
