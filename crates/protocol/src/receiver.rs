@@ -77,7 +77,7 @@ pub enum ReceiverEvent {
         why: String,
     },
     Notice(wire::Notice),
-    /// The sender is done; answer with [`Receiver::finish`].
+    /// The sender is done and has said so.
     Finished(wire::SideReport),
     Refused(wire::Fault),
 }
@@ -322,7 +322,13 @@ impl Receiver {
         self.outbox.push_back(Message::Progress(progress));
     }
 
-    /// Answers the sender's goodbye.
+    /// Whether everything is settled and nothing more comes: the time for [`Self::finish`].
+    #[must_use]
+    pub fn may_finish(&self) -> bool {
+        self.offers_ended && self.files.is_empty() && !self.finished
+    }
+
+    /// Says goodbye with this side's report.
     pub fn finish(&mut self, report: wire::SideReport) {
         if !self.finished {
             self.finished = true;

@@ -331,7 +331,9 @@ impl Sender {
                 self.events.push_back(SenderEvent::Notice(notice));
                 Ok(())
             }
-            Message::Finish(finish) if self.finished && !self.peer_finished => {
+            Message::Finish(finish)
+                if (self.finished || self.all_settled()) && !self.peer_finished =>
+            {
                 self.peer_finished = true;
                 let report = finish.report.unwrap_or_default();
                 self.events.push_back(SenderEvent::Finished(report));

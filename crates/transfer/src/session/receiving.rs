@@ -200,15 +200,23 @@ impl<'a> Receiving<'a> {
 
     fn finish(&mut self, report: wire::SideReport) {
         self.peer_report = Some(report);
+        self.say_goodbye();
+        self.stop();
+        self.ended = Some(SessionEnd::Finished);
+    }
+
+    /// As soon as nothing more comes, so that the sender need not ask.
+    fn say_goodbye(&mut self) {
+        if !lock(&self.shared.machine).may_finish() {
+            return;
+        }
         self.finishing = true;
         // Children first: setting a child's entry changes its directory's time.
         for offer in std::mem::take(&mut self.directories).iter().rev() {
             self.place.finish_directory(offer);
         }
-        self.stop();
         let report = self.report();
         lock(&self.shared.machine).finish(report);
-        self.ended = Some(SessionEnd::Finished);
     }
 
     fn offered(&mut self, offer: &FileOffer) {
@@ -601,6 +609,7 @@ impl Role for Receiving<'_> {
         self.handle_commits();
         self.answer_waiting();
         self.handle_events();
+        self.say_goodbye();
         self.watch_streams(now);
         if !self.finishing {
             self.tell_progress(now);
@@ -616,8 +625,8 @@ impl Role for Receiving<'_> {
         lock(&self.shared.machine).poll_message()
     }
 
-    /// The sender waits for this side's report.
+    /// It is said by the time that the sender says his.
     fn has_last_word(&self) -> bool {
-        true
+        false
     }
 }

@@ -8,8 +8,10 @@ use std::{io, os::unix::fs::FileExt};
 
 /// Up to this size a file is copied into a pack: a copy costs less than the calls that avoid one.
 pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
-/// From this length on a pack goes out.
-const PACK_FILL_BYTES: u64 = 512 << 10;
+/// From this length on a pack goes out. The first of a stream is short and each behind it twice as
+/// long: while its window is small, a stream shall not take what others could send.
+pub const PACK_FILL_MIN_BYTES: u64 = 64 << 10;
+const PACK_FILL_MAX_BYTES: u64 = 512 << 10;
 
 impl Work {
     pub(super) fn is_small(&self) -> bool {
@@ -25,7 +27,8 @@ impl SendStream {
         let mut next = Some(first);
         while let Some(work) = next.take_if(|work| work.is_small()) {
             self.pack_file(&work);
-            if self.pack.len_bytes() >= PACK_FILL_BYTES {
+            if self.pack.len_bytes() >= self.pack_fill_bytes {
+                self.pack_fill_bytes = (self.pack_fill_bytes * 2).min(PACK_FILL_MAX_BYTES);
                 break;
             }
             next = self.take_work();

@@ -2,6 +2,7 @@
 
 use super::{
     lock,
+    send_pack::PACK_FILL_MIN_BYTES,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
 use crate::{digest::SpanDigest, error::io_fault, storage::source::SourceEntry};
@@ -88,6 +89,7 @@ pub struct SendStream {
     pub(super) sender: fallback::Sender,
     pub(super) digest: SpanDigest,
     pub(super) pack: PackWriter,
+    pub(super) pack_fill_bytes: u64,
     pub(super) sequence: u64,
     done: Vec<SpanDone>,
     figures: Arc<Mutex<StreamFigures>>,
@@ -118,6 +120,7 @@ pub fn run(
         sender,
         digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
         pack: PackWriter::default(),
+        pack_fill_bytes: PACK_FILL_MIN_BYTES,
         sequence: 0,
         done: Vec::new(),
         figures: figures.clone(),

@@ -289,10 +289,7 @@ impl<'a> Sending<'a> {
                     from_to: notice.what,
                     why: notice.why,
                 }),
-                SenderEvent::Finished(report) => {
-                    self.peer_report = Some(report);
-                    self.ended = Some(SessionEnd::Finished);
-                }
+                SenderEvent::Finished(report) => self.peer_report = Some(report),
                 SenderEvent::Refused(fault) => self.ended = Some(SessionEnd::Refused(fault)),
             }
         }
@@ -399,6 +396,9 @@ impl Role for Sending<'_> {
             let report = self.report();
             lock(&self.shared.machine).finish(report);
         }
+        if self.finishing && self.peer_report.is_some() {
+            self.ended.get_or_insert(SessionEnd::Finished);
+        }
         match self.ended.take() {
             Some(SessionEnd::Refused(fault)) if !self.finishing => Err(fault),
             Some(end) => Ok(Pumped::Ended(end)),
@@ -410,7 +410,8 @@ impl Role for Sending<'_> {
         lock(&self.shared.machine).poll_message()
     }
 
+    /// A client has no time to lose, and what it says at the end is for the server's log.
     fn has_last_word(&self) -> bool {
-        false
+        !self.supply.connects()
     }
 }
