@@ -5,6 +5,7 @@ pub mod generate_docs;
 pub mod pull;
 pub mod push;
 pub mod serve;
+mod serve_log;
 pub mod token;
 pub mod token_source;
 

@@ -73,12 +73,6 @@ impl<Output: Write> Screen for Json<Output> {
     }
 }
 
-/// Objects on standard output, a line each, in one call.
-pub fn print_all<Object: Serialize>(objects: impl Iterator<Item = Object>) {
-    let lines: Vec<String> = objects.map(|object| text_of(&object)).collect();
-    write_line(&mut std::io::stdout(), &lines.join("\n"));
-}
-
 /// One object on standard output.
 pub fn print(object: &impl Serialize) {
     write_line(&mut std::io::stdout(), &text_of(object));
@@ -89,6 +83,7 @@ pub fn print_error(problem: &Problem) {
     print(&Event::Error(problem.clone()));
 }
 
-fn text_of(object: &impl Serialize) -> String {
+/// An object on one line.
+pub fn text_of(object: &impl Serialize) -> String {
     serde_json::to_string(object).expect("events are plain data with text keys")
 }

@@ -1,0 +1,161 @@
+//! What a server says of its sessions, printed on a thread of its own: nobody may be reading, and
+//! the server goes on all the same.
+
+use crate::ui;
+use haul_transfer::server::ServerEvent;
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Lines that wait to be printed, in bytes at most: beyond, those of single files are left out.
+const WAITING_BYTES_MAX: usize = 2 << 20;
+/// The same for lines of sessions and refused connections.
+const WAITING_BYTES_MAX_SESSIONS: usize = 2 * WAITING_BYTES_MAX;
+/// How long lines gather before they are printed.
+const GATHER: Duration = Duration::from_millis(2);
+/// How long the last lines may take to be printed.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Waiting {
+    /// Whole lines.
+    lines: String,
+    lost: u64,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn print_all(&self) {
+        loop {
+            let mut waiting = self.lock();
+            while waiting.lines.is_empty() {
+                if waiting.ended {
+                    return;
+                }
+                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            if !waiting.ended {
+                drop(waiting);
+                // A wake-up for each of a million files would cost their session more than they do.
+                thread::sleep(GATHER);
+                waiting = self.lock();
+            }
+            let lines = std::mem::take(&mut waiting.lines);
+            drop(waiting);
+            ui::print_to_stdout(lines.trim_end_matches('\n'));
+        }
+    }
+}
+
+pub struct Log {
+    json: bool,
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+impl Log {
+    /// # Errors
+    /// If no thread can be had.
+    pub fn start(json: bool) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = shared.clone();
+        let builder = thread::Builder::new().name("haul-log".into());
+        let thread = builder.spawn(move || of_thread.print_all())?;
+        Ok(Self { json, shared, thread })
+    }
+
+    /// Takes an event to be printed; it never waits for who reads.
+    pub fn tell(&self, event: &ServerEvent) {
+        let is_of_file = matches!(event, ServerEvent::File { .. } | ServerEvent::Error { .. });
+        // A line a session is enough to read; --json has every file.
+        if !self.json && matches!(event, ServerEvent::File { .. }) {
+            return;
+        }
+        let line = if self.json { ui::json::text_of(event) } else { event.to_string() };
+        let most = if is_of_file { WAITING_BYTES_MAX } else { WAITING_BYTES_MAX_SESSIONS };
+        let mut waiting = self.shared.lock();
+        if waiting.lines.len() + line.len() > most {
+            waiting.lost += 1;
+            return;
+        }
+        if waiting.lines.is_empty() {
+            self.shared.changed.notify_one();
+        }
+        waiting.lines.push_str(&line);
+        waiting.lines.push('\n');
+    }
+
+    /// Prints what is left, if somebody reads it, and says how much nobody did.
+    pub fn end(self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_one();
+        wait_a_while(&self.thread);
+        let lost = self.shared.lock().lost;
+        if lost > 0 {
+            let words = format!("{lost} events were not printed, for nobody read them in time");
+            // Nobody may be reading these either: both outputs may be one pipe.
+            let builder = thread::Builder::new().name("haul-log-end".into());
+            if let Ok(thread) = builder.spawn(move || ui::print_to_stderr(&words)) {
+                wait_a_while(&thread);
+            }
+        }
+    }
+}
+
+fn wait_a_while(thread: &JoinHandle<()>) {
+    let deadline = Instant::now() + END_PATIENCE;
+    while !thread.is_finished() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_transfer::events::{FileCounts, FileEnded, FileStatus, Name};
+
+    fn log() -> Log {
+        let shared = Arc::new(Shared::default());
+        Log { json: true, shared, thread: thread::spawn(|| ()) }
+    }
+
+    #[test]
+    fn where_nobody_reads_the_lines_of_files_go_first_and_memory_is_bounded() {
+        let log = log();
+        let session = "0".repeat(32);
+        let refused = || ServerEvent::Refused { peer: "p".into(), why: "w".repeat(900) };
+        let ended = ServerEvent::SessionEnded {
+            session: session.clone(),
+            ok: true,
+            bytes: 1,
+            seconds: 1.0,
+            files: FileCounts::default(),
+            why: String::new(),
+        };
+        let path = Name(b"a/file".to_vec());
+        let file = FileEnded { path, status: FileStatus::Done, bytes: 1 };
+        let done = ServerEvent::File { session: session.clone(), file };
+        (0..100_000).for_each(|_| log.tell(&done));
+        assert!(log.shared.lock().lines.len() <= WAITING_BYTES_MAX);
+        log.tell(&ended);
+        assert!(log.shared.lock().lines.trim_end().ends_with('}'));
+        assert!(log.shared.lock().lines.contains("session_ended"));
+        for _ in 0..10_000 {
+            log.tell(&refused());
+        }
+        let waiting = log.shared.lock();
+        assert!(waiting.lines.len() <= WAITING_BYTES_MAX_SESSIONS + 1 && waiting.lost > 0);
+    }
+}
