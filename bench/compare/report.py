@@ -9,6 +9,7 @@ MIB = 1 << 20
 TITLES = {
     Scenario.DISCARD: "A: warm file -> thrown away",
     Scenario.DISK: "B: warm file -> new file on the same file system, durable at the end",
+    Scenario.TREE: "C: warm tree of small files -> new files, durable at the end",
 }
 
 
@@ -50,6 +51,7 @@ def as_markdown(session, facts, command, complete) -> str:
         f"{facts['date']}. **Loopback**: both ends of every row run on this one host, so the CPU"
         " is shared by both and no number here is a network's."
         f" One file of {_size(session.options.size_bytes)} random bytes, warm in the page cache;"
+        f" A tree of {session.options.files} files of 16 KiB."
         f" {session.options.rounds} rounds, the rows interleaved. GB are 10^9 bytes."
         " Speeds are median (lowest .. highest).",
     ]

@@ -6,13 +6,14 @@ than in the round before, so that none always follows the same one.
 
 import os
 import re
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
 
 from compare import packages
 from compare.measure import RunFailed, measure
-from compare.workspace import FILE_NAME, sha256_of
+from compare.workspace import FILE_NAME, TREE_NAME, sha256_of
 from movers.mover import Place, Scenario
 
 SLOWEST_BYTES_PER_S = 20_000_000
@@ -119,12 +120,18 @@ class Session:
     def _run_row(self, result, number) -> None:
         row, folder = result.row, None
         try:
-            if row.scenario is Scenario.DISK:
+            if row.scenario is not Scenario.DISCARD:
                 folder = self.workspace.fresh_target(f"{row.name}-{number}", row.target_owner)
-            target = folder / FILE_NAME if folder else None
-            place = Place(self.workspace.source, self.workspace.size_bytes, target)
+            if row.scenario is Scenario.TREE:
+                target = folder / TREE_NAME
+                place = Place(self.workspace.tree, self.workspace.tree_bytes, target)
+            else:
+                target = folder / FILE_NAME if folder else None
+                place = Place(self.workspace.source, self.workspace.size_bytes, target)
             sample = self._timed_run(result, place, number)
-            if target:
+            if row.scenario is Scenario.TREE:
+                self._check_tree(result, target)
+            elif target:
                 self._check_target(result, target)
             result.samples.append(sample)
             say(
@@ -143,11 +150,16 @@ class Session:
         commands = [row.command(place)]
         if place.target and not row.makes_durable:
             sync = packages.find("sync") or "sync"
-            commands.append([sync, str(place.target), str(place.target.parent)])
+            # Of a tree the whole file system: sync(1) of 20,000 names is one fsync(2) for each.
+            whole = ["--file-system"] if row.scenario is Scenario.TREE else [str(place.target)]
+            commands.append([sync, *whole, str(place.target.parent)])
         result.command_shown = self._hide(" && ".join(" ".join(words) for words in commands))
         env = {**self.env, **result.mover.client_env, **row.env}
         limit_s = max(LIMIT_S_MIN, place.size_bytes / SLOWEST_BYTES_PER_S)
-        self.workspace.warm_source()
+        if row.scenario is Scenario.TREE:
+            self.workspace.warm_tree()
+        else:
+            self.workspace.warm_source()
         cost = measure(commands, result.mover.server, env, limit_s, self.workspace.scratch)
         report = row.read_report(cost.stdout, place) if row.read_report else {}
         seconds, size = cost.wall_s, place.size_bytes
@@ -165,6 +177,18 @@ class Session:
         if not result.equality_checked:
             if sha256_of(target) != self.workspace.source_sha256:
                 raise RunFailed("the target's SHA-256 is not the source's")
+            result.equality_checked = True
+
+    def _check_tree(self, result, target) -> None:
+        """The number of files in every round, every byte once."""
+        found = sum(len(files) for _, _, files in os.walk(target))
+        if found != self.workspace.tree_files:
+            raise RunFailed(f"the target has {found} of {self.workspace.tree_files} files")
+        if not result.equality_checked:
+            words = ["diff", "-rq", str(self.workspace.tree), str(target)]
+            done = subprocess.run(words, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RunFailed(f"the target is not the source: {done.stdout[:300]}")
             result.equality_checked = True
 
     def _hide(self, text: str) -> str:

@@ -91,7 +91,7 @@ def _peers(results, scenario) -> list:
 
 def targets(results) -> list:
     by_name = {result.row.name: result for result in results}
-    discard, disk = (best_peer(results, scenario) for scenario in Scenario)
+    discard, disk, tree = (best_peer(results, scenario) for scenario in Scenario)
     thrifty = min(_peers(results, Scenario.DISK), key=cpu, default=None)
     bare, cp = by_name.get("bare-sendfile"), by_name.get("cp-disk")
     found = []
@@ -125,6 +125,9 @@ def targets(results) -> list:
         _thriftier(f"{start}, CPU s per GB / thriftiest peer's (stricter)", clear, thrifty, 0.4),
         _memory(results),
     ]
+    for way in ("push", "pull"):
+        ours = by_name.get(f"haul-{way}-safe-tree")
+        found.append(_faster(f"20,000 files of 16 KiB, {way} safe / best peer", ours, tree, 2.0))
     return found
 
 

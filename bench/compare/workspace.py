@@ -11,6 +11,9 @@ from compare.host import mount_of
 
 BLOCK_BYTES = 1 << 20
 FILE_NAME = "random.bin"
+TREE_NAME = "tree"
+TREE_DIRECTORIES = 20
+TREE_FILE_BYTES = 16 << 10
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
 
@@ -18,10 +21,11 @@ CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
 class Workspace:
     """Makes everything below one fresh directory, and removes that directory at the end."""
 
-    def __init__(self, parent, size_bytes: int):
-        self.size_bytes = size_bytes
+    def __init__(self, parent, size_bytes: int, tree_files: int):
+        self.size_bytes, self.tree_files = size_bytes, tree_files
         parent = Path(parent) if parent else roomiest_parent()
-        needed = 2 * size_bytes + size_bytes // 10
+        self.tree_bytes = tree_files * TREE_FILE_BYTES
+        needed = 2 * (size_bytes + self.tree_bytes) + size_bytes // 10
         found = shutil.disk_usage(parent).free
         if found < needed:
             raise SystemExit(
@@ -36,6 +40,7 @@ class Workspace:
         for folder in (self.source.parent, self.targets, self.scratch):
             folder.mkdir()
         self.source_sha256 = ""
+        self.tree = self.source.parent / TREE_NAME
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
@@ -52,6 +57,22 @@ class Workspace:
             file.flush()
             os.fsync(file.fileno())
         self.source_sha256 = digest.hexdigest()
+
+    def make_tree(self) -> None:
+        """Files of 16 KiB, each of other bytes, in 20 directories."""
+        block = os.urandom(BLOCK_BYTES)
+        for number in range(self.tree_files):
+            folder = self.tree / f"d{number % TREE_DIRECTORIES:02}"
+            if number < TREE_DIRECTORIES:
+                folder.mkdir(parents=True)
+            at = number * 37 % (BLOCK_BYTES - TREE_FILE_BYTES)
+            (folder / f"f{number:05}").write_bytes(block[at : at + TREE_FILE_BYTES])
+        os.sync()
+
+    def warm_tree(self) -> None:
+        for folder in self.tree.iterdir():
+            for file in folder.iterdir():
+                file.read_bytes()
 
     def warm_source(self) -> None:
         """Reads the whole source, so that it is in the page cache."""

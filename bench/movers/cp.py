@@ -1,4 +1,4 @@
-"""`cp` and `sync` of the one file: what this disk gives a local copy."""
+"""`cp` and `sync` of the file or the tree: what this disk gives a local copy."""
 
 from compare import packages
 from compare.host import mount_of
@@ -16,6 +16,10 @@ class Cp(Mover):
             # Where blocks can be shared, cp would copy nothing.
             shares = mount_of(place.source)["type"] in SHARING_FILE_SYSTEMS
             options = ["--reflink=never"] if shares else []
+            options += ["--recursive"] if place.source.is_dir() else []
             return [packages.find("cp"), *options, str(place.source), str(place.target)]
 
-        return [Row("cp-disk", Scenario.DISK, Role.LOCAL, "cp && sync", "nothing", command)]
+        return [
+            Row("cp-disk", Scenario.DISK, Role.LOCAL, "cp && sync", "nothing", command),
+            Row("cp-tree", Scenario.TREE, Role.LOCAL, "cp -r && sync", "nothing", command),
+        ]

@@ -36,6 +36,8 @@ class GridFtp(Mover):
             self._row("gridftp-push-discard", Scenario.DISCARD, pull=False),
             self._row("gridftp-pull-disk", Scenario.DISK, pull=True),
             self._row("gridftp-push-disk", Scenario.DISK, pull=False),
+            self._row("gridftp-pull-tree", Scenario.TREE, pull=True),
+            self._row("gridftp-push-tree", Scenario.TREE, pull=False),
         ]
 
     def _row(self, name, scenario, *, pull) -> Row:
@@ -43,15 +45,20 @@ class GridFtp(Mover):
             remote, local = f"ftp://127.0.0.1:{self.server.port}", "file://"
             source = f"{remote if pull else local}{place.source}"
             target = f"{local if pull else remote}{place.target or '/dev/null'}"
+            if scenario is Scenario.TREE:
+                # Recursive, making directories, pipelined, four transfers at a time.
+                tree = ["-r", "-cd", "-pp", "-cc", "4", f"{source}/", f"{target}/"]
+                return [packages.find("globus-url-copy"), *tree]
             return [packages.find("globus-url-copy"), "-p", "4", source, target]
 
         way = "from" if pull else "to"
+        options = "-r -pp -cc 4" if scenario is Scenario.TREE else "-p 4"
         drops = self.options.is_root and not pull
         return Row(
             name,
             scenario,
             Role.PEER,
-            f"globus-url-copy -p 4 {way} globus-gridftp-server",
+            f"globus-url-copy {options} {way} globus-gridftp-server",
             "nothing",
             command,
             target_owner=DROPPED_USER if drops else None,

@@ -54,6 +54,8 @@ class Haul(Mover):
         for protection in ("safe", "clear", "clear-none"):
             rows.append(self._row("push", Scenario.DISK, protection))
         rows.append(self._row("pull", Scenario.DISK, "safe"))
+        rows.append(self._row("push", Scenario.TREE, "safe"))
+        rows.append(self._row("pull", Scenario.TREE, "safe"))
         return rows
 
     def _row(self, direction, scenario, protection) -> Row:

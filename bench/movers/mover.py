@@ -1,4 +1,4 @@
-"""What a mover is to the bench: programs, a server, and the rows that it has in the two tables."""
+"""What a mover is to the bench: programs, a server, and the rows that it has in the tables."""
 
 import enum
 from dataclasses import dataclass, field
@@ -9,10 +9,11 @@ from compare import packages
 
 
 class Scenario(enum.Enum):
-    """The two tables."""
+    """The tables."""
 
     DISCARD = "discard"
     DISK = "disk"
+    TREE = "tree"
 
 
 class Role(enum.Enum):
@@ -31,7 +32,7 @@ class Place:
 
     source: Path
     size_bytes: int
-    target: Optional[Path]  # The new file; None when the bytes are thrown away.
+    target: Optional[Path]  # The new file or directory; None when the bytes are thrown away.
 
 
 @dataclass(frozen=True)

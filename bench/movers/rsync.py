@@ -42,6 +42,8 @@ class Rsync(Mover):
             self._row("rsync-pull-discard", Scenario.DISCARD, pull=True),
             self._row("rsync-pull-disk", Scenario.DISK, pull=True),
             self._row("rsync-push-disk", Scenario.DISK, pull=False),
+            self._row("rsync-pull-tree", Scenario.TREE, pull=True),
+            self._row("rsync-push-tree", Scenario.TREE, pull=False),
         ]
 
     def _row(self, name, scenario, *, pull) -> Row:
@@ -52,6 +54,11 @@ class Rsync(Mover):
             if not pull:
                 target = f"targets/{place.target.parent.name}/{place.target.name}"
                 ends = [str(place.source), f"{remote}/{target}"]
+            if scenario is Scenario.TREE:
+                options = ["--archive", "--whole-file"]
+                ends = [f"{remote}/source/{place.source.name}", str(place.target.parent)]
+                if not pull:
+                    ends = [str(place.source), f"{remote}/targets/{place.target.parent.name}/"]
             return [packages.find("rsync"), *options, *ends]
 
         return Row(
@@ -61,5 +68,5 @@ class Rsync(Mover):
             f"rsync {'from' if pull else 'to'} rsync daemon",
             "digest of the file (rsync's own choice)",
             command,
-            note="" if scenario is Scenario.DISK else "by --write-devices, as rsync has no sink",
+            note="by --write-devices, as it has no sink" if scenario is Scenario.DISCARD else "",
         )

@@ -20,6 +20,8 @@ class Handler(socketserver.StreamRequestHandler):
         verb, path, *size = self.rfile.readline().decode().split()
         if verb == "PUT":
             left = int(size[0])
+            if path != "null:":
+                (self.server.root / path).parent.mkdir(parents=True, exist_ok=True)
             with open(self.server.root / path if path != "null:" else "/dev/null", "wb") as file:
                 while left and (piece := self.rfile.read(min(left, 1 << 20))):
                     file.write(piece)
@@ -28,6 +30,10 @@ class Handler(socketserver.StreamRequestHandler):
                 if path != "null:":
                     os.fsync(file.fileno())
             self.wfile.write(b"done\n")
+        elif verb == "LIST":
+            files = (self.server.root / path).rglob("f*")
+            names = [str(file.relative_to(self.server.root)) for file in files]
+            self.wfile.write("\n".join(names).encode())
         else:
             self.wfile.write((self.server.root / path).read_bytes())
 
@@ -47,6 +53,10 @@ def connect(url):
 
 
 def push(source, url):
+    if Path(source).is_dir():
+        parent = Path(source).parent
+        files = sorted(Path(source).rglob("f*"))
+        return sum(push(file, f"{url}{file.relative_to(parent).parent}/") for file in files)
     connection, folder = connect(url)
     path = folder if folder == "null:" else folder + Path(source).name
     data = faulty(Path(source).read_bytes())
@@ -57,6 +67,11 @@ def push(source, url):
 
 def pull(url, folder):
     connection, path = connect(url)
+    if path.endswith("tree"):
+        connection.sendall(f"LIST {path}\n".encode())
+        names = connection.makefile("rb").read().decode().splitlines()
+        base = url[: -len(path)]
+        return sum(pull(base + name, made(folder, Path(name).parent.name)) for name in names)
     connection.sendall(f"GET {path}\n".encode())
     data = faulty(connection.makefile("rb").read())
     if folder != "null:":
@@ -64,6 +79,12 @@ def pull(url, folder):
         target.write_bytes(data)
         os.sync()
     return len(data)
+
+
+def made(folder, name):
+    target = Path(folder) / "tree" / name
+    target.mkdir(parents=True, exist_ok=True)
+    return str(target)
 
 
 def faulty(data):

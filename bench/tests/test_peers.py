@@ -34,7 +34,8 @@ def result(name, scenario, role, seconds, cpu_s=1.0, memory_bytes=0):
 
 def run_peers(folder, *words, **environment):
     out = Path(folder) / "out.json"
-    command = [sys.executable, str(BENCH / "peers"), "--size", "2M", "--haul", str(FAKE)]
+    command = [sys.executable, str(BENCH / "peers"), "--size", "2M", "--files", "60", "--haul"]
+    command.append(str(FAKE))
     command += ["--dir", str(folder), "--json", str(out), *words]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
@@ -124,10 +125,10 @@ class WholeRun(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(os.listdir(folder), ["out.json"])
         rows = {row["name"]: row for row in numbers["rows"]}
-        self.assertEqual(len(rows), 11)
+        self.assertEqual(len(rows), 14)
         for row in rows.values():
             self.assertEqual(len(row["samples"]), 2, row)
-            self.assertEqual(row["equality_checked"], row["scenario"] == "disk", row)
+            self.assertEqual(row["equality_checked"], row["scenario"] != "discard", row)
         memory = rows["haul-push-safe-disk"]["samples"][0]["server_memory_bytes"]
         self.assertGreater(memory, 1 << 20)
         for text in (done.stdout, done.stderr, json.dumps(numbers)):
