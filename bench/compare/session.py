@@ -18,6 +18,7 @@ from movers.mover import Place, Scenario
 
 SLOWEST_BYTES_PER_S = 20_000_000
 LIMIT_S_MIN = 60.0
+LIMIT_S_TREE = 300.0
 ENV_KEPT = ("PATH", "TZ")
 TOKEN_IN_URL = re.compile(r"haul://[^@/ ]+@")
 
@@ -142,7 +143,9 @@ class Session:
             result.failure = self._hide(f"round {number}: {error}")
             say(f"round {number}/{self.options.rounds} {row.name}: FAILED: {result.failure}")
         finally:
-            if folder:
+            if folder and row.scenario is Scenario.TREE:
+                self.workspace.keep_target(folder)
+            elif folder:
                 self.workspace.remove_target(folder)
 
     def _timed_run(self, result, place, number) -> Sample:
@@ -156,6 +159,8 @@ class Session:
         result.command_shown = self._hide(" && ".join(" ".join(words) for words in commands))
         env = {**self.env, **result.mover.client_env, **row.env}
         limit_s = max(LIMIT_S_MIN, place.size_bytes / SLOWEST_BYTES_PER_S)
+        if row.scenario is Scenario.TREE:
+            limit_s = LIMIT_S_TREE
         if row.scenario is Scenario.TREE:
             self.workspace.warm_tree()
         else:

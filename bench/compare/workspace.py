@@ -36,8 +36,8 @@ class Workspace:
         self.root.chmod(0o755)  # Some servers drop root, and must still reach the source.
         self.source = self.root / "source" / FILE_NAME
         self.targets = self.root / "targets"
-        self.scratch = self.root / "scratch"
-        for folder in (self.source.parent, self.targets, self.scratch):
+        self.scratch, self.kept = self.root / "scratch", self.root / "kept"
+        for folder in (self.source.parent, self.targets, self.scratch, self.kept):
             folder.mkdir()
         self.source_sha256 = ""
         self.tree = self.source.parent / TREE_NAME
@@ -98,6 +98,15 @@ class Workspace:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def keep_target(self, folder: Path) -> None:
+        """Leaves a run's tree where it is until the session ends.
+
+        ext4 looks at each inode that was freed in the last minute before it takes another one
+        (recently_deleted, fs/ext4/ialloc.c): the run behind a removal would pay for it, not its
+        mover.
+        """
+        folder.rename(self.kept / folder.name)
 
     def server_folder(self, name: str, owner=None) -> Path:
         folder = self.root / "servers" / name
