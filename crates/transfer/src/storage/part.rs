@@ -316,7 +316,12 @@ impl Part {
     fn link(&self) -> io::Result<()> {
         match link_to(self.file.file(), &self.directory, &self.final_name) {
             Err(Errno::EXIST) => {
-                link_to(self.file.file(), &self.directory, &self.part_name)?;
+                let linked = link_to(self.file.file(), &self.directory, &self.part_name);
+                if linked == Err(Errno::EXIST) {
+                    let kind = io::ErrorKind::AlreadyExists;
+                    return Err(io::Error::new(kind, "another transfer is writing to it"));
+                }
+                linked?;
                 let renamed =
                     renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name);
                 if renamed.is_err() {
