@@ -243,7 +243,8 @@ impl Shared {
                 wake();
             }
             let mut queue = lock(&self.queue);
-            if ending && !queue.is_publishing() && queue.named.is_empty() {
+            let is_idle = queue.commits.is_empty() && queue.named.is_empty();
+            if ending && is_idle && !queue.is_publishing() {
                 queue.published_all = true;
                 self.to_publish.notify_all();
                 return;

@@ -3,7 +3,7 @@
 
 use super::send_stream::{SendStream, Work};
 use haul_datapath::{Boundary, EngineError, SpanFile, SpanTap};
-use haul_protocol::frame::{FrameHeader, SpanHeader, SpanTrailer};
+use haul_protocol::frame::{FrameHeader, SpanTrailer};
 use std::{io, os::unix::fs::FileExt};
 
 /// Up to this size a file is copied into a pack: a copy costs less than the calls that avoid one.
@@ -40,15 +40,7 @@ impl SendStream {
     }
 
     fn pack_file(&mut self, work: &Work) {
-        let assignment = &work.assignment;
-        let header = SpanHeader {
-            file: assignment.file,
-            offset_bytes: assignment.offset_bytes,
-            len_bytes: assignment.len_bytes,
-            sequence: self.sequence,
-            stream: self.stream,
-        };
-        self.sequence += 1;
+        let header = self.next_header(&work.assignment);
         let payload = self.pack.begin_span(&header);
         let read = read_whole(&work.span.file, payload);
         let status = self.confirm(work, read);

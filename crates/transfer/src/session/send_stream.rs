@@ -214,16 +214,22 @@ impl SendStream {
         }
     }
 
-    fn send_span(&mut self, work: &Work, boundary: Boundary) -> Result<(), EngineError> {
-        let assignment = &work.assignment;
-        let header = SpanHeader {
+    /// The header of the next frame; its number is used once.
+    pub(super) fn next_header(&mut self, assignment: &Assignment) -> SpanHeader {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        SpanHeader {
             file: assignment.file,
             offset_bytes: assignment.offset_bytes,
             len_bytes: assignment.len_bytes,
-            sequence: self.sequence,
+            sequence,
             stream: self.stream,
-        };
-        self.sequence += 1;
+        }
+    }
+
+    fn send_span(&mut self, work: &Work, boundary: Boundary) -> Result<(), EngineError> {
+        let assignment = &work.assignment;
+        let header = self.next_header(assignment);
         let encoded = FrameHeader::Span(header).encode();
         self.sender.send_bytes(&encoded, Boundary::MoreFollows)?;
         self.digest.start(&header, &encoded);
