@@ -75,8 +75,26 @@ discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l include -d 'Take what fits, as --exclude says' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l min-size -d 'Leave out smaller files' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l max-size -d 'Leave out larger files' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l max-age -d 'Leave out files changed earlier than so long ago (2h, 7d), or than a date (2026-01-31)' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l on-conflict -d 'What happens to a file whose name is taken at the target' -r -f -a "skip-same\t'What is the same by size and time stays, what differs is replaced'
+replace\t'Even what is the same is replaced'
+fail\t'What differs stays, and the file fails'
+keep-both\t'What differs stays, and the file is stored as NAME.1, NAME.2, ...'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l max-delete -d 'Remove nothing if more than so many names would go' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, error, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
+complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
+complete -c haul -n "__fish_haul_using_subcommand push" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
+complete -c haul -n "__fish_haul_using_subcommand push" -l delete -d 'Remove from the target what the source directories do not have, after all else succeeded'
+complete -c haul -n "__fish_haul_using_subcommand push" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
+complete -c haul -n "__fish_haul_using_subcommand push" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
 complete -c haul -n "__fish_haul_using_subcommand push" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand push" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
@@ -105,8 +123,26 @@ discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand pull" -l include -d 'Take what fits, as --exclude says' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
+complete -c haul -n "__fish_haul_using_subcommand pull" -l min-size -d 'Leave out smaller files' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l max-size -d 'Leave out larger files' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l max-age -d 'Leave out files changed earlier than so long ago (2h, 7d), or than a date (2026-01-31)' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l on-conflict -d 'What happens to a file whose name is taken at the target' -r -f -a "skip-same\t'What is the same by size and time stays, what differs is replaced'
+replace\t'Even what is the same is replaced'
+fail\t'What differs stays, and the file fails'
+keep-both\t'What differs stays, and the file is stored as NAME.1, NAME.2, ...'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l max-delete -d 'Remove nothing if more than so many names would go' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, error, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l delete -d 'Remove from the target what the source directories do not have, after all else succeeded'
+complete -c haul -n "__fish_haul_using_subcommand pull" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s h -l help -d 'Print help (see more with \'--help\')'

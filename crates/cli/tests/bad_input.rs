@@ -619,10 +619,15 @@ fn sources_that_are_missing_or_of_no_kind_that_is_moved_are_named() {
     place.file(&place.source("tree/plain"), 1000);
     let fifo = place.source("tree/fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // In a tree it is named, and nothing has failed; named by the user it is an error.
     let ran = place.push(&words![place.source("tree"), server.url("")]);
-    ran.failed(1);
-    ran.says(&["tree/fifo", "source", "FIFO"]);
+    ran.ok();
+    let left_out = ran.named("left_out");
+    assert_eq!((left_out.len(), &left_out[0]["path"]), (1, &"tree/fifo".into()));
+    assert_eq!(ran.report()["files"]["left_out"], 1);
     assert_same_files(&place.source("tree/plain"), &place.root("tree/plain"));
+    let ran = place.push(&words![fifo, server.url("")]);
+    assert_not_done(&ran, &["fifo", "source", "FIFO"]);
     // A tree that is all right arrives whole behind it.
     fs::remove_file(&fifo).unwrap();
     place.push(&words![place.source("tree"), server.url("")]).ok();

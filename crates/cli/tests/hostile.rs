@@ -462,7 +462,7 @@ fn stuck(server: &Server) -> (Peer, TcpStream) {
     let (mut peer, session) = Peer::with_session_of(server, open);
     let keys = peer.control.session_keys(&session).unwrap();
     peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
-    let need = wire::Need { span_bytes: 64 * MIB, durable: Vec::new() };
+    let need = wire::Need { span_bytes: 64 * MIB, ..wire::Need::default() };
     let answer = Some(Answer::Need(need));
     peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
     peer.sync().unwrap();

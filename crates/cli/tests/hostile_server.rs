@@ -160,7 +160,7 @@ fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
             return;
         }
         peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
-        let need = wire::Need { span_bytes: 64 * MIB, durable: Vec::new() };
+        let need = wire::Need { span_bytes: 64 * MIB, ..wire::Need::default() };
         let answer = wire::FileAnswer { file: 0, answer: Some(Answer::Need(need)) };
         peer.say(Message::FileAnswer(answer));
         peer.sync().unwrap();

@@ -39,10 +39,13 @@ fn full_report() -> Report {
         ok: true,
         bytes: 12 << 30,
         resumed_bytes: 2 << 30,
+        dry_run: false,
+        planned_bytes: 0,
+        sources_removed: 0,
         moved_bytes: 10 << 30,
         seconds: 4.321,
         gbit_per_s: 19.88,
-        files: FileCounts { done: 12, skipped: 3, failed: 0 },
+        files: FileCounts { done: 12, skipped: 3, failed: 0, ..FileCounts::default() },
         protection: "safe".into(),
         digest: "aes-gmac".into(),
         streams: 4,
@@ -72,7 +75,7 @@ fn full_report() -> Report {
 fn failed_report() -> Report {
     Report {
         ok: false,
-        files: FileCounts { done: 1, skipped: 0, failed: 2 },
+        files: FileCounts { done: 1, skipped: 0, failed: 2, ..FileCounts::default() },
         resumed_bytes: 0,
         resent_spans: 0,
         reconnections: 0,
@@ -111,8 +114,8 @@ fn events() -> Vec<Event> {
         from_to: "io-uring to read-write".into(),
         why: "the kernel has no rings here".into(),
     };
-    let failed = FileEnded { path: problem.path.clone(), status: FileStatus::Failed, bytes: 0 };
-    let done = FileEnded { path: Name(b"run7/a".to_vec()), status: FileStatus::Done, bytes: 7 };
+    let failed = FileEnded::new(problem.path.0.clone(), FileStatus::Failed, 0);
+    let done = FileEnded::new(b"run7/a".to_vec(), FileStatus::Done, 7);
     vec![
         Event::Session(SessionOpened {
             session: "1f2e3d4c5b6a79880011223344556677".into(),
@@ -169,7 +172,7 @@ fn the_report_of_a_run_that_found_everything_done() {
         bytes: 3 << 20,
         resumed_bytes: 3 << 20,
         seconds: 0.012,
-        files: FileCounts { done: 0, skipped: 2, failed: 0 },
+        files: FileCounts { done: 0, skipped: 2, failed: 0, ..FileCounts::default() },
         protection: "clear".into(),
         digest: "xxh3-128".into(),
         ..Report::default()

@@ -34,6 +34,20 @@ pub const SPAN_BYTES_MAX: u64 = 1 << 30;
 pub const FILE_BYTES_MAX: u64 = SPANS_MAX * SPAN_BYTES_MAX;
 /// The spans of one pack, with their headers and trailers, in bytes.
 pub const PACK_BYTES_MAX: u64 = 1 << 20;
+/// Holes of one file that an offer may name.
+pub const HOLES_MAX: usize = 4096;
+/// Extended attributes of one file, and what they may take, names and values, in bytes.
+pub const XATTRS_MAX: usize = 1024;
+pub const XATTR_BYTES_MAX: usize = 256 << 10;
+/// The length of a name of an extended attribute, a user or a group, in bytes.
+pub const SHORT_NAME_BYTES_MAX: usize = 255;
+/// Rules and names of all parts of a selection, and what they may take, in bytes.
+pub const SELECTION_ITEMS_MAX: usize = 1 << 20;
+pub const SELECTION_BYTES_MAX: usize = 16 << 20;
+/// Names in one `removed`.
+pub const REMOVED_MAX: usize = 4096;
+/// The length of a BLAKE3 of a file's content.
+pub const CONTENT_BYTES: usize = 32;
 /// Data streams open at a time, and over the life of a session (reconnections count).
 pub const STREAMS_MAX: u32 = 64;
 pub const STREAMS_EVER_MAX: u32 = 1 << 16;

@@ -89,10 +89,13 @@ fn cut(text: &mut String) {
 }
 
 /// What an offer takes of a side's memory until its file is settled, in bytes: its name and link,
-/// and 256 for what else is kept of a file.
+/// 16 for each hole, 64 for each extended attribute beside what it holds, and 256 for what else is
+/// kept of a file.
 #[must_use]
 pub fn offer_bytes(offer: &wire::FileOffer) -> u64 {
-    256 + offer.name.len() as u64 + offer.link_target.len() as u64
+    let names = offer.name.len() + offer.link_target.len();
+    let xattrs: usize = offer.xattrs.iter().map(|x| 64 + x.name.len() + x.value.len()).sum();
+    (256 + names + 16 * offer.holes.len() + xattrs) as u64
 }
 
 fn ensure(holds: bool, what: &str) -> Result<(), ProtocolError> {
@@ -138,6 +141,11 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             check_text(&notice.why)?;
             notice.fault.as_ref().map_or(Ok(()), check_fault)
         }
+        Message::Selection(selection) => check_selection(selection),
+        Message::Removed(removed) => {
+            ensure(removed.names.len() <= limits::REMOVED_MAX, "more than 4096 removed names")?;
+            removed.names.iter().try_for_each(|name| check_name(name))
+        }
         Message::OffersEnd(_)
         | Message::SpanBad(_)
         | Message::StreamClosed(_)
@@ -158,28 +166,83 @@ fn check_open(open: &wire::Open) -> Result<(), ProtocolError> {
     check_text(&open.peer_engine)
 }
 
+fn check_name(name: &[u8]) -> Result<(), ProtocolError> {
+    name::check_relative_name(name)
+        .map_err(|why| ProtocolError::new(format!("a file name is refused: {why}")))
+}
+
+fn check_selection(selection: &wire::Selection) -> Result<(), ProtocolError> {
+    selection.names.iter().try_for_each(|name| check_name(name))?;
+    let short = |rule: &wire::FilterRule| rule.pattern.len() <= limits::NAME_BYTES_MAX;
+    ensure(selection.rules.iter().all(short), "a pattern longer than 4095 bytes")
+}
+
 fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
-    name::check_relative_name(&offer.name)
-        .map_err(|why| ProtocolError::new(format!("a file name is refused: {why}")))?;
+    check_name(&offer.name)?;
     ensure(offer.size_bytes <= limits::FILE_BYTES_MAX, "a file larger than 2^50 bytes")?;
-    let hollow = offer.kind != wire::FileKind::Directory as i32 || offer.size_bytes == 0;
-    ensure(hollow, "a directory that has bytes")?;
+    let may_hold = matches!(offer.kind(), wire::FileKind::Regular | wire::FileKind::Unknown);
+    let hollow = may_hold || offer.size_bytes == 0;
+    ensure(hollow, "bytes of what is no file")?;
     ensure(offer.link_target.len() <= limits::NAME_BYTES_MAX, "a link longer than 4095 bytes")?;
-    let is_link = offer.kind() == wire::FileKind::Symlink;
-    ensure(is_link || offer.link_target.is_empty(), "a link target of what is no link")?;
+    match offer.kind() {
+        wire::FileKind::Symlink => {}
+        wire::FileKind::HardLink => check_name(&offer.link_target)?,
+        _ => ensure(offer.link_target.is_empty(), "a link target of what is no link")?,
+    }
+    check_holes(offer)?;
+    check_attributes(offer)?;
     ensure(offer.mtime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;
     ensure(offer.mode & !0o7777 == 0, "a mode with more than permission bits")
+}
+
+/// In order, apart from each other, within the file.
+fn check_holes(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
+    ensure(offer.holes.len() <= limits::HOLES_MAX, "more than 4096 holes")?;
+    let mut end = None;
+    for hole in &offer.holes {
+        let begins_behind = end.is_none_or(|end| hole.offset_bytes > end);
+        let hole_end = hole.offset_bytes.checked_add(hole.len_bytes);
+        let hole_end = hole_end.filter(|end| hole.len_bytes > 0 && *end <= offer.size_bytes);
+        ensure(begins_behind && hole_end.is_some(), "a hole out of order or out of its file")?;
+        end = hole_end;
+    }
+    Ok(())
+}
+
+fn check_attributes(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
+    let is_short = |name: &[u8]| name.len() <= limits::SHORT_NAME_BYTES_MAX;
+    if let Some(owner) = &offer.owner {
+        ensure(is_short(&owner.user) && is_short(&owner.group), "a long name of a user or group")?;
+    }
+    ensure(offer.xattrs.len() <= limits::XATTRS_MAX, "more than 1024 extended attributes")?;
+    let well_named = offer
+        .xattrs
+        .iter()
+        .all(|xattr| is_short(&xattr.name) && !xattr.name.is_empty() && !xattr.name.contains(&0));
+    ensure(well_named, "a name of an extended attribute")?;
+    let bytes: usize = offer.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+    ensure(bytes <= limits::XATTR_BYTES_MAX, "more than 256 KiB of extended attributes")
 }
 
 fn check_answer(answer: &wire::FileAnswer) -> Result<(), ProtocolError> {
     match &answer.answer {
         Some(wire::file_answer::Answer::Need(need)) => {
-            ensure(need.durable.len() <= limits::RANGES_MAX, "too many ranges of spans")
+            ensure(need.durable.len() <= limits::RANGES_MAX, "too many ranges of spans")?;
+            check_stored_as(&need.stored_as)
         }
+        Some(wire::file_answer::Answer::Compare(compare)) => {
+            let whole = compare.blake3.len() == limits::CONTENT_BYTES;
+            ensure(whole, "a BLAKE3 that is not 32 bytes")
+        }
+        Some(wire::file_answer::Answer::Plan(plan)) => check_stored_as(&plan.stored_as),
         Some(wire::file_answer::Answer::Fault(fault)) => check_fault(fault),
         Some(wire::file_answer::Answer::Skip(_)) => Ok(()),
         None => Err(ProtocolError::new("an answer to an offer that says nothing")),
     }
+}
+
+fn check_stored_as(name: &[u8]) -> Result<(), ProtocolError> {
+    if name.is_empty() { Ok(()) } else { check_name(name) }
 }
 
 fn check_fault(fault: &wire::Fault) -> Result<(), ProtocolError> {

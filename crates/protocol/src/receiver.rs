@@ -26,10 +26,16 @@ pub enum Answer {
     Need {
         span_bytes: u64,
         durable: SpanSet,
+        /// The target's name, where it is not the one offered; else empty.
+        stored_as: Vec<u8>,
     },
     /// What is there is the same.
     Skip,
     Fault(wire::Fault),
+    /// This is what is there: is it the same? The sender says so by another offer.
+    Compare(wire::Compare),
+    /// What would be done, in a dry run.
+    Plan(wire::Plan),
 }
 
 /// What to do with the payload behind a span header.
@@ -154,7 +160,7 @@ impl Receiver {
             return Err(ProtocolError::new("a file was answered twice"));
         }
         let reply = match answer {
-            Answer::Need { span_bytes, durable } => {
+            Answer::Need { span_bytes, durable, stored_as } => {
                 let grid = SpanGrid::new(entry.size_bytes, span_bytes)?;
                 if durable.file_spans() != grid.count() {
                     return Err(ProtocolError::new("a set of spans of another file"));
@@ -167,7 +173,7 @@ impl Receiver {
                 durable.iter().for_each(|span| {
                     entry.missing.remove(span);
                 });
-                let need = wire::Need { span_bytes, durable: ranges };
+                let need = wire::Need { span_bytes, durable: ranges, stored_as };
                 entry.verified = durable;
                 if entry.verified.is_full() {
                     self.events.push_back(ReceiverEvent::AllVerified(file));
@@ -181,6 +187,14 @@ impl Receiver {
             Answer::Fault(fault) => {
                 self.forget(file);
                 file_answer::Answer::Fault(fault)
+            }
+            Answer::Compare(compare) => {
+                self.forget(file);
+                file_answer::Answer::Compare(compare)
+            }
+            Answer::Plan(plan) => {
+                self.forget(file);
+                file_answer::Answer::Plan(plan)
             }
         };
         let answer = wire::FileAnswer { file: file.0, answer: Some(reply) };
@@ -326,6 +340,15 @@ impl Receiver {
     #[must_use]
     pub fn may_finish(&self) -> bool {
         self.offers_ended && self.files.is_empty() && !self.finished
+    }
+
+    /// Tells what was removed because it was not offered. Nothing else is on its way then.
+    ///
+    /// # Panics
+    /// If [`Self::may_finish`] is false.
+    pub fn removed(&mut self, names: Vec<Vec<u8>>) {
+        assert!(self.may_finish(), "ask may_finish first");
+        self.outbox.push_back(Message::Removed(wire::Removed { names }));
     }
 
     /// Says goodbye with this side's report.

@@ -14,6 +14,7 @@ use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     format,
     string::String,
+    vec::Vec,
 };
 
 /// A span to be sent now on the asking stream.
@@ -35,6 +36,10 @@ pub enum FileOutcome {
     /// What is there already is the same.
     Skipped,
     Failed(wire::Fault),
+    /// A file of its size is there: offer it again, and say whether it is the same.
+    Compare(wire::Compare),
+    /// What would be done, in a dry run.
+    Planned(wire::Plan),
 }
 
 /// What the sender tells its owner.
@@ -44,7 +49,15 @@ pub enum SenderEvent {
     Resumed {
         file: FileId,
         bytes: u64,
+        span_bytes: u64,
     },
+    /// The receiver gives it another name, for something else has its own and stays.
+    StoredAs {
+        file: FileId,
+        name: Vec<u8>,
+    },
+    /// Names at the receiver that were not offered, and are gone.
+    Removed(Vec<Vec<u8>>),
     /// Every span is verified: look whether the source is still what was offered, then call
     /// [`Sender::source_checked`].
     CheckSource(FileId),
@@ -339,6 +352,10 @@ impl Sender {
                 self.events.push_back(SenderEvent::Finished(report));
                 Ok(())
             }
+            Message::Removed(removed) if self.all_settled() && !self.peer_finished => {
+                self.events.push_back(SenderEvent::Removed(removed.names));
+                Ok(())
+            }
             Message::Refused(fault) => {
                 self.events.push_back(SenderEvent::Refused(fault));
                 Ok(())
@@ -378,13 +395,19 @@ impl Sender {
                 entry.phase = Phase::Moving;
                 entry.pending = pending;
                 entry.verified = durable;
+                if !need.stored_as.is_empty() {
+                    self.events.push_back(SenderEvent::StoredAs { file, name: need.stored_as });
+                }
                 if resumed > 0 {
-                    self.events.push_back(SenderEvent::Resumed { file, bytes: resumed });
+                    let (bytes, span_bytes) = (resumed, need.span_bytes);
+                    self.events.push_back(SenderEvent::Resumed { file, bytes, span_bytes });
                 }
                 self.advance(file);
             }
             Some(Answer::Skip(_)) => self.settle(file, FileOutcome::Skipped),
             Some(Answer::Fault(fault)) => self.settle(file, FileOutcome::Failed(fault)),
+            Some(Answer::Compare(compare)) => self.settle(file, FileOutcome::Compare(compare)),
+            Some(Answer::Plan(plan)) => self.settle(file, FileOutcome::Planned(plan)),
             None => return Err(ProtocolError::new("an answer to an offer that says nothing")),
         }
         Ok(())

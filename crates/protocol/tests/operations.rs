@@ -130,7 +130,7 @@ fn offer(file: u32, spans: u64) -> wire::FileOffer {
 }
 
 fn need(file: FileId, durable: Vec<wire::SpanRange>) -> Message {
-    let need = wire::Need { span_bytes: SPAN, durable };
+    let need = wire::Need { span_bytes: SPAN, durable, stored_as: Vec::new() };
     let answer = Some(file_answer::Answer::Need(need));
     Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
 }
@@ -146,7 +146,8 @@ fn sender_of(spans: u64) -> (Sender, FileId) {
 fn receiver_of(spans: u32) -> (Receiver, FileId) {
     let mut receiver = Receiver::new(4, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, spans.into()))).expect("an honest offer");
-    let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(spans) };
+    let answer =
+        Answer::Need { span_bytes: SPAN, durable: SpanSet::new(spans), stored_as: Vec::new() };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
     receiver.stream_opened(StreamId(0)).expect("a new stream");
     (receiver, FileId(0))
@@ -276,7 +277,7 @@ fn a_set_of_another_file_is_no_answer() {
     let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, 2))).expect("an honest offer");
     for durable in [SpanSet::default(), SpanSet::full(1), SpanSet::full(3)] {
-        let answer = Answer::Need { span_bytes: SPAN, durable };
+        let answer = Answer::Need { span_bytes: SPAN, durable, stored_as: Vec::new() };
         assert!(receiver.answer(FileId(0), answer).is_err());
     }
     assert_eq!(messages(&mut receiver), []);
@@ -292,7 +293,7 @@ fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
     for span in (0..spans).step_by(2) {
         durable.insert(SpanIndex(span));
     }
-    let answer = Answer::Need { span_bytes: SPAN, durable };
+    let answer = Answer::Need { span_bytes: SPAN, durable, stored_as: Vec::new() };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
     let mut bytes = Vec::new();
     haul_protocol::encode_message(receiver.poll_message().expect("the answer"), &mut bytes);
@@ -304,7 +305,7 @@ fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
 fn a_file_is_confirmed_once() {
     let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, 0))).expect("an honest offer");
-    let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(0) };
+    let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(0), stored_as: Vec::new() };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
     let confirm = |fault| Message::FileConfirm(wire::FileConfirm { file: 0, fault });
     assert_eq!(receiver.handle(confirm(None)), Ok(()));

@@ -32,6 +32,14 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         SPAN_BYTES_MAX,
         FILE_BYTES_MAX,
         PACK_BYTES_MAX,
+        HOLES_MAX,
+        XATTRS_MAX,
+        XATTR_BYTES_MAX,
+        SHORT_NAME_BYTES_MAX,
+        SELECTION_ITEMS_MAX,
+        SELECTION_BYTES_MAX,
+        REMOVED_MAX,
+        CONTENT_BYTES,
         STREAMS_MAX,
         STREAMS_EVER_MAX,
         SPAN_RETRIES_MAX,
@@ -65,7 +73,7 @@ fn every_kind_of_message_is_specified() {
     let lines = control.expect("the kinds of messages").lines();
     let names = lines.filter_map(|line| line.split_whitespace().nth(1));
     let names: Vec<&str> = names.collect();
-    assert_eq!(names.len(), 19);
+    assert_eq!(names.len(), 21);
     for name in names {
         assert!(SPECIFICATION.contains(&format!("`{name}`")), "SPEC.md does not speak of {name}");
     }

@@ -1,24 +1,21 @@
 //! Push and pull: connecting, the session, and coming back after it was lost.
 
-use crate::size::parse_size;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
     events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side},
-    options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
+    options::{PullRequest, PushRequest, SourceSpec, TransferOptions, digest_name},
+    places::{asked_name, check_names, expected_names, resolve_local, source_name},
+    selection::Matcher,
     session::{
         OfferLimits, Role, SessionEnd, Tally, drive,
-        receiving::{Expected, Receiving, ReceivingOptions},
-        sending::{Sending, SendingOptions},
+        receiving::{Receiving, ReceivingOptions},
+        sending::{Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
     },
     stages,
-    storage::{
-        root::{Root, os_path, split_last},
-        source::walk_named,
-        target::TargetPlace,
-    },
+    storage::{attributes::Attributes, source::walk_named, target::TargetPlace, walk::WalkOptions},
     token::{hex, random_bytes},
     transport::{
         control::{Control, ControlError},
@@ -27,6 +24,7 @@ use crate::{
         waker::Waker,
     },
     url::HaulUrl,
+    wishes::{Removal, Wishes},
 };
 use haul_datapath::{Host, choose};
 use haul_protocol::{
@@ -70,6 +68,9 @@ pub fn push(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Report, TransferError> {
     check_sources(&request.sources)?;
+    let names = request.sources.iter().map(source_name).collect::<Vec<_>>();
+    check_names(&names)?;
+    let of_base = names.contains(&None);
     let into_directory = request.sources.len() != 1
         || request.sources.iter().any(|source| match source {
             SourceSpec::Path(path) => path.as_bytes().ends_with(b"/"),
@@ -82,7 +83,7 @@ pub fn push(
         peer_engine: request.options.receive_engine.clone().unwrap_or_default(),
         ..wire::Open::default()
     };
-    let client = Client::new(&request.url, &request.options, open, interrupt)?;
+    let client = Client::new(&request.url, &request.options, open, of_base, interrupt)?;
     client.run(&Work::Push(&request.sources), on_event)
 }
 
@@ -128,14 +129,17 @@ pub fn pull(
     }
     let contents = |path: &Vec<u8>| path.is_empty() || path.ends_with(b"/");
     let into_directory = paths.len() != 1 || paths.iter().any(contents);
-    let place = resolve_local(&request.target, into_directory)?;
+    check_names(&paths.iter().map(|path| asked_name(path)).collect::<Vec<_>>())?;
+    let of_base = paths.iter().any(contents);
+    let wishes = with_base(request.options.wishes, of_base);
+    let place = resolve_local(&request.target, into_directory, wishes)?;
     let open = wire::Open {
         direction: Direction::Pull as i32,
         paths,
         peer_engine: request.options.send_engine.clone().unwrap_or_default(),
         ..wire::Open::default()
     };
-    let client = Client::new(first, &request.options, open, interrupt)?;
+    let client = Client::new(first, &request.options, open, of_base, interrupt)?;
     client.run(&Work::Pull(place), on_event)
 }
 
@@ -155,45 +159,9 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
 }
 
-/// The first components that a pull of these paths may bring; `None`: a directory's contents, any.
-fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Expected>> {
-    let name_of = |path: &Vec<u8>| {
-        let size = path.strip_prefix(b"zero:").and_then(|size| std::str::from_utf8(size).ok());
-        match size.and_then(|size| parse_size(size).ok()) {
-            Some(bytes) => Some(format!("zero-{bytes}").into_bytes()),
-            None if path.is_empty() || path.ends_with(b"/") => None,
-            None => Some(split_last(path).1.to_vec()),
-        }
-    };
-    let expected = |path| name_of(path).map(|name| Expected { name, has_come: false });
-    paths.iter().map(expected).collect()
-}
-
-/// The place of a pull: any directory of this host, for it is the user's own.
-fn resolve_local(target: &TargetSpec, into_directory: bool) -> Result<TargetPlace, TransferError> {
-    let TargetSpec::Path(path) = target else { return Ok(TargetPlace::Null) };
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        let what = format!("{what} {}", path.display());
-        TransferError::start(problem(
-            &what,
-            "a directory that this user may write",
-            &error.to_string(),
-            "",
-        ))
-    };
-    let bytes = path.as_os_str().as_bytes();
-    let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
-    let (base, name): (&Path, &[u8]) = if directory {
-        std::fs::create_dir_all(path).map_err(|e| failed("cannot make the directory", &e))?;
-        (path, b"")
-    } else {
-        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        (parent.unwrap_or(os_path(b".")), name)
-    };
-    let root = Root::open(base).map_err(|e| failed("cannot open the target directory of", &e))?;
-    TargetPlace::resolve(&root, name, directory)
-        .map_err(|fault| TransferError::start((&fault).into()))
+fn with_base(wishes: Wishes, of_base: bool) -> Wishes {
+    let removal = wishes.removal.map(|removal| Removal { of_base, ..removal });
+    Wishes { removal, ..wishes }
 }
 
 fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
@@ -213,6 +181,8 @@ struct Client<'a> {
     open: wire::Open,
     interrupt: &'a Interrupt,
     host: Arc<Host>,
+    wishes: Wishes,
+    matcher: Option<Matcher>,
 }
 
 /// A session that was opened.
@@ -243,6 +213,7 @@ impl<'a> Client<'a> {
         url: &'a HaulUrl,
         options: &'a TransferOptions,
         mut open: wire::Open,
+        of_base: bool,
         interrupt: &'a Interrupt,
     ) -> Result<Self, TransferError> {
         let Some(token) = &url.token else {
@@ -264,7 +235,15 @@ impl<'a> Client<'a> {
         open.streams = options.streams.unwrap_or(0);
         open.span_bytes = options.span_bytes.unwrap_or(0);
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
-        Ok(Self { url, options, open, interrupt, host: Arc::new(Host::read(Path::new("/"))) })
+        let wishes = with_base(options.wishes, of_base);
+        let all = options.selection.takes_all();
+        let matcher = options.selection.compile().map_err(TransferError::start)?;
+        // A receiver needs to know what is left out only where it removes what is not offered.
+        let pull = open.direction() == Direction::Pull;
+        let selection_follows = !all && (pull || wishes.removal.is_some());
+        open.wishes = Some(wishes.to_wire(selection_follows));
+        let host = Arc::new(Host::read(Path::new("/")));
+        Ok(Self { url, options, open, interrupt, host, wishes, matcher: (!all).then_some(matcher) })
     }
 
     /// Sessions, one after the other, until the transfer is over.
@@ -304,7 +283,7 @@ impl<'a> Client<'a> {
                 on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
             }
             let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;
-            let before = tally.resumed_bytes + tally.skipped_bytes;
+            let before = tally.there_before();
             run.there_before.get_or_insert(before);
             let moved = tally.received_bytes.saturating_sub(before);
             if matches!(end, SessionEnd::Finished) {
@@ -478,6 +457,11 @@ impl<'a> Client<'a> {
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
+        if self.open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows) {
+            for part in self.options.selection.to_wire() {
+                opened.control.queue(Message::Selection(part));
+            }
+        }
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
         let source = supply::Source::Connect { server: self.url.server(), count: granted.streams };
@@ -489,9 +473,11 @@ impl<'a> Client<'a> {
                     offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
+                    wishes: self.wishes,
                 };
-                let walk = walk_named(sources);
-                let role = Sending::new(walk, setup, streams, source, options, on_event);
+                let walk = walk_named(sources, self.walk_options());
+                let sources = Sources::Listed(Box::new(walk));
+                let role = Sending::new(sources, setup, streams, source, options, on_event);
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
             Work::Pull(place) => {
@@ -501,11 +487,21 @@ impl<'a> Client<'a> {
                     engine: self.options.receive_engine.clone(),
                     span_bytes: self.options.span_bytes,
                     expected: expected_names(&self.open.paths),
+                    matcher: self.matcher.clone(),
+                    selection: None,
                 };
                 let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
+        }
+    }
+
+    fn walk_options(&self) -> WalkOptions {
+        WalkOptions {
+            matcher: self.matcher.clone(),
+            names: self.options.selection.names.clone(),
+            attributes: Arc::new(Attributes::new(self.wishes.preserve)),
         }
     }
 
@@ -552,7 +548,7 @@ impl<'a> Client<'a> {
             if push { (&run.mine, &run.theirs) } else { (&run.theirs, &run.mine) };
         let seconds = begun.elapsed().as_secs_f64();
         let in_place = tally.done_bytes + tally.skipped_bytes;
-        let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes);
+        let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes + tally.hole_bytes);
         let moved = in_place.saturating_sub(run.there_before.unwrap_or(0));
         let session = stages::Session {
             seconds,
@@ -566,7 +562,7 @@ impl<'a> Client<'a> {
         let files = FileCounts {
             done: tally.done_files + done_again,
             skipped: tally.skipped_files - done_again,
-            failed: tally.failed_files,
+            ..tally.counts()
         };
         let because = |report: &wire::SideReport| report.because.clone();
         Report {
@@ -574,6 +570,9 @@ impl<'a> Client<'a> {
             bytes: in_place,
             resumed_bytes: tally.skipped_bytes + tally.resumed_bytes.min(tally.done_bytes),
             moved_bytes: moved,
+            dry_run: self.wishes.dry_run,
+            planned_bytes: tally.planned_bytes,
+            sources_removed: tally.sources_removed,
             seconds: stages::round(seconds, 3),
             gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),
             files,
@@ -719,7 +718,7 @@ impl Meter {
         if interval < Duration::from_secs(1) {
             return None;
         }
-        let before = tally.resumed_bytes + tally.skipped_bytes;
+        let before = tally.there_before();
         let moved = tally.received_bytes.saturating_sub(before);
         let interval_bytes = moved.saturating_sub(self.told_bytes);
         let seconds = interval.as_secs_f64();

@@ -34,9 +34,22 @@ pub enum Event {
     Session(SessionOpened),
     Progress(Progress),
     File(FileEnded),
-    Fallback { side: Side, from_to: String, why: String },
-    Stall { stage: String, seconds: f64, what: String },
-    Resume { bytes: u64, why: String },
+    Fallback {
+        side: Side,
+        from_to: String,
+        why: String,
+    },
+    Stall {
+        stage: String,
+        seconds: f64,
+        what: String,
+    },
+    Resume {
+        bytes: u64,
+        why: String,
+    },
+    /// What is not moved, and is no failure: a FIFO, a device.
+    LeftOut(Problem),
     Error(Problem),
     Report(Box<Report>),
 }
@@ -73,11 +86,33 @@ pub struct Progress {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum FileStatus {
     Done,
     Skipped,
     Failed,
+    /// `--delete`: the sources do not have it.
+    Removed,
+    /// `--dry-run`: nothing of that name is there.
+    WouldCopy,
+    WouldReplace,
+    WouldRemove,
+}
+
+impl FileStatus {
+    /// The word of `--json` and of the server's log.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+            Self::Removed => "removed",
+            Self::WouldCopy => "would-copy",
+            Self::WouldReplace => "would-replace",
+            Self::WouldRemove => "would-remove",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,6 +120,16 @@ pub struct FileEnded {
     pub path: Name,
     pub status: FileStatus,
     pub bytes: u64,
+    /// Its name at the target, where something else has its own and stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_as: Option<Name>,
+}
+
+impl FileEnded {
+    #[must_use]
+    pub fn new(path: Vec<u8>, status: FileStatus, bytes: u64) -> Self {
+        Self { path: Name(path), status, bytes, stored_as: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -184,6 +229,12 @@ pub struct FileCounts {
     pub done: u64,
     pub skipped: u64,
     pub failed: u64,
+    /// FIFOs, sockets and devices.
+    pub left_out: u64,
+    /// At the target, with `--delete`; in a dry run those that would be.
+    pub removed: u64,
+    /// In a dry run: those that would be copied.
+    pub planned: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -212,6 +263,11 @@ pub struct Report {
     /// Of these, what was there already and was not sent in this run.
     pub resumed_bytes: u64,
     pub moved_bytes: u64,
+    /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
+    pub dry_run: bool,
+    pub planned_bytes: u64,
+    /// Sources that were removed once they were durable at the target (`--move`).
+    pub sources_removed: u64,
     pub seconds: f64,
     /// Of the moved bytes.
     pub gbit_per_s: f64,

@@ -8,6 +8,8 @@ pub mod digest;
 pub mod error;
 pub mod events;
 pub mod options;
+mod places;
+pub mod selection;
 pub mod server;
 pub mod session;
 pub mod size;
@@ -17,6 +19,7 @@ pub mod storage;
 pub mod token;
 pub mod transport;
 pub mod url;
+pub mod wishes;
 
 pub use client::{pull, push};
 pub use error::TransferError;

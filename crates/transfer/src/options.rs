@@ -1,6 +1,6 @@
 //! What the user asks of a transfer, and each default, written once.
 
-use crate::url::HaulUrl;
+use crate::{selection::Selection, url::HaulUrl, wishes::Wishes};
 use haul_protocol::wire;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -85,6 +85,9 @@ pub struct TransferOptions {
     pub receive_engine: Option<String>,
     pub retry_for: Duration,
     pub stall_after: Duration,
+    pub wishes: Wishes,
+    /// Which files of the sources are meant.
+    pub selection: Selection,
 }
 
 impl Default for TransferOptions {
@@ -99,6 +102,8 @@ impl Default for TransferOptions {
             receive_engine: None,
             retry_for: RETRY_FOR_DEFAULT,
             stall_after: STALL_AFTER_DEFAULT,
+            wishes: Wishes::default(),
+            selection: Selection::default(),
         }
     }
 }

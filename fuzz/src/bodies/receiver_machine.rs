@@ -108,7 +108,14 @@ fn apply(
         Op::Need { file, span_bytes, durable } => {
             model.need(receiver, numbers::file(*file), numbers::span_bytes(*span_bytes), *durable);
         }
-        Op::Skip(file) => drop(receiver.answer(numbers::file(*file), Answer::Skip)),
+        Op::Skip(file) => {
+            let answer = match file >> 6 {
+                2 => Answer::Compare(wire::Compare { blake3: vec![*file; 32] }),
+                3 => Answer::Plan(wire::Plan::default()),
+                _ => Answer::Skip,
+            };
+            drop(receiver.answer(numbers::file(*file), answer));
+        }
         Op::AnswerFault(file) => {
             drop(receiver.answer(numbers::file(*file), Answer::Fault(numbers::fault(1))));
         }
@@ -206,7 +213,7 @@ impl Model {
         // A third of the runs bring a set that belongs to another file.
         let count = grid.as_ref().map_or(0, SpanGrid::count) + u32::from(bits % 3 == 2);
         let durable = numbers::set(count, bits);
-        let answer = Answer::Need { span_bytes, durable: durable.clone() };
+        let answer = Answer::Need { span_bytes, durable: durable.clone(), stored_as: Vec::new() };
         let result = receiver.answer(file, answer);
         if !self.is_open(file) {
             return;

@@ -160,10 +160,18 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
     Some(match operation {
         Op::Need { file, span_bytes, durable } => {
             let span_bytes = numbers::span_bytes(*span_bytes);
-            let need = wire::Need { span_bytes, durable: numbers::ranges(durable) };
+            let need =
+                wire::Need { span_bytes, durable: numbers::ranges(durable), stored_as: Vec::new() };
             answer(*file, Some(Answer::Need(need)))
         }
-        Op::Skip(file) => answer(*file, Some(Answer::Skip(wire::Skip {}))),
+        Op::Skip(file) => answer(
+            *file,
+            Some(match file >> 6 {
+                2 => Answer::Compare(wire::Compare { blake3: vec![*file; 32] }),
+                3 => Answer::Plan(wire::Plan::default()),
+                _ => Answer::Skip(wire::Skip {}),
+            }),
+        ),
         Op::AnswerFault(file) => answer(*file, Some(Answer::Fault(numbers::fault(0)))),
         Op::AnswerNothing(file) => answer(*file, None),
         Op::Verified { file, spans } => {
@@ -228,7 +236,8 @@ impl Model {
                     if small { limits::SPAN_BYTES_MIN } else { limits::SPAN_BYTES_MAX };
                 let durable =
                     numbers::set(size_bytes.div_ceil(span_bytes) as u32, *durable).to_ranges();
-                let answer = Some(Answer::Need(wire::Need { span_bytes, durable }));
+                let answer =
+                    Some(Answer::Need(wire::Need { span_bytes, durable, stored_as: Vec::new() }));
                 Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
             }
             Op::CloseOpened(nth) => {

@@ -8,6 +8,7 @@ pub mod examples;
 pub mod serve;
 pub mod token;
 pub mod transfer;
+pub mod tree;
 pub mod values;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};

@@ -1,6 +1,7 @@
 //! `haul push` and `haul pull`: what can be chosen, and its check.
 
 use super::{
+    tree::LowTree,
     usage_problem,
     values::{Period, parse_rate},
 };
@@ -107,6 +108,8 @@ pub struct LowTransfer {
     /// Print warnings and errors only (with --json: everything but progress)
     #[arg(long, short)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub tree: LowTree,
 }
 
 /// `--protection`.
@@ -201,7 +204,7 @@ impl LowPush {
         Ok(CheckedPush {
             sources: sources.collect::<Result<_, _>>()?,
             url: parse_url(&self.url)?,
-            options: self.transfer.checked()?,
+            options: self.transfer.checked(&self.sources)?,
         })
     }
 }
@@ -229,13 +232,13 @@ impl LowPull {
         Ok(CheckedPull {
             urls,
             target: parse_target(&self.target)?,
-            options: self.transfer.checked()?,
+            options: self.transfer.checked(&self.urls)?,
         })
     }
 }
 
 impl LowTransfer {
-    fn checked(&self) -> Result<TransferOptions, Problem> {
+    fn checked(&self, sources: &[OsString]) -> Result<TransferOptions, Problem> {
         let protection = Protection::from(self.protection);
         if let (Protection::Safe, Some(digest)) = (protection, self.digest) {
             let name = digest.to_possible_value().map_or_else(String::new, |v| v.get_name().into());
@@ -251,7 +254,7 @@ impl LowTransfer {
             return Err(usage_problem("cannot take --stall-timeout", "some time", "0s", hint));
         }
         let forced = |name: &String| (name != AUTO).then(|| name.clone());
-        Ok(TransferOptions {
+        let mut options = TransferOptions {
             streams: self.streams,
             span_bytes: self.span_size,
             rate_bytes_per_s: self.bwlimit,
@@ -261,7 +264,10 @@ impl LowTransfer {
             receive_engine: forced(&self.receive_engine),
             retry_for: self.retry_for.0,
             stall_after: self.stall_timeout.0,
-        })
+            ..TransferOptions::default()
+        };
+        self.tree.add_to(&mut options, sources)?;
+        Ok(options)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Sizes are powers of 1024 (`10G`, `64KiB`), as dd and iperf take them. A rate in bytes is written
 //! like a size (`500M`); a rate in bits is a power of 1000 (`10Gbit`), as networks count.
 
-use haul_transfer::size::parse_size;
+use haul_transfer::{size::parse_size, wishes::Preserve};
+use jiff::{Timestamp, Zoned, civil::DateTime};
 use std::{fmt, str::FromStr, time::Duration};
 
 /// A duration as the user writes it: `500ms`, `10s`, `15m`, `12h`, `7d`, `2w`.
@@ -51,6 +52,52 @@ impl fmt::Display for Period {
             None => f.write_str("0s"),
         }
     }
+}
+
+/// A moment, in seconds since 1970: so long ago (`7d`), a date or a time of this place
+/// (`2026-01-31`, `2026-01-31T12:00`), or an instant (`2026-01-31T12:00:00Z`).
+///
+/// # Errors
+/// Says what a moment looks like.
+pub fn parse_moment(text: &str) -> Result<i64, String> {
+    if let Ok(Period(ago)) = text.parse() {
+        let ago = i64::try_from(ago.as_secs()).unwrap_or(i64::MAX);
+        return Ok(Timestamp::now().as_second().saturating_sub(ago));
+    }
+    if let Ok(instant) = text.parse::<Timestamp>() {
+        return Ok(instant.as_second());
+    }
+    let here = text.parse::<DateTime>().ok().and_then(|time| {
+        let zone = Zoned::now().time_zone().clone();
+        time.to_zoned(zone).ok()
+    });
+    here.map(|time| time.timestamp().as_second())
+        .ok_or_else(|| format!("{text:?} is no age like 2h or 7d, and no date like 2026-01-31"))
+}
+
+/// A list of attributes: `mode,mtime,owner`, `all` or `none`.
+///
+/// # Errors
+/// Names the word that is none of them.
+pub fn parse_preserve(text: &str) -> Result<Preserve, String> {
+    let mut preserve = Preserve::NOTHING;
+    for word in text.split(',') {
+        match word.trim() {
+            "mode" => preserve.mode = true,
+            "mtime" => preserve.mtime = true,
+            "owner" => preserve.owner = true,
+            "group" => preserve.group = true,
+            "xattrs" => preserve.xattrs = true,
+            "acls" => preserve.acls = true,
+            "all" => preserve = Preserve::ALL,
+            "none" => preserve = Preserve::NOTHING,
+            other => {
+                let known = "mode, mtime, owner, group, xattrs, acls, all or none";
+                return Err(format!("{other:?} is none of {known}"));
+            }
+        }
+    }
+    Ok(preserve)
 }
 
 /// What stands behind a rate in bits.
@@ -116,6 +163,29 @@ mod tests {
         for bad in ["", "s", "-1s", "1 fortnight", "1e99d", "99999999w"] {
             assert!(bad.parse::<Period>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn moments_are_ages_dates_or_instants() {
+        let now = Timestamp::now().as_second();
+        let hour_ago = parse_moment("1h").unwrap();
+        assert!((now - 3610..=now - 3590).contains(&hour_ago));
+        assert_eq!(parse_moment("2026-01-31T12:00:00Z"), Ok(1_769_860_800));
+        let day = parse_moment("2026-01-31").unwrap();
+        assert!((1_769_860_800 - day).abs() <= 36 * 3600);
+        assert_eq!(parse_moment("2026-01-31T00:00"), Ok(day));
+        for bad in ["", "yesterday", "2026-13-01", "1 fortnight"] {
+            assert!(parse_moment(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_attributes_is_what_it_says() {
+        assert_eq!(parse_preserve("mode,mtime"), Ok(Preserve::default()));
+        assert_eq!(parse_preserve("all"), Ok(Preserve::ALL));
+        let owner = Preserve { owner: true, ..Preserve::NOTHING };
+        assert_eq!(parse_preserve("none, owner"), Ok(owner));
+        assert!(parse_preserve("mode,colour").unwrap_err().contains("colour"));
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn wait_a_while(thread: &JoinHandle<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_transfer::events::{FileCounts, FileEnded, FileStatus, Name};
+    use haul_transfer::events::{FileCounts, FileEnded, FileStatus};
 
     fn log() -> Log {
         let shared = Arc::new(Shared::default());
@@ -144,8 +144,7 @@ mod tests {
             files: FileCounts::default(),
             why: String::new(),
         };
-        let path = Name(b"a/file".to_vec());
-        let file = FileEnded { path, status: FileStatus::Done, bytes: 1 };
+        let file = FileEnded::new(b"a/file".to_vec(), FileStatus::Done, 1);
         let done = ServerEvent::File { session: session.clone(), file };
         (0..100_000).for_each(|_| log.tell(&done));
         assert!(log.shared.lock().lines.len() <= WAITING_BYTES_MAX);

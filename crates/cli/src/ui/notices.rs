@@ -40,6 +40,7 @@ impl Notices {
             Event::Resume { bytes, why } => {
                 format!("goes on from {}: {why}", units::bytes(*bytes))
             }
+            Event::LeftOut(problem) => problem.to_string(),
             Event::File(FileEnded { path, status: FileStatus::Failed, .. }) => {
                 self.remember_failed(path);
                 return None;
@@ -79,6 +80,26 @@ fn side_name(side: Side) -> &'static str {
         Side::Path => "network",
         Side::Session => "session",
     }
+}
+
+/// A line for what is removed, stored under another name, or planned in a dry run.
+#[must_use]
+pub fn file_line(event: &Event) -> Option<String> {
+    let Event::File(FileEnded { path, status, bytes, stored_as }) = event else { return None };
+    let verb = match status {
+        FileStatus::Removed => "removed",
+        FileStatus::WouldCopy => "would copy",
+        FileStatus::WouldReplace => "would replace",
+        FileStatus::WouldRemove => "would remove",
+        FileStatus::Done if stored_as.is_some() => "stored",
+        FileStatus::Done | FileStatus::Skipped | FileStatus::Failed => return None,
+    };
+    let other_name = stored_as.as_ref().map_or_else(String::new, |name| format!(" as {name}"));
+    let size = match status {
+        FileStatus::Removed | FileStatus::WouldRemove => String::new(),
+        _ => format!(" ({})", units::bytes(*bytes)),
+    };
+    Some(format!("{verb} {path}{other_name}{size}"))
 }
 
 /// How a session began, in a line. The first digits name it, as in the server's log.

@@ -2,7 +2,7 @@
 
 use super::{
     Screen,
-    notices::{Notices, session_line},
+    notices::{Notices, file_line, session_line},
     report, units, write_line,
 };
 use haul_transfer::{Event, Report, events::Progress};
@@ -60,7 +60,7 @@ impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {
         if let Some(line) = self.notices.line(event) {
             write_line(&mut self.errors, &line);
         }
-        if let Some(line) = session_line(event) {
+        if let Some(line) = session_line(event).or_else(|| file_line(event)) {
             write_line(&mut self.output, &line);
         }
         if let Event::Progress(progress) = event {

@@ -2,7 +2,7 @@
 
 use super::{
     Screen,
-    notices::{Notices, session_line},
+    notices::{Notices, file_line, session_line},
     report, units, write_line,
 };
 use haul_transfer::{Event, Report, events::Progress};
@@ -38,7 +38,7 @@ impl<Output: Write> ProgressLine<Output> {
 
 impl<Output: Write> Screen for ProgressLine<Output> {
     fn event(&mut self, event: &Event) {
-        let lines = [session_line(event), self.notices.line(event)];
+        let lines = [session_line(event), file_line(event), self.notices.line(event)];
         for line in lines.iter().flatten() {
             self.above(line);
         }

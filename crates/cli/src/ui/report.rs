@@ -15,13 +15,37 @@ const TEXT_COLUMNS: usize = 84;
 /// The lines of the report; `failed` names files that failed.
 #[must_use]
 pub fn text(report: &Report, failed: &[String]) -> String {
-    if report.ok && report.moved_bytes == 0 && report.files.done == 0 {
+    if report.dry_run {
+        return plan(report, failed);
+    }
+    let nothing_moved = report.moved_bytes == 0 && report.files.done == 0;
+    if report.ok && nothing_moved && report.files.removed + report.sources_removed == 0 {
         return nothing_to_do(report);
     }
     let mut lines = vec![headline(report)];
     lines.extend(what_moved(report, failed));
     lines.extend(how_it_moved(report));
     lines.extend(what_it_cost(report));
+    lines.join("\n")
+}
+
+/// What a dry run found out; each name was said before.
+fn plan(report: &Report, failed: &[String]) -> String {
+    let files = &report.files;
+    let mut lines = vec![format!(
+        "dry run, nothing was changed: {} would be copied, {}",
+        units::count(files.planned, "file"),
+        units::bytes(report.planned_bytes)
+    )];
+    let counts = [
+        (files.skipped, "there already"),
+        (files.removed, "would be removed at the target"),
+        (files.left_out, "of a kind that is not moved"),
+        (files.failed, "would fail"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    lines.extend(counts.map(|(count, what)| line("files", &format!("{count} {what}"))));
+    lines.extend(failed.iter().map(|name| line("  fails", name)));
     lines.join("\n")
 }
 
@@ -76,8 +100,15 @@ fn what_moved(report: &Report, failed: &[String]) -> Vec<String> {
     if files.skipped > 0 {
         counts.push(format!("{} there already", files.skipped));
     }
-    if files.failed > 0 {
-        counts.push(format!("{} failed", files.failed));
+    for (count, what) in [
+        (files.failed, "failed"),
+        (files.left_out, "of a kind that is not moved"),
+        (files.removed, "removed at the target"),
+        (report.sources_removed, "removed at the source"),
+    ] {
+        if count > 0 {
+            counts.push(format!("{count} {what}"));
+        }
     }
     let mut lines = vec![line("files", &counts.join(", "))];
     lines.extend(failed.iter().map(|name| line("  failed", name)));

@@ -173,7 +173,7 @@ impl Peer {
             _ => None,
         })?;
         match answer {
-            Answer::Skip(_) => return Ok(None),
+            Answer::Skip(_) | Answer::Compare(_) | Answer::Plan(_) => return Ok(None),
             Answer::Fault(fault) => return Ok(Some(fault)),
             Answer::Need(_) => {}
         }

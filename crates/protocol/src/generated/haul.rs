@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -51,6 +51,10 @@ pub mod control {
         Ping(super::Ping),
         #[prost(message, tag = "19")]
         Pong(super::Ping),
+        #[prost(message, tag = "20")]
+        Selection(super::Selection),
+        #[prost(message, tag = "21")]
+        Removed(super::Removed),
     }
 }
 /// Client to server, first. A server that supports none of the versions answers `refused`.
@@ -107,6 +111,78 @@ pub struct Open {
     /// the server's engine, when the user names one
     #[prost(string, tag = "11")]
     pub peer_engine: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "13")]
+    pub wishes: ::core::option::Option<Wishes>,
+}
+/// What the user asks for beyond the bytes, of whichever side the server is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Wishes {
+    #[prost(enumeration = "OnConflict", tag = "1")]
+    pub on_conflict: i32,
+    /// a file of the same size is the same when its bytes are
+    #[prost(bool, tag = "2")]
+    pub compare_content: bool,
+    /// what was not offered is removed from the target, after the rest
+    #[prost(bool, tag = "3")]
+    pub remove_extra: bool,
+    /// if there is more than this, nothing is removed; 0: any number
+    #[prost(uint64, tag = "4")]
+    pub removals_max: u64,
+    /// every offer is answered, nothing is written
+    #[prost(bool, tag = "5")]
+    pub dry_run: bool,
+    /// the sender removes what is durable at the receiver
+    #[prost(bool, tag = "6")]
+    pub move_sources: bool,
+    /// bits: 1 mode, 2 mtime, 4 owner, 8 group, 16 xattrs, 32 ACLs
+    #[prost(uint32, tag = "7")]
+    pub preserve: u32,
+    /// `selection` is the client's next message
+    #[prost(bool, tag = "8")]
+    pub selection_follows: bool,
+    /// with remove_extra: in the target directory itself, too
+    #[prost(bool, tag = "9")]
+    pub mirrors_base: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Bound {
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Moment {
+    /// since 1970
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FilterRule {
+    #[prost(bool, tag = "1")]
+    pub include: bool,
+    #[prost(bytes = "vec", tag = "2")]
+    pub pattern: ::prost::alloc::vec::Vec<u8>,
+}
+/// Client to server, behind `opened`, once or in several parts: which files of a tree are meant.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Selection {
+    /// the first that fits decides
+    #[prost(message, repeated, tag = "1")]
+    pub rules: ::prost::alloc::vec::Vec<FilterRule>,
+    /// below the one source; without `names_given` all are meant
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    #[prost(bool, tag = "3")]
+    pub names_given: bool,
+    #[prost(message, optional, tag = "4")]
+    pub size_min: ::core::option::Option<Bound>,
+    #[prost(message, optional, tag = "5")]
+    pub size_max: ::core::option::Option<Bound>,
+    #[prost(message, optional, tag = "6")]
+    pub modified_from: ::core::option::Option<Moment>,
+    #[prost(message, optional, tag = "7")]
+    pub modified_until: ::core::option::Option<Moment>,
+    #[prost(bool, tag = "8")]
+    pub more_follows: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Opened {
@@ -130,8 +206,35 @@ pub struct Opened {
     #[prost(uint64, tag = "7")]
     pub offer_bytes_max: u64,
 }
-/// Sender to receiver.
+/// A run of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Extent {
+    #[prost(uint64, tag = "1")]
+    pub offset_bytes: u64,
+    #[prost(uint64, tag = "2")]
+    pub len_bytes: u64,
+}
+/// By number and by name: a receiver that knows the name takes its number.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Owner {
+    #[prost(uint32, tag = "1")]
+    pub uid: u32,
+    #[prost(uint32, tag = "2")]
+    pub gid: u32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub user: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub group: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Xattr {
+    #[prost(bytes = "vec", tag = "1")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: ::prost::alloc::vec::Vec<u8>,
+}
+/// Sender to receiver.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FileOffer {
     #[prost(uint32, tag = "1")]
     pub file: u32,
@@ -154,9 +257,20 @@ pub struct FileOffer {
     pub inode: u64,
     #[prost(uint64, tag = "9")]
     pub device: u64,
-    /// of a symlink
+    /// of a symlink; of a hard link the name of what it is a link to
     #[prost(bytes = "vec", tag = "10")]
     pub link_target: ::prost::alloc::vec::Vec<u8>,
+    /// they read as zeros and take no space; in order, not touching
+    #[prost(message, repeated, tag = "11")]
+    pub holes: ::prost::alloc::vec::Vec<Extent>,
+    /// in answer to `compare`, as a new offer
+    #[prost(enumeration = "Compared", tag = "12")]
+    pub compared: i32,
+    #[prost(message, optional, tag = "13")]
+    pub owner: ::core::option::Option<Owner>,
+    /// ACLs too, as the kernel writes them
+    #[prost(message, repeated, tag = "14")]
+    pub xattrs: ::prost::alloc::vec::Vec<Xattr>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OffersEnd {
@@ -177,7 +291,7 @@ pub struct SpanRange {
 pub struct FileAnswer {
     #[prost(uint32, tag = "1")]
     pub file: u32,
-    #[prost(oneof = "file_answer::Answer", tags = "2, 3, 4")]
+    #[prost(oneof = "file_answer::Answer", tags = "2, 3, 4, 5, 6")]
     pub answer: ::core::option::Option<file_answer::Answer>,
 }
 /// Nested message and enum types in `FileAnswer`.
@@ -192,18 +306,45 @@ pub mod file_answer {
         /// settled
         #[prost(message, tag = "4")]
         Fault(super::Fault),
+        /// settled; the sender offers it again and says what it found
+        #[prost(message, tag = "5")]
+        Compare(super::Compare),
+        /// settled: what would be done, in a dry run
+        #[prost(message, tag = "6")]
+        Plan(super::Plan),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Need {
     #[prost(uint64, tag = "1")]
     pub span_bytes: u64,
-    /// verified and durable by an earlier session
+    /// verified and durable by an earlier session, or a hole
     #[prost(message, repeated, tag = "2")]
     pub durable: ::prost::alloc::vec::Vec<SpanRange>,
+    /// the target's name, where it is not the one offered
+    #[prost(bytes = "vec", tag = "3")]
+    pub stored_as: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Skip {}
+/// A file of this size is there, and this is what it holds.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Compare {
+    /// 32 bytes
+    #[prost(bytes = "vec", tag = "1")]
+    pub blake3: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Plan {
+    /// something else is there
+    #[prost(bool, tag = "1")]
+    pub replaces: bool,
+    /// of an earlier session: these would not be sent
+    #[prost(uint64, tag = "2")]
+    pub durable_bytes: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub stored_as: ::prost::alloc::vec::Vec<u8>,
+}
 /// Receiver to sender: these arrived and their digests agree.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SpansVerified {
@@ -301,6 +442,13 @@ pub struct StageTime {
     pub stage: i32,
     #[prost(uint64, tag = "2")]
     pub ns: u64,
+}
+/// Receiver to sender, with `remove_extra`, when every file is settled: what was removed, or in a dry
+/// run would be. Directories behind what is in them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Removed {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 /// Sender, when every file is settled; the receiver answers with its own.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -444,12 +592,50 @@ impl Digest {
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
+pub enum OnConflict {
+    /// what is the same stays, what differs is replaced
+    SkipSame = 0,
+    /// even what is the same
+    Replace = 1,
+    /// what differs stays, and is the file's fault
+    Fail = 2,
+    /// what differs stays, and the file gets another name
+    KeepBoth = 3,
+}
+impl OnConflict {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::SkipSame => "SKIP_SAME",
+            Self::Replace => "REPLACE",
+            Self::Fail => "FAIL",
+            Self::KeepBoth => "KEEP_BOTH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SKIP_SAME" => Some(Self::SkipSame),
+            "REPLACE" => Some(Self::Replace),
+            "FAIL" => Some(Self::Fail),
+            "KEEP_BOTH" => Some(Self::KeepBoth),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
 pub enum FileKind {
     Unknown = 0,
     Regular = 1,
     Directory = 2,
     /// arrives as a link; never followed
     Symlink = 3,
+    /// another name of a file that is in place: `link_target`
+    HardLink = 4,
 }
 impl FileKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -462,6 +648,7 @@ impl FileKind {
             Self::Regular => "REGULAR",
             Self::Directory => "DIRECTORY",
             Self::Symlink => "SYMLINK",
+            Self::HardLink => "HARD_LINK",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -471,6 +658,38 @@ impl FileKind {
             "REGULAR" => Some(Self::Regular),
             "DIRECTORY" => Some(Self::Directory),
             "SYMLINK" => Some(Self::Symlink),
+            "HARD_LINK" => Some(Self::HardLink),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Compared {
+    NotCompared = 0,
+    /// as the receiver's: it gives it the offer's mode, time and the like
+    SameContent = 1,
+    /// the receiver is to take it
+    OtherContent = 2,
+}
+impl Compared {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::NotCompared => "NOT_COMPARED",
+            Self::SameContent => "SAME_CONTENT",
+            Self::OtherContent => "OTHER_CONTENT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "NOT_COMPARED" => Some(Self::NotCompared),
+            "SAME_CONTENT" => Some(Self::SameContent),
+            "OTHER_CONTENT" => Some(Self::OtherContent),
             _ => None,
         }
     }
@@ -558,6 +777,9 @@ pub enum FaultCode {
     IoFailed = 28,
     KindUnsupported = 29,
     EngineRefused = 30,
+    /// something else is there, and it was to stay
+    Exists = 31,
+    TooManyRemovals = 32,
 }
 impl FaultCode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -590,6 +812,8 @@ impl FaultCode {
             Self::IoFailed => "IO_FAILED",
             Self::KindUnsupported => "KIND_UNSUPPORTED",
             Self::EngineRefused => "ENGINE_REFUSED",
+            Self::Exists => "EXISTS",
+            Self::TooManyRemovals => "TOO_MANY_REMOVALS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -619,6 +843,8 @@ impl FaultCode {
             "IO_FAILED" => Some(Self::IoFailed),
             "KIND_UNSUPPORTED" => Some(Self::KindUnsupported),
             "ENGINE_REFUSED" => Some(Self::EngineRefused),
+            "EXISTS" => Some(Self::Exists),
+            "TOO_MANY_REMOVALS" => Some(Self::TooManyRemovals),
             _ => None,
         }
     }

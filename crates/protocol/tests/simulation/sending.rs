@@ -191,7 +191,9 @@ impl SendingSide {
                     self.in_flight.retain(|sent, _| sent.0 != file);
                     let outcome = match outcome {
                         FileOutcome::Done => Outcome::Done,
-                        FileOutcome::Skipped => Outcome::Skipped,
+                        FileOutcome::Skipped
+                        | FileOutcome::Compare(_)
+                        | FileOutcome::Planned(_) => Outcome::Skipped,
                         FileOutcome::Failed(fault) => Outcome::Failed(fault.code()),
                     };
                     let index = self.offered[&file].index;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 /// A name and the fields of a `Control`.
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
+    all.extend(offer_messages());
     all.extend(file_messages());
     all.extend(report_messages());
     all
@@ -56,6 +57,24 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "span_bytes": 1_073_741_824, "rate_bytes_per_s": 125_000_000_000_u64,
             "peer_engine": "sendfile"}}),
         ),
+        (
+            "a pull that mirrors a part of a tree",
+            json!({"open": {
+            "token_secret": "ffffffffffffffffffffffffffffffff",
+            "transfer": "00000000000000000000000000000000",
+            "direction": "PULL", "paths": ["612f"], "protection": "SAFE", "digest": "AES_GMAC",
+            "wishes": {"on_conflict": "KEEP_BOTH", "compare_content": true, "remove_extra": true,
+                "removals_max": 1000, "dry_run": true, "move_sources": true, "preserve": 63,
+                "selection_follows": true, "mirrors_base": true}}}),
+        ),
+        (
+            "which files are meant",
+            json!({"selection": {
+            "rules": [{"include": true, "pattern": "2a2e66697473"}, {"pattern": "2a"}],
+            "names": ["61", "622f63"], "names_given": true, "size_min": {"bytes": 1},
+            "size_max": {}, "modified_from": {"seconds": -1},
+            "modified_until": {"seconds": 1_700_000_000}, "more_follows": true}}),
+        ),
         ("a session", opened()),
         (
             "a refusal",
@@ -68,7 +87,7 @@ fn session_messages() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn file_messages() -> Vec<(&'static str, Value)> {
+fn offer_messages() -> Vec<(&'static str, Value)> {
     vec![
         (
             "the first file, from before 1970",
@@ -88,9 +107,28 @@ fn file_messages() -> Vec<(&'static str, Value)> {
             "file": 8, "name": "6c", "kind": "SYMLINK", "link_target": "2e2e2f61", "mode": 511}}),
         ),
         (
+            "a file with holes, an owner and attributes, which was compared",
+            json!({"file_offer": {
+            "file": 9, "name": "73", "kind": "REGULAR", "size_bytes": 1_048_576, "mode": 384,
+            "holes": [{"len_bytes": 65536}, {"offset_bytes": 131_072, "len_bytes": 917_504}],
+            "compared": "OTHER_CONTENT",
+            "owner": {"uid": 1000, "gid": 100, "user": "726f6f74", "group": "7573657273"},
+            "xattrs": [{"name": "757365722e61", "value": "00ff"}]}}),
+        ),
+        (
+            "a hard link",
+            json!({"file_offer": {
+            "file": 10, "name": "68", "kind": "HARD_LINK", "link_target": "73", "mode": 384}}),
+        ),
+        (
             "the end of the offers",
             json!({"offers_end": {"files": 8, "bytes": 1_099_511_627_777_u64}}),
         ),
+    ]
+}
+
+fn file_messages() -> Vec<(&'static str, Value)> {
+    vec![
         (
             "a file is needed",
             json!({"file_answer": {
@@ -102,7 +140,21 @@ fn file_messages() -> Vec<(&'static str, Value)> {
             "file": 3, "need": {"span_bytes": 65536,
                 "durable": [{"count": 5}, {"first": 9, "count": 1}]}}}),
         ),
+        (
+            "a file is needed, under another name",
+            json!({"file_answer": {
+            "file": 3, "need": {"span_bytes": 65536, "stored_as": "612e31"}}}),
+        ),
         ("a file is there", json!({"file_answer": {"file": 4, "skip": {}}})),
+        (
+            "a file of that size is there",
+            json!({"file_answer": {"file": 4, "compare": {"blake3": "af".repeat(32)}}}),
+        ),
+        (
+            "what a dry run would do",
+            json!({"file_answer": {"file": 4, "plan": {
+            "replaces": true, "durable_bytes": 65536, "stored_as": "612e31"}}}),
+        ),
         (
             "a file cannot be taken",
             json!({"file_answer": {"file": 5, "fault": {
@@ -149,6 +201,7 @@ fn report_messages() -> Vec<(&'static str, Value)> {
             "stages": [{"stage": "SOURCE_DISK", "ns": 5}, {"stage": "IDLE", "ns": 6}],
             "threads": 4, "bad_spans": 1}}}),
         ),
+        ("what was not offered is gone", json!({"removed": {"names": ["612f62", "61"]}})),
         (
             "a notice",
             json!({"notice": {
@@ -159,6 +212,12 @@ fn report_messages() -> Vec<(&'static str, Value)> {
 
 /// A name and the fields of a `Control` that a receiver refuses.
 pub fn bad_messages() -> Vec<(&'static str, Value)> {
+    let mut all = bad_session_messages();
+    all.extend(bad_file_messages());
+    all
+}
+
+fn bad_file_messages() -> Vec<(&'static str, Value)> {
     let offer = |name: &str| json!({"file_offer": {"name": name, "kind": "REGULAR"}});
     vec![
         ("a name that leaves the target", offer("2e2e2f61")),
@@ -179,6 +238,45 @@ pub fn bad_messages() -> Vec<(&'static str, Value)> {
             "name": "61", "mtime_ns": 1_000_000_000}}),
         ),
         ("a mode with the file's kind", json!({"file_offer": {"name": "61", "mode": 33188}})),
+        (
+            "a hole behind the end",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
+            "holes": [{"len_bytes": 5}]}}),
+        ),
+        (
+            "holes that touch",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
+            "holes": [{"len_bytes": 2}, {"offset_bytes": 2, "len_bytes": 2}]}}),
+        ),
+        (
+            "a hole whose end is beyond 2^64",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
+            "holes": [{"offset_bytes": 1, "len_bytes": u64::MAX}]}}),
+        ),
+        (
+            "a hard link to a name that leaves the target",
+            json!({"file_offer": {"name": "61", "kind": "HARD_LINK", "link_target": "2e2e2f61"}}),
+        ),
+        (
+            "an extended attribute without a name",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "xattrs": [{"value": "00"}]}}),
+        ),
+        ("a removed name that leaves the target", json!({"removed": {"names": ["2e2e2f61"]}})),
+        (
+            "a selected name that leaves the source",
+            json!({"selection": {"names": ["2f61"], "names_given": true}}),
+        ),
+        (
+            "a BLAKE3 of 31 bytes",
+            json!({"file_answer": {"file": 4, "compare": {"blake3": "af".repeat(31)}}}),
+        ),
+        ("an answer that says nothing", json!({"file_answer": {"file": 1}})),
+        ("a text of 4097 bytes", json!({"notice": {"what": "x".repeat(4097)}})),
+    ]
+}
+
+fn bad_session_messages() -> Vec<(&'static str, Value)> {
+    vec![
         (
             "a short token",
             json!({"open": {
@@ -208,8 +306,6 @@ pub fn bad_messages() -> Vec<(&'static str, Value)> {
             "session": "00000000000000000000000000000000", "streams": 1, "offers_max": 1,
             "offer_bytes_max": 16383}}),
         ),
-        ("an answer that says nothing", json!({"file_answer": {"file": 1}})),
-        ("a text of 4097 bytes", json!({"notice": {"what": "x".repeat(4097)}})),
     ]
 }
 

@@ -93,7 +93,7 @@ impl std::fmt::Display for ServerEvent {
                 write!(f, "[{session}] {peer} {direction} {path:?} with token {token}")
             }
             Self::File { session, file } => {
-                let status = format!("{:?}", file.status).to_lowercase();
+                let status = file.status.name();
                 write!(f, "[{}] {status} {} ({} bytes)", short(session), file.path, file.bytes)
             }
             Self::Error { session, problem } => write!(f, "[{}] {problem}", short(session)),
@@ -102,9 +102,12 @@ impl std::fmt::Display for ServerEvent {
             }
             Self::SessionEnded { session, ok, bytes, seconds, files, why } => {
                 let end = if *ok { "finished" } else { "ended" };
-                let FileCounts { done, skipped, failed } = files;
+                let FileCounts { done, skipped, failed, removed, .. } = files;
                 write!(f, "[{}] {end}: {bytes} bytes in {seconds:.2} s, ", short(session))?;
                 write!(f, "{done} files done, {skipped} skipped, {failed} failed")?;
+                if *removed > 0 {
+                    write!(f, ", {removed} removed")?;
+                }
                 if why.is_empty() { Ok(()) } else { write!(f, " ({why})") }
             }
             Self::Refused { peer, why } => write!(f, "refused {peer}: {why}"),

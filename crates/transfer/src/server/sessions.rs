@@ -5,26 +5,29 @@ use crate::{
     Interrupt,
     client::{BUFFER_BYTES_MAX, SOFTWARE},
     digest::SessionKeys,
-    events::{Event, FileCounts},
+    events::Event,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
+    selection::Arriving,
     session::{
         OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
         receiving::{Receiving, ReceivingOptions},
-        sending::{Sending, SendingOptions},
+        sending::{Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
     },
     state::Grant,
     storage::{
-        source::walk_asked,
+        attributes::Attributes,
+        source::asked_sources,
         target::{SESSIONS_ENDING, TargetPlace},
-        walk::Walk,
+        walk::{Top, Walk, WalkOptions},
     },
     token::{Token, hex, random_bytes},
     transport::{
         control::{Control, ControlError},
         waker::Waker,
     },
+    wishes::Wishes,
 };
 use haul_datapath::choose::{self, StreamFacts};
 use haul_protocol::{
@@ -117,7 +120,7 @@ struct Accepted {
 
 enum Work {
     Receive(TargetPlace),
-    Send(Walk),
+    Send(Vec<Top>),
 }
 
 impl Server {
@@ -169,10 +172,17 @@ impl Server {
         let direction = open.direction();
         let purpose = purpose_of(&open);
         let grant = self.state.authorize(&open.token_secret, &purpose, direction)?;
-        if self.options.read_only && direction == Direction::Push {
+        let moves = open.wishes.as_ref().is_some_and(|wishes| wishes.move_sources);
+        let writes = direction == Direction::Push || moves;
+        if writes {
+            // A pull that removes what it has fetched needs both rights.
+            self.state.authorize(&open.token_secret, &purpose, Direction::Push)?;
+        }
+        if self.options.read_only && writes {
             let what = "the server is read-only";
-            let fault = Fault::new(FaultCode::RightMissing, Side::Target, what);
-            return Err(fault.hint("pull from it, or have it started without --read-only"));
+            let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
+            let hint = "pull from it without --move, or have it started without --read-only";
+            return Err(fault.hint(hint));
         }
         check_protection(&open, self.options.protection_min)?;
         let failed = |error: &dyn std::fmt::Display| {
@@ -308,11 +318,13 @@ impl Server {
                 match root {
                     None => Ok(Work::Receive(TargetPlace::Null)),
                     Some(root) => {
-                        TargetPlace::resolve(&root, path, open.into_directory).map(Work::Receive)
+                        let wishes = Wishes::from_wire(open.wishes.as_ref());
+                        TargetPlace::resolve(&root, path, open.into_directory, wishes)
+                            .map(Work::Receive)
                     }
                 }
             }
-            Direction::Pull => Ok(Work::Send(walk_asked(root.as_ref(), &open.paths))),
+            Direction::Pull => Ok(Work::Send(asked_sources(root.as_ref(), &open.paths))),
             Direction::Unknown => {
                 let what = "the client asked neither to push nor to pull";
                 Err(Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what))
@@ -351,7 +363,9 @@ impl Server {
                 _ => {}
             }
         };
-        let single_use = accepted.grant.single_use.then(|| accepted.grant.token_id.clone());
+        let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
+        let uses_up = accepted.grant.single_use && !dry_run;
+        let single_use = uses_up.then(|| accepted.grant.token_id.clone());
         let (end, tally) = run_role(control, accepted, work, &mut tell);
         if let (SessionEnd::Finished, Some(token), 0) = (&end, single_use, tally.failed_files)
             && let Err(problem) = self.state.use_up(&token)
@@ -370,11 +384,7 @@ impl Server {
             ok: matches!(end, SessionEnd::Finished) && tally.failed_files == 0,
             bytes: tally.done_bytes,
             seconds: begun.elapsed().as_secs_f64(),
-            files: FileCounts {
-                done: tally.done_files,
-                skipped: tally.skipped_files,
-                failed: tally.failed_files,
-            },
+            files: tally.counts(),
             why,
         });
     }
@@ -398,12 +408,28 @@ fn run_role(
 ) -> (SessionEnd, Tally) {
     let Accepted { open, setup, streams, attached, waker, interrupt, .. } = accepted;
     let source = supply::Source::Attach(attached);
+    let wishes = Wishes::from_wire(open.wishes.as_ref());
+    let follows = open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows);
+    let selection = follows.then(Arriving::default);
     let engine = Some(open.peer_engine).filter(|name| !name.is_empty());
     match work {
-        Work::Send(walk) => {
-            let options =
-                SendingOptions { offers: OFFER_LIMITS, stall_after: STALL_AFTER_DEFAULT, engine };
-            let mut role = Sending::new(walk, setup, streams, source, options, tell);
+        Work::Send(top) => {
+            let options = SendingOptions {
+                offers: OFFER_LIMITS,
+                stall_after: STALL_AFTER_DEFAULT,
+                engine,
+                wishes,
+            };
+            let attributes = Arc::new(Attributes::new(wishes.preserve));
+            let walk = WalkOptions { attributes, ..WalkOptions::default() };
+            let sources = match selection {
+                Some(arriving) => {
+                    let options = Box::new(walk);
+                    Sources::AwaitSelection { top, options, arriving }
+                }
+                None => Sources::Listed(Box::new(Walk::new(top, walk))),
+            };
+            let mut role = Sending::new(sources, setup, streams, source, options, tell);
             let end = drive(control, &mut role, &waker, &interrupt);
             role.stop();
             (end, role.tally.clone())
@@ -415,6 +441,8 @@ fn run_role(
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
                 expected: None,
+                matcher: None,
+                selection,
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(mut role) => {

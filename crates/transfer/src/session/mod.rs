@@ -5,9 +5,12 @@
 //! streams have a thread each ([`send_stream`], [`receive_stream`]).
 
 pub mod committer;
+mod content;
+mod hard_links;
 mod receive_pack;
 pub mod receive_stream;
 pub mod receiving;
+mod removing;
 mod send_pack;
 pub mod send_stream;
 pub mod sending;
@@ -17,7 +20,7 @@ pub mod supply;
 use crate::{
     Interrupt,
     error::problem,
-    events::{Event, Problem},
+    events::{Event, FileCounts, Problem},
     transport::{
         control::{Control, ControlError},
         waker::Waker,
@@ -155,6 +158,16 @@ pub struct Tally {
     pub skipped_files: u64,
     pub skipped_bytes: u64,
     pub failed_files: u64,
+    pub left_out_files: u64,
+    /// Removed at the target.
+    pub removed_files: u64,
+    /// In a dry run, what would be received.
+    pub planned_files: u64,
+    pub planned_bytes: u64,
+    /// Removed at the source, once they were durable.
+    pub sources_removed: u64,
+    /// Spans that are holes: nothing of them comes.
+    pub hole_bytes: u64,
     /// Durable at the receiver before this session.
     pub resumed_bytes: u64,
     /// The furthest that the receiver said it was, resumed and skipped bytes included.
@@ -165,6 +178,32 @@ pub struct Tally {
     pub span_bytes: u64,
     /// The first source that could not even be offered.
     pub first_problem: Option<Problem>,
+}
+
+impl Tally {
+    /// Bytes that this session need not bring.
+    #[must_use]
+    pub fn there_before(&self) -> u64 {
+        self.resumed_bytes + self.skipped_bytes + self.hole_bytes
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> FileCounts {
+        FileCounts {
+            done: self.done_files,
+            skipped: self.skipped_files,
+            failed: self.failed_files,
+            left_out: self.left_out_files,
+            removed: self.removed_files,
+            planned: self.planned_files,
+        }
+    }
+
+    /// An offer that another one follows, of the same file.
+    pub(crate) fn forget_offer(&mut self, size_bytes: u64) {
+        self.offered_files = self.offered_files.saturating_sub(1);
+        self.offered_bytes = self.offered_bytes.saturating_sub(size_bytes);
+    }
 }
 
 /// Where a role's events go: the client's user, or the server's log.

@@ -3,16 +3,21 @@
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     committer::{Committed, Committer},
+    content::Hashing,
     io_problem_fault, lock,
     receive_stream::{self, ReceiveShared, Target},
+    removing::{Removing, RemovingEvent},
+    sending::plan_status,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
 };
 use crate::{
-    events::{Event, FileEnded, FileStatus, Name, Problem, Side},
+    error::io_fault,
+    events::{Event, FileEnded, FileStatus, Problem, Side},
+    selection::{Arriving, Matcher},
     stages,
     storage::{
-        open_files,
+        holes, open_files,
         root::Links,
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
@@ -57,6 +62,10 @@ pub struct Receiving<'a> {
     directories: Vec<FileOffer>,
     fresh: Fresh,
     directory_name_bytes: usize,
+    /// Files of the size of those offered, which are read to be compared.
+    hashing: Hashing,
+    /// With `--delete`.
+    removing: Option<Removing>,
     /// Chosen at the first regular file, for all streams.
     engines: Option<(Vec<&'static EngineInfo>, String)>,
     progress_at: Instant,
@@ -76,6 +85,10 @@ pub struct ReceivingOptions {
     pub span_bytes: Option<u64>,
     /// What was asked for; `None`: anything may come.
     pub expected: Option<Vec<Expected>>,
+    /// What the user's patterns leave out is not removed either; `None`: they leave out nothing.
+    pub matcher: Option<Matcher>,
+    /// The client has yet to say it.
+    pub selection: Option<Arriving>,
 }
 
 /// A source that was asked for, by the first component of its name.
@@ -96,8 +109,9 @@ impl<'a> Receiving<'a> {
         options: ReceivingOptions,
         events: EventSink<'a>,
     ) -> std::io::Result<Self> {
-        let wake = streams.clone();
+        let (wake, wake_too) = (streams.clone(), streams.clone());
         let committer = Committer::start(move || wake.wake())?;
+        let removing = Removing::new(&place, streams.clone());
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let shared = Arc::new(ReceiveShared {
             machine: Mutex::new(Receiver::new(options.offers.files, options.offers.bytes)),
@@ -125,6 +139,8 @@ impl<'a> Receiving<'a> {
             directories: Vec::new(),
             fresh: Fresh::default(),
             directory_name_bytes: 0,
+            hashing: Hashing::new(move || wake_too.wake()),
+            removing,
             engines: None,
             progress_at: now,
             finishing: false,
@@ -153,6 +169,10 @@ impl<'a> Receiving<'a> {
     /// stays for a resume.
     pub fn stop(&mut self) {
         self.shared.streams.stop();
+        self.hashing.stop();
+        if let Some(removing) = &mut self.removing {
+            removing.stop();
+        }
         self.committer.stop();
         self.count_progress();
         for target in std::mem::take(&mut *lock(&self.shared.targets)).into_values() {
@@ -181,6 +201,12 @@ impl<'a> Receiving<'a> {
                     self.settled(file, FileStatus::Failed, Some(&fault));
                 }
                 ReceiverEvent::CloseStream { stream, .. } => self.shared.streams.shut(stream),
+                ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. })
+                    if fault.code() == FaultCode::KindUnsupported =>
+                {
+                    self.tally.left_out_files += 1;
+                    (self.events)(Event::LeftOut((&fault).into()));
+                }
                 ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
                     // A source that could not even be offered.
                     self.tally.failed_files += 1;
@@ -201,13 +227,15 @@ impl<'a> Receiving<'a> {
     fn finish(&mut self, report: wire::SideReport) {
         self.peer_report = Some(report);
         self.say_goodbye();
-        self.stop();
-        self.ended = Some(SessionEnd::Finished);
     }
 
     /// As soon as nothing more comes, so that the sender need not ask.
     fn say_goodbye(&mut self) {
-        if !lock(&self.shared.machine).may_finish() {
+        if self.finishing && self.peer_report.is_some() && self.ended.is_none() {
+            self.stop();
+            self.ended = Some(SessionEnd::Finished);
+        }
+        if !lock(&self.shared.machine).may_finish() || !self.removed_all() {
             return;
         }
         self.finishing = true;
@@ -217,10 +245,61 @@ impl<'a> Receiving<'a> {
         }
         let report = self.report();
         lock(&self.shared.machine).finish(report);
+        // The sender may have said his already.
+        self.say_goodbye();
+    }
+
+    /// Removes what was not offered, once all else is in place. True when that is done.
+    fn removed_all(&mut self) -> bool {
+        let Some(removing) = &mut self.removing else { return true };
+        let options = &mut self.options;
+        removing.begin_once(self.tally.failed_files, || options.matcher.take());
+        for event in removing.take_events() {
+            match event {
+                RemovingEvent::Removed(names) => {
+                    self.tally.removed_files += names.len() as u64;
+                    let status = self.place.wishes().removal_status();
+                    for name in &names {
+                        let ended = FileEnded::new(name.clone(), status.clone(), 0);
+                        (self.events)(Event::File(ended));
+                    }
+                    lock(&self.shared.machine).removed(names);
+                }
+                RemovingEvent::Failed(fault) => {
+                    self.tally.failed_files += 1;
+                    (self.events)(Event::Error((&fault).into()));
+                    let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+                    lock(&self.shared.machine).notice(notice);
+                }
+            }
+        }
+        self.removing.as_ref().is_none_or(Removing::is_over)
+    }
+
+    /// A part of what the client says of the files that are meant.
+    fn take_selection(&mut self, part: wire::Selection) -> Result<(), ProtocolError> {
+        let Some(arriving) = &mut self.options.selection else {
+            return Err(ProtocolError::new("a selection that was not announced"));
+        };
+        if let Some(selection) = arriving.take(part)? {
+            self.options.selection = None;
+            match selection.compile() {
+                Ok(matcher) => self.options.matcher = Some(matcher),
+                Err(problem) => {
+                    let code = FaultCode::NameRefused;
+                    let fault = Fault::new(code, wire::Side::Unknown, problem.what);
+                    self.ended = Some(SessionEnd::Refused(fault.found(problem.found)));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn offered(&mut self, offer: &FileOffer) {
         let file = FileId(offer.file);
+        if let Some(removing) = &mut self.removing {
+            removing.offered(&offer.name);
+        }
         self.tally.offered_files += 1;
         self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         self.offers.insert(file, offer.clone());
@@ -252,6 +331,15 @@ impl<'a> Receiving<'a> {
             }
         };
         let answer = match prepared {
+            // The sender offers the file itself in its place.
+            Err(fault)
+                if offer.kind() == FileKind::HardLink
+                    && fault.code() == FaultCode::KindUnsupported =>
+            {
+                self.offers.remove(&file);
+                self.tally.forget_offer(0);
+                Answer::Fault(fault)
+            }
             Err(fault) => {
                 self.settled(file, FileStatus::Failed, Some(&fault));
                 Answer::Fault(fault)
@@ -260,21 +348,64 @@ impl<'a> Receiving<'a> {
                 self.settled(file, FileStatus::Skipped, None);
                 Answer::Skip
             }
-            Ok(Prepared::Ready { target, span_bytes, durable }) => {
-                if let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) {
-                    let resumed = durable.bytes(&grid);
-                    self.tally.resumed_bytes += resumed;
-                    if resumed > 0 {
-                        let why = "an earlier run left them here, verified".into();
-                        (self.events)(Event::Resume { bytes: resumed, why });
-                    }
-                    self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
+            Ok(Prepared::Compare(open)) => match self.hashing.begin(file, offer.size_bytes, open) {
+                Ok(()) => return,
+                Err(error) => {
+                    let fault = io_problem_fault("no thread to compare files", &error);
+                    self.settled(file, FileStatus::Failed, Some(&fault));
+                    Answer::Fault(fault)
                 }
-                self.keep_target(file, target, span_bytes, durable)
+            },
+            Ok(Prepared::Plan(plan)) => {
+                self.settled(file, plan_status(&plan), None);
+                Answer::Plan(plan)
+            }
+            Ok(Prepared::Ready { target, span_bytes, durable, stored_as }) => {
+                self.count_resumed(offer, span_bytes, &durable);
+                self.keep_target(file, *target, (span_bytes, durable), stored_as)
             }
         };
+        self.say(file, answer);
+    }
+
+    fn say(&mut self, file: FileId, answer: Answer) {
         if let Err(error) = lock(&self.shared.machine).answer(file, answer) {
             self.ended = Some(SessionEnd::Refused(error.to_fault()));
+        }
+    }
+
+    fn count_resumed(&mut self, offer: &FileOffer, span_bytes: u64, durable: &SpanSet) {
+        let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else { return };
+        let there = durable.bytes(&grid);
+        let holes = holes::bytes_within(&offer.holes, &grid).min(there);
+        self.tally.hole_bytes += holes;
+        self.tally.resumed_bytes += there - holes;
+        if there > holes {
+            let why = "an earlier run left them here, verified".into();
+            (self.events)(Event::Resume { bytes: there - holes, why });
+        }
+        self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
+    }
+
+    /// Files that were read to be compared: the sender says what comes of it.
+    fn handle_compared(&mut self) {
+        for (file, hashed) in self.hashing.take_results() {
+            // Given up meanwhile: settled.
+            let Some(offer) = self.offers.get(&file) else { continue };
+            let answer = match hashed {
+                Ok(content) => {
+                    self.tally.forget_offer(offer.size_bytes);
+                    self.offers.remove(&file);
+                    Answer::Compare(wire::Compare { blake3: content.to_vec() })
+                }
+                Err(error) => {
+                    let what = "what is there cannot be compared";
+                    let fault = io_fault(wire::Side::Target, &offer.name, what, &error);
+                    self.settled(file, FileStatus::Failed, Some(&fault));
+                    Answer::Fault(fault)
+                }
+            };
+            self.say(file, answer);
         }
     }
 
@@ -315,8 +446,8 @@ impl<'a> Receiving<'a> {
         &mut self,
         file: FileId,
         target: TargetFile,
-        span_bytes: u64,
-        durable: SpanSet,
+        (span_bytes, durable): (u64, SpanSet),
+        stored_as: Vec<u8>,
     ) -> Answer {
         match target.span_file() {
             Ok(span_file) => {
@@ -332,7 +463,7 @@ impl<'a> Receiving<'a> {
                 };
                 lock(&self.shared.targets).insert(file, target);
                 self.wants_streams |= !durable.is_full();
-                Answer::Need { span_bytes, durable }
+                Answer::Need { span_bytes, durable, stored_as }
             }
             Err(error) => {
                 let fault = io_problem_fault("the target cannot be opened", &error);
@@ -343,7 +474,8 @@ impl<'a> Receiving<'a> {
     }
 
     fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
-        if self.engines.is_some() || offer.kind() != FileKind::Regular || offer.size_bytes == 0 {
+        let is_moved = offer.kind() == FileKind::Regular && offer.size_bytes > 0;
+        if self.engines.is_some() || !is_moved || self.place.wishes().dry_run {
             return Ok(());
         }
         let setup = &self.shared.setup;
@@ -474,18 +606,24 @@ impl<'a> Receiving<'a> {
                 self.tally.skipped_bytes += bytes;
             }
             FileStatus::Failed => self.tally.failed_files += 1,
+            FileStatus::WouldCopy | FileStatus::WouldReplace => {
+                self.tally.planned_files += 1;
+                self.tally.planned_bytes += bytes;
+            }
+            FileStatus::Removed | FileStatus::WouldRemove => {}
         }
         if let Some(fault) = fault {
             (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
         }
-        let path = Name(offer.name.clone());
-        if offer.kind() == FileKind::Directory && status_is_good {
+        let path = offer.name.clone();
+        let is_made = status_is_good && !self.place.wishes().dry_run;
+        if offer.kind() == FileKind::Directory && is_made {
             self.directory_name_bytes += offer.name.len();
             if self.directory_name_bytes < DIRECTORY_NAME_BYTES_MAX {
                 self.directories.push(offer);
             }
         }
-        (self.events)(Event::File(FileEnded { path, status, bytes }));
+        (self.events)(Event::File(FileEnded::new(path, status, bytes)));
     }
 
     /// Bytes that have arrived: verified ones, and what the open spans have so far.
@@ -499,7 +637,7 @@ impl<'a> Receiving<'a> {
             .filter(|(_, figures)| figures.in_span)
             .map(|(_, figures)| figures.tcp.bytes_received.saturating_sub(figures.consumed_bytes))
             .sum();
-        let before = self.tally.resumed_bytes + self.tally.skipped_bytes;
+        let before = self.tally.there_before();
         let received = (before + verified + partial).min(self.tally.offered_bytes);
         self.tally.received_bytes = self.tally.received_bytes.max(received);
         let durable = match self.place {
@@ -552,7 +690,8 @@ impl<'a> Receiving<'a> {
         }
         let open = self.shared.streams.open();
         let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
-        let unfinished = lock(&self.shared.machine).has_open_files();
+        // Files that are being compared wait for this host's disk.
+        let unfinished = lock(&self.shared.machine).has_open_files() && !self.hashing.is_busy();
         if total != self.all_seen.0 || !unfinished {
             if total > self.all_seen.0 {
                 self.supply.works();
@@ -597,7 +736,10 @@ impl<'a> Receiving<'a> {
 
 impl Role for Receiving<'_> {
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
-        lock(&self.shared.machine).handle(message)?;
+        match message {
+            Message::Selection(part) => self.take_selection(part)?,
+            message => lock(&self.shared.machine).handle(message)?,
+        }
         self.handle_events();
         Ok(())
     }
@@ -607,6 +749,7 @@ impl Role for Receiving<'_> {
         self.open_streams();
         self.handle_stream_events();
         self.handle_commits();
+        self.handle_compared();
         self.answer_waiting();
         self.handle_events();
         self.say_goodbye();

@@ -1,38 +1,62 @@
 //! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
 
 use super::{
-    EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally, lock,
+    EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
+    content::{Content, Hashing},
+    hard_links::{HardLinks, Met},
+    lock,
     send_stream::{self, SendShared, Source},
     streams::{self, StreamEvent, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
 };
 use crate::{
+    error::io_fault,
     events::{Event, FileEnded, FileStatus, Name, Problem, Side},
+    selection::{Arriving, Selection},
     stages,
-    storage::{source::SourceEntry, walk::Walk},
+    storage::{
+        holes,
+        source::SourceEntry,
+        walk::{Listed, Top, Walk, WalkOptions},
+    },
+    wishes::{OnConflict, Wishes},
 };
 use haul_datapath::{EngineInfo, WireKind, choose};
 use haul_host::FileSystem;
 use haul_protocol::{
-    FileId, Message, ProtocolError, Sender, SenderEvent, StreamId,
+    FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid, StreamId,
     name::check_relative_name,
     sender::FileOutcome,
     wire::{self, Fault, FaultCode, FileKind},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
 };
 
 /// Offered at a time, before what came in meanwhile is looked at.
 const OFFERS_A_PUMP: usize = 256;
+/// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
+const MOVED_DIRECTORY_BYTES_MAX: usize = 8 << 20;
 /// How long the streams may take to say their orderly end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
 pub struct Sending<'a> {
     shared: Arc<SendShared>,
-    walk: Walk,
+    sources: Sources,
+    wishes: Wishes,
+    links: HardLinks,
+    /// Files of which the receiver has one of the same size, and what that holds.
+    comparing: BTreeMap<FileId, (SourceEntry, Content)>,
+    hashing: Hashing,
+    /// To be offered again, with the number that it had.
+    again: VecDeque<(Option<FileId>, SourceEntry)>,
+    /// Open files that another offer may follow.
+    may_return: usize,
+    stored_as: BTreeMap<FileId, Name>,
+    moved_directories: Vec<SourceEntry>,
+    moved_directory_bytes: usize,
     supply: Supply,
     events: EventSink<'a>,
     pub tally: Tally,
@@ -41,9 +65,21 @@ pub struct Sending<'a> {
     engines: Option<(Vec<&'static EngineInfo>, String)>,
     forced_engine: Option<String>,
     listed_all: bool,
+    offers_ended: bool,
     finishing: bool,
     ended: Option<SessionEnd>,
     watch: Watch,
+}
+
+/// What is to be sent.
+pub enum Sources {
+    Listed(Box<Walk>),
+    /// The client has yet to say which of it.
+    AwaitSelection {
+        top: Vec<Top>,
+        options: Box<WalkOptions>,
+        arriving: Arriving,
+    },
 }
 
 /// When each stream last got something through.
@@ -55,7 +91,7 @@ struct Watch {
 
 impl<'a> Sending<'a> {
     pub fn new(
-        walk: Walk,
+        sources: Sources,
         setup: StreamSetup,
         streams: Arc<Streams>,
         source: supply::Source,
@@ -63,6 +99,7 @@ impl<'a> Sending<'a> {
         events: EventSink<'a>,
     ) -> Self {
         let supply = Supply::new(source, streams.clone(), setup.clone());
+        let wake = streams.clone();
         let shared = Arc::new(SendShared {
             machine: Mutex::new(Sender::new(options.offers.files, options.offers.bytes)),
             spans: Condvar::new(),
@@ -72,7 +109,16 @@ impl<'a> Sending<'a> {
         });
         Self {
             shared,
-            walk,
+            sources,
+            wishes: options.wishes,
+            links: HardLinks::default(),
+            comparing: BTreeMap::new(),
+            hashing: Hashing::new(move || wake.wake()),
+            again: VecDeque::new(),
+            may_return: 0,
+            stored_as: BTreeMap::new(),
+            moved_directories: Vec::new(),
+            moved_directory_bytes: 0,
             supply,
             events,
             tally: Tally::default(),
@@ -80,6 +126,7 @@ impl<'a> Sending<'a> {
             engines: None,
             forced_engine: options.engine,
             listed_all: false,
+            offers_ended: false,
             finishing: false,
             ended: None,
             watch: Watch {
@@ -109,6 +156,7 @@ impl<'a> Sending<'a> {
     pub fn stop(&mut self) {
         self.shared.spans.notify_all();
         self.shared.streams.stop();
+        self.hashing.stop();
     }
 
     /// Lets the streams say their orderly end.
@@ -122,20 +170,23 @@ impl<'a> Sending<'a> {
 
     fn offer_files(&mut self) {
         for _ in 0..OFFERS_A_PUMP {
-            if self.listed_all || !lock(&self.shared.machine).may_offer() {
+            if self.offers_ended || !lock(&self.shared.machine).may_offer() {
                 return;
             }
-            match self.walk.next() {
+            if let Some((before, entry)) = self.again.pop_front() {
+                self.offer(entry, before);
+                continue;
+            }
+            let Sources::Listed(walk) = &mut self.sources else { return };
+            match walk.next() {
                 None => {
                     self.listed_all = true;
-                    let (files, bytes) = (self.tally.offered_files, self.tally.offered_bytes);
-                    lock(&self.shared.machine).end_offers(files, bytes);
+                    return self.end_offers();
                 }
-                Some(Err(fault)) => {
-                    self.unlisted(fault);
-                }
-                Some(Ok(entry)) => match check_relative_name(&entry.offer.name) {
-                    Ok(()) => self.offer(entry),
+                Some(Listed::Failed(fault)) => self.unlisted(fault),
+                Some(Listed::LeftOut(fault)) => self.left_out(fault),
+                Some(Listed::Entry(entry)) => match check_relative_name(&entry.offer.name) {
+                    Ok(()) => self.meet(entry),
                     Err(why) => {
                         let what = "cannot be offered under this name";
                         let fault = Fault::new(FaultCode::NameRefused, wire::Side::Source, what);
@@ -148,6 +199,15 @@ impl<'a> Sending<'a> {
         self.shared.streams.wake();
     }
 
+    fn end_offers(&mut self) {
+        let none_returns = self.may_return == 0 && self.comparing.is_empty();
+        if none_returns && !self.links.has_waiting() {
+            self.offers_ended = true;
+            let (files, bytes) = (self.tally.offered_files, self.tally.offered_bytes);
+            lock(&self.shared.machine).end_offers(files, bytes);
+        }
+    }
+
     /// A source that could not be offered: both sides' users read of it.
     fn unlisted(&mut self, fault: Fault) {
         self.tally.failed_files += 1;
@@ -157,7 +217,24 @@ impl<'a> Sending<'a> {
         lock(&self.shared.machine).notice(notice);
     }
 
-    fn offer(&mut self, entry: SourceEntry) {
+    fn left_out(&mut self, fault: Fault) {
+        self.tally.left_out_files += 1;
+        (self.events)(Event::LeftOut((&fault).into()));
+        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        lock(&self.shared.machine).notice(notice);
+    }
+
+    /// Of two names of one inode the second waits for the first, where both would come to be one.
+    fn meet(&mut self, entry: Box<SourceEntry>) {
+        let keeps_links = self.wishes.on_conflict != OnConflict::KeepBoth;
+        match if keeps_links { self.links.meet(entry) } else { Met::Offer(entry) } {
+            Met::Offer(entry) => self.offer(*entry, None),
+            Met::Waits => {}
+        }
+    }
+
+    /// `before` is the number that it was offered under before.
+    fn offer(&mut self, entry: SourceEntry, before: Option<FileId>) {
         if self.engines.is_none()
             && entry.offer.kind() == FileKind::Regular
             && entry.offer.size_bytes > 0
@@ -169,8 +246,25 @@ impl<'a> Sending<'a> {
         }
         self.tally.offered_files += 1;
         self.tally.offered_bytes += entry.offer.size_bytes;
+        self.may_return += usize::from(self.may_return(&entry));
         let file = lock(&self.shared.machine).offer(entry.offer.clone());
+        match before {
+            Some(before) => self.links.offered_again(before, file),
+            None if self.wishes.on_conflict == OnConflict::KeepBoth => {}
+            None => self.links.offered(file, &entry),
+        }
         lock(&self.shared.sources).insert(file, Source::new(entry));
+    }
+
+    /// Whether the receiver's answer may be that it is to be offered again.
+    fn may_return(&self, entry: &SourceEntry) -> bool {
+        match entry.offer.kind() {
+            FileKind::HardLink => true,
+            FileKind::Regular => {
+                self.wishes.compare_content && entry.offer.compared() == wire::Compared::NotCompared
+            }
+            _ => false,
+        }
     }
 
     /// By the first file of some size, as the others are like it more often than not.
@@ -263,11 +357,13 @@ impl<'a> Sending<'a> {
         loop {
             let Some(event) = lock(&self.shared.machine).poll_event() else { break };
             match event {
-                SenderEvent::Resumed { bytes, .. } => {
-                    self.tally.resumed_bytes += bytes;
-                    let why = "an earlier run left them at the target, verified".into();
-                    (self.events)(Event::Resume { bytes, why });
+                SenderEvent::Resumed { file, bytes, span_bytes } => {
+                    self.resumed(file, bytes, span_bytes);
                 }
+                SenderEvent::StoredAs { file, name } => {
+                    self.stored_as.insert(file, Name(name));
+                }
+                SenderEvent::Removed(names) => self.removed(names),
                 SenderEvent::CheckSource(file) => self.check_source(file),
                 SenderEvent::SpanDamaged { .. } => self.tally.resent_spans += 1,
                 SenderEvent::StreamClosed(stream) => self.shared.streams.shut(stream),
@@ -283,6 +379,10 @@ impl<'a> Sending<'a> {
                     self.tally.durable_bytes = self.tally.durable_bytes.max(durable);
                     self.watch.receiver =
                         progress.streams.into_iter().map(|s| (StreamId(s.stream), s)).collect();
+                }
+                SenderEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
+                    self.tally.failed_files += 1;
+                    (self.events)(Event::Error((&fault).into()));
                 }
                 SenderEvent::Notice(notice) => (self.events)(Event::Fallback {
                     side: Side::Target,
@@ -301,28 +401,170 @@ impl<'a> Sending<'a> {
         lock(&self.shared.machine).source_checked(file, checked);
     }
 
+    /// Of what is there already, spans that are holes were never anywhere else.
+    fn resumed(&mut self, file: FileId, bytes: u64, span_bytes: u64) {
+        let holes = lock(&self.shared.sources).get(&file).map_or(0, |source| {
+            let offer = &source.entry.offer;
+            let grid = SpanGrid::new(offer.size_bytes, span_bytes);
+            grid.map_or(0, |grid| holes::bytes_within(&offer.holes, &grid)).min(bytes)
+        });
+        self.tally.hole_bytes += holes;
+        let bytes = bytes - holes;
+        self.tally.resumed_bytes += bytes;
+        if bytes > 0 {
+            let why = "an earlier run left them at the target, verified".into();
+            (self.events)(Event::Resume { bytes, why });
+        }
+    }
+
+    fn removed(&mut self, names: Vec<Vec<u8>>) {
+        self.tally.removed_files += names.len() as u64;
+        for name in names {
+            (self.events)(Event::File(FileEnded::new(name, self.wishes.removal_status(), 0)));
+        }
+    }
+
     fn settled(&mut self, file: FileId, outcome: FileOutcome) {
         let Some(source) = lock(&self.shared.sources).remove(&file) else { return };
-        let offer = source.entry.offer;
-        let bytes = offer.size_bytes;
-        let status = match &outcome {
+        let mut entry = source.entry;
+        self.may_return -= usize::from(self.may_return(&entry));
+        let stored_as = self.stored_as.remove(&file);
+        let bytes = entry.offer.size_bytes;
+        let mut ended = FileEnded::new(entry.offer.name.clone(), FileStatus::Done, bytes);
+        ended.stored_as = stored_as;
+        match outcome {
             FileOutcome::Done => {
                 self.tally.done_files += 1;
                 self.tally.done_bytes += bytes;
-                FileStatus::Done
             }
             FileOutcome::Skipped => {
+                ended.status = FileStatus::Skipped;
                 self.tally.skipped_files += 1;
                 self.tally.skipped_bytes += bytes;
-                FileStatus::Skipped
+            }
+            FileOutcome::Compare(compare) => return self.compare(file, entry, compare),
+            FileOutcome::Planned(plan) => {
+                self.tally.planned_files += 1;
+                self.tally.planned_bytes += bytes;
+                ended.status = plan_status(&plan);
+                ended.stored_as = Some(Name(plan.stored_as)).filter(|name| !name.0.is_empty());
+            }
+            FileOutcome::Failed(fault)
+                if entry.offer.kind() == FileKind::HardLink
+                    && fault.code() == FaultCode::KindUnsupported =>
+            {
+                self.tally.forget_offer(0);
+                return self.again.push_back((None, HardLinks::as_file(entry)));
             }
             FileOutcome::Failed(fault) => {
+                ended.status = FileStatus::Failed;
                 self.tally.failed_files += 1;
-                (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
-                FileStatus::Failed
+                (self.events)(Event::Error(Problem::of_file(&fault, &entry.offer.name)));
             }
+        }
+        self.settle_links(file, ended.status != FileStatus::Failed);
+        if self.wishes.move_sources && !self.wishes.dry_run {
+            let is_proved = ended.status == FileStatus::Done
+                || (ended.status == FileStatus::Skipped
+                    && (entry.offer.kind() != FileKind::Regular
+                        || entry.offer.compared() == wire::Compared::SameContent));
+            entry.offer.xattrs.clear();
+            if is_proved {
+                self.remove_source(entry);
+            }
+        }
+        (self.events)(Event::File(ended));
+    }
+
+    fn settle_links(&mut self, file: FileId, in_place: bool) {
+        for entry in self.links.settled(file, in_place) {
+            self.again.push_back((None, entry));
+        }
+    }
+
+    /// A file of its size is at the target: whether it is the same is found out beside this thread.
+    fn compare(&mut self, file: FileId, entry: SourceEntry, compare: wire::Compare) {
+        self.tally.forget_offer(entry.offer.size_bytes);
+        let Ok(theirs) = Content::try_from(compare.blake3) else { return };
+        let source = entry.clone();
+        let size_bytes = entry.offer.size_bytes;
+        let begun = self.hashing.begin(file, size_bytes, move || {
+            source.open().map_err(|fault| std::io::Error::other(fault.what))
+        });
+        match begun {
+            Ok(()) => drop(self.comparing.insert(file, (entry, theirs))),
+            Err(error) => self.not_compared(file, &entry, &error),
+        }
+    }
+
+    fn not_compared(&mut self, file: FileId, entry: &SourceEntry, error: &std::io::Error) {
+        // What changed says more than how reading it failed.
+        let fault = entry.check().err().unwrap_or_else(|| {
+            io_fault(wire::Side::Source, &entry.offer.name, "cannot be compared", error)
+        });
+        self.settle_links(file, false);
+        self.unlisted(fault);
+    }
+
+    fn handle_compared(&mut self) {
+        for (file, hashed) in self.hashing.take_results() {
+            let Some((mut entry, theirs)) = self.comparing.remove(&file) else { continue };
+            match hashed.and_then(|mine| {
+                let unchanged = entry.check();
+                unchanged.map(|()| mine).map_err(|fault| std::io::Error::other(fault.what))
+            }) {
+                Ok(mine) => {
+                    let same = mine == theirs;
+                    let compared = if same {
+                        wire::Compared::SameContent
+                    } else {
+                        wire::Compared::OtherContent
+                    };
+                    entry.offer.compared = compared as i32;
+                    self.again.push_back((Some(file), entry));
+                }
+                Err(error) => self.not_compared(file, &entry, &error),
+            }
+        }
+    }
+
+    /// It is durable at the target. Directories wait until they are empty.
+    fn remove_source(&mut self, entry: SourceEntry) {
+        if entry.offer.kind() == FileKind::Directory {
+            self.moved_directory_bytes += entry.offer.name.len();
+            if self.moved_directory_bytes < MOVED_DIRECTORY_BYTES_MAX {
+                self.moved_directories.push(entry);
+            }
+            return;
+        }
+        match entry.remove() {
+            Ok(()) => self.tally.sources_removed += 1,
+            Err(fault) => self.unlisted(fault),
+        }
+    }
+
+    fn remove_moved_directories(&mut self) {
+        for entry in std::mem::take(&mut self.moved_directories).into_iter().rev() {
+            if let Err(fault) = entry.remove() {
+                self.unlisted(fault);
+            }
+        }
+    }
+
+    /// A part of what the client says of the files that are meant.
+    fn take_selection(&mut self, part: wire::Selection) -> Result<(), ProtocolError> {
+        let Sources::AwaitSelection { top, options, arriving } = &mut self.sources else {
+            return Err(ProtocolError::new("a selection that was not announced"));
         };
-        (self.events)(Event::File(FileEnded { path: Name(offer.name), status, bytes }));
+        let Some(selection) = arriving.take(part)? else { return Ok(()) };
+        match compiled(&selection, std::mem::take(&mut **options)) {
+            Ok(options) => {
+                let walk = Walk::new(std::mem::take(top), options);
+                self.sources = Sources::Listed(Box::new(walk));
+            }
+            Err(fault) => self.ended = Some(SessionEnd::Refused(fault)),
+        }
+        Ok(())
     }
 
     /// A stream that has something under way and gets nothing through is given up.
@@ -368,21 +610,44 @@ impl<'a> Sending<'a> {
     }
 }
 
+/// The options of a walk, with what the user selected.
+///
+/// # Errors
+/// If a pattern is none: the fault for the user.
+pub fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, Fault> {
+    let matcher = selection.compile().map_err(|problem| {
+        Fault::new(FaultCode::NameRefused, wire::Side::Unknown, problem.what)
+            .needs(problem.needs)
+            .found(problem.found)
+    })?;
+    Ok(WalkOptions { matcher: Some(matcher), names: selection.names.clone(), ..options })
+}
+
+/// What a dry run says of a file.
+pub(super) fn plan_status(plan: &wire::Plan) -> FileStatus {
+    if plan.replaces { FileStatus::WouldReplace } else { FileStatus::WouldCopy }
+}
+
 /// What a sending role is told beside its sources and streams.
 pub struct SendingOptions {
     pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
+    pub wishes: Wishes,
 }
 
 impl Role for Sending<'_> {
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
-        lock(&self.shared.machine).handle(message)
+        match message {
+            Message::Selection(part) => self.take_selection(part),
+            message => lock(&self.shared.machine).handle(message),
+        }
     }
 
     fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
         self.offer_files();
         self.handle_events();
+        self.handle_compared();
         self.open_streams();
         self.handle_stream_events();
         // After the streams' events: a stream that closed may have let spans go.
@@ -392,6 +657,7 @@ impl Role for Sending<'_> {
         self.shared.spans.notify_all();
         if !self.finishing && self.listed_all && lock(&self.shared.machine).all_settled() {
             self.finishing = true;
+            self.remove_moved_directories();
             self.end_streams();
             let report = self.report();
             lock(&self.shared.machine).finish(report);

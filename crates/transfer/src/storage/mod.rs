@@ -1,8 +1,15 @@
 //! Files on this side: below a root that names cannot leave, as sources and as targets.
 
+pub mod attributes;
+pub mod conflict;
+pub mod holes;
 pub mod journal;
+pub mod mirror;
+pub mod name_sorter;
 pub mod open_files;
+pub mod packed_names;
 mod part;
+mod prepare;
 pub mod root;
 pub mod source;
 pub mod target;

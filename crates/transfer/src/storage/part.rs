@@ -2,12 +2,12 @@
 //! synced and renamed.
 
 use super::{
+    attributes::Attributes,
+    holes,
     journal::{Identity, Journal},
     open_files::Pass,
     root::Root,
-    target::{
-        JOURNAL_SUFFIX, MODE_BITS, PART_SUFFIX, SESSIONS_ENDING, has_time, hidden_name, times_of,
-    },
+    target::{JOURNAL_SUFFIX, PART_SUFFIX, SESSIONS_ENDING, has_time, hidden_name},
 };
 use crate::{error::io_fault, token::Token};
 use haul_datapath::SpanFile;
@@ -18,8 +18,8 @@ use haul_protocol::{
 };
 use rustix::{
     fs::{
-        AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, fchmod,
-        flock, fstat, fsync, futimens, linkat, openat, renameat, statat, unlinkat,
+        AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock,
+        fstat, fsync, linkat, openat, renameat, statat, unlinkat,
     },
     io::Errno,
 };
@@ -95,10 +95,10 @@ impl Part {
         if spans > 1
             && let Some((span_bytes, durable)) = part.resume(&identity)
         {
-            part.preallocate(offer.size_bytes, name)?;
+            part.preallocate(offer, name)?;
             return Ok((part, span_bytes, durable));
         }
-        let fresh = part.start_anew(&identity, span_bytes, spans, name);
+        let fresh = part.start_anew(&identity, wanted, offer, name);
         if let Err(fault) = fresh {
             part.remove();
             return Err(fault);
@@ -176,53 +176,61 @@ impl Part {
     fn start_anew(
         &mut self,
         identity: &Identity,
-        span_bytes: u64,
-        spans: u32,
+        wanted: &Wanted,
+        offer: &FileOffer,
         name: &[u8],
     ) -> Result<(), Fault> {
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be prepared", &error);
         // The journal first: while it is there, it must not speak of other bytes than these.
         let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
         self.file.file().set_len(0).map_err(failed)?;
-        self.preallocate(identity.size_bytes, name)?;
-        if spans > 1 {
+        self.preallocate(offer, name)?;
+        if wanted.spans > 1 {
             let journal = self.open_journal().map_err(failed)?;
-            self.journal = Some(Journal::begin(journal, identity, span_bytes).map_err(failed)?);
+            self.journal =
+                Some(Journal::begin(journal, identity, wanted.span_bytes).map_err(failed)?);
         }
         Ok(())
     }
 
-    /// Takes the space now, so that a full disk is known before the first byte.
-    pub fn preallocate(&self, size_bytes: u64, name: &[u8]) -> Result<(), Fault> {
+    /// Takes the space now, so that a full disk is known before the first byte; but none for holes.
+    pub fn preallocate(&self, offer: &FileOffer, name: &[u8]) -> Result<(), Fault> {
+        let size_bytes = offer.size_bytes;
         if size_bytes == 0 {
             return Ok(());
         }
         let file = self.file.file();
-        let result = loop {
-            match fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
+        let data = || holes::data_between(&offer.holes, size_bytes);
+        let needs = data().map(|run| run.len_bytes).sum();
+        let give_size = || {
+            let given = file.set_len(size_bytes);
+            given.map_err(|error| io_fault(Side::Target, name, "cannot be given its size", &error))
         };
-        match result {
-            Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let free = FileSystem::of(file).map_or(u64::MAX, |system| system.free_bytes);
-                if free < size_bytes {
-                    return Err(no_space(name, size_bytes, free));
+        for run in data() {
+            match take_space(file, run.offset_bytes, run.len_bytes) {
+                Ok(()) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    let free = FileSystem::of(file).map_or(u64::MAX, |system| system.free_bytes);
+                    if free < needs {
+                        return Err(no_space(name, needs, free));
+                    }
+                    return give_size();
                 }
-                file.set_len(size_bytes).map_err(|error| {
-                    io_fault(Side::Target, name, "cannot be given its size", &error)
-                })
-            }
-            Err(Errno::NOSPC | Errno::DQUOT) => {
-                let free = FileSystem::of(file).map_or(0, |system| system.free_bytes);
-                Err(no_space(name, size_bytes, free))
-            }
-            Err(errno) => {
-                Err(io_fault(Side::Target, name, "cannot be preallocated", &errno.into()))
+                Err(Errno::NOSPC | Errno::DQUOT) => {
+                    let free = FileSystem::of(file).map_or(0, |system| system.free_bytes);
+                    return Err(no_space(name, needs, free));
+                }
+                Err(errno) => {
+                    return Err(io_fault(
+                        Side::Target,
+                        name,
+                        "cannot be preallocated",
+                        &errno.into(),
+                    ));
+                }
             }
         }
+        if offer.holes.is_empty() { Ok(()) } else { give_size() }
     }
 
     pub fn make_durable(&mut self, spans: &[SpanRange]) -> io::Result<()> {
@@ -276,25 +284,22 @@ impl Part {
         Ok(())
     }
 
-    pub fn seal(&mut self, offer: &FileOffer) -> io::Result<()> {
+    pub fn seal(&mut self, offer: &FileOffer, attributes: &Attributes) -> io::Result<()> {
         self.check_believed()?;
         if self.sealed {
             return Ok(());
         }
         let file = self.file.file();
-        fchmod(file, Mode::from_raw_mode(offer.mode & MODE_BITS))?;
-        if has_time(offer) {
-            futimens(file, &times_of(offer))?;
-        }
+        holes::punch(file, &offer.holes)?;
+        attributes.apply(file, offer, has_time(offer))?;
         self.sealed = true;
         Ok(())
     }
 
-    /// Writes all of the file and seals it. It may have been written before, and damaged.
-    pub fn write_whole(&mut self, bytes: &[u8], offer: &FileOffer) -> io::Result<()> {
+    /// Writes all of the file. It may have been written before, and damaged.
+    pub fn write_whole(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sealed = false;
-        self.file.file().write_all_at(bytes, 0)?;
-        self.seal(offer)
+        self.file.file().write_all_at(bytes, 0)
     }
 
     pub fn publish(&mut self) -> io::Result<()> {
@@ -339,6 +344,15 @@ impl Part {
         }
         let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
         let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
+    }
+}
+
+fn take_space(file: &File, offset_bytes: u64, len_bytes: u64) -> Result<(), Errno> {
+    loop {
+        match fallocate(file, FallocateFlags::empty(), offset_bytes, len_bytes) {
+            Err(Errno::INTR) => {}
+            taken => return taken,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     root::{Links, Root, os_path, split_last},
-    walk::{Top, Tree, Walk, unsupported},
+    walk::{Listed, Top, Tree, Walk, WalkOptions, is_directory},
 };
 use crate::{error::io_fault, options::SourceSpec};
 use haul_datapath::SpanFile;
@@ -10,8 +10,11 @@ use haul_protocol::{
     name::check_relative_name,
     wire::{self, FaultCode, FileKind, Side},
 };
-use rustix::fs::{FileType, Mode, OFlags, Stat};
-use std::{io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat},
+    io::Errno,
+};
+use std::{fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 /// Where a source lies.
 #[derive(Clone, Debug)]
@@ -26,6 +29,10 @@ pub enum Location {
 pub struct SourceEntry {
     pub offer: wire::FileOffer,
     pub location: Location,
+    /// The names that its inode has.
+    pub links: u64,
+    /// Of the file, where the offer is a link to it.
+    pub size_bytes: u64,
 }
 
 impl SourceEntry {
@@ -36,24 +43,53 @@ impl SourceEntry {
     pub fn open(&self) -> Result<Arc<SpanFile>, wire::Fault> {
         let name = &self.offer.name;
         let failed = |error: &io::Error| io_fault(Side::Source, name, "cannot be read", error);
-        let file = match &self.location {
-            Location::Zero => {
-                return SpanFile::zeros().map(Arc::new).map_err(|error| failed(&error));
-            }
-            // A FIFO that took the file's place would otherwise hold this call up.
-            Location::Named(path) => {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let opened = rustix::fs::open(path, flags, Mode::empty());
-                opened.map_err(|errno| failed(&errno.into()))?.into()
-            }
-            Location::Beneath(root, path) => root
-                .open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty(), self.links())
-                .map_err(|error| failed(&error))?
-                .into(),
-        };
+        if matches!(self.location, Location::Zero) {
+            return SpanFile::zeros().map(Arc::new).map_err(|error| failed(&error));
+        }
+        let file = self.open_as_is().map_err(|error| failed(&error))?;
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed(&errno.into()))?;
         self.compare(&stat)?;
         Ok(Arc::new(SpanFile::new(file)))
+    }
+
+    /// Opens whatever is there now.
+    pub(super) fn open_as_is(&self) -> io::Result<File> {
+        // A FIFO that took the file's place would otherwise hold this call up.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(match &self.location {
+            Location::Zero => return Err(io::ErrorKind::Unsupported.into()),
+            Location::Named(path) => rustix::fs::open(path, flags, Mode::empty())?.into(),
+            Location::Beneath(root, path) => {
+                root.open_beneath(path, flags, Mode::empty(), self.links())?.into()
+            }
+        })
+    }
+
+    /// Removes the source, if it still is what was offered. A directory only when it is empty.
+    ///
+    /// # Errors
+    /// The fault to tell the user.
+    pub fn remove(&self) -> Result<(), wire::Fault> {
+        let failed = |error: io::Error| {
+            io_fault(Side::Source, &self.offer.name, "was moved and cannot be removed", &error)
+        };
+        self.check()?;
+        let is_directory = self.offer.kind() == FileKind::Directory;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let removed = match &self.location {
+            Location::Zero => return Ok(()),
+            Location::Named(path) => rustix::fs::unlinkat(CWD, path, flags),
+            // The top of a tree is no entry of its own root.
+            Location::Beneath(_, path) if path.is_empty() => return Ok(()),
+            Location::Beneath(root, path) => {
+                let (parent, last) = root.parent_of(path).map_err(failed)?;
+                rustix::fs::unlinkat(parent, last, flags)
+            }
+        };
+        match removed {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory => Ok(()),
+            removed => removed.map_err(|errno| failed(errno.into())),
+        }
     }
 
     /// Whether the source is still what was offered, after all of it was read.
@@ -69,7 +105,10 @@ impl SourceEntry {
         let stat = stat.map_err(|error| {
             io_fault(Side::Source, &self.offer.name, "went away meanwhile", &error)
         })?;
-        if self.offer.kind() == FileKind::Regular { self.compare(&stat) } else { Ok(()) }
+        match self.offer.kind() {
+            FileKind::Regular | FileKind::HardLink => self.compare(&stat),
+            _ => Ok(()),
+        }
     }
 
     /// As [`Self::check`], by the open file that all of it was read from: for one that is read in a
@@ -95,10 +134,11 @@ impl SourceEntry {
     fn compare(&self, stat: &Stat) -> Result<(), wire::Fault> {
         let now = stat_offer(stat, &self.offer.name).unwrap_or_default();
         let then = &self.offer;
+        let size_then = self.size_bytes;
         let what = if (now.inode, now.device) != (then.inode, then.device) {
             "was replaced by another file".to_owned()
-        } else if now.size_bytes != then.size_bytes {
-            format!("now has {} bytes, had {}", now.size_bytes, then.size_bytes)
+        } else if now.size_bytes != size_then {
+            format!("now has {} bytes, had {size_then}", now.size_bytes)
         } else if (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns) {
             "was written to".to_owned()
         } else {
@@ -151,17 +191,18 @@ pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<wire::FileOffer> {
         mode: stat.st_mode & 0o7777,
         inode: stat.st_ino,
         device: stat.st_dev,
-        link_target: Vec::new(),
+        ..wire::FileOffer::default()
     })
 }
 
 /// The sources of a push, as the user named them.
 #[must_use]
-pub fn walk_named(sources: &[SourceSpec]) -> Walk {
-    Walk::new(sources.iter().map(|source| match source {
-        SourceSpec::Zero(size) => Top::Entry(Box::new(Ok(zero_entry(*size)))),
+pub fn walk_named(sources: &[SourceSpec], options: WalkOptions) -> Walk {
+    let top = sources.iter().map(|source| match source {
+        SourceSpec::Zero(size) => Top::Listed(Listed::Entry(Box::new(zero_entry(*size)))),
         SourceSpec::Path(path) => named(path.as_bytes()),
-    }))
+    });
+    Walk::new(top, options)
 }
 
 fn named(path: &[u8]) -> Top {
@@ -171,13 +212,13 @@ fn named(path: &[u8]) -> Top {
     let name = full.file_name().map_or(&b""[..], OsStrExt::as_bytes).to_vec();
     let failed = |error: io::Error| {
         let fault = io_fault(Side::Source, path, "cannot be read", &error);
-        Top::Entry(Box::new(Err(fault)))
+        Top::Listed(Listed::Failed(fault))
     };
     let stat = match rustix::fs::stat(full) {
         Ok(stat) => stat,
         Err(errno) => return failed(errno.into()),
     };
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+    if is_directory(&stat) {
         return match Root::open(full) {
             Ok(root) => {
                 let name = if contents_only { Vec::new() } else { name };
@@ -186,19 +227,17 @@ fn named(path: &[u8]) -> Top {
             Err(error) => failed(error),
         };
     }
-    let location = Location::Named(full.to_owned());
-    let entry = stat_offer(&stat, &name).map(|offer| SourceEntry { offer, location });
-    Top::Entry(Box::new(entry.ok_or_else(|| unsupported(path))))
+    Top::Named(Location::Named(full.to_owned()), Box::new(stat), name)
 }
 
 /// The sources of a pull, as the client named them below `root`.
 #[must_use]
-pub fn walk_asked(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Walk {
-    Walk::new(paths.iter().map(|path| asked(root, path)))
+pub fn asked_sources(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Vec<Top> {
+    paths.iter().map(|path| asked(root, path)).collect()
 }
 
 fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
-    let fail = |fault: wire::Fault| Top::Entry(Box::new(Err(fault)));
+    let fail = |fault: wire::Fault| Top::Listed(Listed::Failed(fault));
     if let Some(size) = path.strip_prefix(b"zero:") {
         let size =
             std::str::from_utf8(size).ok().and_then(|text| crate::size::parse_size(text).ok());
@@ -206,7 +245,7 @@ fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
             let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "is not a size");
             return fail(fault.at(path).needs("zero:SIZE, as in zero:10G"));
         };
-        return Top::Entry(Box::new(Ok(zero_entry(size))));
+        return Top::Listed(Listed::Entry(Box::new(zero_entry(size))));
     }
     let Some(root) = root else {
         let what = "is not there: the server serves null:";
@@ -230,7 +269,7 @@ fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
         Err(error) => return fail(io_fault(Side::Source, path, "cannot be read", &error)),
     };
     let name = split_last(trimmed).1.to_vec();
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+    if is_directory(&stat) {
         return match root.below(trimmed) {
             Ok(root) => {
                 let name = if contents_only { Vec::new() } else { name };
@@ -240,8 +279,7 @@ fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
         };
     }
     let location = Location::Beneath(root.clone(), trimmed.to_vec());
-    let entry = stat_offer(&stat, &name).map(|offer| SourceEntry { offer, location });
-    Top::Entry(Box::new(entry.ok_or_else(|| unsupported(path))))
+    Top::Named(location, Box::new(stat), name)
 }
 
 fn zero_entry(size_bytes: u64) -> SourceEntry {
@@ -252,7 +290,7 @@ fn zero_entry(size_bytes: u64) -> SourceEntry {
         mode: 0o644,
         ..wire::FileOffer::default()
     };
-    SourceEntry { offer, location: Location::Zero }
+    SourceEntry { offer, location: Location::Zero, links: 1, size_bytes }
 }
 
 #[cfg(test)]
@@ -266,7 +304,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
         std::fs::write(&path, b"bytes").unwrap();
-        let entry = walk_named(&[SourceSpec::Path(path.clone().into())]).next().unwrap().unwrap();
+        let sources = [SourceSpec::Path(path.clone().into())];
+        let listed = walk_named(&sources, WalkOptions::default()).next();
+        let Some(Listed::Entry(entry)) = listed else { panic!("{listed:?}") };
         std::fs::remove_file(&path).unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         let (told, tells) = mpsc::channel();

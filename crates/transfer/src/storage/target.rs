@@ -5,23 +5,26 @@
 //! flock(2) on the temporary, so it ends with the process that holds it, however that dies.
 
 use super::{
+    attributes::{Attributes, attributes_fault},
     open_files::Pass,
-    part::{Part, Wanted},
+    part::Part,
+    prepare::{Preparing, null_target},
     root::{Links, Root, join, split_last},
 };
 use crate::{
     error::io_fault,
-    token::{Token, hex, random_bytes},
+    token::{Token, hex},
+    wishes::Wishes,
 };
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
     limits::COMPONENT_BYTES_MAX,
-    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Side, SpanRange},
+    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Plan, Side, SpanRange},
 };
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, flock,
-    fstat, fsync, futimens, openat, renameat, symlinkat, unlinkat, utimensat,
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat, renameat, statat,
+    symlinkat, unlinkat,
 };
 use std::{
     collections::BTreeSet,
@@ -35,9 +38,6 @@ pub(super) const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
 
 /// The names of fresh directories, in bytes at most: others are looked into.
 const FRESH_BYTES_MAX: usize = 1 << 20;
-/// Only permission bits arrive: set-user-id bits from elsewhere would be a way in.
-pub(super) const MODE_BITS: u32 = 0o777;
-
 /// Sessions of this process that are ending and will let go of their locks.
 pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
 
@@ -65,8 +65,26 @@ pub enum TargetPlace {
         base: Vec<u8>,
         /// The new name of the one source; `None`: sources keep theirs.
         rename: Option<Vec<u8>>,
+        rules: Arc<TargetRules>,
     },
 }
+
+/// How what is received is treated.
+#[derive(Debug, Default)]
+pub struct TargetRules {
+    pub wishes: Wishes,
+    pub attributes: Attributes,
+}
+
+impl TargetRules {
+    #[must_use]
+    pub fn new(wishes: Wishes) -> Arc<Self> {
+        Arc::new(Self { wishes, attributes: Attributes::new(wishes.preserve) })
+    }
+}
+
+/// Opens a file, on the thread that reads it.
+pub type OpenFile = Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>;
 
 /// Directories that a session made: what is offered in them is not there.
 #[derive(Debug, Default)]
@@ -76,7 +94,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    fn add(&mut self, name: &[u8]) {
+    pub(super) fn add(&mut self, name: &[u8]) {
         if self.bytes < FRESH_BYTES_MAX && self.names.insert(name.to_vec()) {
             self.bytes += name.len() + size_of::<Vec<u8>>();
         }
@@ -88,14 +106,19 @@ impl Fresh {
 }
 
 /// An offer, looked at.
-#[derive(Debug)]
 pub enum Prepared {
     /// What is there is the same.
     Skip,
+    /// A file of its size is there, which this opens: is it the same?
+    Compare(OpenFile),
+    /// What would be done, in a dry run.
+    Plan(Plan),
     Ready {
-        target: TargetFile,
+        target: Box<TargetFile>,
         span_bytes: u64,
         durable: SpanSet,
+        /// Its name here, where that is not the one offered.
+        stored_as: Vec<u8>,
     },
 }
 
@@ -104,13 +127,21 @@ impl TargetPlace {
     ///
     /// # Errors
     /// If the name is refused or the directory cannot be made.
-    pub fn resolve(root: &Arc<Root>, path: &[u8], into_directory: bool) -> Result<Self, Fault> {
+    pub fn resolve(
+        root: &Arc<Root>,
+        path: &[u8],
+        into_directory: bool,
+        wishes: Wishes,
+    ) -> Result<Self, Fault> {
         if path == b"null:" {
             return Ok(Self::Null);
         }
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
-        let failed = |error: io::Error| {
-            io_fault(Side::Target, path, "the target directory cannot be made", &error)
+        let make = |name: &[u8]| {
+            let made = if wishes.dry_run { Ok(()) } else { make_durable_directories(root, name) };
+            made.map_err(|error| {
+                io_fault(Side::Target, path, "the target directory cannot be made", &error)
+            })
         };
         if !trimmed.is_empty()
             && let Err(why) = haul_protocol::name::check_relative_name(trimmed)
@@ -120,18 +151,29 @@ impl TargetPlace {
         if trimmed.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(name_refused(path, "haul's own temporaries have such names"));
         }
-        let root = root.clone();
+        let rules = TargetRules::new(wishes);
+        let place = |base: &[u8], rename| {
+            Ok(Self::Below { root: root.clone(), base: base.to_vec(), rename, rules })
+        };
         if into_directory
             || trimmed.is_empty()
             || path.ends_with(b"/")
             || root.is_directory(trimmed)
         {
-            make_durable_directories(&root, trimmed).map_err(failed)?;
-            return Ok(Self::Below { root, base: trimmed.to_vec(), rename: None });
+            make(trimmed)?;
+            return place(trimmed, None);
         }
         let (base, name) = split_last(trimmed);
-        make_durable_directories(&root, base).map_err(failed)?;
-        Ok(Self::Below { root, base: base.to_vec(), rename: Some(name.to_vec()) })
+        make(base)?;
+        place(base, Some(name.to_vec()))
+    }
+
+    #[must_use]
+    pub fn wishes(&self) -> Wishes {
+        match self {
+            Self::Null => Wishes::default(),
+            Self::Below { rules, .. } => rules.wishes,
+        }
     }
 
     /// Makes ready to receive what is offered.
@@ -145,62 +187,25 @@ impl TargetPlace {
         digest: Digest,
         fresh: &mut Fresh,
     ) -> Result<Prepared, Fault> {
-        let spans = SpanGrid::new(offer.size_bytes, span_bytes)
-            .map(|grid| grid.count())
+        let grid = SpanGrid::new(offer.size_bytes, span_bytes)
             .map_err(|error| Fault::new(FaultCode::ProtocolViolation, Side::Target, error.what))?;
-        let Self::Below { root, base, rename } = self else {
-            let target = TargetFile::new(offer, offer.name.clone(), Shape::Null);
-            let durable = SpanSet::new(spans);
-            return Ok(Prepared::Ready { target, span_bytes, durable });
+        let Self::Below { root, base, rename, rules } = self else {
+            return Ok(null_target(offer, &grid));
         };
         let name = final_name(base, rename.as_deref(), &offer.name);
         if name.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(name_refused(&name, "haul's own temporaries have such names"));
         }
-        let ready = |shape, span_bytes, durable| {
-            Ok(Prepared::Ready {
-                target: TargetFile::new(offer, name.clone(), shape),
-                span_bytes,
-                durable,
-            })
-        };
-        let failed = |error: io::Error| io_fault(Side::Target, &name, "cannot be made", &error);
         let in_fresh = fresh.holds(split_last(&name).0);
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
+        let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
         match offer.kind() {
-            FileKind::Directory if there.is_some_and(is_directory) => Ok(Prepared::Skip),
-            FileKind::Directory => {
-                let changed = root.make_directories(&name).map_err(failed)?;
-                if !changed.is_empty() {
-                    fresh.add(&name);
-                }
-                ready(Shape::Directory { changed }, span_bytes, SpanSet::new(0))
+            FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
+            FileKind::HardLink => {
+                let first = final_name(base, rename.as_deref(), &offer.link_target);
+                preparing.hard_link(name, there, &first)
             }
-            FileKind::Symlink if same_link(root, &name, &offer.link_target) => Ok(Prepared::Skip),
-            FileKind::Symlink => {
-                let number: [u8; 8] = random_bytes().map_err(failed)?;
-                let link_name = hidden_name(hex(&number).as_bytes(), PART_SUFFIX);
-                let root = root.clone();
-                ready(Shape::Symlink { root, link_name }, span_bytes, SpanSet::new(0))
-            }
-            FileKind::Regular if there.is_some_and(is_directory) => {
-                let what = "a directory of that name is there";
-                let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
-                Err(fault.hint("remove it, or choose another target"))
-            }
-            FileKind::Regular if there.is_some_and(|there| is_same_file(&there, offer)) => {
-                remove_leftovers(root, &name);
-                Ok(Prepared::Skip)
-            }
-            FileKind::Regular if spans <= 1 => {
-                let shape = Shape::Whole { root: root.clone(), fresh: in_fresh };
-                ready(shape, span_bytes, SpanSet::new(spans))
-            }
-            FileKind::Regular => {
-                let wanted = Wanted { span_bytes, spans, digest };
-                let (part, span_bytes, durable) = Part::open(root, &name, offer, &wanted)?;
-                ready(Shape::Regular(Box::new(part)), span_bytes, durable)
-            }
+            FileKind::Regular | FileKind::Symlink => preparing.file_or_link(name, base, there),
             FileKind::Unknown => {
                 let what = "is of a kind that this version does not know";
                 Err(Fault::new(FaultCode::KindUnsupported, Side::Target, what).at(name))
@@ -208,15 +213,14 @@ impl TargetPlace {
         }
     }
 
-    /// A directory's mode and time, once everything below it is in place.
+    /// A directory's mode, time and the like, once everything below it is in place.
     pub fn finish_directory(&self, offer: &FileOffer) {
-        let Self::Below { root, base, rename } = self else { return };
+        let Self::Below { root, base, rename, rules } = self else { return };
         let name = final_name(base, rename.as_deref(), &offer.name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         if let Ok(directory) = root.open_beneath(&name, flags, Mode::empty(), Links::Refuse) {
             // A directory that belongs to someone else keeps its own.
-            let _ = fchmod(&directory, Mode::from_raw_mode(offer.mode & MODE_BITS));
-            let _ = futimens(&directory, &times_of(offer));
+            let _ = rules.attributes.apply(&directory, offer, true);
         }
     }
 }
@@ -229,7 +233,8 @@ fn sync_each(directories: &[Arc<OwnedFd>]) -> io::Result<()> {
     directories.iter().try_for_each(|directory| Ok(fsync(directory)?))
 }
 
-fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8> {
+/// What an offered name is called below the root.
+pub fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8> {
     match rename {
         None => join(base, offered),
         Some(new) => match offered.iter().position(|&byte| byte == b'/') {
@@ -246,49 +251,34 @@ fn name_refused(name: &[u8], why: &str) -> Fault {
         .found(why)
 }
 
-fn is_directory(there: Stat) -> bool {
-    FileType::from_raw_mode(there.st_mode) == FileType::Directory
-}
-
-fn is_same_file(there: &Stat, offer: &FileOffer) -> bool {
-    FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
-        && u64::try_from(there.st_size) == Ok(offer.size_bytes)
-        && there.st_mtime == offer.mtime_s
-        && u32::try_from(there.st_mtime_nsec) == Ok(offer.mtime_ns)
-        && has_time(offer)
-}
-
-fn same_link(root: &Root, name: &[u8], link: &[u8]) -> bool {
-    root.parent_of(name).is_ok_and(|(parent, last)| {
-        rustix::fs::readlinkat(parent, last, Vec::new()).is_ok_and(|found| found.to_bytes() == link)
-    })
-}
-
 /// What a run that died between renaming and tidying left.
-fn remove_leftovers(root: &Root, name: &[u8]) {
+pub(super) fn remove_leftovers(root: &Root, name: &[u8]) {
     let Ok((parent, last)) = root.parent_of(name) else { return };
     let part = hidden_name(last, PART_SUFFIX);
+    if remove_leftover(&*parent, &part) {
+        let _ = unlinkat(&parent, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
+    }
+}
+
+/// Removes one of haul's own temporaries, or says that somebody uses it.
+pub(super) fn remove_leftover(directory: impl AsFd, name: &[u8]) -> bool {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    match openat(&parent, &*part, flags, Mode::empty()) {
+    match openat(&directory, name, flags, Mode::empty()) {
         // Somebody receives to this name just now: theirs.
-        Ok(file) if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() => return,
+        Ok(file) if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() => {
+            return false;
+        }
         Ok(_) => {
-            let _ = unlinkat(&parent, &*part, AtFlags::empty());
+            let _ = unlinkat(&directory, name, AtFlags::empty());
         }
         Err(_) => {}
     }
-    let _ = unlinkat(&parent, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
+    true
 }
 
 /// `zero:` has no time of its own, as it is no file.
 pub(super) fn has_time(offer: &FileOffer) -> bool {
     (offer.inode, offer.device) != (0, 0)
-}
-
-pub(super) fn times_of(offer: &FileOffer) -> Timestamps {
-    let mtime = Timespec { tv_sec: offer.mtime_s, tv_nsec: offer.mtime_ns.into() };
-    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    Timestamps { last_access: omit, last_modification: mtime }
 }
 
 /// Something that is being received.
@@ -298,19 +288,22 @@ pub struct TargetFile {
     /// Below the root.
     pub name: Vec<u8>,
     shape: Shape,
+    rules: Arc<TargetRules>,
 }
 
 #[derive(Debug)]
-enum Shape {
+pub(super) enum Shape {
     Null,
     Directory {
         /// The directories in which it, and those above it, are new.
         changed: Vec<Arc<OwnedFd>>,
     },
-    /// With the name that it has until it is published: one of its own, for no lock protects it.
-    Symlink {
+    /// A symbolic or a hard link, with the name that it has until it is published: one of its own,
+    /// for no lock protects it.
+    Link {
         root: Arc<Root>,
         link_name: Vec<u8>,
+        is_made: bool,
     },
     Regular(Box<Part>),
     /// A file of at most one span: there is nothing of it here before that comes.
@@ -322,8 +315,13 @@ enum Shape {
 }
 
 impl TargetFile {
-    fn new(offer: &FileOffer, name: Vec<u8>, shape: Shape) -> Self {
-        Self { offer: offer.clone(), name, shape }
+    pub(super) fn new(
+        offer: &FileOffer,
+        name: Vec<u8>,
+        shape: Shape,
+        rules: Arc<TargetRules>,
+    ) -> Self {
+        Self { offer: offer.clone(), name, shape, rules }
     }
 
     /// What engines write to; `None` for a file of one span, which is opened when that comes.
@@ -343,9 +341,9 @@ impl TargetFile {
     /// # Errors
     /// The fault that ends this file.
     pub fn begin_whole(&mut self, pass: Option<Pass>) -> Result<Arc<SpanFile>, Fault> {
-        let (size_bytes, name) = (self.offer.size_bytes, self.name.clone());
+        let (offer, name) = (self.offer.clone(), self.name.clone());
         let part = self.whole_part(pass)?;
-        part.preallocate(size_bytes, &name)?;
+        part.preallocate(&offer, &name)?;
         Ok(part.file.clone())
     }
 
@@ -357,9 +355,12 @@ impl TargetFile {
         if matches!(self.shape, Shape::Null) {
             return Ok(());
         }
-        let offer = self.offer.clone();
-        let written = self.whole_part(pass)?.write_whole(bytes, &offer);
-        self.named("cannot be written", written)
+        let (offer, rules) = (self.offer.clone(), self.rules.clone());
+        let part = self.whole_part(pass)?;
+        part.write_whole(bytes)
+            .map_err(|error| io_fault(Side::Target, &self.name, "cannot be written", &error))?;
+        let sealed = self.whole_part(None)?.seal(&offer, &rules.attributes);
+        sealed.map_err(|error| attributes_fault(&self.name, &error))
     }
 
     fn whole_part(&mut self, pass: Option<Pass>) -> Result<&mut Part, Fault> {
@@ -400,12 +401,15 @@ impl TargetFile {
         }
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
-            Shape::Symlink { root, link_name } => {
-                make_link(root, &self.name, link_name, &self.offer)
+            Shape::Link { is_made: true, .. } => Ok(()),
+            Shape::Link { root, link_name, is_made } => {
+                let made = make_link(root, &self.name, link_name, &self.offer, &self.rules);
+                *is_made = made.is_ok();
+                made
             }
-            Shape::Regular(part) => part.seal(&self.offer),
+            Shape::Regular(part) => part.seal(&self.offer, &self.rules.attributes),
         };
-        self.named("cannot be given its mode and time", result)
+        result.map_err(|error| attributes_fault(&self.name, &error))
     }
 
     /// The second step: content, mode and time are durable.
@@ -425,7 +429,7 @@ impl TargetFile {
     pub fn publish(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
-            Shape::Symlink { root, link_name } => publish_link(root, &self.name, link_name),
+            Shape::Link { root, link_name, .. } => publish_link(root, &self.name, link_name),
             Shape::Regular(part) => part.publish(),
         };
         self.named("cannot be put under its name", result)
@@ -439,7 +443,7 @@ impl TargetFile {
         let result = match &self.shape {
             Shape::Null | Shape::Whole { .. } => Ok(()),
             Shape::Directory { changed } => sync_each(changed),
-            Shape::Symlink { root, .. } => {
+            Shape::Link { root, .. } => {
                 root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
             }
             Shape::Regular(part) => fsync(&part.directory).map_err(io::Error::from),
@@ -460,7 +464,7 @@ impl TargetFile {
         match &self.shape {
             Shape::Null | Shape::Whole { .. } => Ok(()),
             Shape::Directory { changed } => changed.iter().try_for_each(|fd| look(fd)),
-            Shape::Symlink { root, .. } => look(&root.parent_of(&self.name)?.0),
+            Shape::Link { root, .. } => look(&root.parent_of(&self.name)?.0),
             Shape::Regular(part) => each(part.device(), part.directory.as_fd()),
         }
     }
@@ -473,7 +477,7 @@ impl TargetFile {
     pub fn give_up(self, keep: bool) {
         match self.shape {
             Shape::Regular(part) if !(keep && part.journal.is_some()) => part.remove(),
-            Shape::Symlink { root, link_name } => {
+            Shape::Link { root, link_name, .. } => {
                 if let Ok((parent, _)) = root.parent_of(&self.name) {
                     let _ = unlinkat(&parent, &*link_name, AtFlags::empty());
                 }
@@ -483,18 +487,23 @@ impl TargetFile {
     }
 }
 
-fn make_link(root: &Root, name: &[u8], part: &[u8], offer: &FileOffer) -> io::Result<()> {
+fn make_link(
+    root: &Root,
+    name: &[u8],
+    part: &[u8],
+    offer: &FileOffer,
+    rules: &TargetRules,
+) -> io::Result<()> {
     let (parent, _) = root.parent_of(name)?;
     symlinkat(&*offer.link_target, &parent, part)?;
-    // A file system that keeps no times of links is no reason to fail.
-    let _ = utimensat(&parent, part, &times_of(offer), AtFlags::SYMLINK_NOFOLLOW);
-    Ok(())
+    rules.attributes.apply_to_link(&parent, part, offer)
 }
 
 fn publish_link(root: &Root, name: &[u8], part: &[u8]) -> io::Result<()> {
     let (parent, last) = root.parent_of(name)?;
     let renamed = renameat(&parent, part, &parent, last);
-    if renamed.is_err() {
+    // Of two names of one inode rename(2) leaves both.
+    if renamed.is_err() || statat(&parent, part, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         let _ = unlinkat(&parent, part, AtFlags::empty());
     }
     Ok(renamed?)
@@ -513,7 +522,8 @@ mod tests {
     }
 
     fn place(directory: &Path) -> TargetPlace {
-        TargetPlace::resolve(&Root::open(directory).unwrap(), b"", true).unwrap()
+        let root = Root::open(directory).unwrap();
+        TargetPlace::resolve(&root, b"", true, Wishes::default()).unwrap()
     }
 
     fn prepared(directory: &Path, size_bytes: u64) -> TargetFile {
@@ -522,9 +532,9 @@ mod tests {
         match place(directory).prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap() {
             Prepared::Ready { mut target, .. } => {
                 target.begin_whole(None).unwrap();
-                target
+                *target
             }
-            Prepared::Skip => panic!("nothing is there yet"),
+            _ => panic!("nothing is there yet"),
         }
     }
 
@@ -574,8 +584,8 @@ mod tests {
         let made = FileOffer { kind: FileKind::Directory as i32, ..offer(b"d", 0) };
         place.prepare(&made, 64 << 10, Digest::None, fresh).unwrap();
         match place.prepare(&offer(b"d/x", size_bytes), 64 << 10, Digest::None, fresh).unwrap() {
-            Prepared::Ready { target, .. } => target,
-            Prepared::Skip => panic!("nothing is there yet"),
+            Prepared::Ready { target, .. } => *target,
+            _ => panic!("nothing is there yet"),
         }
     }
 
@@ -624,7 +634,8 @@ mod tests {
             let fresh = &mut Fresh::default();
             let refused =
                 place(directory.path()).prepare(&offer(name, 4), 64 << 10, Digest::None, fresh);
-            assert_eq!(refused.unwrap_err().code(), FaultCode::NameRefused);
+            let Err(fault) = refused else { panic!("it is taken") };
+            assert_eq!(fault.code(), FaultCode::NameRefused);
         }
     }
 }

@@ -1,20 +1,33 @@
-//! Lists what is to be sent: the sources that the user named and everything below them, in order,
-//! one entry at a time.
+//! Lists what is to be sent: the sources that the user named and everything below them that is
+//! meant, in order, one entry at a time.
 
 use super::{
+    attributes::Attributes,
+    holes,
+    packed_names::PackedNames,
     root::{Links, Root, join},
     source::{Location, SourceEntry, stat_offer},
 };
-use crate::error::io_fault;
-use haul_protocol::wire::{self, FaultCode, Side};
-use rustix::fs::{Dir, Mode, OFlags};
-use std::{collections::VecDeque, ffi::CString, sync::Arc};
+use crate::{
+    error::io_fault,
+    selection::{Fit, Matcher},
+};
+use haul_protocol::wire::{Fault, FaultCode, FileKind, Side};
+use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
+use std::{collections::VecDeque, io, sync::Arc};
 
-/// A source that could not be listed: it is named at the end, and the rest goes on.
-pub type Listed = Result<SourceEntry, wire::Fault>;
+/// What a walk comes to.
+#[derive(Debug)]
+pub enum Listed {
+    Entry(Box<SourceEntry>),
+    /// Of a kind that is not moved: it is named, and nothing has failed.
+    LeftOut(Fault),
+    /// It could not be listed: it is named at the end, and the rest goes on.
+    Failed(Fault),
+}
 
 /// A tree whose entries are yet to be listed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tree {
     pub root: Arc<Root>,
     /// Below `root`.
@@ -23,71 +36,228 @@ pub struct Tree {
     pub name: Vec<u8>,
 }
 
+impl Tree {
+    fn below(&self, name: &[u8]) -> Self {
+        let (path, name) = (join(&self.path, name), join(&self.name, name));
+        Self { root: self.root.clone(), path, name }
+    }
+}
+
+/// Which entries are meant, and what is told of each.
+#[derive(Debug, Default)]
+pub struct WalkOptions {
+    /// `None`: all.
+    pub matcher: Option<Matcher>,
+    /// Below each tree; `None`: all of it. Sorted.
+    pub names: Option<Arc<PackedNames>>,
+    pub attributes: Arc<Attributes>,
+}
+
 /// A directory that is being listed.
 #[derive(Debug)]
 struct Level {
     tree: Tree,
-    names: VecDeque<CString>,
+    names: PackedNames,
+    next: usize,
+    /// A rule took it and all below.
+    included: bool,
+    /// Its own entry, which goes out when something below is meant.
+    waiting: Option<Box<SourceEntry>>,
+}
+
+/// A tree of which only some names are meant.
+#[derive(Debug)]
+struct Listing {
+    tree: Tree,
+    names: Arc<PackedNames>,
+    next: usize,
+    /// The directory that was listed last: it and those above it have been.
+    last: Vec<u8>,
+    /// A directory that was listed with all below it.
+    whole: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
 pub struct Walk {
+    options: WalkOptions,
     top: VecDeque<Top>,
+    listing: Option<Listing>,
     levels: Vec<Level>,
+    ready: VecDeque<Listed>,
 }
 
 /// A source as the user named it.
 #[derive(Debug)]
 pub enum Top {
-    Entry(Box<Listed>),
+    Listed(Listed),
+    Named(Location, Box<Stat>, Vec<u8>),
     Tree(Tree),
 }
 
 impl Walk {
     #[must_use]
-    pub fn new(top: impl IntoIterator<Item = Top>) -> Self {
-        Self { top: top.into_iter().collect(), levels: Vec::new() }
+    pub fn new(top: impl IntoIterator<Item = Top>, options: WalkOptions) -> Self {
+        Self { options, top: top.into_iter().collect(), ..Self::default() }
     }
 
-    fn enter(&mut self, tree: Tree) -> Result<(), wire::Fault> {
-        let names = list(&tree).map_err(|error| {
-            io_fault(Side::Source, &tree.name, "the directory cannot be listed", &error)
-        })?;
-        self.levels.push(Level { tree, names });
-        Ok(())
+    fn enter(&mut self, tree: Tree, included: bool, waiting: Option<Box<SourceEntry>>) {
+        match list(&tree.root, &tree.path) {
+            Ok(names) => self.levels.push(Level { tree, names, next: 0, included, waiting }),
+            Err(error) => {
+                let what = "the directory cannot be listed";
+                let fault = io_fault(Side::Source, &tree.name, what, &error);
+                self.ready.push_back(Listed::Failed(fault));
+            }
+        }
     }
 
-    /// The next entry of the deepest directory.
-    fn next_below(&mut self) -> Option<Listed> {
-        let level = self.levels.last_mut()?;
-        let Some(component) = level.names.pop_front() else {
-            self.levels.pop();
-            return self.next();
-        };
-        let tree = Tree {
-            root: level.tree.root.clone(),
-            path: join(&level.tree.path, component.as_bytes()),
-            name: join(&level.tree.name, component.as_bytes()),
-        };
-        Some(self.entry_of(tree))
+    /// One step on, which may make something ready. False at the end.
+    fn step(&mut self) -> bool {
+        if let Some(level) = self.levels.last_mut() {
+            let included = level.included;
+            match level.names.get(level.next).map(|name| level.tree.below(name)) {
+                Some(tree) => {
+                    level.next += 1;
+                    self.take(tree, included, true);
+                }
+                None => drop(self.levels.pop()),
+            }
+        } else if let Some(mut listing) = self.listing.take() {
+            if self.step_listing(&mut listing) {
+                self.listing = Some(listing);
+            }
+        } else {
+            let Some(top) = self.top.pop_front() else { return false };
+            self.begin(top);
+        }
+        true
     }
 
-    /// The entry itself; a directory is entered behind it.
-    fn entry_of(&mut self, tree: Tree) -> Listed {
+    fn begin(&mut self, top: Top) {
+        match (top, &self.options.names) {
+            (Top::Listed(listed), _) => self.ready.push_back(listed),
+            (Top::Named(location, stat, name), _) => match self.describe(&stat, &name, location) {
+                Ok(Some(entry)) if self.fit(&entry, false) != Fit::LeftOut => {
+                    self.ready.push_back(Listed::Entry(entry));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => self.ready.push_back(Listed::Failed(not_moved(&name))),
+                Err(fault) => self.ready.push_back(Listed::Failed(fault)),
+            },
+            (Top::Tree(tree), Some(names)) => {
+                let names = names.clone();
+                if !tree.name.is_empty() {
+                    self.take(tree.clone(), false, false);
+                }
+                let (last, whole) = (Vec::new(), None);
+                self.listing = Some(Listing { tree, names, next: 0, last, whole });
+            }
+            (Top::Tree(tree), None) if tree.name.is_empty() => self.enter(tree, false, None),
+            (Top::Tree(tree), None) => self.take(tree, false, true),
+        }
+    }
+
+    /// The next of the names that are meant, with the directories above it. False at their end.
+    fn step_listing(&mut self, listing: &mut Listing) -> bool {
+        let names = listing.names.clone();
+        let Some(name) = names.get(listing.next) else { return false };
+        listing.next += 1;
+        if listing.whole.as_ref().is_some_and(|whole| is_at_or_below(name, whole)) {
+            return true;
+        }
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        for (at, _) in slashes {
+            let directory = &name[..at];
+            if !is_at_or_below(&listing.last, directory) {
+                self.take(listing.tree.below(directory), false, false);
+                listing.last = directory.to_vec();
+            }
+        }
+        let depth = self.levels.len();
+        self.take(listing.tree.below(name), false, true);
+        if self.levels.len() > depth {
+            listing.whole = Some(name.to_vec());
+        }
+        true
+    }
+
+    /// Looks at an entry; a directory is entered behind it where `enter` says so.
+    fn take(&mut self, tree: Tree, above_included: bool, enter: bool) {
         let location = Location::Beneath(tree.root.clone(), tree.path.clone());
-        let entry = tree
+        let described = tree
             .root
             .stat(&tree.path, Links::Refuse)
             .map_err(|error| io_fault(Side::Source, &tree.name, "cannot be looked at", &error))
-            .and_then(|stat| {
-                stat_offer(&stat, &tree.name)
-                    .ok_or_else(|| unsupported(&tree.name))
-                    .and_then(|offer| SourceEntry { offer, location }.with_link())
-            })?;
-        if entry.offer.kind() == wire::FileKind::Directory {
-            self.enter(tree)?;
+            .and_then(|stat| self.describe(&stat, &tree.name, location));
+        let entry = match described {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return self.ready.push_back(Listed::LeftOut(unsupported(&tree.name))),
+            Err(fault) => return self.ready.push_back(Listed::Failed(fault)),
+        };
+        let is_directory = entry.offer.kind() == FileKind::Directory;
+        match self.fit(&entry, above_included) {
+            Fit::LeftOut => {}
+            // Listed by its name: what is below does not decide.
+            Fit::Perhaps if !enter => self.take_entry(entry),
+            Fit::Perhaps => self.enter(tree, false, Some(entry)),
+            fit => {
+                self.take_entry(entry);
+                if is_directory && enter {
+                    self.enter(tree, fit == Fit::Included, None);
+                }
+            }
         }
-        Ok(entry)
+    }
+
+    fn fit(&self, entry: &SourceEntry, above_included: bool) -> Fit {
+        let matcher = self.options.matcher.as_ref();
+        matcher.map_or(Fit::Taken, |matcher| matcher.fit(&entry.offer, above_included))
+    }
+
+    /// The entry is meant, and so are the directories above it that waited for one.
+    fn take_entry(&mut self, entry: Box<SourceEntry>) {
+        let waiting = self.levels.iter_mut().filter_map(|level| level.waiting.take());
+        self.ready.extend(waiting.map(Listed::Entry));
+        self.ready.push_back(Listed::Entry(entry));
+    }
+
+    /// What is told of an entry; `None` for what is never moved.
+    fn describe(
+        &self,
+        stat: &Stat,
+        name: &[u8],
+        location: Location,
+    ) -> Result<Option<Box<SourceEntry>>, Fault> {
+        let Some(mut offer) = stat_offer(stat, name) else { return Ok(None) };
+        let attributes = &self.options.attributes;
+        attributes.describe_owner(stat, &mut offer);
+        let is_regular = offer.kind() == FileKind::Regular;
+        let links = if is_regular { stat.st_nlink } else { 1 };
+        let size_bytes = offer.size_bytes;
+        let entry = SourceEntry { offer, location, links, size_bytes };
+        let mut entry = entry.with_link()?;
+        let wants_holes = is_regular && holes::may_have_holes(stat);
+        let wants_xattrs =
+            attributes.preserve.needs_xattrs() && entry.offer.kind() != FileKind::Symlink;
+        if wants_holes || wants_xattrs {
+            match entry.open_as_is() {
+                Ok(file) => {
+                    if wants_holes {
+                        entry.offer.holes = holes::find(&file, entry.offer.size_bytes);
+                    }
+                    let failed = |error: io::Error| {
+                        io_fault(Side::Source, name, "its attributes cannot be read", &error)
+                    };
+                    entry.offer.xattrs = attributes.read_xattrs(&file).map_err(failed)?;
+                }
+                Err(error) if wants_xattrs => {
+                    return Err(io_fault(Side::Source, name, "cannot be read", &error));
+                }
+                // Whoever reads it will say so.
+                Err(_) => {}
+            }
+        }
+        Ok(Some(Box::new(entry)))
     }
 }
 
@@ -95,40 +265,137 @@ impl Iterator for Walk {
     type Item = Listed;
 
     fn next(&mut self) -> Option<Listed> {
-        if !self.levels.is_empty() {
-            return self.next_below();
+        while self.ready.is_empty() {
+            if !self.step() {
+                return None;
+            }
         }
-        match self.top.pop_front()? {
-            Top::Entry(entry) => Some(*entry),
-            Top::Tree(tree) if tree.name.is_empty() => match self.enter(tree) {
-                Ok(()) => self.next(),
-                Err(fault) => Some(Err(fault)),
-            },
-            Top::Tree(tree) => Some(self.entry_of(tree)),
-        }
+        self.ready.pop_front()
     }
 }
 
-pub(super) fn unsupported(name: &[u8]) -> wire::Fault {
-    wire::Fault::new(FaultCode::KindUnsupported, Side::Source, "is not moved")
+/// Whether `name` is `directory` or below it.
+pub(super) fn is_at_or_below(name: &[u8], directory: &[u8]) -> bool {
+    name.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+fn unsupported(name: &[u8]) -> Fault {
+    Fault::new(FaultCode::KindUnsupported, Side::Source, "is not moved")
         .at(name)
         .needs("a regular file, a directory or a symbolic link")
         .found("a FIFO, socket or device")
-        .hint("leave it out, or make it anew on the other side")
+        .hint("make it anew on the other side, where it is of use")
+}
+
+/// The same for a source that the user named himself, which is an error.
+fn not_moved(name: &[u8]) -> Fault {
+    Fault { code: FaultCode::NameRefused as i32, ..unsupported(name) }
 }
 
 /// The names in a directory, sorted, without `.`, `..` and haul's own hidden files.
-fn list(tree: &Tree) -> std::io::Result<VecDeque<CString>> {
+pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let directory = tree.root.open_beneath(&tree.path, flags, Mode::empty(), Links::Refuse)?;
-    let mut names = Vec::new();
+    let directory = root.open_beneath(path, flags, Mode::empty(), Links::Refuse)?;
+    let mut names = PackedNames::default();
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
-        let name = entry.file_name();
-        if !matches!(name.to_bytes(), b"." | b"..") && !super::target::is_hidden(name.to_bytes()) {
-            names.push(name.to_owned());
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && !super::target::is_hidden(name) && !names.push(name) {
+            return Err(io::Error::other("the names in it take more than 4 GiB"));
         }
     }
-    names.sort_unstable();
-    Ok(names.into())
+    names.sort();
+    Ok(names)
+}
+
+/// Whether a look at a source says that it is a directory.
+pub(super) fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selection::{Rule, Selection, Verdict};
+    use std::path::Path;
+
+    fn tree_of(directory: &Path) {
+        for name in ["a/one.fits", "a/two.txt", "b/c/three.fits", "b/four.txt", "empty/.keep"] {
+            let path = directory.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, name).unwrap();
+        }
+    }
+
+    fn walked(rules: &[(&str, Verdict)], names: Option<&[&str]>) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        tree_of(directory.path());
+        let rule = |(pattern, verdict): &(&str, Verdict)| Rule {
+            verdict: *verdict,
+            pattern: pattern.as_bytes().to_vec(),
+        };
+        let rules = rules.iter().map(rule).collect();
+        let matcher = Selection { rules, ..Selection::default() }.compile().unwrap();
+        let names = names.map(|names| {
+            let mut names: PackedNames = names.iter().collect();
+            names.sort();
+            Arc::new(names)
+        });
+        let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
+        let root = Root::open(directory.path()).unwrap();
+        let tree = Tree { root, path: Vec::new(), name: b"t".to_vec() };
+        let walk = Walk::new([Top::Tree(tree)], options);
+        let shown = walk.map(|listed| match listed {
+            Listed::Entry(entry) => String::from_utf8(entry.offer.name).unwrap(),
+            Listed::LeftOut(fault) | Listed::Failed(fault) => format!("!{}", fault.what),
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn a_tree_is_listed_in_order_and_what_is_left_out_is_not_entered() {
+        let all = walked(&[], None);
+        let expected = [
+            "t",
+            "t/a",
+            "t/a/one.fits",
+            "t/a/two.txt",
+            "t/b",
+            "t/b/c",
+            "t/b/c/three.fits",
+            "t/b/four.txt",
+            "t/empty",
+            "t/empty/.keep",
+        ];
+        assert_eq!(all, expected);
+        let some = walked(&[("b/", Verdict::Exclude), ("two*", Verdict::Exclude)], None);
+        assert_eq!(some, ["t", "t/a", "t/a/one.fits", "t/empty", "t/empty/.keep"]);
+    }
+
+    #[test]
+    fn with_include_rules_alone_no_empty_directories_come() {
+        let fits = walked(&[("*.fits", Verdict::Include)], None);
+        assert_eq!(fits, ["t", "t/a", "t/a/one.fits", "t/b", "t/b/c", "t/b/c/three.fits"]);
+        let below = walked(&[("c/", Verdict::Include)], None);
+        assert_eq!(below, ["t", "t/b", "t/b/c", "t/b/c/three.fits"]);
+    }
+
+    #[test]
+    fn listed_names_come_with_the_directories_above_them_once() {
+        let names = ["b/four.txt", "a/one.fits", "b", "b/c/three.fits", "gone"];
+        let found = walked(&[], Some(&names));
+        let expected = [
+            "t",
+            "t/a",
+            "t/a/one.fits",
+            "t/b",
+            "t/b/c",
+            "t/b/c/three.fits",
+            "t/b/four.txt",
+            "!cannot be looked at",
+        ];
+        assert_eq!(found, expected);
+        let found = walked(&[], Some(&["b/c/three.fits", "b/four.txt"]));
+        assert_eq!(found, ["t", "t/b", "t/b/c", "t/b/c/three.fits", "t/b/four.txt"]);
+    }
 }

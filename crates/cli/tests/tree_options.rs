@@ -1,0 +1,685 @@
+//! What a user asks of trees: which files are meant, what happens to those that are there already,
+//! what is removed, which attributes arrive, hard links and holes.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,
+    process::Ran,
+    server::{Server, ServerSetup},
+};
+use haul_testkit::{skip::skip, tree};
+use rustix::fs::{Timespec, Timestamps, XattrFlags, lgetxattr, setxattr, utimensat};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const MIB: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+const WAYS: [Way; 2] = [Way::Push, Way::Pull];
+
+/// Two directories and a command that moves between them, one way or the other.
+struct Pair {
+    place: Place,
+    server: Server,
+    way: Way,
+}
+
+impl Pair {
+    fn new(way: Way) -> Self {
+        let place = Place::new();
+        let server = Server::start(&place);
+        Self { place, server, way }
+    }
+
+    fn from(&self, name: &str) -> PathBuf {
+        match self.way {
+            Way::Push => self.place.source(name),
+            Way::Pull => self.place.root(name),
+        }
+    }
+
+    fn to(&self, name: &str) -> PathBuf {
+        match self.way {
+            Way::Push => self.place.root(name),
+            Way::Pull => self.place.target(name),
+        }
+    }
+
+    fn moved(&self, name: &str, options: &[OsString]) -> Ran {
+        self.moved_to(name, "", options)
+    }
+
+    fn moved_to(&self, name: &str, to: &str, options: &[OsString]) -> Ran {
+        match self.way {
+            Way::Push => self.place.push(
+                &[words![self.place.source(name), self.server.url(to)], options.to_vec()].concat(),
+            ),
+            Way::Pull => self.place.pull(
+                &[words![self.server.url(name), self.place.target(to)], options.to_vec()].concat(),
+            ),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn set_time(path: &Path, seconds: i64) {
+    let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    utimensat(rustix::fs::CWD, path, &times, flags).unwrap();
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let names = tree::names(directory).unwrap();
+    names.iter().map(|name| name.to_str().unwrap().to_owned()).collect()
+}
+
+/// The files of a run by what became of them.
+fn by_status(ran: &Ran) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in ran.named("file") {
+        let text = |key: &str| file[key].as_str().unwrap().to_owned();
+        all.entry(text("status")).or_default().push(text("path"));
+    }
+    all.values_mut().for_each(|names| names.sort());
+    all
+}
+
+fn with_status(ran: &Ran, status: &str) -> Vec<String> {
+    by_status(ran).remove(status).unwrap_or_default()
+}
+
+#[test]
+fn patterns_sizes_and_ages_say_which_files_are_moved() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        for name in ["a.fits", "a.tmp", "cache/x", "deep/cache/y", "deep/b.fits", "deep/keep.tmp"] {
+            write(&pair.from("t").join(name), &format!("{name:>8}"));
+        }
+        pair.place.file(&pair.from("t/large"), 300_000);
+        set_time(&pair.from("t/deep/b.fits"), 1_000_000_000);
+        let moved = |options: &[OsString]| {
+            let _ = fs::remove_dir_all(pair.to("t"));
+            pair.moved("t", options).ok();
+            names(&pair.to("t"))
+        };
+        let exclude = words!["--include", "keep.tmp", "--exclude", "*.tmp", "--exclude", "cache/"];
+        let some = ["a.fits", "deep", "deep/b.fits", "deep/keep.tmp", "large"];
+        assert_eq!(moved(&exclude), some, "{way:?}");
+        let reversed = words!["--exclude", "*.tmp", "--include", "keep.tmp", "--exclude=/t/cache"];
+        let some = ["a.fits", "deep", "deep/b.fits", "deep/cache", "deep/cache/y", "large"];
+        assert_eq!(moved(&reversed), some, "{way:?}");
+        assert_eq!(moved(&words!["--include", "*.fits"]), ["a.fits", "deep", "deep/b.fits"]);
+        let sizes = words!["--min-size", "7", "--max-size", "100K", "--exclude", "*.tmp"];
+        let all =
+            ["a.fits", "cache", "cache/x", "deep", "deep/b.fits", "deep/cache", "deep/cache/y"];
+        let some: Vec<&str> = all.into();
+        assert_eq!(moved(&sizes), some, "{way:?}");
+        let old = moved(&words!["--min-age", "2002-01-01"]);
+        assert_eq!(old, ["cache", "deep", "deep/b.fits", "deep/cache"]);
+        assert!(!moved(&words!["--max-age", "1h"]).contains(&"deep/b.fits".to_owned()));
+    }
+    let pair = Pair::new(Way::Push);
+    write(&pair.from("t/a"), "a");
+    let refused = pair.moved("t", &words!["--exclude", "[a"]);
+    refused.refused(&["pattern", "[a"]);
+}
+
+#[test]
+fn listed_names_are_moved_with_the_directories_above_them() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        for name in ["a/x", "a/y", "b/c/z", "b/other", "odd\nname", "d/e/f"] {
+            write(&pair.from("t").join(name), name);
+        }
+        let list = pair.place.path("list");
+        fs::write(&list, "a/x\nb/c/\n./d/e/f\n\nb/c/z\n").unwrap();
+        let options = words!["--files-from", list];
+        pair.moved_to("t/", "new/", &options).ok();
+        let expected = ["a", "a/x", "b", "b/c", "b/c/z", "d", "d/e", "d/e/f"];
+        assert_eq!(names(&pair.to("new")), expected, "{way:?}");
+        assert_same_files(&pair.from("t/a/x"), &pair.to("new/a/x"));
+        // Names with a zero byte behind them; one that is missing is named and the rest arrives.
+        fs::write(&list, b"odd\nname\0gone\0a/y\0").unwrap();
+        let ran = pair.moved("t", &[options.clone(), words!["--from0"]].concat());
+        ran.failed(1);
+        ran.says(&["t/gone", "no such file"]);
+        assert_eq!(names(&pair.to("t")), ["a", "a/y", "odd\nname"], "{way:?}");
+        fs::write(&list, "../outside\n").unwrap();
+        pair.moved("t", &options).refused(&["../outside", "below the source"]);
+    }
+}
+
+#[test]
+fn what_is_there_already_is_kept_replaced_or_refused_as_asked() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        for name in ["same", "differs", "new"] {
+            write(&from.join(name), name);
+            set_time(&from.join(name), 1_600_000_000);
+        }
+        symlink("here", from.join("link")).unwrap();
+        write(&to.join("same"), "same");
+        set_time(&to.join("same"), 1_600_000_000);
+        write(&to.join("differs"), "theirs");
+        symlink("elsewhere", to.join("link")).unwrap();
+        let inode = |name: &str| fs::symlink_metadata(to.join(name)).unwrap().ino();
+        let same_before = inode("same");
+
+        let ran = pair.moved("t", &words!["--on-conflict", "fail"]);
+        ran.failed(2);
+        ran.says(&["differs", "already", "--on-conflict"]);
+        assert_eq!(with_status(&ran, "failed"), ["t/differs", "t/link"], "{way:?}");
+        assert_eq!(fs::read_to_string(to.join("differs")).unwrap(), "theirs");
+        assert_eq!(
+            (inode("same"), fs::read_to_string(to.join("new")).unwrap()),
+            (same_before, "new".into())
+        );
+
+        for again in 0..2 {
+            let ran = pair.moved("t", &words!["--on-conflict", "keep-both"]);
+            ran.ok();
+            assert_eq!(fs::read_to_string(to.join("differs")).unwrap(), "theirs");
+            assert_eq!(fs::read_to_string(to.join("differs.1")).unwrap(), "differs");
+            assert_eq!(fs::read_link(to.join("link.1")).unwrap(), Path::new("here"));
+            assert!(!to.join("differs.2").exists() && !to.join("same.1").exists());
+            let stored = ran.named("file").into_iter().find(|file| file["path"] == "t/differs");
+            let stored = &stored.unwrap()["stored_as"];
+            let expected = if again == 0 && way == Way::Push {
+                "t/differs.1".into()
+            } else {
+                serde_json::Value::Null
+            };
+            assert!(*stored == expected || way == Way::Pull, "{stored}");
+        }
+
+        let ran = pair.moved("t", &words!["--on-conflict", "replace"]);
+        ran.ok();
+        assert_eq!(fs::read_to_string(to.join("differs")).unwrap(), "differs");
+        assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("here"));
+        assert_ne!(inode("same"), same_before);
+        assert_eq!(ran.report()["files"]["skipped"], 1, "the directory: {ran:?}");
+
+        let ran = pair.moved("t", &[]);
+        assert_eq!(ran.ok()["files"]["done"], 0, "{ran:?}");
+        assert_no_temporaries(&pair.place.path(""));
+    }
+}
+
+#[test]
+fn a_comparison_by_content_sees_what_size_and_time_do_not_tell() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        pair.place.file(&from.join("touched"), 3 * MIB);
+        pair.place.file(&from.join("changed"), 3 * MIB);
+        write(&from.join("empty"), "");
+        write(&from.join("longer"), "longer");
+        pair.moved("t", &[]).ok();
+        for name in ["touched", "empty"] {
+            set_time(&from.join(name), 1_500_000_000);
+        }
+        let time = fs::metadata(from.join("changed")).unwrap();
+        let file = File::options().write(true).open(to.join("changed")).unwrap();
+        file.write_all_at(b"!", 2 * MIB).unwrap();
+        drop(file);
+        let times = Timespec { tv_sec: time.mtime(), tv_nsec: time.mtime_nsec() };
+        let times = Timestamps { last_access: times, last_modification: times };
+        let flags = rustix::fs::AtFlags::empty();
+        utimensat(rustix::fs::CWD, to.join("changed"), &times, flags).unwrap();
+        write(&to.join("longer"), "other length");
+        let touched = fs::metadata(to.join("touched")).unwrap().ino();
+
+        let ran = pair.moved("t", &words!["--checksum-compare", "--span-size", "1M"]);
+        ran.ok();
+        assert_eq!(with_status(&ran, "done"), ["t/changed", "t/longer"], "{way:?}: {ran:?}");
+        assert_eq!(with_status(&ran, "skipped"), ["t", "t/empty", "t/touched"], "{way:?}");
+        assert_same_trees(&from, &to);
+        assert_eq!(fs::metadata(to.join("touched")).unwrap().ino(), touched);
+        assert_eq!(ran.report()["moved_bytes"].as_u64(), Some(3 * MIB + 6), "{ran:?}");
+        assert_no_temporaries(&pair.place.path(""));
+    }
+}
+
+#[test]
+fn a_mirror_removes_what_the_source_lacks_after_all_else_succeeded() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        for name in ["a", "d/b", "d/keep.log"] {
+            write(&from.join(name), name);
+        }
+        pair.moved("t", &[]).ok();
+        for name in ["x", "d/y", "gone/p/q", "gone/r", "z.log"] {
+            write(&to.join(name), name);
+        }
+        symlink("/etc", to.join("d/link")).unwrap();
+        write(&pair.to("beside"), "not mirrored");
+
+        // Too many: nothing goes. A failure: nothing goes.
+        let few = words!["--delete", "--max-delete", "3"];
+        let ran = pair.moved("t", &few);
+        ran.failed(1);
+        ran.says(&["--max-delete", "8", "nothing was removed"]);
+        assert!(to.join("gone/p/q").exists());
+        let dry = pair.moved("t", &words!["--delete", "--dry-run", "--exclude", "*.log"]);
+        dry.ok();
+        let removed = with_status(&dry, "would-remove");
+        let expected = ["t/d/link", "t/d/y", "t/gone", "t/gone/p", "t/gone/p/q", "t/gone/r", "t/x"];
+        assert_eq!(removed, expected, "{way:?}");
+        assert!(to.join("x").exists() && to.join("gone/r").exists());
+        let ran = pair.moved("t", &words!["--delete", "--exclude", "*.log"]);
+        assert_eq!(ran.ok()["files"]["removed"], 7, "{ran:?}");
+        assert_eq!(with_status(&ran, "removed"), expected, "{way:?}");
+        assert_eq!(names(&to), ["a", "d", "d/b", "d/keep.log", "z.log"]);
+        pair.moved("t", &words!["--delete"]).ok();
+        assert_same_trees(&from, &to);
+        assert!(pair.to("beside").exists() && Path::new("/etc").exists());
+        // The contents of a directory mirror the target itself, and under another name too.
+        pair.moved_to("t/", "", &words!["--delete", "--max-delete", "6"]).ok();
+        let there = names(&pair.to(""));
+        assert_eq!(there, ["a", "d", "d/b", "d/keep.log"], "{way:?}");
+        pair.moved_to("t", "renamed", &[]).ok();
+        write(&pair.to("renamed/extra"), "x");
+        let ran = pair.moved_to("t", "renamed", &words!["--delete"]);
+        ran.ok();
+        assert_no_temporaries(&pair.place.path(""));
+    }
+}
+
+#[test]
+fn a_failure_keeps_a_mirror_from_removing_anything() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    write(&place.source("t/a"), "a");
+    write(&place.source("t/d"), "a file where a directory is");
+    write(&place.root("t/d/x"), "x");
+    write(&place.root("t/extra"), "extra");
+    let ran = place.push(&words![place.source("t"), server.url(""), "--delete"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["nothing was removed", "failed"]);
+    assert!(place.root("t/extra").exists() && place.root("t/a").exists());
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        for name in ["same", "changed", "new/file"] {
+            write(&from.join(name), name);
+        }
+        pair.place.file(&from.join("large"), 5 * MIB);
+        let first = pair.moved_to("t", "made/deep/", &words!["--dry-run"]);
+        assert_eq!(first.ok()["files"]["planned"], 6, "{first:?}");
+        assert!(!pair.to("made").exists());
+        write(&to.join("changed"), "what was there");
+        fs::copy(from.join("same"), to.join("same")).unwrap();
+        set_time(&from.join("same"), 1_600_000_000);
+        set_time(&to.join("same"), 1_600_000_000);
+        write(&to.join("extra"), "extra");
+        let before = tree::names(&pair.to("")).unwrap();
+        let options = words!["--delete", "--move"];
+        let dry = pair.moved("t", &[options.clone(), words!["-n"]].concat());
+        let report = dry.ok();
+        assert_eq!((&report["dry_run"], &report["moved_bytes"]), (&true.into(), &0.into()));
+        assert_eq!(report["planned_bytes"].as_u64(), Some(5 * MIB + 15));
+        assert_eq!(with_status(&dry, "would-replace"), ["t/changed"]);
+        assert_eq!(with_status(&dry, "would-copy"), ["t/large", "t/new", "t/new/file"]);
+        assert_eq!(with_status(&dry, "would-remove"), ["t/extra"]);
+        assert_eq!(with_status(&dry, "skipped"), ["t", "t/same"]);
+        assert_eq!(tree::names(&pair.to("")).unwrap(), before);
+        assert_eq!(fs::read_to_string(to.join("changed")).unwrap(), "what was there");
+        assert!(from.join("same").exists());
+        // Then it is done, exactly so.
+        let ran = pair.moved("t", &options);
+        ran.ok();
+        let done = with_status(&ran, "done");
+        assert_eq!(done, ["t/changed", "t/large", "t/new", "t/new/file"]);
+        assert_eq!(with_status(&ran, "removed"), ["t/extra"]);
+    }
+    let pair = Pair::new(Way::Push);
+    write(&pair.from("f"), "f");
+    pair.moved_to("f", "null:", &words!["--dry-run"]).ok();
+}
+
+#[test]
+fn a_move_removes_each_source_once_its_very_bytes_are_at_the_target() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        let copy = pair.place.path("copy");
+        pair.place.tree(&from, 2, 20);
+        pair.place.file(&from.join("large"), 5 * MIB);
+        symlink("large", from.join("link")).unwrap();
+        write(&from.join("there/equal"), "equal");
+        write(&from.join("there/unequal"), "what is meant");
+        assert!(Command::new("cp").arg("-a").args([&from, &copy]).status().unwrap().success());
+        write(&to.join("there/equal"), "equal");
+        write(&to.join("there/unequal"), "other bytes!!");
+        for name in ["there/equal", "there/unequal"] {
+            for side in [&from, &to, &copy] {
+                set_time(&side.join(name), 1_600_000_000);
+            }
+        }
+        let ran = pair.moved("t", &words!["--move"]);
+        ran.ok();
+        assert_eq!(fs::read_to_string(to.join("there/unequal")).unwrap(), "what is meant");
+        assert!(with_status(&ran, "skipped").contains(&"t/there/equal".to_owned()));
+        assert_eq!(names(&from), [""; 0], "{way:?}");
+        fs::remove_dir(&from).unwrap();
+        for name in ["there", ""] {
+            let time = fs::metadata(copy.join(name)).unwrap().mtime();
+            set_time(&to.join(name), time);
+            set_time(&copy.join(name), time);
+        }
+        assert_same_trees(&copy, &to);
+        if way == Way::Push {
+            assert_eq!(ran.report()["sources_removed"].as_u64(), Some(44), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pull_that_moves_needs_the_right_to_write() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--read-only"]).start(&place);
+    write(&place.root("f"), "f");
+    let ran = place.pull(&words![server.url("f"), place.target(""), "--move"]);
+    ran.refused(&["no right to write"]);
+    assert!(place.root("f").exists() && !place.target("f").exists());
+    place.pull(&words![server.url("f"), place.target("")]).ok();
+}
+
+#[test]
+fn what_fails_to_move_keeps_its_source() {
+    let pair = Pair::new(Way::Push);
+    write(&pair.from("t/a"), "a");
+    write(&pair.from("t/b"), "b");
+    fs::create_dir_all(pair.to("t/b")).unwrap();
+    let ran = pair.moved("t", &words!["--move"]);
+    ran.failed(1);
+    assert_eq!(names(&pair.from("t")), ["b"]);
+    assert_eq!(fs::read_to_string(pair.to("t/a")).unwrap(), "a");
+}
+
+#[test]
+fn mode_and_time_arrive_unless_they_are_not_wanted_and_are_brought_up_to_date() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        write(&from.join("f"), "f");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let set_mode = |mode| {
+            fs::set_permissions(from.join("f"), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode(0o640);
+        set_time(&from.join("f"), 1_600_000_000);
+        pair.moved("t", &[]).ok();
+        assert_eq!(mode(&to.join("f")), 0o640);
+        // Another mode alone: the bytes stay.
+        set_mode(0o755);
+        let ran = pair.moved("t", &[]);
+        assert_eq!(ran.ok()["moved_bytes"], 0);
+        assert_eq!(mode(&to.join("f")), 0o755, "{way:?}");
+        fs::remove_dir_all(&to).unwrap();
+        set_mode(0o600);
+        pair.moved("t", &words!["--preserve", "none"]).ok();
+        let there = fs::metadata(to.join("f")).unwrap();
+        assert!(there.mtime() > 1_600_000_000 && mode(&to.join("f")) & 0o600 == 0o600);
+        assert_eq!(mode(&to.join("f")) & 0o111, 0);
+    }
+    let pair = Pair::new(Way::Push);
+    write(&pair.from("f"), "f");
+    let ran = pair.moved("f", &words!["--preserve", "colour"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+}
+
+#[test]
+fn owners_extended_attributes_and_acls_arrive_when_asked_for() {
+    if !is_root() {
+        return skip("root, to give files away", "another user");
+    }
+    // An ACL as the kernel writes it: version 2, then entries of tag, rights and number.
+    let entry = |tag: u16, rights: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let none = u32::MAX;
+    let acl = [
+        2_u32.to_le_bytes().to_vec(),
+        entry(1, 6, none),
+        entry(2, 4, 4321),
+        entry(4, 4, none),
+        entry(0x10, 4, none),
+        entry(0x20, 0, none),
+    ]
+    .concat();
+    let acl_name = "system.posix_acl_access";
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        write(&from.join("d/f"), "f");
+        pair.place.file(&from.join("large"), 3 * MIB);
+        symlink("large", from.join("link")).unwrap();
+        let flags = XattrFlags::empty();
+        let set = setxattr(from.join("d/f"), "user.telescope", b"Onsala\0\xff", flags)
+            .and_then(|()| setxattr(from.join("d"), "user.run", b"7", flags));
+        let has_acls = setxattr(from.join("large"), acl_name, &acl, flags).is_ok();
+        if set.is_err() {
+            return skip("extended attributes on the temporary directory", "none");
+        }
+        for name in ["d", "d/f", "large"] {
+            chown(from.join(name), Some(4321), Some(8765)).unwrap();
+        }
+        lchown(from.join("link"), Some(4321), Some(8765)).unwrap();
+        let get = |path: &Path, name: &str| {
+            let mut value = vec![0; 200];
+            lgetxattr(path, name, &mut value).map(|len| value[..len].to_vec())
+        };
+        pair.moved("t", &[]).ok();
+        assert_eq!(fs::metadata(to.join("d/f")).unwrap().uid(), 0, "not asked for");
+        assert!(get(&to.join("d/f"), "user.telescope").is_err());
+        // A second run brings them to files that are there, and one into a fresh tree.
+        for fresh in [false, true] {
+            if fresh {
+                fs::remove_dir_all(&to).unwrap();
+            }
+            pair.moved("t", &words!["--preserve", "all"]).ok();
+            let looked_at: &[&str] =
+                if fresh { &["d", "d/f", "large", "link"] } else { &["d/f", "large"] };
+            for name in looked_at {
+                let there = fs::symlink_metadata(to.join(name)).unwrap();
+                assert_eq!((there.uid(), there.gid()), (4321, 8765), "{way:?} {name}");
+            }
+            assert_eq!(get(&to.join("d/f"), "user.telescope").unwrap(), b"Onsala\0\xff");
+            if fresh {
+                assert_eq!(get(&to.join("d"), "user.run").unwrap(), b"7");
+            }
+            if has_acls {
+                assert_eq!(get(&to.join("large"), acl_name).unwrap(), acl);
+            }
+        }
+        assert_same_trees(&from, &to);
+    }
+}
+
+#[test]
+fn an_owner_that_may_not_be_set_is_an_error_that_says_so() {
+    let place = Place::new();
+    let root = place.path("root");
+    if !is_root() || !place.open_to_nobody(&[&root]) {
+        return skip("root, to run a server as another user", "another user");
+    }
+    let server = ServerSetup::new(&place).run_by_nobody().start(&place);
+    write(&place.source("f"), "f");
+    let url = server.url("");
+    let ran = place.push(&words![place.source("f"), url, "--preserve", "mode,mtime,owner"]);
+    ran.failed(1);
+    ran.says(&["f", "attributes", "root"]);
+    assert!(!place.root("f").exists());
+    place.push(&words![place.source("f"), url]).ok();
+}
+
+#[test]
+fn hard_links_stay_one_file() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let (from, to) = (pair.from("t"), pair.to("t"));
+        pair.place.file(&from.join("a/large"), 5 * MIB);
+        write(&from.join("a/small"), "small");
+        fs::create_dir_all(from.join("b/c")).unwrap();
+        for (first, other) in
+            [("a/large", "a/large2"), ("a/large", "b/c/large3"), ("a/small", "b/small2")]
+        {
+            fs::hard_link(from.join(first), from.join(other)).unwrap();
+        }
+        let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
+        let ran = pair.moved("t", &[]);
+        assert_eq!(ran.ok()["moved_bytes"].as_u64(), Some(5 * MIB + 5), "{ran:?}");
+        assert_same_trees(&from, &to);
+        assert!(inode("a/large") == inode("a/large2") && inode("a/large") == inode("b/c/large3"));
+        assert_eq!(inode("a/small"), inode("b/small2"), "{way:?}");
+        let again = pair.moved("t", &[]);
+        assert_eq!(again.ok()["files"]["done"], 0, "{again:?}");
+        // A name that became a file of its own becomes a link again.
+        fs::remove_file(to.join("b/small2")).unwrap();
+        fs::copy(to.join("a/small"), to.join("b/small2")).unwrap();
+        pair.moved("t", &[]).ok();
+        assert_eq!(inode("a/small"), inode("b/small2"), "{way:?}");
+        // Of names that are left out nothing comes; with two kept, each is a file.
+        fs::remove_dir_all(&to).unwrap();
+        pair.moved("t", &words!["--exclude", "large2"]).ok();
+        assert_eq!(inode("a/large"), inode("b/c/large3"), "{way:?}");
+        assert!(!to.join("a/large2").exists());
+        pair.moved("t", &words!["--delete", "--move"]).ok();
+        assert_eq!(inode("a/large"), inode("a/large2"), "{way:?}");
+        assert_eq!(names(&from), [""; 0], "{way:?}");
+        assert_no_temporaries(&pair.place.path(""));
+    }
+}
+
+#[test]
+fn a_hard_link_to_another_file_system_is_a_file() {
+    if !is_root() {
+        return skip("root, to mount a file system", "another user");
+    }
+    let pair = Pair::new(Way::Push);
+    write(&pair.from("t/a"), "a");
+    fs::create_dir_all(pair.from("t/m")).unwrap();
+    fs::hard_link(pair.from("t/a"), pair.from("t/m/b")).unwrap();
+    fs::create_dir_all(pair.to("t/m")).unwrap();
+    let mount = haul_testkit::mount::Mount::tmpfs(&pair.to("t/m"), "1m");
+    let Ok(_mount) = mount else { return skip("the right to mount", "none") };
+    let ran = pair.moved("t", &[]);
+    assert_eq!(ran.ok()["files"]["done"], 2, "{ran:?}");
+    assert_same_files(&pair.from("t/a"), &pair.to("t/m/b"));
+}
+
+/// Bytes that a file takes on its disk.
+fn held_bytes(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn holes_stay_holes() {
+    let options = [
+        words!["--span-size", "64K"],
+        words!["--span-size", "1M", "--send-engine", "io-uring", "--receive-engine", "io-uring"],
+        words!["--receive-engine", "direct", "--streams", "3"],
+        words!["--receive-engine", "mmap", "--protection", "clear"],
+    ];
+    for (way, options) in WAYS.into_iter().cycle().zip(options.iter().chain(&options)) {
+        let pair = Pair::new(way);
+        fs::create_dir_all(pair.from("t")).unwrap();
+        let sparse = |name: &str, size: u64, data: &[(u64, usize)]| {
+            let file = File::create(pair.from("t").join(name)).unwrap();
+            file.set_len(size).unwrap();
+            for (at, len) in data {
+                file.write_all_at(&vec![7; *len], *at).unwrap();
+            }
+        };
+        sparse("disk.img", 64 * MIB, &[(0, 5000), (33 * MIB + 17, 70_000), (64 * MIB - 9, 9)]);
+        sparse("nothing", 32 * MIB + 3, &[]);
+        sparse("small", 100_000, &[(50_000, 10)]);
+        sparse("tail", 9 * MIB, &[(0, 4096)]);
+        let mut dense = File::create(pair.from("t/dense")).unwrap();
+        dense.write_all(&vec![0; 3 << 20]).unwrap();
+        dense.sync_all().unwrap();
+        if held_bytes(&pair.from("t/nothing")) > MIB {
+            return skip("a file system with holes", "none");
+        }
+        let ran = pair.moved("t", options);
+        let report = ran.ok();
+        assert_same_trees(&pair.from("t"), &pair.to("t"));
+        for (name, at_most) in
+            [("disk.img", 200_000), ("nothing", 70_000), ("small", 16 << 10), ("tail", 70_000)]
+        {
+            let held = held_bytes(&pair.to("t").join(name));
+            assert!(held <= at_most, "{name} takes {held} bytes: {way:?} {options:?}");
+        }
+        let moved = report["moved_bytes"].as_u64().unwrap();
+        assert!(moved < 40 * MIB, "{moved} bytes moved");
+        assert_eq!(report["bytes"].as_u64(), Some(108 * MIB + 3 + 100_000));
+        assert_eq!(report["resumed_bytes"], 0);
+    }
+}
+
+#[test]
+fn a_sparse_file_goes_on_after_a_kill() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        let path = pair.from("sparse");
+        pair.place.file(&path, 24 * MIB);
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(400 * MIB).unwrap();
+        file.write_all_at(&[1; 4096], 300 * MIB).unwrap();
+        let words = match way {
+            Way::Push => words!["push", path, pair.server.url("")],
+            Way::Pull => words!["pull", pair.server.url("sparse"), pair.place.target("")],
+        };
+        let slow = words!["--bwlimit", "8M", "--span-size", "1M"];
+        let mut killed = pair.place.start(&[words.clone(), slow].concat());
+        killed.wait_for_bytes("bytes_durable", 370 * MIB);
+        killed.kill();
+        let ran = pair.place.run(&[words, words!["--span-size", "1M"]].concat());
+        ran.ok();
+        assert_same_files(&path, &pair.to("sparse"));
+        let (moved, resumed) = (ran.number("moved_bytes"), ran.number("resumed_bytes"));
+        assert!(moved < 24 * MIB && resumed > 0 && resumed < 26 * MIB, "{moved} {resumed}");
+        assert!(held_bytes(&pair.to("sparse")) < 27 * MIB);
+    }
+}
+
+#[test]
+fn two_sources_of_one_name_are_refused_before_anything_is_moved() {
+    let pair = Pair::new(Way::Push);
+    write(&pair.from("a/x"), "1");
+    write(&pair.from("b/x"), "2");
+    let place = &pair.place;
+    let ran = place.push(&words![pair.from("a/x"), pair.from("b/x"), pair.server.url("")]);
+    ran.refused(&["two sources", "x"]);
+    write(&place.root("a/x"), "1");
+    write(&place.root("b/x"), "2");
+    let (one, two) = (pair.server.url("a/x"), pair.server.url("b/x"));
+    place.pull(&words![one, two, place.target("")]).refused(&["two sources", "x"]);
+}

@@ -1,0 +1,100 @@
+//! What a client's sources are called at the target, and where a pull writes.
+
+use crate::{
+    error::{TransferError, problem},
+    events::Name,
+    options::{SourceSpec, TargetSpec},
+    session::receiving::Expected,
+    size::parse_size,
+    storage::{
+        root::{Root, join, os_path, split_last},
+        target::TargetPlace,
+    },
+    wishes::Wishes,
+};
+use std::{os::unix::ffi::OsStrExt, path::Path};
+
+/// What a source is called at the target; `None`: its contents come without it.
+pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
+    match source {
+        SourceSpec::Zero(bytes) => Some(format!("zero-{bytes}").into_bytes()),
+        SourceSpec::Path(path) => {
+            let path = path.as_bytes();
+            let contents_only = path.ends_with(b"/") || path == b"." || path.ends_with(b"/.");
+            let name = os_path(path).file_name().filter(|_| !contents_only);
+            name.map(|name| name.as_bytes().to_vec())
+        }
+    }
+}
+
+/// The same for a source of a pull.
+pub fn asked_name(path: &[u8]) -> Option<Vec<u8>> {
+    let size = path.strip_prefix(b"zero:").and_then(|size| std::str::from_utf8(size).ok());
+    match size.and_then(|size| parse_size(size).ok()) {
+        Some(bytes) => Some(format!("zero-{bytes}").into_bytes()),
+        None if path.is_empty() || path.ends_with(b"/") => None,
+        None => Some(split_last(path).1.to_vec()),
+    }
+}
+
+/// Of two sources of one name the second would replace the first.
+///
+/// # Errors
+/// Names the two.
+pub fn check_names(names: &[Option<Vec<u8>>]) -> Result<(), TransferError> {
+    let mut names: Vec<&[u8]> = names.iter().flatten().map(Vec::as_slice).collect();
+    names.sort_unstable();
+    let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) else { return Ok(()) };
+    let what = format!("two sources are called {}", Name(twice[0].to_vec()));
+    let needs = "names that differ at the target";
+    let hint = "move them by a command each, into directories of their own";
+    Err(TransferError::start(problem(&what, needs, "one name twice", hint)))
+}
+
+/// The first components that a pull of these paths may bring; `None`: a directory's contents, any.
+pub fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Expected>> {
+    let expected = |path: &Vec<u8>| asked_name(path).map(|name| Expected { name, has_come: false });
+    paths.iter().map(expected).collect()
+}
+
+/// The place of a pull: any directory of this host, for it is the user's own.
+///
+/// # Errors
+/// If it is none that can be written.
+pub fn resolve_local(
+    target: &TargetSpec,
+    into_directory: bool,
+    wishes: Wishes,
+) -> Result<TargetPlace, TransferError> {
+    let TargetSpec::Path(path) = target else { return Ok(TargetPlace::Null) };
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        let what = format!("{what} {}", path.display());
+        TransferError::start(problem(
+            &what,
+            "a directory that this user may write",
+            &error.to_string(),
+            "",
+        ))
+    };
+    let bytes = path.as_os_str().as_bytes();
+    let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
+    let (base, name): (&Path, &[u8]) = if directory {
+        if !wishes.dry_run {
+            std::fs::create_dir_all(path).map_err(|e| failed("cannot make the directory", &e))?;
+        }
+        (path, b"")
+    } else {
+        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        (parent.unwrap_or(os_path(b".")), name)
+    };
+    // A dry run makes no directory: it looks from the last one that is there.
+    let is_there = |path: &&Path| !wishes.dry_run || path.is_dir();
+    let there = base.ancestors().find(is_there).unwrap_or(base);
+    let there = if there.as_os_str().is_empty() { os_path(b".") } else { there };
+    let missing = base.strip_prefix(there).unwrap_or(os_path(b"")).as_os_str().as_bytes();
+    let name = join(missing, name);
+    let root = Root::open(there).map_err(|e| failed("cannot open the target directory of", &e))?;
+    TargetPlace::resolve(&root, &name, directory, wishes)
+        .map_err(|fault| TransferError::start((&fault).into()))
+}

@@ -1,0 +1,363 @@
+//! Which files of a tree are meant: patterns, a list of names, limits of size and age.
+//!
+//! Patterns are rsync's: the first rule that fits decides, what none fits is taken; a pattern that
+//! ends in `/` fits directories only, one that begins with `/` fits from the top, any other at
+//! every depth; `*` and `?` stay within a name, `**` crosses directories. A directory that is left
+//! out is not entered. With include rules alone, only what they fit is taken, and all below a
+//! directory that they fit.
+
+use crate::{error::problem, events::Problem, storage::packed_names::PackedNames};
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use haul_protocol::{
+    ProtocolError, limits,
+    wire::{self, FileKind, FileOffer},
+};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
+
+/// What a rule does with what it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Include,
+    Exclude,
+}
+
+/// A pattern and what it is for, in the order in which the user gave them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub verdict: Verdict,
+    pub pattern: Vec<u8>,
+}
+
+/// Which files are meant. The default takes all.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    pub rules: Vec<Rule>,
+    /// Below the one source; `None`: all of it.
+    pub names: Option<Arc<PackedNames>>,
+    pub size_min: Option<u64>,
+    pub size_max: Option<u64>,
+    /// Seconds since 1970.
+    pub modified_from: Option<i64>,
+    pub modified_until: Option<i64>,
+}
+
+impl Selection {
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        let Self { rules, names, size_min, size_max, modified_from, modified_until } = self;
+        let bounds = size_min.or(*size_max).is_some();
+        let moments = modified_from.or(*modified_until).is_some();
+        rules.is_empty() && names.is_none() && !bounds && !moments
+    }
+
+    /// In messages of a size that fits.
+    pub(crate) fn to_wire(&self) -> Vec<wire::Selection> {
+        let bound = |bytes: Option<u64>| bytes.map(|bytes| wire::Bound { bytes });
+        let moment = |seconds: Option<i64>| seconds.map(|seconds| wire::Moment { seconds });
+        let mut parts = vec![wire::Selection {
+            names_given: self.names.is_some(),
+            size_min: bound(self.size_min),
+            size_max: bound(self.size_max),
+            modified_from: moment(self.modified_from),
+            modified_until: moment(self.modified_until),
+            ..wire::Selection::default()
+        }];
+        let mut bytes = 0;
+        let mut part_for = |parts: &mut Vec<wire::Selection>, item: &[u8]| {
+            bytes += item.len() + ITEM_BYTES;
+            if bytes > PART_BYTES_MAX {
+                bytes = item.len() + ITEM_BYTES;
+                parts.push(wire::Selection::default());
+            }
+        };
+        for rule in &self.rules {
+            part_for(&mut parts, &rule.pattern);
+            let include = rule.verdict == Verdict::Include;
+            let rule = wire::FilterRule { include, pattern: rule.pattern.clone() };
+            parts.last_mut().expect("never empty").rules.push(rule);
+        }
+        for name in self.names.iter().flat_map(|names| names.iter()) {
+            part_for(&mut parts, name);
+            parts.last_mut().expect("never empty").names.push(name.to_vec());
+        }
+        let count = parts.len();
+        parts.iter_mut().take(count - 1).for_each(|part| part.more_follows = true);
+        parts
+    }
+
+    /// # Errors
+    /// If a pattern is none, in words for the user.
+    pub fn compile(&self) -> Result<Matcher, Problem> {
+        let mut builder = GlobSetBuilder::new();
+        let mut verdicts = Vec::with_capacity(self.rules.len());
+        for rule in &self.rules {
+            let (glob, directories_only) = glob_of(&rule.pattern)?;
+            builder.add(glob);
+            verdicts.push((rule.verdict, directories_only));
+        }
+        let globs = builder.build().map_err(|error| {
+            problem("the patterns cannot be used", "fewer or shorter ones", &error.to_string(), "")
+        })?;
+        let includes_only = !self.rules.is_empty()
+            && self.rules.iter().all(|rule| rule.verdict == Verdict::Include);
+        let bounds = Self { rules: Vec::new(), names: None, ..self.clone() };
+        Ok(Matcher { globs, verdicts, includes_only, bounds })
+    }
+}
+
+/// What a rule or a name takes of a message beside its bytes, at most.
+const ITEM_BYTES: usize = 16;
+const PART_BYTES_MAX: usize = limits::MESSAGE_BYTES_MAX / 2;
+
+/// A selection that arrives in parts.
+#[derive(Debug, Default)]
+pub struct Arriving {
+    selection: Selection,
+    names: PackedNames,
+    items: usize,
+    bytes: usize,
+}
+
+impl Arriving {
+    /// Takes a part; the whole when it was the last.
+    ///
+    /// # Errors
+    /// If there is too much of it.
+    pub fn take(&mut self, part: wire::Selection) -> Result<Option<Selection>, ProtocolError> {
+        let patterns = part.rules.iter().map(|rule| rule.pattern.len());
+        let names = part.names.iter().map(Vec::len);
+        self.items += part.rules.len() + part.names.len();
+        self.bytes += patterns.sum::<usize>() + names.sum::<usize>();
+        if self.items > limits::SELECTION_ITEMS_MAX || self.bytes > limits::SELECTION_BYTES_MAX {
+            return Err(ProtocolError::new("a selection of more than a million items or 16 MiB"));
+        }
+        let selection = &mut self.selection;
+        if part.names_given {
+            selection.names = Some(Arc::default());
+        }
+        selection.size_min = part.size_min.map(|b| b.bytes).or(selection.size_min);
+        selection.size_max = part.size_max.map(|b| b.bytes).or(selection.size_max);
+        selection.modified_from = part.modified_from.map(|m| m.seconds).or(selection.modified_from);
+        selection.modified_until =
+            part.modified_until.map(|m| m.seconds).or(selection.modified_until);
+        selection.rules.extend(part.rules.into_iter().map(|rule| Rule {
+            verdict: if rule.include { Verdict::Include } else { Verdict::Exclude },
+            pattern: rule.pattern,
+        }));
+        for name in &part.names {
+            self.names.push(name);
+        }
+        if part.more_follows {
+            return Ok(None);
+        }
+        let mut selection = std::mem::take(selection);
+        if selection.names.is_some() {
+            let mut names = std::mem::take(&mut self.names);
+            names.sort();
+            selection.names = Some(Arc::new(names));
+        }
+        Ok(Some(selection))
+    }
+}
+
+/// The pattern as a glob, and whether it fits directories only.
+fn glob_of(pattern: &[u8]) -> Result<(globset::Glob, bool), Problem> {
+    let shown = String::from_utf8_lossy(pattern);
+    let refused = |found: &str| {
+        let what = format!("cannot use the pattern {shown:?}");
+        let hint = "`haul push --help` says what patterns are, at --exclude";
+        problem(&what, "a pattern such as *.tmp, /top/*.log or cache/", found, hint)
+    };
+    let text = std::str::from_utf8(pattern).map_err(|_| refused("bytes that are no UTF-8"))?;
+    let (text, directories_only) = match text.strip_suffix('/') {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    let glob = match text.strip_prefix('/') {
+        Some(from_top) => from_top.to_owned(),
+        None => format!("**/{text}"),
+    };
+    if text.trim_matches('/').is_empty() {
+        return Err(refused("nothing"));
+    }
+    let built = GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
+    built.map(|glob| (glob, directories_only)).map_err(|error| refused(&error.to_string()))
+}
+
+/// What a matcher says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    Taken,
+    /// By a rule that fits it and, where only such rules are there, all below.
+    Included,
+    /// A directory that is looked into, and taken when something below is.
+    Perhaps,
+    LeftOut,
+}
+
+/// A selection, made ready to be asked.
+#[derive(Clone, Debug)]
+pub struct Matcher {
+    globs: GlobSet,
+    verdicts: Vec<(Verdict, bool)>,
+    includes_only: bool,
+    bounds: Selection,
+}
+
+impl Matcher {
+    /// Whether the entry is meant; `above_included`: a directory above it was [`Fit::Included`].
+    #[must_use]
+    pub fn fit(&self, offer: &FileOffer, above_included: bool) -> Fit {
+        let is_directory = offer.kind() == FileKind::Directory;
+        let by_name = self.fit_name(&offer.name, is_directory, above_included);
+        if is_directory || matches!(by_name, Fit::LeftOut) || self.within_bounds(offer) {
+            by_name
+        } else {
+            Fit::LeftOut
+        }
+    }
+
+    fn fit_name(&self, name: &[u8], is_directory: bool, above_included: bool) -> Fit {
+        if self.verdicts.is_empty() {
+            return Fit::Taken;
+        }
+        let fitting = self.globs.matches_candidate(&Candidate::new(OsStr::from_bytes(name)));
+        let mut fitting = fitting.into_iter().map(|at| self.verdicts[at]);
+        let first = fitting.find(|(_, directories_only)| is_directory || !directories_only);
+        match (first.map(|(verdict, _)| verdict), self.includes_only) {
+            (Some(Verdict::Include), true) => Fit::Included,
+            (Some(Verdict::Include), false) | (None, false) => Fit::Taken,
+            (Some(Verdict::Exclude), _) => Fit::LeftOut,
+            (None, true) if above_included => Fit::Included,
+            (None, true) if is_directory => Fit::Perhaps,
+            (None, true) => Fit::LeftOut,
+        }
+    }
+
+    /// Sizes and ages are those of regular files.
+    fn within_bounds(&self, offer: &FileOffer) -> bool {
+        if offer.kind() != FileKind::Regular {
+            return true;
+        }
+        let (bounds, size) = (&self.bounds, offer.size_bytes);
+        bounds.size_min.is_none_or(|min| size >= min)
+            && bounds.size_max.is_none_or(|max| size <= max)
+            && bounds.modified_from.is_none_or(|from| offer.mtime_s >= from)
+            && bounds.modified_until.is_none_or(|until| offer.mtime_s <= until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(words: &[&str]) -> Selection {
+        let rule = |word: &&str| Rule {
+            verdict: if word.starts_with('+') { Verdict::Include } else { Verdict::Exclude },
+            pattern: word.as_bytes()[1..].to_vec(),
+        };
+        Selection { rules: words.iter().map(rule).collect(), ..Selection::default() }
+    }
+
+    fn fit(words: &[&str], name: &str) -> Fit {
+        let kind = if name.ends_with('/') { FileKind::Directory } else { FileKind::Regular };
+        let name = name.trim_end_matches('/').as_bytes().to_vec();
+        let offer = FileOffer { name, kind: kind as i32, ..FileOffer::default() };
+        rules(words).compile().unwrap().fit(&offer, false)
+    }
+
+    #[test]
+    fn patterns_fit_as_rsyncs_do() {
+        for (pattern, fits, fits_not) in [
+            ("*.tmp", &["a.tmp", "d/a.tmp", "d/e/.tmp"][..], &["a.tmpx", "a.tmp/b"][..]),
+            ("/a", &["a", "a/"], &["d/a"]),
+            ("cache/", &["cache/", "d/cache/"], &["cache", "d/cache"]),
+            ("d/*.c", &["d/a.c", "x/d/a.c"], &["d/e/a.c", "xd/a.c"]),
+            ("/d/**", &["d/a", "d/e/f"], &["d/", "x/d/a"]),
+            ("a?c", &["abc", "d/axc"], &["a/c", "ac"]),
+            ("[ab].x", &["a.x", "b.x"], &["c.x"]),
+            ("a\\*b", &["a*b"], &["axb"]),
+        ] {
+            let rule = format!("-{pattern}");
+            for name in fits {
+                assert_eq!(fit(&[&rule], name), Fit::LeftOut, "{pattern} and {name}");
+            }
+            for name in fits_not {
+                assert_eq!(fit(&[&rule], name), Fit::Taken, "{pattern} and {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let keep_one = ["+keep.log", "-*.log"];
+        assert_eq!(fit(&keep_one, "d/keep.log"), Fit::Taken);
+        assert_eq!(fit(&keep_one, "d/other.log"), Fit::LeftOut);
+        assert_eq!(fit(&keep_one, "other"), Fit::Taken);
+        assert_eq!(fit(&["-*.log", "+keep.log"], "keep.log"), Fit::LeftOut);
+    }
+
+    #[test]
+    fn include_rules_alone_take_nothing_else() {
+        let only = ["+*.fits", "+run7/"];
+        assert_eq!(fit(&only, "d/a.fits"), Fit::Included);
+        assert_eq!(fit(&only, "d/a.txt"), Fit::LeftOut);
+        assert_eq!(fit(&only, "d/"), Fit::Perhaps);
+        assert_eq!(fit(&only, "d/run7/"), Fit::Included);
+        let below = FileOffer { name: b"d/run7/x".to_vec(), ..FileOffer::default() };
+        assert_eq!(rules(&only).compile().unwrap().fit(&below, true), Fit::Included);
+    }
+
+    #[test]
+    fn limits_of_size_and_age_are_for_files() {
+        let bounds = Selection {
+            size_min: Some(2),
+            size_max: Some(5),
+            modified_from: Some(10),
+            modified_until: Some(20),
+            ..Selection::default()
+        };
+        let matcher = bounds.compile().unwrap();
+        let file = |size_bytes, mtime_s| {
+            let kind = FileKind::Regular as i32;
+            let offer = FileOffer { size_bytes, mtime_s, kind, ..FileOffer::default() };
+            matcher.fit(&offer, false)
+        };
+        for (size, time) in [(2, 10), (5, 20)] {
+            assert_eq!(file(size, time), Fit::Taken);
+        }
+        for (size, time) in [(1, 15), (6, 15), (3, 9), (3, 21)] {
+            assert_eq!(file(size, time), Fit::LeftOut);
+        }
+        let kind = FileKind::Directory as i32;
+        assert_eq!(matcher.fit(&FileOffer { kind, ..FileOffer::default() }, false), Fit::Taken);
+    }
+
+    #[test]
+    fn a_selection_arrives_in_parts() {
+        let names: PackedNames = (0..200_000).map(|n| format!("d/name-{n:06}")).collect();
+        let mut said = rules(&["+a", "-b/"]);
+        said.names = Some(Arc::new(names));
+        said.size_max = Some(0);
+        said.modified_from = Some(-5);
+        let parts = said.to_wire();
+        assert!(parts.len() > 2);
+        let mut arriving = Arriving::default();
+        let mut heard = None;
+        for part in parts {
+            assert!(heard.is_none());
+            heard = arriving.take(part).unwrap();
+        }
+        let heard = heard.unwrap();
+        assert_eq!(format!("{heard:?}"), format!("{said:?}"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_in_words() {
+        for pattern in [&b"[a"[..], b"", b"/", b"\xff"] {
+            let rule = Rule { verdict: Verdict::Exclude, pattern: pattern.to_vec() };
+            let refused = Selection { rules: vec![rule], ..Selection::default() }.compile();
+            assert!(refused.unwrap_err().to_string().contains("pattern"));
+        }
+    }
+}

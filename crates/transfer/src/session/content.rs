@@ -1,0 +1,175 @@
+//! Reads whole files for their BLAKE3, beside the session's thread: to tell whether what is at the
+//! target is the same as the source.
+
+use super::lock;
+use haul_datapath::SpanFile;
+use haul_protocol::FileId;
+use std::{
+    io,
+    os::unix::fs::FileExt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+/// One reads while another computes; more would only share the disk.
+const THREADS: usize = 2;
+
+/// The BLAKE3 of a file's content.
+pub type Content = [u8; 32];
+
+/// How a file came out.
+pub type Hashed = (FileId, io::Result<Content>);
+
+type Job = (FileId, Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>, u64);
+
+/// Threads that hash files, started when the first file comes.
+pub struct Hashing {
+    wake: Arc<dyn Fn() + Send + Sync>,
+    jobs: Option<mpsc::Sender<Job>>,
+    results: Arc<Mutex<Vec<Hashed>>>,
+    ending: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    /// Given and not taken back.
+    open: usize,
+}
+
+impl Hashing {
+    /// `wake` is called when there is a result.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            wake: Arc::new(wake),
+            jobs: None,
+            results: Arc::default(),
+            ending: Arc::default(),
+            threads: Vec::new(),
+            open: 0,
+        }
+    }
+
+    /// Hashes the first `len_bytes` of the file that `open` gives.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn begin(
+        &mut self,
+        file: FileId,
+        len_bytes: u64,
+        open: impl FnOnce() -> io::Result<Arc<SpanFile>> + Send + 'static,
+    ) -> io::Result<()> {
+        if self.jobs.is_none() {
+            self.start()?;
+        }
+        let jobs = self.jobs.as_ref().expect("just started");
+        self.open += 1;
+        jobs.send((file, Box::new(open), len_bytes))
+            .map_err(|_| io::Error::other("the threads that read files have ended"))
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let (jobs, taken) = mpsc::channel();
+        let taken = Arc::new(Mutex::new(taken));
+        for number in 0..THREADS {
+            let (taken, results) = (taken.clone(), self.results.clone());
+            let (ending, wake) = (self.ending.clone(), self.wake.clone());
+            let name = format!("haul-compare-{number}");
+            self.threads.push(thread::Builder::new().name(name).spawn(move || {
+                loop {
+                    let job: Result<Job, _> = lock(&taken).recv();
+                    let Ok((file, open, len_bytes)) = job else { return };
+                    let hashed = open().and_then(|opened| hash(&opened, len_bytes, &ending));
+                    lock(&results).push((file, hashed));
+                    wake();
+                }
+            })?);
+        }
+        self.jobs = Some(jobs);
+        Ok(())
+    }
+
+    /// What has come out since.
+    pub fn take_results(&mut self) -> Vec<Hashed> {
+        let results = std::mem::take(&mut *lock(&self.results));
+        self.open -= results.len();
+        results
+    }
+
+    /// Whether some file has not come out yet.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Ends the threads, in the middle of a file too.
+    pub fn stop(&mut self) {
+        self.ending.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Hashing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn hash(file: &SpanFile, len_bytes: u64, ending: &AtomicBool) -> io::Result<Content> {
+    let mut hasher = blake3::Hasher::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while at < len_bytes {
+        if ending.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let take = usize::try_from(len_bytes - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        match file.file().read_at(&mut chunk[..take], at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(got) => {
+                hasher.update(&chunk[..got]);
+                at += got as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(*hasher.finalize().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Write, time::Duration};
+
+    #[test]
+    fn files_are_hashed_and_those_that_cannot_be_read_say_so() {
+        let (told, tells) = mpsc::channel();
+        let mut hashing = Hashing::new(move || {
+            let _ = told.send(());
+        });
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes = vec![7; 3 * CHUNK_BYTES + 5];
+        file.write_all(&bytes).unwrap();
+        let opened = Arc::new(SpanFile::new(file));
+        let too_long = opened.clone();
+        let len = bytes.len() as u64;
+        hashing.begin(FileId(1), len, move || Ok(opened)).unwrap();
+        hashing.begin(FileId(2), len + 1, move || Ok(too_long)).unwrap();
+        hashing.begin(FileId(3), 0, || Err(io::ErrorKind::NotFound.into())).unwrap();
+        let mut results = Vec::new();
+        while results.len() < 3 {
+            tells.recv_timeout(Duration::from_secs(60)).unwrap();
+            results.extend(hashing.take_results());
+        }
+        results.sort_by_key(|(file, _)| *file);
+        assert_eq!(results[0].1.as_ref().unwrap(), blake3::hash(&bytes).as_bytes());
+        assert!(results[1].1.is_err() && results[2].1.is_err() && !hashing.is_busy());
+    }
+}

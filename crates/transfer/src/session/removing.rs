@@ -1,0 +1,186 @@
+//! Removing from the target what was not offered, on a thread of its own, once all else is in
+//! place.
+
+use super::{lock, streams::Streams};
+use crate::{
+    error::io_fault,
+    selection::Matcher,
+    storage::{
+        mirror::{Mirror, Swept},
+        name_sorter::NameSorter,
+        root::Root,
+        target::{TargetPlace, final_name},
+    },
+    wishes::Removal,
+};
+use haul_protocol::{
+    limits::REMOVED_MAX,
+    wire::{Fault, FaultCode, Side},
+};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Names of a batch, in bytes: a message holds them.
+const BATCH_BYTES_MAX: usize = 256 << 10;
+/// Names that cannot be removed are told up to this number.
+const FAILURES_MAX: usize = 100;
+
+#[derive(Debug)]
+pub enum RemovingEvent {
+    Removed(Vec<Vec<u8>>),
+    Failed(Fault),
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    events: Mutex<Vec<RemovingEvent>>,
+    is_over: AtomicBool,
+    ending: AtomicBool,
+}
+
+/// The names that were offered, and then the removal of others.
+pub struct Removing {
+    root: Arc<Root>,
+    base: Vec<u8>,
+    rename: Option<Vec<u8>>,
+    /// What the source calls the component that is renamed.
+    renamed_from: Option<Vec<u8>>,
+    removal: Removal,
+    dry_run: bool,
+    names: Option<NameSorter>,
+    /// Why the names are not complete.
+    failed: Option<io::Error>,
+    streams: Arc<Streams>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Removing {
+    /// `None` when nothing is to be removed.
+    pub fn new(place: &TargetPlace, streams: Arc<Streams>) -> Option<Self> {
+        let TargetPlace::Below { root, base, rename, rules } = place else { return None };
+        Some(Self {
+            root: root.clone(),
+            base: base.clone(),
+            rename: rename.clone(),
+            renamed_from: None,
+            removal: rules.wishes.removal?,
+            dry_run: rules.wishes.dry_run,
+            names: Some(NameSorter::default()),
+            failed: None,
+            streams,
+            shared: Arc::default(),
+            thread: None,
+        })
+    }
+
+    pub fn offered(&mut self, name: &[u8]) {
+        let Some(names) = &mut self.names else { return };
+        if self.rename.is_some() && self.renamed_from.is_none() {
+            self.renamed_from = name.split(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
+        }
+        let relative = final_name(b"", self.rename.as_deref(), name);
+        if let Err(error) = names.push(&relative, &self.root) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// Begins, unless it has begun.
+    pub fn begin_once(&mut self, failed_files: u64, matcher: impl FnOnce() -> Option<Matcher>) {
+        let Some(names) = self.names.take() else { return };
+        if let Err(fault) = self.begin(names, failed_files, matcher()) {
+            lock(&self.shared.events).push(RemovingEvent::Failed(fault));
+            self.shared.is_over.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether nothing more comes of it.
+    pub fn is_over(&self) -> bool {
+        self.shared.is_over.load(Ordering::SeqCst) && lock(&self.shared.events).is_empty()
+    }
+
+    fn begin(
+        &mut self,
+        names: NameSorter,
+        failed_files: u64,
+        matcher: Option<Matcher>,
+    ) -> Result<(), Fault> {
+        if failed_files > 0 {
+            let what = "nothing was removed, as not everything else succeeded";
+            return Err(Fault::new(FaultCode::IoFailed, Side::Target, what)
+                .found(format!("{failed_files} that failed"))
+                .hint("mend that, then run the same command again"));
+        }
+        let cannot = |error: io::Error| {
+            io_fault(Side::Target, &self.base, "what was not offered cannot be found out", &error)
+        };
+        if let Some(error) = self.failed.take() {
+            return Err(cannot(error));
+        }
+        let mirror = Mirror {
+            root: self.root.clone(),
+            base: self.base.clone(),
+            renamed: self.renamed_from.clone().zip(self.rename.clone()),
+            removal: self.removal,
+            matcher,
+            offered: names.sorted().map_err(cannot)?,
+            dry_run: self.dry_run,
+        };
+        let (shared, streams) = (self.shared.clone(), self.streams.clone());
+        let thread = thread::Builder::new().name("haul-remover".into());
+        let thread = thread.spawn(move || sweep(&mirror, &shared, &streams)).map_err(cannot)?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    pub fn take_events(&mut self) -> Vec<RemovingEvent> {
+        std::mem::take(&mut *lock(&self.shared.events))
+    }
+
+    pub fn stop(&mut self) {
+        self.shared.ending.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn sweep(mirror: &Mirror, shared: &Shared, streams: &Streams) {
+    let mut batch = Vec::new();
+    let mut batch_bytes = 0;
+    let mut failures = 0;
+    let tell = |event| {
+        lock(&shared.events).push(event);
+        streams.wake();
+    };
+    let swept = mirror.sweep(&shared.ending, &mut |swept| match swept {
+        Swept::Removed(name) => {
+            batch_bytes += name.len();
+            batch.push(name);
+            if batch.len() == REMOVED_MAX || batch_bytes > BATCH_BYTES_MAX {
+                batch_bytes = 0;
+                tell(RemovingEvent::Removed(std::mem::take(&mut batch)));
+            }
+        }
+        Swept::Failed(fault) => {
+            failures += 1;
+            if failures <= FAILURES_MAX {
+                tell(RemovingEvent::Failed(fault));
+            }
+        }
+    });
+    if !batch.is_empty() {
+        tell(RemovingEvent::Removed(batch));
+    }
+    if let Err(fault) = swept {
+        tell(RemovingEvent::Failed(fault));
+    }
+    shared.is_over.store(true, Ordering::SeqCst);
+    streams.wake();
+}

@@ -1,0 +1,358 @@
+//! What a file carries beside its bytes: mode, time, owner, extended attributes and ACLs, as far as
+//! the user asked for them.
+//!
+//! Owners are matched by name where this host knows the name, else by number. Of extended
+//! attributes `user.*` arrive, and `trusted.*` where both sides may; never `security.*`, which
+//! could give rights that nobody here gave.
+
+use crate::{error::io_fault, wishes::Preserve};
+use haul_protocol::{
+    limits,
+    wire::{Fault, FaultCode, FileKind, FileOffer, Owner, Side, Xattr},
+};
+use rustix::{
+    fs::{
+        AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fgetxattr,
+        flistxattr, fremovexattr, fsetxattr, fstat, futimens,
+    },
+    io::Errno,
+    process::geteuid,
+};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+/// Only permission bits arrive: set-user-id bits from elsewhere would be a way in.
+pub(super) const MODE_BITS: u32 = 0o777;
+
+/// ACLs are two attributes of the kernel's own format (acl(5)).
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Names of users and groups, looked up once each: that can be a question to another host.
+#[derive(Debug, Default)]
+struct Names {
+    users: BTreeMap<u32, Vec<u8>>,
+    groups: BTreeMap<u32, Vec<u8>>,
+    uids: BTreeMap<Vec<u8>, Option<u32>>,
+    gids: BTreeMap<Vec<u8>, Option<u32>>,
+}
+
+/// Reads and sets attributes.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    pub preserve: Preserve,
+    names: Mutex<Names>,
+}
+
+impl Attributes {
+    #[must_use]
+    pub fn new(preserve: Preserve) -> Self {
+        Self { preserve, names: Mutex::default() }
+    }
+
+    /// Adds the owner to an offer, where it is asked for.
+    pub fn describe_owner(&self, stat: &Stat, offer: &mut FileOffer) {
+        if !self.preserve.owner && !self.preserve.group {
+            return;
+        }
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let (uid, gid) = (stat.st_uid, stat.st_gid);
+        let user = names.users.entry(uid).or_insert_with(|| {
+            let user = uzers::get_user_by_uid(uid);
+            user.map_or_else(Vec::new, |user| short(user.name()))
+        });
+        let user = user.clone();
+        let group = names.groups.entry(gid).or_insert_with(|| {
+            let group = uzers::get_group_by_gid(gid);
+            group.map_or_else(Vec::new, |group| short(group.name()))
+        });
+        offer.owner = Some(Owner { uid, gid, user, group: group.clone() });
+    }
+
+    /// The extended attributes and ACLs of an open file, as far as they are asked for.
+    ///
+    /// # Errors
+    /// If they cannot be read, or there are more than an offer may hold.
+    pub fn read_xattrs(&self, file: impl AsFd) -> io::Result<Vec<Xattr>> {
+        if !self.preserve.needs_xattrs() {
+            return Ok(Vec::new());
+        }
+        let file = file.as_fd();
+        let mut xattrs = Vec::new();
+        let mut bytes = 0;
+        for name in list(file)?.split(|&byte| byte == 0).filter(|name| self.takes(name)) {
+            let Some(value) = get(file, name)? else { continue };
+            bytes += name.len() + value.len();
+            if xattrs.len() == limits::XATTRS_MAX || bytes > limits::XATTR_BYTES_MAX {
+                let (count, kib) = (limits::XATTRS_MAX, limits::XATTR_BYTES_MAX >> 10);
+                let what = format!("it has more than {count} attributes or {kib} KiB of them");
+                return Err(io::Error::other(what));
+            }
+            xattrs.push(Xattr { name: name.to_vec(), value });
+        }
+        xattrs.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(xattrs)
+    }
+
+    /// Whether an attribute of this name is read and set.
+    fn takes(&self, name: &[u8]) -> bool {
+        let is_acl = ACLS.contains(&name);
+        let is_plain =
+            name.starts_with(b"user.") || (name.starts_with(b"trusted.") && geteuid().is_root());
+        (self.preserve.acls && is_acl) || (self.preserve.xattrs && is_plain)
+    }
+
+    /// Gives an open file or directory what was offered with it. `has_time`: the offer's time is
+    /// one.
+    ///
+    /// # Errors
+    /// If something that was asked for cannot be set.
+    pub fn apply(&self, file: impl AsFd, offer: &FileOffer, has_time: bool) -> io::Result<()> {
+        let file = file.as_fd();
+        // Before mode and owner, behind which they may not be set any more.
+        if self.preserve.xattrs {
+            self.set_xattrs(file, offer, false)?;
+        }
+        if let Some((uid, gid)) = self.owner_of(offer)
+            && let Err(errno) = fchown(file, uid, gid)
+        {
+            return Err(named(errno, "its owner or group may not be set"));
+        }
+        let mode = self.mode_of(offer);
+        if let Err(errno) = fchmod(file, Mode::from_raw_mode(mode)) {
+            // FAT and the like have no modes, and refuse even the owner.
+            let is_ours = fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
+            if !(is_ours && matches!(errno, Errno::PERM | Errno::OPNOTSUPP)) {
+                return Err(named(errno, "its mode cannot be set"));
+            }
+        }
+        if self.preserve.acls {
+            self.set_xattrs(file, offer, true)?;
+        }
+        if has_time && self.preserve.mtime {
+            futimens(file, &times_of(offer))
+                .map_err(|errno| named(errno, "its time cannot be set"))?;
+        }
+        Ok(())
+    }
+
+    /// Owner and time of a symbolic link; it has no mode or attributes of its own.
+    ///
+    /// # Errors
+    /// If an owner was asked for and cannot be set.
+    pub fn apply_to_link(
+        &self,
+        directory: impl AsFd,
+        name: &[u8],
+        offer: &FileOffer,
+    ) -> io::Result<()> {
+        let directory = directory.as_fd();
+        if let Some((uid, gid)) = self.owner_of(offer) {
+            rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|errno| named(errno, "its owner or group may not be set"))?;
+        }
+        if self.preserve.mtime {
+            // A file system that keeps no times of links is no reason to fail.
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let _ = rustix::fs::utimensat(directory, name, &times_of(offer), flags);
+        }
+        Ok(())
+    }
+
+    /// Whether a file that holds the same bytes lacks some of what was offered with it. What only
+    /// the open file tells is taken for different.
+    #[must_use]
+    pub fn may_differ(&self, there: &Stat, offer: &FileOffer) -> bool {
+        let owner_differs = self.owner_of(offer).is_some_and(|(uid, gid)| {
+            uid.is_some_and(|uid| uid.as_raw() != there.st_uid)
+                || gid.is_some_and(|gid| gid.as_raw() != there.st_gid)
+        });
+        let time_differs = self.preserve.mtime
+            && (there.st_mtime != offer.mtime_s
+                || u32::try_from(there.st_mtime_nsec) != Ok(offer.mtime_ns));
+        let mode_differs =
+            self.preserve.mode && there.st_mode & MODE_BITS != offer.mode & MODE_BITS;
+        owner_differs || time_differs || mode_differs || self.preserve.needs_xattrs()
+    }
+
+    fn mode_of(&self, offer: &FileOffer) -> u32 {
+        if self.preserve.mode {
+            return offer.mode & MODE_BITS;
+        }
+        let all = if offer.kind() == FileKind::Directory { 0o777 } else { 0o666 };
+        all & !umask()
+    }
+
+    /// The owner and group here, as far as they are asked for and were offered.
+    fn owner_of(&self, offer: &FileOffer) -> Option<(Option<Uid>, Option<Gid>)> {
+        let owner = offer.owner.as_ref()?;
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let uid = self.preserve.owner.then(|| {
+            let known = names.uids.entry(owner.user.clone()).or_insert_with(|| {
+                uzers::get_user_by_name(OsStr::from_bytes(&owner.user)).map(|user| user.uid())
+            });
+            Uid::from_raw(known.unwrap_or(owner.uid))
+        });
+        let gid = self.preserve.group.then(|| {
+            let known = names.gids.entry(owner.group.clone()).or_insert_with(|| {
+                uzers::get_group_by_name(OsStr::from_bytes(&owner.group)).map(|group| group.gid())
+            });
+            Gid::from_raw(known.unwrap_or(owner.gid))
+        });
+        Some((uid, gid)).filter(|(uid, gid)| uid.is_some() || gid.is_some())
+    }
+
+    /// Sets those of the offer that are ACLs, or those that are none, and removes others.
+    fn set_xattrs(&self, file: BorrowedFd<'_>, offer: &FileOffer, acls: bool) -> io::Result<()> {
+        let is_meant = |name: &[u8]| ACLS.contains(&name) == acls && self.takes(name);
+        let there = list(file)?;
+        for name in there.split(|&byte| byte == 0).filter(|name| is_meant(name)) {
+            if !offer.xattrs.iter().any(|xattr| xattr.name == name) {
+                match fremovexattr(file, name) {
+                    Ok(()) | Err(Errno::NODATA) => {}
+                    Err(errno) => return Err(attribute_failed(errno, name)),
+                }
+            }
+        }
+        for xattr in offer.xattrs.iter().filter(|xattr| is_meant(&xattr.name)) {
+            if get(file, &xattr.name).is_ok_and(|value| value.as_ref() == Some(&xattr.value)) {
+                continue;
+            }
+            fsetxattr(file, &*xattr.name, &xattr.value, XattrFlags::empty())
+                .map_err(|errno| attribute_failed(errno, &xattr.name))?;
+        }
+        Ok(())
+    }
+}
+
+/// The fault of attributes that were asked for and cannot be set.
+#[must_use]
+pub fn attributes_fault(name: &[u8], error: &io::Error) -> Fault {
+    let fault = io_fault(Side::Target, name, "cannot be given its attributes", error);
+    if fault.code() == FaultCode::NotPermitted {
+        return fault.hint("run that side as root, or leave it out of --preserve");
+    }
+    fault
+}
+
+fn named(errno: Errno, what: &str) -> io::Error {
+    let error = io::Error::from(errno);
+    // Without the number nobody could tell a missing right from a broken disk.
+    if matches!(errno, Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::DQUOT | Errno::ROFS) {
+        return error;
+    }
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn attribute_failed(errno: Errno, name: &[u8]) -> io::Error {
+    named(errno, &format!("the extended attribute {} cannot be set", name.escape_ascii()))
+}
+
+fn short(name: &OsStr) -> Vec<u8> {
+    let name = name.as_bytes();
+    if name.len() <= limits::SHORT_NAME_BYTES_MAX { name.to_vec() } else { Vec::new() }
+}
+
+/// The names of all attributes, each with a zero byte behind it.
+fn list(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    // The longest list that the kernel gives is 64 KiB (xattr(7)).
+    let mut names = vec![0; 64 << 10];
+    match flistxattr(file, &mut names) {
+        Ok(len) => names.truncate(len),
+        Err(Errno::OPNOTSUPP) => names.clear(),
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok(names)
+}
+
+/// `None` when it went away meanwhile.
+fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    // No value is longer (xattr(7)).
+    let mut value = vec![0; 64 << 10];
+    match fgetxattr(file, name, &mut value) {
+        Ok(len) => {
+            value.truncate(len);
+            Ok(Some(value))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What new files of this process lack of their mode. Asking by umask(2) would change it for a
+/// moment, for all threads.
+fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(0o022)
+    })
+}
+
+pub(super) fn times_of(offer: &FileOffer) -> Timestamps {
+    let mtime = Timespec { tv_sec: offer.mtime_s, tv_nsec: offer.mtime_ns.into() };
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    Timestamps { last_access: omit, last_modification: mtime }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn attributes_arrive_as_asked_and_others_do_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = File::create(directory.path().join("a")).unwrap();
+        let target = File::create(directory.path().join("b")).unwrap();
+        let flags = XattrFlags::empty();
+        if fsetxattr(&source, "user.one", b"1", flags).is_err() {
+            return haul_testkit::skip::skip("extended attributes", "a file system without");
+        }
+        fsetxattr(&target, "user.one", b"other", flags).unwrap();
+        fsetxattr(&target, "user.extra", b"x", flags).unwrap();
+        source.set_permissions(Permissions::from_mode(0o444)).unwrap();
+        let all = Attributes::new(Preserve { owner: false, group: false, ..Preserve::ALL });
+        let mut offer = FileOffer { mode: 0o444, mtime_s: 77, ..FileOffer::default() };
+        offer.xattrs = all.read_xattrs(&source).unwrap();
+        offer.xattrs.push(Xattr { name: b"security.evil".into(), value: vec![1] });
+        all.apply(&target, &offer, true).unwrap();
+        assert_eq!(all.read_xattrs(&target).unwrap(), all.read_xattrs(&source).unwrap());
+        assert_eq!(get(target.as_fd(), b"security.evil").unwrap(), None);
+        let stat = fstat(&target).unwrap();
+        assert_eq!((stat.st_mode & 0o777, stat.st_mtime), (0o444, 77));
+        let nothing = Attributes::new(Preserve::NOTHING);
+        assert!(nothing.read_xattrs(&source).unwrap().is_empty());
+        nothing.apply(&target, &offer, true).unwrap();
+        let stat = fstat(&target).unwrap();
+        assert_eq!((stat.st_mode & 0o777, stat.st_mtime), (0o666 & !umask(), 77));
+        assert!(!nothing.may_differ(&stat, &offer) && all.may_differ(&stat, &offer));
+    }
+
+    #[test]
+    fn an_owner_is_found_by_name_before_its_number() {
+        let both = Attributes::new(Preserve { owner: true, group: true, ..Preserve::default() });
+        let owner = |uid, user: &str| {
+            let owner = Owner { uid, gid: 7, user: user.into(), group: b"no such group".into() };
+            let offer = FileOffer { owner: Some(owner), ..FileOffer::default() };
+            let (uid, gid) = both.owner_of(&offer).unwrap();
+            (uid.unwrap().as_raw(), gid.unwrap().as_raw())
+        };
+        assert_eq!(owner(4321, "root"), (0, 7));
+        assert_eq!(owner(4321, "nobody knows him"), (4321, 7));
+        let none = Attributes::default();
+        assert!(
+            none.owner_of(&FileOffer { owner: Some(Owner::default()), ..FileOffer::default() })
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens to an offered file when its name is taken at the target: skipped, replaced,
+//! refused, or received under another name.
+
+use super::{
+    root::{Links, Root, split_last},
+    target::has_time,
+};
+use crate::wishes::{OnConflict, Wishes};
+use haul_protocol::{
+    limits::COMPONENT_BYTES_MAX,
+    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Side},
+};
+use rustix::fs::{FileType, Stat};
+
+/// Names that are tried for a file whose own is taken: NAME.1, NAME.2, ...
+const OTHER_NAMES_MAX: u32 = 1000;
+
+/// What to do with an offer.
+#[derive(Debug)]
+pub enum Decision {
+    /// What is there is the same.
+    Skip(Box<Stat>),
+    /// A file of its size is there: is it the same?
+    Compare,
+    /// Receive it, under its own name or this one.
+    Take { replaces: bool, other_name: Option<Vec<u8>> },
+}
+
+/// Decides about a file or a link, `there` being what has its name.
+///
+/// # Errors
+/// The fault to answer with.
+pub fn decide(
+    root: &Root,
+    name: &[u8],
+    there: Option<Stat>,
+    offer: &FileOffer,
+    wishes: Wishes,
+) -> Result<Decision, Fault> {
+    let Some(there) = there else {
+        return Ok(Decision::Take { replaces: false, other_name: None });
+    };
+    let is_file = offer.kind() == FileKind::Regular;
+    let keeps_same = wishes.on_conflict != OnConflict::Replace;
+    let same_size = is_file && is_regular(&there) && same_size(&there, offer);
+    let compared = offer.compared();
+    if same_size && wishes.compare_content && keeps_same {
+        match compared {
+            Compared::NotCompared => return Ok(Decision::Compare),
+            Compared::SameContent => return Ok(Decision::Skip(Box::new(there))),
+            Compared::OtherContent => {}
+        }
+    } else if keeps_same && is_same(root, name, &there, offer) {
+        return Ok(Decision::Skip(Box::new(there)));
+    }
+    if wishes.on_conflict == OnConflict::KeepBoth {
+        return other_name(root, name, offer);
+    }
+    if is_directory(&there) {
+        let what = "a directory of that name is there";
+        let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
+        return Err(fault.hint("remove it, or choose another target"));
+    }
+    if wishes.on_conflict == OnConflict::Fail {
+        return Err(exists(name, &there, offer));
+    }
+    Ok(Decision::Take { replaces: true, other_name: None })
+}
+
+/// The first numbered name that is free, or that this very file has already.
+fn other_name(root: &Root, name: &[u8], offer: &FileOffer) -> Result<Decision, Fault> {
+    for number in 1..=OTHER_NAMES_MAX {
+        let suffix = format!(".{number}");
+        let other = [name, suffix.as_bytes()].concat();
+        if split_last(&other).1.len() > COMPONENT_BYTES_MAX {
+            break;
+        }
+        match root.stat(&other, Links::Refuse) {
+            Err(_) => return Ok(Decision::Take { replaces: false, other_name: Some(other) }),
+            Ok(there) if is_same(root, &other, &there, offer) => {
+                return Ok(Decision::Skip(Box::new(there)));
+            }
+            Ok(_) => {}
+        }
+    }
+    let what = "no other name is free for it";
+    Err(Fault::new(FaultCode::Exists, Side::Target, what)
+        .at(name)
+        .needs(format!("one of NAME.1 to NAME.{OTHER_NAMES_MAX}, of 255 bytes at most"))
+        .hint("tidy the target up, or choose another --on-conflict"))
+}
+
+fn exists(name: &[u8], there: &Stat, offer: &FileOffer) -> Fault {
+    let found = if is_regular(there) && !same_size(there, offer) {
+        format!("a file of {} bytes, not of {}", there.st_size, offer.size_bytes)
+    } else if is_regular(there) {
+        "a file of another time".to_owned()
+    } else {
+        "something else".to_owned()
+    };
+    Fault::new(FaultCode::Exists, Side::Target, "something of that name is there already")
+        .at(name)
+        .found(found)
+        .hint("--on-conflict replace, keep-both or skip-same says what shall happen")
+}
+
+pub(super) fn is_directory(there: &Stat) -> bool {
+    FileType::from_raw_mode(there.st_mode) == FileType::Directory
+}
+
+fn is_regular(there: &Stat) -> bool {
+    FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+}
+
+fn same_size(there: &Stat, offer: &FileOffer) -> bool {
+    u64::try_from(there.st_size) == Ok(offer.size_bytes)
+}
+
+/// By size and time; a link by where it leads.
+fn is_same(root: &Root, name: &[u8], there: &Stat, offer: &FileOffer) -> bool {
+    match offer.kind() {
+        FileKind::Regular => {
+            is_regular(there)
+                && same_size(there, offer)
+                && there.st_mtime == offer.mtime_s
+                && u32::try_from(there.st_mtime_nsec) == Ok(offer.mtime_ns)
+                && has_time(offer)
+        }
+        FileKind::Symlink => root.parent_of(name).is_ok_and(|(parent, last)| {
+            let link = rustix::fs::readlinkat(parent, last, Vec::new());
+            link.is_ok_and(|link| link.to_bytes() == offer.link_target)
+        }),
+        _ => false,
+    }
+}

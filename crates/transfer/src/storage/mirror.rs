@@ -1,0 +1,404 @@
+//! Removes from a target what the sources do not have (`--delete`): after everything else
+//! succeeded, and only below directories that were offered.
+//!
+//! The offered names and the target are both read in the order of a walk, side by side, so that a
+//! tree of any size takes little memory. What the user's patterns leave out is not touched.
+
+use super::{
+    name_sorter::{NameReader, SortedNames},
+    packed_names::{PackedNames, in_walk_order},
+    root::{Links, Root, join},
+    source::stat_offer,
+    target::{JOURNAL_SUFFIX, is_hidden, remove_leftover},
+    walk::{is_directory, list},
+};
+use crate::{
+    error::io_fault,
+    selection::{Fit, Matcher},
+    wishes::Removal,
+};
+use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side};
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, Stat, unlinkat},
+    io::Errno,
+};
+use std::{
+    cmp::Ordering,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering as Atomic},
+    },
+};
+
+/// What is to be mirrored.
+#[derive(Debug)]
+pub struct Mirror {
+    pub root: Arc<Root>,
+    /// Below `root`; offered names are below this.
+    pub base: Vec<u8>,
+    /// The source's name for the target's first component, where it is another.
+    pub renamed: Option<(Vec<u8>, Vec<u8>)>,
+    pub removal: Removal,
+    pub matcher: Option<Matcher>,
+    /// As they are called below `base`.
+    pub offered: SortedNames,
+    pub dry_run: bool,
+}
+
+/// What a sweep tells.
+#[derive(Debug)]
+pub enum Swept {
+    /// Below the base.
+    Removed(Vec<u8>),
+    Failed(Fault),
+}
+
+impl Mirror {
+    /// Removes what was not offered, or only tells of it in a dry run.
+    ///
+    /// # Errors
+    /// If there is more than allowed, or a directory or the names cannot be read: the fault for the
+    /// user. In the first case nothing was removed.
+    pub fn sweep(&self, ending: &AtomicBool, tell: &mut dyn FnMut(Swept)) -> Result<(), Fault> {
+        if let Some(names_max) = self.removal.names_max {
+            let mut count = 0;
+            self.walk(Act::Look, ending, &mut |_| count += 1)?;
+            if count > names_max {
+                let what = "nothing was removed: more would go than --max-delete allows";
+                return Err(Fault::new(FaultCode::TooManyRemovals, Side::Target, what)
+                    .needs(format!("at most {names_max}"))
+                    .found(format!("{count} names that the sources do not have"))
+                    .hint("look at them with --dry-run, then raise --max-delete"));
+            }
+        }
+        self.walk(if self.dry_run { Act::Look } else { Act::Remove }, ending, tell)
+    }
+
+    fn walk(
+        &self,
+        act: Act,
+        ending: &AtomicBool,
+        tell: &mut dyn FnMut(Swept),
+    ) -> Result<(), Fault> {
+        let failed = |error: io::Error| {
+            let what = "what was not offered cannot be removed";
+            io_fault(Side::Target, &self.base, what, &error)
+        };
+        let offered = Offered { reader: self.offered.read().map_err(failed)?, next: None };
+        let mut sweep = Sweep { mirror: self, act, offered, levels: Vec::new(), tell };
+        sweep.offered.advance().map_err(failed)?;
+        sweep.enter(Vec::new(), Kind::Base).map_err(failed)?;
+        while !ending.load(Atomic::Relaxed) && sweep.step().map_err(failed)? {}
+        Ok(())
+    }
+
+    /// What the source calls it.
+    fn source_name(&self, name: &[u8]) -> Vec<u8> {
+        let Some((theirs, ours)) = &self.renamed else { return name.to_vec() };
+        match name.strip_prefix(&**ours) {
+            Some(rest) => [theirs, rest].concat(),
+            None => name.to_vec(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Look,
+    Remove,
+}
+
+/// Why a directory is walked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Base,
+    Offered,
+    /// It goes itself, when it is empty.
+    Extra,
+    /// It stays; what is in it may go.
+    Kept,
+}
+
+#[derive(Debug)]
+struct Level {
+    name: Vec<u8>,
+    names: PackedNames,
+    next: usize,
+    kind: Kind,
+    included: bool,
+    /// Something in it stays.
+    holds_kept: bool,
+}
+
+struct Offered {
+    reader: NameReader,
+    next: Option<Vec<u8>>,
+}
+
+impl Offered {
+    fn advance(&mut self) -> io::Result<()> {
+        self.next = self.reader.next_name()?;
+        Ok(())
+    }
+
+    /// Names are asked for in the order of a walk.
+    fn holds(&mut self, name: &[u8]) -> io::Result<bool> {
+        while let Some(next) = &self.next {
+            match in_walk_order(next, name) {
+                Ordering::Less => self.advance()?,
+                Ordering::Equal => return Ok(true),
+                Ordering::Greater => break,
+            }
+        }
+        Ok(false)
+    }
+}
+
+struct Sweep<'a> {
+    mirror: &'a Mirror,
+    act: Act,
+    offered: Offered,
+    levels: Vec<Level>,
+    tell: &'a mut dyn FnMut(Swept),
+}
+
+impl Sweep<'_> {
+    fn enter(&mut self, name: Vec<u8>, kind: Kind) -> io::Result<()> {
+        self.enter_included(name, kind, false)
+    }
+
+    fn enter_included(&mut self, name: Vec<u8>, kind: Kind, included: bool) -> io::Result<()> {
+        let names = match list(&self.mirror.root, &join(&self.mirror.base, &name)) {
+            // The target of a dry run, which was not made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => PackedNames::default(),
+            names => names?,
+        };
+        let holds_kept = false;
+        self.levels.push(Level { name, names, next: 0, kind, included, holds_kept });
+        Ok(())
+    }
+
+    /// One name on. False at the end.
+    fn step(&mut self) -> io::Result<bool> {
+        let Some(level) = self.levels.last_mut() else { return Ok(false) };
+        let Some(component) = level.names.get(level.next) else {
+            self.leave();
+            return Ok(true);
+        };
+        let name = join(&level.name, component);
+        let (kind, included) = (level.kind, level.included);
+        level.next += 1;
+        let full = join(&self.mirror.base, &name);
+        let Ok(stat) = self.mirror.root.stat(&full, Links::Refuse) else {
+            // Somebody else removed it.
+            return Ok(true);
+        };
+        if self.offered.holds(&name)? {
+            self.keep();
+            if is_directory(&stat) {
+                self.enter(name, Kind::Offered)?;
+            }
+        } else if kind == Kind::Base && !self.mirror.removal.of_base {
+            self.keep();
+        } else {
+            self.extra(name, &stat, included)?;
+        }
+        Ok(true)
+    }
+
+    fn keep(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            level.holds_kept = true;
+        }
+    }
+
+    /// What was not offered: as the patterns say.
+    fn extra(&mut self, name: Vec<u8>, stat: &Stat, included: bool) -> io::Result<()> {
+        let source_name = self.mirror.source_name(&name);
+        let offer = stat_offer(stat, &source_name).unwrap_or_else(|| FileOffer {
+            name: source_name,
+            kind: FileKind::Unknown as i32,
+            ..FileOffer::default()
+        });
+        let matcher = self.mirror.matcher.as_ref();
+        let fit = matcher.map_or(Fit::Taken, |matcher| matcher.fit(&offer, included));
+        match fit {
+            Fit::LeftOut => self.keep(),
+            Fit::Perhaps => {
+                self.keep();
+                self.enter(name, Kind::Kept)?;
+            }
+            fit if is_directory(stat) => {
+                self.enter_included(name, Kind::Extra, fit == Fit::Included)?;
+            }
+            _ => self.remove(name, AtFlags::empty()),
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        let Some(level) = self.levels.pop() else { return };
+        match level.kind {
+            Kind::Extra if level.holds_kept => self.keep(),
+            Kind::Extra => {
+                if self.act == Act::Remove {
+                    remove_leftovers_in(&self.mirror.root, &join(&self.mirror.base, &level.name));
+                }
+                self.remove(level.name, AtFlags::REMOVEDIR);
+            }
+            Kind::Base | Kind::Offered | Kind::Kept => {}
+        }
+    }
+
+    fn remove(&mut self, name: Vec<u8>, flags: AtFlags) {
+        let full = join(&self.mirror.base, &name);
+        let removed = match self.act {
+            Act::Look => Ok(()),
+            Act::Remove => self
+                .mirror
+                .root
+                .parent_of(&full)
+                .and_then(|(parent, last)| Ok(unlinkat(parent, last, flags)?)),
+        };
+        match removed {
+            Ok(()) => (self.tell)(Swept::Removed(name)),
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+            Err(error) => {
+                self.keep();
+                let fault = io_fault(Side::Target, &full, "cannot be removed", &error);
+                (self.tell)(Swept::Failed(fault));
+            }
+        }
+    }
+}
+
+/// What transfers that died left in a directory that goes.
+fn remove_leftovers_in(root: &Root, directory: &[u8]) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let Ok(opened) = root.open_beneath(directory, flags, Mode::empty(), Links::Refuse) else {
+        return;
+    };
+    let Ok(entries) = Dir::read_from(&opened) else { return };
+    let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
+    let mut hidden: Vec<Vec<u8>> = names.filter(|name| is_hidden(name)).collect();
+    // Temporaries before journals: one that is in use keeps its own.
+    hidden.sort_by_key(|name| name.ends_with(JOURNAL_SUFFIX));
+    let _ = hidden.iter().all(|name| remove_leftover(&opened, name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        selection::{Rule, Selection, Verdict},
+        storage::name_sorter::NameSorter,
+    };
+    use std::path::Path;
+
+    fn make(directory: &Path, names: &[&str]) {
+        for name in names {
+            let path = directory.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if name.ends_with('/') {
+                std::fs::create_dir_all(path).unwrap();
+            } else {
+                std::fs::write(path, name).unwrap();
+            }
+        }
+    }
+
+    fn mirror(directory: &Path, offered: &[&str], of_base: bool) -> Mirror {
+        let root = Root::open(directory).unwrap();
+        let mut sorter = NameSorter::default();
+        offered.iter().for_each(|name| sorter.push(name.as_bytes(), &root).unwrap());
+        Mirror {
+            root,
+            base: Vec::new(),
+            renamed: None,
+            removal: Removal { names_max: None, of_base },
+            matcher: None,
+            offered: sorter.sorted().unwrap(),
+            dry_run: false,
+        }
+    }
+
+    fn swept(mirror: &Mirror) -> Result<Vec<String>, Fault> {
+        let mut removed = Vec::new();
+        mirror.sweep(&AtomicBool::new(false), &mut |swept| match swept {
+            Swept::Removed(name) => removed.push(String::from_utf8(name).unwrap()),
+            Swept::Failed(fault) => panic!("{fault:?}"),
+        })?;
+        Ok(removed)
+    }
+
+    const THERE: [&str; 9] = [
+        "d/a",
+        "d/a-",
+        "d/b/c",
+        "d/gone/x",
+        "d/gone/y/z",
+        "d/.q.haul-part",
+        "d/gone/.x.haul-part",
+        "e",
+        "f/x",
+    ];
+
+    #[test]
+    fn what_was_not_offered_goes_below_what_was() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &THERE);
+        let mirror = mirror(directory.path(), &["d", "d/a", "d/b", "d/b/c", "d/new"], false);
+        let expected = ["d/a-", "d/gone/x", "d/gone/y/z", "d/gone/y", "d/gone"];
+        let dry = Mirror { dry_run: true, offered: mirror.offered, ..mirror };
+        assert_eq!(swept(&dry).unwrap(), expected);
+        assert!(directory.path().join("d/gone/y/z").exists());
+        let mirror = Mirror { dry_run: false, ..dry };
+        assert_eq!(swept(&mirror).unwrap(), expected);
+        assert!(!directory.path().join("d/gone").exists());
+        assert!(directory.path().join("d/a").exists() && directory.path().join("f/x").exists());
+        assert!(directory.path().join("d/.q.haul-part").exists());
+        assert_eq!(swept(&mirror).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn the_base_is_mirrored_when_its_contents_were_offered() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &THERE);
+        let mirror = mirror(directory.path(), &["d", "d/a", "e"], true);
+        swept(&mirror).unwrap();
+        let mut left = haul_testkit::tree::names(directory.path()).unwrap();
+        left.retain(|name| !name.to_string_lossy().ends_with(".haul-part"));
+        assert_eq!(left, ["d", "d/a", "e"].map(Path::new));
+    }
+
+    #[test]
+    fn what_patterns_leave_out_stays_and_so_does_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/old/a.log", "d/old/b", "d/cache/x", "d/y"]);
+        let rule = |pattern: &str| Rule { verdict: Verdict::Exclude, pattern: pattern.into() };
+        let rules = vec![rule("*.log"), rule("cache/")];
+        let matcher = Selection { rules, ..Selection::default() }.compile().unwrap();
+        let plain = mirror(directory.path(), &["d"], false);
+        let mirror = Mirror { matcher: Some(matcher), ..plain };
+        assert_eq!(swept(&mirror).unwrap(), ["d/old/b", "d/y"]);
+        assert!(directory.path().join("d/old/a.log").exists());
+        assert!(directory.path().join("d/cache/x").exists());
+    }
+
+    #[test]
+    fn more_than_allowed_removes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &THERE);
+        let plain = mirror(directory.path(), &["d"], false);
+        let removal = |names_max| Removal { names_max: Some(names_max), of_base: false };
+        let few = Mirror { removal: removal(7), ..plain };
+        let refused = swept(&few).unwrap_err();
+        assert_eq!(
+            (refused.code(), refused.found.get(..1)),
+            (FaultCode::TooManyRemovals, Some("8"))
+        );
+        assert!(directory.path().join("d/gone/x").exists());
+        assert_eq!(swept(&Mirror { removal: removal(8), ..few }).unwrap().len(), 8);
+    }
+}

@@ -1,0 +1,224 @@
+//! Makes ready to receive what is offered: looks at what is there, decides, and opens the target.
+
+use super::{
+    attributes::attributes_fault,
+    conflict::{self, Decision, is_directory},
+    holes,
+    part::{Part, Wanted},
+    root::{Links, Root},
+    target::{
+        Fresh, PART_SUFFIX, Prepared, Shape, TargetFile, TargetRules, has_time, hidden_name,
+        remove_leftovers,
+    },
+};
+use crate::{
+    error::io_fault,
+    token::{hex, random_bytes},
+    wishes::Preserve,
+};
+use haul_datapath::SpanFile;
+use haul_protocol::{
+    SpanGrid, SpanSet,
+    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Plan, Side},
+};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat};
+use std::sync::Arc;
+
+/// A target in `null:`.
+pub(super) fn null_target(offer: &FileOffer, grid: &SpanGrid) -> Prepared {
+    Prepared::Ready {
+        target: Box::new(TargetFile::new(offer, offer.name.clone(), Shape::Null, Arc::default())),
+        span_bytes: grid.span_bytes(),
+        durable: SpanSet::new(grid.count()),
+        stored_as: Vec::new(),
+    }
+}
+
+/// An offer that is being looked at.
+pub(super) struct Preparing<'a> {
+    pub root: &'a Arc<Root>,
+    pub rules: &'a Arc<TargetRules>,
+    pub offer: &'a FileOffer,
+    pub grid: SpanGrid,
+    pub digest: Digest,
+    /// Its directory was made by this session.
+    pub in_fresh: bool,
+}
+
+impl Preparing<'_> {
+    fn ready(&self, name: Vec<u8>, shape: Shape, durable: Option<SpanSet>) -> Prepared {
+        let durable = durable.unwrap_or_else(|| SpanSet::new(self.grid.count()));
+        Prepared::Ready {
+            target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
+            span_bytes: self.grid.span_bytes(),
+            durable,
+            stored_as: Vec::new(),
+        }
+    }
+
+    fn plan(&self, replaces: bool, stored_as: Vec<u8>) -> Prepared {
+        Prepared::Plan(Plan { replaces, durable_bytes: 0, stored_as })
+    }
+
+    pub fn directory(
+        &self,
+        name: Vec<u8>,
+        there: Option<&Stat>,
+        fresh: &mut Fresh,
+    ) -> Result<Prepared, Fault> {
+        if there.is_some_and(is_directory) {
+            return Ok(Prepared::Skip);
+        }
+        if self.rules.wishes.dry_run {
+            fresh.add(&name);
+            return Ok(self.plan(false, Vec::new()));
+        }
+        let changed = self
+            .root
+            .make_directories(&name)
+            .map_err(|error| io_fault(Side::Target, &name, "cannot be made", &error))?;
+        if !changed.is_empty() {
+            fresh.add(&name);
+        }
+        Ok(self.ready(name, Shape::Directory { changed }, None))
+    }
+
+    pub fn hard_link(
+        &self,
+        name: Vec<u8>,
+        there: Option<Stat>,
+        first: &[u8],
+    ) -> Result<Prepared, Fault> {
+        if self.rules.wishes.dry_run {
+            return Ok(self.plan(there.is_some(), Vec::new()));
+        }
+        let cannot = |found: String| {
+            let what = "cannot be made as a hard link";
+            Fault::new(FaultCode::KindUnsupported, Side::Target, what).at(&*name).found(found)
+        };
+        let to = self.root.stat(first, Links::Refuse).map_err(|error| cannot(error.to_string()))?;
+        if FileType::from_raw_mode(to.st_mode) != FileType::RegularFile {
+            return Err(cannot("what it shall be a link to is no file".into()));
+        }
+        let inode = |stat: &Stat| (stat.st_ino, stat.st_dev);
+        if there.as_ref().is_some_and(|there| inode(there) == inode(&to)) {
+            return Ok(Prepared::Skip);
+        }
+        if let Decision::Skip(_) =
+            conflict::decide(self.root, &name, there, self.offer, self.rules.wishes)?
+        {
+            return Ok(Prepared::Skip);
+        }
+        let link_name = hidden_link_name(&name)?;
+        let made = self.root.parent_of(first).and_then(|(from, last)| {
+            let (parent, _) = self.root.parent_of(&name)?;
+            Ok(linkat(from, last, parent, &*link_name, AtFlags::empty())?)
+        });
+        made.map_err(|error| cannot(error.to_string()))?;
+        let shape = Shape::Link { root: self.root.clone(), link_name, is_made: true };
+        Ok(self.ready(name, shape, None))
+    }
+
+    pub fn file_or_link(
+        &self,
+        name: Vec<u8>,
+        base: &[u8],
+        there: Option<Stat>,
+    ) -> Result<Prepared, Fault> {
+        let dry_run = self.rules.wishes.dry_run;
+        let (replaces, other_name) =
+            match conflict::decide(self.root, &name, there, self.offer, self.rules.wishes)? {
+                Decision::Skip(there) => {
+                    if !dry_run {
+                        self.bring_up_to_date(&name, &there)?;
+                    }
+                    return Ok(Prepared::Skip);
+                }
+                Decision::Compare => return Ok(self.compare(&name)),
+                Decision::Take { replaces, other_name } => (replaces, other_name),
+            };
+        let stored_as = match &other_name {
+            Some(other) if base.is_empty() => other.clone(),
+            Some(other) => other[base.len() + 1..].to_vec(),
+            None => Vec::new(),
+        };
+        if dry_run {
+            return Ok(self.plan(replaces, stored_as));
+        }
+        let mut prepared = self.receive(other_name.unwrap_or(name))?;
+        if let Prepared::Ready { stored_as: told, .. } = &mut prepared {
+            *told = stored_as;
+        }
+        Ok(prepared)
+    }
+
+    fn receive(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
+        if self.offer.kind() == FileKind::Symlink {
+            let link_name = hidden_link_name(&name)?;
+            let shape = Shape::Link { root: self.root.clone(), link_name, is_made: false };
+            return Ok(self.ready(name, shape, None));
+        }
+        if self.grid.count() <= 1 {
+            let shape = Shape::Whole { root: self.root.clone(), fresh: self.in_fresh };
+            return Ok(self.ready(name, shape, None));
+        }
+        let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
+        let wanted = Wanted { span_bytes, spans, digest: self.digest };
+        let (part, span_bytes, mut durable) = Part::open(self.root, &name, self.offer, &wanted)?;
+        if let Ok(grid) = SpanGrid::new(self.offer.size_bytes, span_bytes) {
+            holes::add_spans_within(&self.offer.holes, &grid, &mut durable);
+        }
+        let shape = Shape::Regular(Box::new(part));
+        Ok(Prepared::Ready {
+            target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
+            span_bytes,
+            durable,
+            stored_as: Vec::new(),
+        })
+    }
+
+    /// What holds the same bytes gets mode, owner and the like of the source too.
+    fn bring_up_to_date(&self, name: &[u8], there: &Stat) -> Result<(), Fault> {
+        if self.offer.kind() != FileKind::Regular {
+            return Ok(());
+        }
+        remove_leftovers(self.root, name);
+        let attributes = &self.rules.attributes;
+        if !attributes.may_differ(there, self.offer) {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let set = self
+            .root
+            .open_beneath(name, flags, Mode::empty(), Links::Refuse)
+            .and_then(|file| attributes.apply(&file, self.offer, has_time(self.offer)));
+        match set {
+            // Somebody else's file with the same bytes has always been good enough.
+            Err(error) if self.rules.wishes.preserve != Preserve::default() => {
+                Err(attributes_fault(name, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn compare(&self, name: &[u8]) -> Prepared {
+        let (root, name) = (self.root.clone(), name.to_vec());
+        let must_last = self.rules.wishes.move_sources;
+        Prepared::Compare(Box::new(move || {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            let file = root.open_beneath(&name, flags, Mode::empty(), Links::Refuse)?;
+            if must_last {
+                // Its source is removed when it is the same.
+                fsync(&file)?;
+                fsync(root.parent_of(&name)?.0)?;
+            }
+            Ok(Arc::new(SpanFile::new(file.into())))
+        }))
+    }
+}
+
+fn hidden_link_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
+    let number: [u8; 8] =
+        random_bytes().map_err(|error| io_fault(Side::Target, name, "cannot be made", &error))?;
+    Ok(hidden_name(hex(&number).as_bytes(), PART_SUFFIX))
+}

@@ -1,0 +1,159 @@
+//! What the user asks for beyond the bytes: what happens to what is there already, which attributes
+//! arrive, whether anything is written or removed at all.
+
+use crate::events::FileStatus;
+use haul_protocol::wire;
+
+/// What happens to a file whose name is taken at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnConflict {
+    /// What is the same by size and time stays, what differs is replaced.
+    #[default]
+    SkipSame,
+    /// Even what is the same is replaced.
+    Replace,
+    /// What differs stays, and is an error of that file.
+    Fail,
+    /// What differs stays, and the file gets a number behind its name.
+    KeepBoth,
+}
+
+/// The attributes that arrive with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preserve {
+    pub mode: bool,
+    pub mtime: bool,
+    pub owner: bool,
+    pub group: bool,
+    pub xattrs: bool,
+    pub acls: bool,
+}
+
+impl Preserve {
+    pub const NOTHING: Self =
+        Self { mode: false, mtime: false, owner: false, group: false, xattrs: false, acls: false };
+
+    pub const ALL: Self =
+        Self { mode: true, mtime: true, owner: true, group: true, xattrs: true, acls: true };
+
+    /// Whether something is asked for that a look at the inode does not tell.
+    #[must_use]
+    pub fn needs_xattrs(self) -> bool {
+        self.xattrs || self.acls
+    }
+
+    fn to_bits(self) -> u32 {
+        let bits = [self.mode, self.mtime, self.owner, self.group, self.xattrs, self.acls];
+        bits.iter().enumerate().map(|(at, bit)| u32::from(*bit) << at).sum()
+    }
+
+    fn from_bits(bits: u32) -> Self {
+        let has = |at: u32| bits >> at & 1 == 1;
+        Self {
+            mode: has(0),
+            mtime: has(1),
+            owner: has(2),
+            group: has(3),
+            xattrs: has(4),
+            acls: has(5),
+        }
+    }
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self { mode: true, mtime: true, ..Self::NOTHING }
+    }
+}
+
+/// Removing what the sources do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// If more than this would go, nothing does.
+    pub names_max: Option<u64>,
+    /// The target directory itself is mirrored, as its contents are what is sent (`dir/`).
+    pub of_base: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    pub on_conflict: OnConflict,
+    /// A file of the same size is the same when its bytes are, whatever its time.
+    pub compare_content: bool,
+    pub removal: Option<Removal>,
+    /// Nothing is written.
+    pub dry_run: bool,
+    /// A source is removed once it is durable at the target.
+    pub move_sources: bool,
+    pub preserve: Preserve,
+}
+
+impl Wishes {
+    /// What is told of a name that was not offered.
+    pub(crate) fn removal_status(self) -> FileStatus {
+        if self.dry_run { FileStatus::WouldRemove } else { FileStatus::Removed }
+    }
+
+    pub(crate) fn to_wire(self, selection_follows: bool) -> wire::Wishes {
+        let on_conflict = match self.on_conflict {
+            OnConflict::SkipSame => wire::OnConflict::SkipSame,
+            OnConflict::Replace => wire::OnConflict::Replace,
+            OnConflict::Fail => wire::OnConflict::Fail,
+            OnConflict::KeepBoth => wire::OnConflict::KeepBoth,
+        };
+        wire::Wishes {
+            on_conflict: on_conflict as i32,
+            compare_content: self.compare_content,
+            remove_extra: self.removal.is_some(),
+            mirrors_base: self.removal.is_some_and(|removal| removal.of_base),
+            removals_max: self.removal.and_then(|removal| removal.names_max).unwrap_or(0),
+            dry_run: self.dry_run,
+            move_sources: self.move_sources,
+            preserve: self.preserve.to_bits(),
+            selection_follows,
+        }
+    }
+
+    pub(crate) fn from_wire(wishes: Option<&wire::Wishes>) -> Self {
+        let Some(wishes) = wishes else { return Self::default() };
+        let on_conflict = match wishes.on_conflict() {
+            wire::OnConflict::SkipSame => OnConflict::SkipSame,
+            wire::OnConflict::Replace => OnConflict::Replace,
+            wire::OnConflict::Fail => OnConflict::Fail,
+            wire::OnConflict::KeepBoth => OnConflict::KeepBoth,
+        };
+        let names_max = Some(wishes.removals_max).filter(|max| *max > 0);
+        let of_base = wishes.mirrors_base;
+        Self {
+            on_conflict,
+            compare_content: wishes.compare_content,
+            removal: wishes.remove_extra.then_some(Removal { names_max, of_base }),
+            dry_run: wishes.dry_run,
+            move_sources: wishes.move_sources,
+            preserve: Preserve::from_bits(wishes.preserve),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_arrive_as_they_were_said() {
+        let plain = Wishes::default();
+        assert_eq!(Wishes::from_wire(None), plain);
+        let all = Wishes {
+            on_conflict: OnConflict::KeepBoth,
+            compare_content: true,
+            removal: Some(Removal { names_max: Some(7), of_base: true }),
+            dry_run: true,
+            move_sources: true,
+            preserve: Preserve::ALL,
+        };
+        for wishes in [plain, all, Wishes { preserve: Preserve::NOTHING, ..all }] {
+            assert_eq!(Wishes::from_wire(Some(&wishes.to_wire(false))), wishes);
+        }
+        assert_eq!(plain.to_wire(false).preserve, 3);
+    }
+}
