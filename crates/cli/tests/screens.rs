@@ -41,6 +41,7 @@ fn full_report() -> Report {
         resumed_bytes: 2 << 30,
         dry_run: false,
         planned_bytes: 0,
+        preflight: Vec::new(),
         sources_removed: 0,
         moved_bytes: 10 << 30,
         seconds: 4.321,

@@ -364,6 +364,41 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
 }
 
 #[test]
+fn a_preflight_looks_at_both_sides_and_moves_nothing() {
+    for way in WAYS {
+        let pair = Pair::new(way);
+        write(&pair.from("t/a"), "a");
+        write(&pair.from("t/b"), "b");
+        write(&pair.to("t/b"), "another b");
+        let ran = pair.moved("t", &words!["--preflight"]);
+        let report = ran.ok();
+        let checks = report["preflight"].as_array().unwrap();
+        let verdicts = checks
+            .iter()
+            .map(|check| (check["name"].as_str().unwrap(), check["verdict"].as_str().unwrap()));
+        let verdicts: BTreeMap<&str, &str> = verdicts.collect();
+        for name in ["files", "rights", "space", "inodes", "port", "clock", "buffers"] {
+            assert_eq!(verdicts.get(name), Some(&"ok"), "{way:?} {name}: {report}");
+        }
+        assert_eq!(verdicts["names"], "warning");
+        assert_eq!(fs::read_to_string(pair.to("t/b")).unwrap(), "another b");
+        assert!(!pair.to("t/a").exists());
+    }
+    let place = Place::new();
+    let root = place.path("root");
+    let mounted = is_root().then(|| haul_testkit::mount::Mount::tmpfs(&root, "1m"));
+    let Some(Ok(_mount)) = mounted else { return skip("the right to mount", "none") };
+    let server = Server::start(&place);
+    place.file(&place.source("t/large"), 2 * MIB);
+    let ran = place.push(&words![place.source("t"), server.url(""), "--preflight"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let checks = ran.report()["preflight"].as_array().unwrap().clone();
+    let space = checks.iter().find(|check| check["name"] == "space").unwrap();
+    assert_eq!(space["verdict"], "failed", "{space}");
+    assert!(space["found"].as_str().unwrap().contains("2.1 MB"), "{space}");
+}
+
+#[test]
 fn a_move_removes_each_source_once_its_very_bytes_are_at_the_target() {
     for way in WAYS {
         let pair = Pair::new(way);

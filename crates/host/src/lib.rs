@@ -46,6 +46,10 @@ pub struct Host {
     pub congestion_available: Vec<String>,
     /// net.ipv4.tcp_congestion_control; empty if it could not be read.
     pub congestion_default: String,
+    /// How large a socket's receive buffer may grow by itself (net.ipv4.tcp_rmem); 0: not known.
+    pub receive_buffer_bytes_max: u64,
+    /// The same for sending (net.ipv4.tcp_wmem).
+    pub send_buffer_bytes_max: u64,
 }
 
 impl Host {
@@ -68,6 +72,8 @@ impl Host {
             congestion_allowed: congestion.allowed,
             congestion_available: congestion.available,
             congestion_default: congestion.default,
+            receive_buffer_bytes_max: network::buffer_bytes_max(root, "tcp_rmem"),
+            send_buffer_bytes_max: network::buffer_bytes_max(root, "tcp_wmem"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Which TCP congestion controls this process may choose for a socket.
+//! Which TCP congestion controls this process may choose for a socket, and how large a socket's
+//! buffers may grow.
 
 use std::path::Path;
 
@@ -32,6 +33,13 @@ pub(crate) fn may_administer(root: &Path) -> bool {
         .and_then(|status| value_after(status, "CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex, 16).ok())
         .is_some_and(|capabilities| capabilities & CAP_NET_ADMIN != 0)
+}
+
+/// How large TCP lets a socket's buffer grow by itself, in bytes: the last number of tcp_rmem or
+/// tcp_wmem (tcp(7)). 0 where it is not known.
+pub(crate) fn buffer_bytes_max(root: &Path, name: &str) -> u64 {
+    let numbers = setting(root, name).unwrap_or_default();
+    numbers.split_whitespace().last().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 fn setting(root: &Path, name: &str) -> Option<String> {

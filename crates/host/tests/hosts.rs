@@ -35,6 +35,8 @@ fn the_virtual_machine_of_the_measurements_is_read_as_it_is() {
         congestion_allowed: words("reno bbr"),
         congestion_available: words("reno bbr cubic"),
         congestion_default: "bbr".to_owned(),
+        receive_buffer_bytes_max: 32 << 20,
+        send_buffer_bytes_max: 4 << 20,
         ..Host::default()
     };
     assert_eq!(stored("virtual-machine"), expected);

@@ -52,6 +52,10 @@ fn cut_texts(message: &mut Message) {
         Message::Hello(hello) => cut(&mut hello.software),
         Message::HelloReply(reply) => cut(&mut reply.software),
         Message::Open(open) => cut(&mut open.peer_engine),
+        Message::Facts(facts) => {
+            cut(&mut facts.kernel);
+            cut(&mut facts.congestion);
+        }
         Message::Refused(fault) => cut_fault(fault),
         Message::FileAnswer(wire::FileAnswer { answer: Some(Answer::Fault(fault)), .. }) => {
             cut_fault(fault);
@@ -142,6 +146,11 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             notice.fault.as_ref().map_or(Ok(()), check_fault)
         }
         Message::Selection(selection) => check_selection(selection),
+        Message::Facts(facts) => {
+            check_text(&facts.kernel)?;
+            check_text(&facts.congestion)?;
+            facts.target.as_ref().map_or(Ok(()), |target| check_text(&target.file_system))
+        }
         Message::Removed(removed) => {
             ensure(removed.names.len() <= limits::REMOVED_MAX, "more than 4096 removed names")?;
             removed.names.iter().try_for_each(|name| check_name(name))

@@ -6,6 +6,7 @@ use crate::{
     events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side},
     options::{PullRequest, PushRequest, SourceSpec, TransferOptions, digest_name},
     places::{asked_name, check_names, expected_names, resolve_local, source_name},
+    preflight::{self, Findings, Verdict, now_ms},
     selection::Matcher,
     session::{
         OfferLimits, Role, SessionEnd, Tally, drive,
@@ -206,6 +207,9 @@ struct Run {
     theirs: wire::SideReport,
     rtt_us: u64,
     streams: u32,
+    /// With `--preflight`: the server's, and the time when they were heard.
+    facts: Option<(wire::HostFacts, u64)>,
+    port: Option<Result<Duration, String>>,
 }
 
 impl<'a> Client<'a> {
@@ -287,10 +291,7 @@ impl<'a> Client<'a> {
             run.there_before.get_or_insert(before);
             let moved = tally.received_bytes.saturating_sub(before);
             if matches!(end, SessionEnd::Finished) {
-                return match nothing_started(&tally) {
-                    Some(problem) => Err(TransferError::start(problem)),
-                    None => Ok(self.report(&mut run, tally, begun)),
-                };
+                return self.finished(&mut run, work, tally, begun);
             }
             let nothing_yet = lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
@@ -311,6 +312,23 @@ impl<'a> Client<'a> {
             }
             self.pause(&mut delay)?;
         }
+    }
+
+    fn finished(
+        &self,
+        run: &mut Run,
+        work: &Work<'_>,
+        tally: Tally,
+        begun: Instant,
+    ) -> Result<Report, TransferError> {
+        if let Some(problem) = nothing_started(&tally) {
+            return Err(TransferError::start(problem));
+        }
+        let checks = self.checks(run, work, &tally);
+        let mut report = self.report(run, tally, begun);
+        report.ok &= checks.iter().all(|check| check.verdict != Verdict::Failed);
+        report.preflight = checks;
+        Ok(report)
     }
 
     /// A session that moved something starts the time for retries anew.
@@ -462,6 +480,9 @@ impl<'a> Client<'a> {
                 opened.control.queue(Message::Selection(part));
             }
         }
+        if self.wishes.preflight {
+            run.port = Some(self.try_port());
+        }
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
         let source = supply::Source::Connect { server: self.url.server(), count: granted.streams };
@@ -495,6 +516,36 @@ impl<'a> Client<'a> {
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
         }
+    }
+
+    /// Another connection, as data streams are made.
+    fn try_port(&self) -> Result<Duration, String> {
+        let begun = Instant::now();
+        let connected = tcp::connect(&self.url.server(), None);
+        connected.map(|_| begun.elapsed()).map_err(|error| error.to_string())
+    }
+
+    /// What a preflight found out; empty without one.
+    fn checks(&self, run: &Run, work: &Work<'_>, tally: &Tally) -> Vec<preflight::Check> {
+        let (Some((theirs, heard_ms)), Some(port)) = (&run.facts, &run.port) else {
+            return Vec::new();
+        };
+        let place = match work {
+            Work::Push(_) => None,
+            Work::Pull(place) => Some(place),
+        };
+        let findings = Findings {
+            sends: place.is_none(),
+            mine: &preflight::facts(&self.host, place),
+            theirs,
+            heard_ms: *heard_ms,
+            rtt: Duration::from_micros(run.rtt_us),
+            streams: run.streams,
+            port,
+            tally,
+            replaced: tally.replaced_files,
+        };
+        findings.checks()
     }
 
     fn walk_options(&self) -> WalkOptions {
@@ -533,8 +584,9 @@ impl<'a> Client<'a> {
         waker: &Waker,
         run: &mut Run,
     ) -> (SessionEnd, Tally) {
-        let mut reporting = Reporting { role, meter };
+        let mut reporting = Reporting { role, meter, facts: None };
         let end = drive(control, &mut reporting, waker, self.interrupt);
+        run.facts = reporting.facts.or(run.facts.take());
         let mut role = reporting.role;
         role.stop();
         run.mine = role.report();
@@ -572,6 +624,7 @@ impl<'a> Client<'a> {
             moved_bytes: moved,
             dry_run: self.wishes.dry_run,
             planned_bytes: tally.planned_bytes,
+            preflight: Vec::new(),
             sources_removed: tally.sources_removed,
             seconds: stages::round(seconds, 3),
             gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),
@@ -749,6 +802,7 @@ impl Meter {
 struct Reporting<R> {
     role: R,
     meter: Meter,
+    facts: Option<(wire::HostFacts, u64)>,
 }
 
 /// What [`Reporting`] needs of a role.
@@ -798,7 +852,13 @@ impl Reported for Receiving<'_> {
 
 impl<R: Reported> Role for Reporting<R> {
     fn handle(&mut self, message: Message) -> Result<(), haul_protocol::ProtocolError> {
-        self.role.handle(message)
+        match message {
+            Message::Facts(facts) => {
+                self.facts = Some((facts, now_ms()));
+                Ok(())
+            }
+            message => self.role.handle(message),
+        }
     }
 
     fn pump(&mut self, now: Instant) -> Result<crate::session::Pumped, Fault> {

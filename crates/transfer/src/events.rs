@@ -1,5 +1,6 @@
 //! What a transfer tells while it runs, and its final report. The names are those of `--json`.
 
+use crate::preflight::Check;
 use haul_protocol::wire;
 use serde::{Serialize, Serializer};
 
@@ -266,6 +267,9 @@ pub struct Report {
     /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
     pub dry_run: bool,
     pub planned_bytes: u64,
+    /// What a preflight looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preflight: Vec<Check>,
     /// Sources that were removed once they were durable at the target (`--move`).
     pub sources_removed: u64,
     pub seconds: f64,

@@ -9,6 +9,7 @@ pub mod error;
 pub mod events;
 pub mod options;
 mod places;
+pub mod preflight;
 pub mod selection;
 pub mod server;
 pub mod session;

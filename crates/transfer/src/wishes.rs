@@ -83,6 +83,8 @@ pub struct Wishes {
     pub removal: Option<Removal>,
     /// Nothing is written.
     pub dry_run: bool,
+    /// A dry run that looks at both hosts too.
+    pub preflight: bool,
     /// A source is removed once it is durable at the target.
     pub move_sources: bool,
     pub preserve: Preserve,
@@ -108,6 +110,7 @@ impl Wishes {
             mirrors_base: self.removal.is_some_and(|removal| removal.of_base),
             removals_max: self.removal.and_then(|removal| removal.names_max).unwrap_or(0),
             dry_run: self.dry_run,
+            preflight: self.preflight,
             move_sources: self.move_sources,
             preserve: self.preserve.to_bits(),
             selection_follows,
@@ -129,6 +132,7 @@ impl Wishes {
             compare_content: wishes.compare_content,
             removal: wishes.remove_extra.then_some(Removal { names_max, of_base }),
             dry_run: wishes.dry_run,
+            preflight: wishes.preflight,
             move_sources: wishes.move_sources,
             preserve: Preserve::from_bits(wishes.preserve),
         }
@@ -148,6 +152,7 @@ mod tests {
             compare_content: true,
             removal: Some(Removal { names_max: Some(7), of_base: true }),
             dry_run: true,
+            preflight: true,
             move_sources: true,
             preserve: Preserve::ALL,
         };

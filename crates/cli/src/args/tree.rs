@@ -72,6 +72,9 @@ pub struct LowTree {
     /// Say what would be copied, replaced and removed, and do nothing
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+    /// Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing
+    #[arg(long)]
+    pub preflight: bool,
     /// Remove each source file once it is durable at the target, and directories left empty
     ///
     /// A file that is there already is compared by its bytes first. The directories that you name
@@ -197,7 +200,8 @@ impl LowTree {
             // A source is removed only when what is there holds its very bytes.
             compare_content: self.checksum_compare || self.move_sources,
             removal: self.delete.then_some(Removal { names_max: self.max_delete, of_base: false }),
-            dry_run: self.dry_run,
+            dry_run: self.dry_run || self.preflight,
+            preflight: self.preflight,
             move_sources: self.move_sources,
             preserve: self.preserve,
         };

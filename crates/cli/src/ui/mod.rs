@@ -30,6 +30,8 @@ pub fn screen(low: &LowTransfer) -> Box<dyn Screen> {
         Box::new(json::Json::new(std::io::stdout(), low.quiet))
     } else if low.quiet {
         Box::new(quiet::Quiet::new(std::io::stderr()))
+    } else if low.tree.preflight {
+        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr()).without_files())
     } else {
         for_people()
     }

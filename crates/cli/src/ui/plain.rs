@@ -16,6 +16,7 @@ pub struct Plain<Output, Errors> {
     notices: Notices,
     header_shown: bool,
     retransmits_before: u64,
+    shows_files: bool,
 }
 
 impl<Output: Write, Errors: Write> Plain<Output, Errors> {
@@ -26,7 +27,14 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
             notices: Notices::default(),
             header_shown: false,
             retransmits_before: 0,
+            shows_files: true,
         }
+    }
+
+    /// Says nothing of single files that would be copied or removed.
+    #[must_use]
+    pub fn without_files(self) -> Self {
+        Self { shows_files: false, ..self }
     }
 
     fn interval(&mut self, progress: &Progress) {
@@ -60,7 +68,8 @@ impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {
         if let Some(line) = self.notices.line(event) {
             write_line(&mut self.errors, &line);
         }
-        if let Some(line) = session_line(event).or_else(|| file_line(event)) {
+        let of_file = || file_line(event).filter(|_| self.shows_files);
+        if let Some(line) = session_line(event).or_else(of_file) {
             write_line(&mut self.output, &line);
         }
         if let Event::Progress(progress) = event {

@@ -1,7 +1,10 @@
 //! The final report as people read it: what was moved, how, and what limited it.
 
 use super::units;
-use haul_transfer::Report;
+use haul_transfer::{
+    Report,
+    preflight::{Check, Verdict},
+};
 
 /// Stages that are named; the rest is small.
 const STAGES_SHOWN: usize = 5;
@@ -32,8 +35,9 @@ pub fn text(report: &Report, failed: &[String]) -> String {
 /// What a dry run found out; each name was said before.
 fn plan(report: &Report, failed: &[String]) -> String {
     let files = &report.files;
+    let name = if report.preflight.is_empty() { "dry run" } else { "preflight" };
     let mut lines = vec![format!(
-        "dry run, nothing was changed: {} would be copied, {}",
+        "{name}, nothing was changed: {} would be copied, {}",
         units::count(files.planned, "file"),
         units::bytes(report.planned_bytes)
     )];
@@ -43,10 +47,23 @@ fn plan(report: &Report, failed: &[String]) -> String {
         (files.left_out, "of a kind that is not moved"),
         (files.failed, "would fail"),
     ];
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    // A preflight says it among its own.
+    let is_shown = |count: u64| count > 0 && report.preflight.is_empty();
+    let counts = counts.iter().filter(|(count, _)| is_shown(*count));
     lines.extend(counts.map(|(count, what)| line("files", &format!("{count} {what}"))));
     lines.extend(failed.iter().map(|name| line("  fails", name)));
+    lines.extend(report.preflight.iter().map(check_line));
     lines.join("\n")
+}
+
+fn check_line(check: &Check) -> String {
+    let verdict = match check.verdict {
+        Verdict::Ok => "ok: ",
+        Verdict::Warning => "LOOK: ",
+        Verdict::Failed => "FAILS: ",
+    };
+    let hint = if check.hint.is_empty() { String::new() } else { format!(" ({})", check.hint) };
+    line(&check.name, &format!("{verdict}{}{hint}", check.found))
 }
 
 /// The same command again finds everything done.

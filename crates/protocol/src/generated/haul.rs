@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -55,6 +55,8 @@ pub mod control {
         Selection(super::Selection),
         #[prost(message, tag = "21")]
         Removed(super::Removed),
+        #[prost(message, tag = "22")]
+        Facts(super::HostFacts),
     }
 }
 /// Client to server, first. A server that supports none of the versions answers `refused`.
@@ -143,6 +145,9 @@ pub struct Wishes {
     /// with remove_extra: in the target directory itself, too
     #[prost(bool, tag = "9")]
     pub mirrors_base: bool,
+    /// with dry_run: the server says `facts` first
+    #[prost(bool, tag = "14")]
+    pub preflight: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bound {
@@ -442,6 +447,49 @@ pub struct StageTime {
     pub stage: i32,
     #[prost(uint64, tag = "2")]
     pub ns: u64,
+}
+/// Server to client, first of all, where `preflight` asks for it. What is not known is 0.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HostFacts {
+    /// since 1970, when this was said
+    #[prost(uint64, tag = "1")]
+    pub clock_ms: u64,
+    #[prost(string, tag = "2")]
+    pub kernel: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub cores: u32,
+    #[prost(uint64, tag = "4")]
+    pub memory_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub open_files_max: u64,
+    #[prost(uint64, tag = "6")]
+    pub locked_bytes_max: u64,
+    /// of a socket
+    #[prost(uint64, tag = "7")]
+    pub receive_buffer_bytes_max: u64,
+    #[prost(uint64, tag = "8")]
+    pub send_buffer_bytes_max: u64,
+    /// the system's congestion control
+    #[prost(string, tag = "9")]
+    pub congestion: ::prost::alloc::string::String,
+    /// where the server receives
+    #[prost(message, optional, tag = "10")]
+    pub target: ::core::option::Option<TargetFacts>,
+}
+/// The file system that is written to, as this user may.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TargetFacts {
+    #[prost(string, tag = "1")]
+    pub file_system: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub free_bytes: u64,
+    /// 2^64 - 1: no fixed number
+    #[prost(uint64, tag = "3")]
+    pub free_inodes: u64,
+    #[prost(bool, tag = "4")]
+    pub read_only: bool,
+    #[prost(bool, tag = "5")]
+    pub may_write: bool,
 }
 /// Receiver to sender, with `remove_extra`, when every file is settled: what was removed, or in a dry
 /// run would be. Directories behind what is in them.

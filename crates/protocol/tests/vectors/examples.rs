@@ -65,7 +65,7 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "direction": "PULL", "paths": ["612f"], "protection": "SAFE", "digest": "AES_GMAC",
             "wishes": {"on_conflict": "KEEP_BOTH", "compare_content": true, "remove_extra": true,
                 "removals_max": 1000, "dry_run": true, "move_sources": true, "preserve": 63,
-                "selection_follows": true, "mirrors_base": true}}}),
+                "selection_follows": true, "mirrors_base": true, "preflight": true}}}),
         ),
         (
             "which files are meant",
@@ -74,6 +74,16 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "names": ["61", "622f63"], "names_given": true, "size_min": {"bytes": 1},
             "size_max": {}, "modified_from": {"seconds": -1},
             "modified_until": {"seconds": 1_700_000_000}, "more_follows": true}}),
+        ),
+        (
+            "what a server knows about its host",
+            json!({"facts": {
+            "clock_ms": 1_700_000_000_000_u64, "kernel": "6.18", "cores": 2,
+            "memory_bytes": 25_769_803_776_u64, "open_files_max": 1_048_576,
+            "locked_bytes_max": 65536, "receive_buffer_bytes_max": 33_554_432,
+            "send_buffer_bytes_max": 4_194_304, "congestion": "bbr",
+            "target": {"file_system": "ext4", "free_bytes": 1_099_511_627_776_u64,
+                "free_inodes": 16_000_000, "read_only": true, "may_write": true}}}),
         ),
         ("a session", opened()),
         (

@@ -7,6 +7,7 @@ use crate::{
     digest::SessionKeys,
     events::Event,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
+    preflight,
     selection::Arriving,
     session::{
         OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
@@ -352,6 +353,13 @@ impl Server {
             token: accepted.grant.token_id.clone(),
             path: shown_paths(&accepted.open),
         });
+        if accepted.open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
+            let place = match &work {
+                Work::Receive(place) => Some(place),
+                Work::Send(_) => None,
+            };
+            control.queue(Message::Facts(preflight::facts(&self.host, place)));
+        }
         let mut tell = |event: Event| {
             let session = session.clone();
             match event {

@@ -164,6 +164,8 @@ pub struct Tally {
     /// In a dry run, what would be received.
     pub planned_files: u64,
     pub planned_bytes: u64,
+    /// Of these, those that would replace something.
+    pub replaced_files: u64,
     /// Removed at the source, once they were durable.
     pub sources_removed: u64,
     /// Spans that are holes: nothing of them comes.

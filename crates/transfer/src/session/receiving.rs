@@ -609,6 +609,8 @@ impl<'a> Receiving<'a> {
             FileStatus::WouldCopy | FileStatus::WouldReplace => {
                 self.tally.planned_files += 1;
                 self.tally.planned_bytes += bytes;
+                let replaces = status == FileStatus::WouldReplace;
+                self.tally.replaced_files += u64::from(replaces);
             }
             FileStatus::Removed | FileStatus::WouldRemove => {}
         }

@@ -51,8 +51,8 @@ pub fn client_config(fingerprint: [u8; 16]) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// A record is read when all of it has arrived. The first window of a connection is some 14 KiB (RFC
-/// 6928), so one of 16 KiB would take a round trip more, and what stands at its front with it.
+/// A record is read when all of it has arrived. The first window of a connection is some 14 KiB
+/// (RFC 6928), so one of 16 KiB would take a round trip more, and what stands at its front with it.
 const RECORD_BYTES_MAX: usize = 4096;
 
 /// The words of the error when the server's key is not the token's.
