@@ -447,6 +447,25 @@ fn a_pull_that_moves_needs_the_right_to_write() {
 }
 
 #[test]
+fn nothing_is_moved_to_where_it_is_thrown_away_or_not_verified() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let sink = ServerSetup::new(&place).root("null:").state(place.path("other")).start(&place);
+    for path in [place.source("f"), place.root("f")] {
+        write(&path, "f");
+    }
+    let file = place.source("f");
+    for target in [server.url("null:"), sink.url("")] {
+        place.push(&words![file, target, "--move"]).refused(&["null:", "--move"]);
+    }
+    place.pull(&words![server.url("f"), "null:", "--move"]).refused(&["null:", "--move"]);
+    let unverified = words!["--move", "--protection", "clear", "--digest", "none"];
+    let words = [words![file, server.url("")], unverified].concat();
+    place.push(&words).refused(&["--move", "verified"]);
+    assert!(file.exists() && place.root("f").exists());
+}
+
+#[test]
 fn what_fails_to_move_keeps_its_source() {
     let pair = Pair::new(Way::Push);
     write(&pair.from("t/a"), "a");

@@ -41,6 +41,8 @@ pub const XATTRS_MAX: usize = 1024;
 pub const XATTR_BYTES_MAX: usize = 256 << 10;
 /// The length of a name of an extended attribute, a user or a group, in bytes.
 pub const SHORT_NAME_BYTES_MAX: usize = 255;
+/// Rules of a selection: all of them are compiled into one automaton.
+pub const RULES_MAX: usize = 4096;
 /// Rules and names of all parts of a selection, and what they may take, in bytes.
 pub const SELECTION_ITEMS_MAX: usize = 1 << 20;
 pub const SELECTION_BYTES_MAX: usize = 16 << 20;

@@ -36,6 +36,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         XATTRS_MAX,
         XATTR_BYTES_MAX,
         SHORT_NAME_BYTES_MAX,
+        RULES_MAX,
         SELECTION_ITEMS_MAX,
         SELECTION_BYTES_MAX,
         REMOVED_MAX,

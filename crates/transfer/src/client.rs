@@ -140,6 +140,11 @@ pub fn pull(
         peer_engine: request.options.send_engine.clone().unwrap_or_default(),
         ..wire::Open::default()
     };
+    if wishes.move_sources && matches!(place, TargetPlace::Null) {
+        let needs = "a target that keeps what it receives";
+        let what = "nothing can be moved to null:, which throws it away";
+        return Err(TransferError::start(problem(what, needs, "null:", "leave out --move")));
+    }
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
     client.run(&Work::Pull(place), on_event)
 }

@@ -88,6 +88,12 @@ impl Selection {
     /// # Errors
     /// If a pattern is none, in words for the user.
     pub fn compile(&self) -> Result<Matcher, Problem> {
+        let (found, max) = (self.rules.len(), limits::RULES_MAX);
+        if found > max {
+            let hint = "name what is meant by --files-from";
+            let (needs, found) = (format!("at most {max}"), format!("{found}"));
+            return Err(problem("there are too many patterns", &needs, &found, hint));
+        }
         let mut builder = GlobSetBuilder::new();
         let mut verdicts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
@@ -130,6 +136,9 @@ impl Arriving {
         self.bytes += patterns.sum::<usize>() + names.sum::<usize>();
         if self.items > limits::SELECTION_ITEMS_MAX || self.bytes > limits::SELECTION_BYTES_MAX {
             return Err(ProtocolError::new("a selection of more than a million items or 16 MiB"));
+        }
+        if self.selection.rules.len() + part.rules.len() > limits::RULES_MAX {
+            return Err(ProtocolError::new("a selection of more than 4096 rules"));
         }
         let selection = &mut self.selection;
         if part.names_given {

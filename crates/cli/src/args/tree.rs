@@ -183,6 +183,15 @@ impl LowTree {
                 "move from each directory by a command of its own",
             ));
         }
+        let unverified = options.wire_digest() == haul_protocol::wire::Digest::None;
+        if self.move_sources && unverified {
+            return Err(usage_problem(
+                "cannot take --move",
+                "bytes that are verified before their source is removed",
+                "--digest none",
+                "leave out --digest",
+            ));
+        }
         let names = match &self.files_from {
             Some(file) => Some(Arc::new(self.read_names(file)?)),
             None => None,

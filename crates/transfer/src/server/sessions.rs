@@ -316,14 +316,15 @@ impl Server {
         match open.direction() {
             Direction::Push => {
                 let path = open.paths.first().map_or(&b""[..], Vec::as_slice);
-                match root {
-                    None => Ok(Work::Receive(TargetPlace::Null)),
-                    Some(root) => {
-                        let wishes = Wishes::from_wire(open.wishes.as_ref());
-                        TargetPlace::resolve(&root, path, open.into_directory, wishes)
-                            .map(Work::Receive)
-                    }
+                let wishes = Wishes::from_wire(open.wishes.as_ref());
+                let place = match root {
+                    None => TargetPlace::Null,
+                    Some(root) => TargetPlace::resolve(&root, path, open.into_directory, wishes)?,
+                };
+                if wishes.move_sources && matches!(place, TargetPlace::Null) {
+                    return Err(thrown_away());
                 }
+                Ok(Work::Receive(place))
             }
             Direction::Pull => Ok(Work::Send(asked_sources(root.as_ref(), &open.paths))),
             Direction::Unknown => {
@@ -513,6 +514,15 @@ fn check_protection(open: &wire::Open, least: Protection) -> Result<(), Fault> {
             format!("{:?} with {}", open.protection(), digest_name(open.digest())).to_lowercase(),
         )
         .hint("leave --protection and --digest out"))
+}
+
+/// A move into nothing would leave the files nowhere.
+fn thrown_away() -> Fault {
+    let what = "the target throws everything away, so nothing can be moved there";
+    Fault::new(FaultCode::RightMissing, Side::Target, what)
+        .needs("a target that keeps what it receives")
+        .found("null:")
+        .hint("leave out --move")
 }
 
 /// What a client asks for, in a hash: the same command gives the same.

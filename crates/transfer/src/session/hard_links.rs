@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, btree_map::Entry};
 /// Inodes that are kept track of at a time: of more, each name goes as a file of its own.
 const INODES_MAX: usize = 1 << 18;
 
+/// Names that wait for the first of their inode.
+const WAITING_MAX: usize = 1 << 16;
+
 #[derive(Debug)]
 enum First {
     /// Its names that were met meanwhile wait for it.
@@ -117,6 +120,12 @@ impl HardLinks {
         entry.offer.size_bytes = entry.size_bytes;
         entry.links = 1;
         entry
+    }
+
+    /// Whether as many wait as may: the first of them is to be in place before more are met.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.waiting >= WAITING_MAX
     }
 
     /// Whether some name waits for another.

@@ -37,6 +37,8 @@ use std::{
 
 /// Offered at a time, before what came in meanwhile is looked at.
 const OFFERS_A_PUMP: usize = 256;
+/// Files being compared, beside those whose offers are open: no more are met before.
+const COMPARING_MAX: usize = 1024;
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
 const MOVED_DIRECTORY_BYTES_MAX: usize = 8 << 20;
 /// How long the streams may take to say their orderly end.
@@ -176,6 +178,9 @@ impl<'a> Sending<'a> {
             if let Some((before, entry)) = self.again.pop_front() {
                 self.offer(entry, before);
                 continue;
+            }
+            if self.comparing.len() >= COMPARING_MAX || self.links.is_full() {
+                return;
             }
             let Sources::Listed(walk) = &mut self.sources else { return };
             match walk.next() {
