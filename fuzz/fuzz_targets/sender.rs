@@ -1,4 +1,4 @@
 //! Fuzzes the sender against a hostile receiver.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| haul_fuzz::bodies::sender(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| haul_fuzz::counted(haul_fuzz::bodies::sender, data));

@@ -437,12 +437,13 @@ fn a_preface_said_again_while_its_stream_is_up_takes_and_disturbs_nothing() {
         ran.ok();
         assert_eq!((ran.number("reconnections"), ran.number("resent_spans")), (0, 0), "{ran:?}");
         // Each head ten times, those of the first session in both rounds.
-        server.process.wait_for_count("refused", [20, 60][number]);
+        server.wait_for_refusals([20, 60][number]);
         let events = server.process.events();
         let again = |line: &&serde_json::Value| {
             line["event"] == "refused" && line["why"].as_str().unwrap().contains("opened before")
         };
-        assert!(events.iter().filter(again).count() > number * 20, "{events:?}");
+        // Of a flood a few are told in words.
+        assert!(events.iter().any(|line| again(&line)), "{events:?}");
     }
     assert_same_files(&place.source("data"), &place.root("data"));
     assert_same_files(&place.source("data"), &place.target("data"));
@@ -516,7 +517,7 @@ fn a_client_has_twice_the_streams_it_was_granted_and_no_more() {
     }
     // The session's own, and two streams'.
     server.wait_for_threads(IDLE_THREADS + 1 + 2);
-    server.process.wait_for_count("refused", 20 * 20 - 2);
+    server.wait_for_refusals(20 * 20 - 2);
     server.still_serves(&place);
     let memory = server.memory_bytes();
     assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");

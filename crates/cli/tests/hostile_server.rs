@@ -178,3 +178,89 @@ fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
     ran.says(&["data", "target", "the disk is gone"]);
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
+
+/// What is waited for is left after so many stall timeouts.
+const STALL: [&str; 4] = ["--stall-timeout", "500ms", "--retry-for", "1s"];
+
+/// Runs `haul WORDS` against a server that goes on answering pings, and hears how it is left.
+fn left_waiting(
+    words: &[std::ffi::OsString],
+    serve: impl FnMut(&mut Peer, &TcpListener) + Send + Clone + 'static,
+    due: &str,
+) -> Ran {
+    let place = Place::new();
+    place.file(&place.source("data"), 100_000);
+    let mut serve = serve;
+    let fake = FakeServer::start_with_streams(&place.path("fake"), move |mut peer, listener| {
+        if peer.let_in().is_ok() {
+            serve(&mut peer, listener);
+            peer.hear_close();
+        }
+    });
+    let push = words![place.source("data"), fake.url("")];
+    let pull = words![fake.url("data"), place.target("")];
+    let rest = if words[0] == "push" { push } else { pull };
+    let begun = Instant::now();
+    let stall: Vec<_> = STALL.iter().map(std::ffi::OsString::from).collect();
+    let ran = place.run(&[words, &rest, &stall].concat());
+    assert!(ran.status == 1 || ran.status == 2, "{ran:?}");
+    ran.says(&["the other side is due", due, "answers to pings"]);
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    ran
+}
+
+fn hear_offers(peer: &mut Peer) {
+    peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
+}
+
+/// It answers pings, so it is there, and the client waited for ever.
+#[test]
+fn a_server_that_never_says_goodbye_is_left_in_words() {
+    let skips = |peer: &mut Peer, _: &TcpListener| {
+        hear_offers(peer);
+        let answer = Some(Answer::Skip(wire::Skip {}));
+        peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
+    };
+    let ran = left_waiting(&words!["push"], skips, "the goodbye");
+    assert_eq!(ran.named("file").len(), 1, "{ran:?}");
+    let brings_nothing = |peer: &mut Peer, _: &TcpListener| {
+        let fault = Fault::new(FaultCode::NotFound, Side::Source, "is not there");
+        peer.say(Message::Notice(wire::Notice { fault: Some(fault), ..Default::default() }));
+        peer.say(Message::OffersEnd(wire::OffersEnd::default()));
+    };
+    left_waiting(&words!["pull"], brings_nothing, "the goodbye");
+}
+
+#[test]
+fn a_server_that_never_answers_or_offers_is_left_in_words() {
+    left_waiting(&words!["push"], |peer, _| hear_offers(peer), "an answer to what was offered");
+    let due = "an offer, or the end of the offers";
+    left_waiting(&words!["pull"], |_, _| {}, due);
+    // Progress that is none does not help.
+    let says_progress = |peer: &mut Peer, _: &TcpListener| {
+        hear_offers(peer);
+        for _ in 0..100 {
+            peer.say(Message::Progress(wire::Progress::default()));
+            if peer.sync().is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    };
+    left_waiting(&words!["push"], says_progress, "an answer to what was offered");
+}
+
+/// It reads every byte, acknowledges none, and never lets the stream go.
+#[test]
+fn a_server_that_acknowledges_nothing_of_what_it_reads_is_left_in_words() {
+    let reads_only = |peer: &mut Peer, listener: &TcpListener| {
+        hear_offers(peer);
+        let need = wire::Need { span_bytes: 64 << 10, ..wire::Need::default() };
+        let answer = Some(Answer::Need(need));
+        peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
+        peer.sync().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+    };
+    left_waiting(&words!["push"], reads_only, "the end of a data stream");
+}

@@ -90,12 +90,7 @@ fn a_bit_flipped_in_a_pack_costs_a_span_or_a_stream_and_never_a_file() {
 /// `haul WORDS --json` with at most so many open descriptors.
 fn with_few_descriptors(place: &Place, most: u32, words: &[OsString]) -> Command {
     let haul = place.command(&[words, &words!["--json"]].concat());
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(format!("ulimit -n {most}; exec \"$@\"")).arg("sh");
-    command.arg(haul.get_program()).args(haul.get_args());
-    command.current_dir(haul.get_current_dir().unwrap()).env_clear();
-    command.envs(haul.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command
+    harness::server::with_few_descriptors(&haul, most)
 }
 
 #[test]

@@ -47,6 +47,21 @@ pub struct StreamId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanIndex(pub u32);
 
+/// What only the peer can do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Or the end of the offers.
+    Offer,
+    Answer,
+    Confirmation,
+    /// Of one that was given up.
+    StreamEnd,
+    /// Files are to be durable under their names.
+    Settlement,
+    /// All else is done.
+    Goodbye,
+}
+
 /// What this build can do beyond version 1, as numbers in `Hello.capabilities`. None yet.
 pub const CAPABILITIES: &[u32] = &[];
 

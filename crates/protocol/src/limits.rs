@@ -27,6 +27,9 @@ pub const CAPABILITIES_MAX: usize = 256;
 pub const RANGES_MAX: usize = 65_536;
 /// Spans of one file: with larger files the spans grow.
 pub const SPANS_MAX: u64 = 1 << 20;
+/// Spans of all files that a receiver asked for and that are not settled: of 64 files of many
+/// spans, and of [`OFFERS_MAX`] of one.
+pub const SPANS_OPEN_MAX: u64 = 65 << 20;
 /// The smallest and the largest span, in bytes; a span size is a power of two.
 pub const SPAN_BYTES_MIN: u64 = 64 << 10;
 pub const SPAN_BYTES_MAX: u64 = 1 << 30;

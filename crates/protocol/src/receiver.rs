@@ -6,7 +6,7 @@
 //! confirmed the source afterwards. Nothing that the sender says is believed without that.
 
 use crate::{
-    FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId,
+    Awaited, FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId,
     frame::{PackHeader, SpanHeader},
     limits,
     message::offer_bytes,
@@ -72,7 +72,8 @@ pub enum ReceiverEvent {
     AllVerified(FileId),
     /// Sync and rename, then call [`Receiver::committed`].
     Commit(FileId),
-    /// The sender gave the file up: keep or remove what arrived, it is settled.
+    /// The sender gave the file up, or it cannot be had: keep or remove what arrived. It is
+    /// settled.
     GivenUp {
         file: FileId,
         fault: wire::Fault,
@@ -97,6 +98,8 @@ struct ReceiveFile {
     missing: SpanSet,
     verified: SpanSet,
     confirmed: bool,
+    /// How often each span arrived damaged.
+    damaged: BTreeMap<SpanIndex, u32>,
 }
 
 #[derive(Debug, Default)]
@@ -294,6 +297,15 @@ impl Receiver {
             }
             SpanEnd::Damaged => {
                 entry.missing.insert(span);
+                let times = entry.damaged.entry(span).or_insert(0);
+                *times += 1;
+                // A sender gives the file up before that.
+                if *times > limits::SPAN_RETRIES_MAX + 1 {
+                    let what = "a span arrives damaged again and again";
+                    let fault =
+                        wire::Fault::new(wire::FaultCode::DataDamaged, wire::Side::Path, what);
+                    return self.give_up(file, fault);
+                }
                 let bad = wire::SpanBad { file: file.0, span: span.0, stream: stream.0 };
                 self.outbox.push_back(Message::SpanBad(bad));
             }
@@ -357,6 +369,18 @@ impl Receiver {
             self.finished = true;
             self.outbox.push_back(Message::Finish(wire::Finish { report: Some(report) }));
         }
+    }
+
+    /// What is due from the sender, where neither a stream nor this side has anything to do.
+    #[must_use]
+    pub fn awaits(&self) -> Option<Awaited> {
+        if self.files.is_empty() {
+            let last = if self.offers_ended { Awaited::Goodbye } else { Awaited::Offer };
+            return (!self.peer_finished).then_some(last);
+        }
+        let is_due =
+            |file: &ReceiveFile| file.grid.is_some() && file.verified.is_full() && !file.confirmed;
+        self.files.values().all(is_due).then_some(Awaited::Confirmation)
     }
 
     /// Whether some offered file is not settled yet.
@@ -481,11 +505,19 @@ impl Receiver {
             missing: SpanSet::default(),
             verified: SpanSet::default(),
             confirmed: false,
+            damaged: BTreeMap::new(),
         };
         self.offer_bytes += entry.offer_bytes;
         self.files.insert(FileId(offer.file), entry);
         self.events.push_back(ReceiverEvent::Offered(offer));
         Ok(())
+    }
+
+    fn give_up(&mut self, file: FileId, fault: wire::Fault) {
+        self.forget(file);
+        let settled = wire::FileSettled { file: file.0, fault: Some(fault.clone()) };
+        self.outbox.push_back(Message::FileSettled(settled));
+        self.events.push_back(ReceiverEvent::GivenUp { file, fault });
     }
 
     fn handle_confirm(&mut self, confirm: wire::FileConfirm) -> Result<(), ProtocolError> {
@@ -502,10 +534,7 @@ impl Receiver {
             return Err(ProtocolError::new("a file was confirmed twice"));
         }
         if let Some(fault) = confirm.fault {
-            self.forget(file);
-            let settled = wire::FileSettled { file: file.0, fault: Some(fault.clone()) };
-            self.outbox.push_back(Message::FileSettled(settled));
-            self.events.push_back(ReceiverEvent::GivenUp { file, fault });
+            self.give_up(file, fault);
             return Ok(());
         }
         if entry.grid.is_none() || !entry.verified.is_full() {

@@ -6,7 +6,7 @@
 //! every span of it is verified and the source was looked at afterwards.
 
 use crate::{
-    FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId, limits,
+    Awaited, FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId, limits,
     message::offer_bytes,
     wire::{self, file_answer::Answer},
 };
@@ -124,6 +124,8 @@ pub struct Sender {
     next_file: u32,
     /// What the offers of unsettled files take of memory.
     offer_bytes: u64,
+    /// Those of unsettled files: each takes two bits.
+    open_spans: u64,
     offers_max: u32,
     offer_bytes_max: u64,
     offers_ended: bool,
@@ -145,6 +147,7 @@ impl Sender {
             streams_ever: BTreeSet::new(),
             next_file: 0,
             offer_bytes: 0,
+            open_spans: 0,
             offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
             offer_bytes_max: offer_bytes_max.min(limits::OFFER_BYTES_MAX),
             offers_ended: false,
@@ -201,6 +204,32 @@ impl Sender {
     #[must_use]
     pub fn all_settled(&self) -> bool {
         self.offers_ended && self.files.is_empty()
+    }
+
+    /// What is due from the receiver, where nothing else can go on: neither a stream nor a look at
+    /// a source.
+    #[must_use]
+    pub fn awaits(&self) -> Option<Awaited> {
+        let waits = |stream: &SendStream, dropped| {
+            stream.dropped == dropped && !stream.unacknowledged.is_empty()
+        };
+        let any = |phase| self.files.values().any(|file| file.phase == phase);
+        if !self.ready.is_empty()
+            || self.streams.values().any(|stream| waits(stream, false))
+            || any(Phase::Checking)
+        {
+            return None;
+        }
+        if self.streams.values().any(|stream| waits(stream, true)) {
+            return Some(Awaited::StreamEnd);
+        }
+        if self.files.is_empty() {
+            return (self.finished && !self.peer_finished).then_some(Awaited::Goodbye);
+        }
+        if any(Phase::Confirmed) || any(Phase::GivenUp) {
+            return Some(Awaited::Settlement);
+        }
+        any(Phase::Offered).then_some(Awaited::Answer)
     }
 
     /// Says goodbye with this side's report; the receiver answers with its own.
@@ -372,6 +401,7 @@ impl Sender {
     }
 
     fn handle_answer(&mut self, answer: wire::FileAnswer) -> Result<(), ProtocolError> {
+        let open_spans = self.open_spans;
         let (file, entry) = self.file(answer.file)?;
         let given_up = entry.phase == Phase::GivenUp && entry.grid.is_none();
         if given_up && matches!(answer.answer, Some(Answer::Need(_))) {
@@ -385,6 +415,10 @@ impl Sender {
         match answer.answer {
             Some(Answer::Need(need)) => {
                 let grid = SpanGrid::new(entry.size_bytes, need.span_bytes)?;
+                let open_spans = open_spans + u64::from(grid.count());
+                if open_spans > limits::SPANS_OPEN_MAX {
+                    return Err(ProtocolError::new("files of too many spans were asked for"));
+                }
                 let durable = SpanSet::from_ranges(grid.count(), &need.durable)?;
                 let mut pending = SpanSet::full(grid.count());
                 durable.iter().for_each(|span| {
@@ -398,6 +432,7 @@ impl Sender {
                 if !need.stored_as.is_empty() {
                     self.events.push_back(SenderEvent::StoredAs { file, name: need.stored_as });
                 }
+                self.open_spans = open_spans;
                 if resumed > 0 {
                     let (bytes, span_bytes) = (resumed, need.span_bytes);
                     self.events.push_back(SenderEvent::Resumed { file, bytes, span_bytes });
@@ -432,12 +467,17 @@ impl Sender {
     fn handle_verified(&mut self, message: &wire::SpansVerified) -> Result<(), ProtocolError> {
         let (file, entry) = self.file(message.file)?;
         let count = entry.grid.map_or(0, |grid| grid.count());
-        for span in SpanSet::from_ranges(count, &message.spans)?.iter() {
-            let mut streams = self.streams.values_mut();
-            if !streams.any(|stream| stream.unacknowledged.remove(&(file, span))) {
-                let what = format!("span {} of file {} acknowledged unsent", span.0, file.0);
-                return Err(ProtocolError::new(what));
-            }
+        let spans = SpanSet::from_ranges(count, &message.spans)?;
+        // First all of them: a message that is refused changes nothing.
+        let is_sent = |span: &SpanIndex| {
+            self.streams.values().any(|stream| stream.unacknowledged.contains(&(file, *span)))
+        };
+        if let Some(unsent) = spans.iter().find(|span| !is_sent(span)) {
+            let what = format!("span {} of file {} acknowledged unsent", unsent.0, file.0);
+            return Err(ProtocolError::new(what));
+        }
+        for span in spans.iter() {
+            self.streams.values_mut().any(|stream| stream.unacknowledged.remove(&(file, span)));
             let entry = self.files.get_mut(&file).expect("looked up above");
             entry.verified.insert(span);
         }
@@ -509,6 +549,7 @@ impl Sender {
     fn settle(&mut self, file: FileId, outcome: FileOutcome) {
         if let Some(entry) = self.files.remove(&file) {
             self.offer_bytes -= entry.offer_bytes;
+            self.open_spans -= entry.grid.map_or(0, |grid| grid.count().into());
         }
         self.ready.remove(&file);
         let of_file = (file, SpanIndex(0))..=(file, SpanIndex(u32::MAX));

@@ -73,11 +73,13 @@ impl SpanSet {
 
     #[must_use]
     pub fn full(len: u32) -> Self {
-        let mut set = Self::new(len);
-        for index in 0..len {
-            set.insert(SpanIndex(index));
+        let mut bits = vec![u64::MAX; len.div_ceil(64) as usize];
+        if let Some(last) = bits.last_mut()
+            && !len.is_multiple_of(64)
+        {
+            *last = (1 << (len % 64)) - 1;
         }
-        set
+        Self { bits, len, count: len }
     }
 
     /// # Errors
@@ -213,6 +215,15 @@ mod tests {
         assert_eq!(SpanGrid::new(0, 1 << 20).expect("valid").count(), 0);
         assert!(SpanGrid::new(1, 3 << 20).is_err());
         assert!(SpanGrid::new(u64::MAX, 1 << 30).is_err());
+    }
+
+    #[test]
+    fn a_full_set_holds_every_span_and_no_other() {
+        for len in [0, 1, 63, 64, 65, 128, 300] {
+            let mut set = SpanSet::new(len);
+            (0..len).for_each(|index| assert!(set.insert(SpanIndex(index))));
+            assert_eq!(SpanSet::full(len), set);
+        }
     }
 
     proptest! {

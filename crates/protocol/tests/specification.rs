@@ -28,6 +28,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         CAPABILITIES_MAX,
         RANGES_MAX,
         SPANS_MAX,
+        SPANS_OPEN_MAX,
         SPAN_BYTES_MIN,
         SPAN_BYTES_MAX,
         FILE_BYTES_MAX,

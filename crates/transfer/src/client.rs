@@ -3,7 +3,7 @@
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side},
+    events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side, printable},
     options::{PullRequest, PushRequest, SourceSpec, TransferOptions, digest_name},
     places::{asked_name, check_names, expected_names, resolve_local, source_name},
     preflight::{self, Findings, Verdict, now_ms},
@@ -596,6 +596,9 @@ impl<'a> Client<'a> {
         role.stop();
         run.mine = role.report();
         run.theirs = role.take_peer_report().unwrap_or_default();
+        for text in [&mut run.theirs.engine, &mut run.theirs.because] {
+            *text = printable(text);
+        }
         (end, role.tally().clone())
     }
 
@@ -644,7 +647,7 @@ impl<'a> Client<'a> {
                 .join("; ")
                 .trim_matches([';', ' '])
                 .into(),
-            copied_bytes: source.copied_bytes + target.copied_bytes,
+            copied_bytes: source.copied_bytes.saturating_add(target.copied_bytes),
             retransmits: source.retransmits,
             resent_spans: (run.resent + tally.resent_spans).max(target.bad_spans),
             reconnections: run.reconnections + tally.reconnections,

@@ -194,6 +194,12 @@ fn sentence(text: &str) -> String {
     }
 }
 
+/// The other side's words without what could play with a terminal or a log.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    Name(text.as_bytes().to_vec()).to_string()
+}
+
 impl Problem {
     /// The problem of a file, which the fault may not have named itself.
     #[must_use]
@@ -217,10 +223,10 @@ impl From<&wire::Fault> for Problem {
         Self {
             path: Name(fault.path.clone()),
             side,
-            what: fault.what.clone(),
-            needs: fault.needs.clone(),
-            found: fault.found.clone(),
-            hint: fault.hint.clone(),
+            what: printable(&fault.what),
+            needs: printable(&fault.needs),
+            found: printable(&fault.found),
+            hint: printable(&fault.hint),
         }
     }
 }

@@ -96,6 +96,11 @@ impl Wishes {
         if self.dry_run { FileStatus::WouldRemove } else { FileStatus::Removed }
     }
 
+    /// Whether a peer may read whole files, or all of a target, before it says anything.
+    pub(crate) fn takes_long(self) -> bool {
+        self.compare_content || self.removal.is_some()
+    }
+
     pub(crate) fn to_wire(self, selection_follows: bool) -> wire::Wishes {
         let on_conflict = match self.on_conflict {
             OnConflict::SkipSame => wire::OnConflict::SkipSame,

@@ -13,6 +13,7 @@ use haul_protocol::{
     pack::{PackReader, PackWriter},
     wire,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub mod numbers;
 pub mod receiver_machine;
@@ -20,6 +21,13 @@ pub mod sender_machine;
 
 /// Operations of one run, at most: what goes wrong goes wrong early.
 const OPERATIONS_MAX: usize = 256;
+
+/// Operations that the state machines were given since the program began.
+pub static STEPS: AtomicU64 = AtomicU64::new(0);
+
+fn count_step() {
+    STEPS.fetch_add(1, Ordering::Relaxed);
+}
 
 /// What decodes survives being encoded and decoded again.
 pub fn message(data: &[u8]) {

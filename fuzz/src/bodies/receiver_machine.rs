@@ -90,6 +90,7 @@ pub fn run(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(OFFERS_MAX, limits::OFFER_BYTES_MAX);
     let mut model = Model::default();
     for operation in operations {
+        super::count_step();
         let ended = apply(&mut receiver, &mut model, operation).is_err();
         model.look_at_output(&mut receiver);
         if ended {

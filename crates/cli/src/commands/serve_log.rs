@@ -83,7 +83,9 @@ impl Log {
         if !self.json && matches!(event, ServerEvent::File { .. }) {
             return;
         }
-        let line = if self.json { ui::json::text_of(event) } else { event.to_string() };
+        // Words of a stranger must neither begin lines of their own nor play with a terminal.
+        let printable = || ui::printable(&event.to_string());
+        let line = if self.json { ui::json::text_of(event) } else { printable() };
         let most = if is_of_file { WAITING_BYTES_MAX } else { WAITING_BYTES_MAX_SESSIONS };
         let mut waiting = self.shared.lock();
         if waiting.lines.len() + line.len() > most {
@@ -135,9 +137,10 @@ mod tests {
     fn where_nobody_reads_the_lines_of_files_go_first_and_memory_is_bounded() {
         let log = log();
         let session = "0".repeat(32);
-        let refused = || ServerEvent::Refused { peer: "p".into(), why: "w".repeat(900) };
+        let refused = || ServerEvent::Refused { peer: "p".into(), why: "w".repeat(900), times: 1 };
         let ended = ServerEvent::SessionEnded {
             session: session.clone(),
+            peer: "p".into(),
             ok: true,
             bytes: 1,
             seconds: 1.0,

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
+pub mod frames;
 pub mod peer;
 pub mod process;
 pub mod server;

@@ -40,12 +40,22 @@ impl Peer {
         Self::over(TcpStream::connect(server.address()).unwrap(), server)
     }
 
-    fn over(socket: TcpStream, server: &Server) -> Self {
-        Self::new(Control::new(socket, Self::tls(server).into()).unwrap())
+    /// The same from another address of the loopback network.
+    pub fn connect_from(from: [u8; 4], server: &Server) -> Self {
+        Self::over(super::frames::connect_from(from, server.address()), server)
     }
 
-    fn tls(server: &Server) -> ClientConnection {
-        let config = tls::client_config(server.token().fingerprint).unwrap();
+    fn over(socket: TcpStream, server: &Server) -> Self {
+        Self::over_tls(socket, server.token().fingerprint)
+    }
+
+    /// The same for any server with this key.
+    pub fn over_tls(socket: TcpStream, fingerprint: [u8; 16]) -> Self {
+        Self::new(Control::new(socket, Self::tls(fingerprint).into()).unwrap())
+    }
+
+    fn tls(fingerprint: [u8; 16]) -> ClientConnection {
+        let config = tls::client_config(fingerprint).unwrap();
         let name = ServerName::try_from("haul").unwrap();
         ClientConnection::new(config, name).unwrap()
     }
@@ -58,7 +68,7 @@ impl Peer {
         let socket = TcpStream::connect(server.address()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
-        let mut tls = StreamOwned::new(Self::tls(server), socket);
+        let mut tls = StreamOwned::new(Self::tls(server.token().fingerprint), socket);
         let mut bytes = Vec::new();
         encode_message(hello(1, 1), &mut bytes);
         encode_message(Message::Open(open), &mut bytes);
@@ -103,7 +113,12 @@ impl Peer {
 
     /// The same for what `open` asks.
     pub fn with_session_of(server: &Server, open: wire::Open) -> (Self, [u8; 16]) {
-        let mut peer = Self::connect(server);
+        Self::connect(server).open_session(open)
+    }
+
+    /// Says hello, and opens what it asks for.
+    pub fn open_session(self, open: wire::Open) -> (Self, [u8; 16]) {
+        let mut peer = self;
         peer.say(hello(1, 1));
         peer.say(Message::Open(open));
         let opened = peer.hear(|message| match message {

@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{PermissionsExt, chown},
     path::PathBuf,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -22,13 +23,15 @@ pub struct ServerSetup {
     options: Vec<OsString>,
     nobody: bool,
     unread: bool,
+    descriptors: Option<u32>,
 }
 
 impl ServerSetup {
     /// Serves the `root` of a place.
     pub fn new(place: &Place) -> Self {
         let (root, state) = (place.path("root").into(), place.path("state"));
-        Self { root, state, options: Vec::new(), nobody: false, unread: false }
+        let options = Vec::new();
+        Self { root, state, options, nobody: false, unread: false, descriptors: None }
     }
 
     pub fn root(mut self, root: impl AsRef<OsStr>) -> Self {
@@ -75,6 +78,9 @@ impl ServerSetup {
             chown(&self.state, Some(super::NOBODY), Some(super::NOBODY)).unwrap();
             as_nobody(&mut command);
         }
+        if let Some(most) = self.descriptors {
+            command = with_few_descriptors(&command, most);
+        }
         let start = if self.unread { Haul::start_unread } else { Haul::start };
         let process = start(command);
         let line = process.wait_for("listening line", |_| true);
@@ -82,6 +88,16 @@ impl ServerSetup {
         let url = line["url"].as_str().unwrap().to_owned();
         (process, url)
     }
+}
+
+/// The same command with at most so many open descriptors.
+pub fn with_few_descriptors(haul: &Command, most: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -n {most}; exec \"$@\"")).arg("sh");
+    command.arg(haul.get_program()).args(haul.get_args());
+    command.current_dir(haul.get_current_dir().unwrap()).env_clear();
+    command.envs(haul.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
 }
 
 /// Killed when dropped.
@@ -137,6 +153,30 @@ impl Server {
     #[track_caller]
     pub fn wait_for_sessions(&self, ended: usize) {
         self.process.wait_for_count("session_ended", ended);
+    }
+
+    /// How many connections were refused, in however few lines.
+    pub fn refusals(&self) -> u64 {
+        let events = self.process.events();
+        let refused = events.iter().filter(|line| line["event"] == "refused");
+        refused.map(|line| line["times"].as_u64().unwrap()).sum()
+    }
+
+    /// Waits until so many were refused: of a flood the log tells when its window is over.
+    #[track_caller]
+    pub fn wait_for_refusals(&self, count: u64) {
+        let deadline = Instant::now() + super::PATIENCE;
+        while self.refusals() < count {
+            assert!(Instant::now() < deadline, "{} of {count} refused", self.refusals());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A server that may have at most so many descriptors.
+    pub fn start_with_few_descriptors(place: &Place, most: u32) -> Self {
+        let mut setup = ServerSetup::new(place);
+        setup.descriptors = Some(most);
+        setup.start(place)
     }
 
     /// Still serves: a small file goes there and back.

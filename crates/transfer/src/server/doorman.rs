@@ -10,49 +10,75 @@ use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    sync::Mutex,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 /// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
 const TLS_HANDSHAKE: u8 = 22;
+/// What the log says of one that was drawn.
+const MADE_ROOM: &str = "it had not shown who it is when others needed its place";
 
 /// Connections that have not shown who they are.
 #[derive(Debug)]
 pub struct Strangers {
     max: usize,
-    waiting: Mutex<(u64, BTreeMap<u64, TcpStream>)>,
+    /// Threads that greet, those of drawn ones too until they have ended.
+    greeting: AtomicUsize,
+    waiting: Mutex<(u64, BTreeMap<u64, Waiting>)>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    socket: TcpStream,
+    made_room: Arc<AtomicBool>,
 }
 
 impl Strangers {
     pub fn new(max: u32) -> Self {
-        Self { max: max.max(1) as usize, waiting: Mutex::default() }
+        let max = max.max(1) as usize;
+        Self { max, greeting: AtomicUsize::new(0), waiting: Mutex::default() }
     }
 
-    fn enter(&self, socket: &TcpStream) -> io::Result<Stranger<'_>> {
+    /// Connections come faster than those who made room for them can end: the next one waits.
+    pub fn is_crowded(&self) -> bool {
+        self.greeting.load(Ordering::Relaxed) >= self.max * 2
+    }
+
+    /// Takes a place for a connection.
+    ///
+    /// # Errors
+    /// If no descriptor can be had.
+    pub fn enter(&self, socket: &TcpStream) -> io::Result<Stranger<'_>> {
         let socket = socket.try_clone()?;
         let mut waiting = lock(&self.waiting);
         if waiting.1.len() >= self.max
             && let Some(number) = drawn(&waiting.1)
-            && let Some(socket) = waiting.1.remove(&number)
+            && let Some(drawn) = waiting.1.remove(&number)
         {
-            let _ = socket.shutdown(Shutdown::Both);
+            drawn.made_room.store(true, Ordering::Relaxed);
+            let _ = drawn.socket.shutdown(Shutdown::Both);
         }
         waiting.0 += 1;
         let number = waiting.0;
-        waiting.1.insert(number, socket);
-        Ok(Stranger { of: self, number })
+        let made_room = Arc::new(AtomicBool::new(false));
+        self.greeting.fetch_add(1, Ordering::Relaxed);
+        waiting.1.insert(number, Waiting { socket, made_room: made_room.clone() });
+        Ok(Stranger { of: self, number, made_room })
     }
 
     pub fn close_all(&self) {
-        for socket in lock(&self.waiting).1.values() {
-            let _ = socket.shutdown(Shutdown::Both);
+        for waiting in lock(&self.waiting).1.values() {
+            let _ = waiting.socket.shutdown(Shutdown::Both);
         }
     }
 }
 
 /// One of them by lot: of those that have waited longest a flood would leave none.
-fn drawn(waiting: &BTreeMap<u64, TcpStream>) -> Option<u64> {
+fn drawn(waiting: &BTreeMap<u64, Waiting>) -> Option<u64> {
     let lot = random_bytes().map_or(0, u64::from_le_bytes) as usize;
     waiting.keys().nth(lot % waiting.len().max(1)).copied()
 }
@@ -61,11 +87,14 @@ fn drawn(waiting: &BTreeMap<u64, TcpStream>) -> Option<u64> {
 pub struct Stranger<'a> {
     of: &'a Strangers,
     number: u64,
+    /// It was drawn, and its connection closed.
+    made_room: Arc<AtomicBool>,
 }
 
 impl Drop for Stranger<'_> {
     fn drop(&mut self) {
         lock(&self.of.waiting).1.remove(&self.number);
+        self.of.greeting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -75,27 +104,29 @@ impl Server {
         &self,
         socket: TcpStream,
         peer: SocketAddr,
+        stranger: Stranger<'_>,
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) {
         let deadline = Instant::now() + self.options.handshake_timeout;
-        let refused =
-            self.strangers.enter(&socket).map_err(|error| error.to_string()).and_then(|stranger| {
-                match first_byte(&socket, deadline) {
-                    Ok(TLS_HANDSHAKE) => {
-                        self.control_connection(socket, peer, stranger, deadline, on_event)
-                    }
-                    Ok(byte) if byte == DATA_MAGIC[0] => self.data_stream(socket, deadline),
-                    Ok(byte) if byte.is_ascii_uppercase() => {
-                        answer_http(&socket);
-                        Err("it speaks HTTP".into())
-                    }
-                    Ok(byte) => Err(format!("its first byte is {byte:#04x}, neither TLS nor data")),
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-                    Err(error) => Err(error.to_string()),
-                }
-            });
+        let made_room = stranger.made_room.clone();
+        let made_room = move || made_room.load(Ordering::Relaxed);
+        let greeted = match first_byte(&socket, deadline) {
+            Ok(TLS_HANDSHAKE) => {
+                self.control_connection(socket, peer, stranger, deadline, on_event)
+            }
+            Ok(byte) if byte == DATA_MAGIC[0] => self.data_stream(socket, deadline),
+            Ok(byte) if byte.is_ascii_uppercase() => {
+                answer_http(&socket);
+                Err("it speaks HTTP".into())
+            }
+            Ok(byte) => Err(format!("its first byte is {byte:#04x}, neither TLS nor data")),
+            // It came and went without a word, as those do who look whether a port is open.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !made_room() => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        let refused = greeted.map_err(|why| if made_room() { MADE_ROOM.into() } else { why });
         if let Err(why) = refused {
-            on_event(ServerEvent::Refused { peer: peer.to_string(), why });
+            self.refusals.tell(peer, why).into_iter().for_each(on_event);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The server: one port, where connections show what they are before anything is done for them.
 
 mod doorman;
+mod refusals;
 mod sessions;
 
 use crate::session::streams::choose_congestion;
@@ -17,6 +18,7 @@ use crate::{
 };
 use doorman::Strangers;
 use haul_datapath::Host;
+use refusals::Refusals;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -39,6 +41,8 @@ const POLL: Duration = Duration::from_millis(100);
 const ONCE_LINGER: Duration = Duration::from_secs(60);
 /// After an error of accept(2), so that one that lasts costs no processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Until some of those who made room have ended.
+const CROWD_PAUSE: Duration = Duration::from_millis(1);
 /// A session's thread; its buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -71,16 +75,18 @@ pub enum ServerEvent {
     },
     SessionEnded {
         session: String,
+        peer: String,
         ok: bool,
         bytes: u64,
         seconds: f64,
         files: FileCounts,
         why: String,
     },
-    /// A connection that was not let in.
+    /// A connection that was not let in, or so many of them.
     Refused {
         peer: String,
         why: String,
+        times: u64,
     },
 }
 
@@ -100,7 +106,7 @@ impl std::fmt::Display for ServerEvent {
             Self::Fallback { session, from_to, why } => {
                 write!(f, "[{}] engine {from_to}: {why}", short(session))
             }
-            Self::SessionEnded { session, ok, bytes, seconds, files, why } => {
+            Self::SessionEnded { session, peer, ok, bytes, seconds, files, why } => {
                 let end = if *ok { "finished" } else { "ended" };
                 let FileCounts { done, skipped, failed, removed, .. } = files;
                 write!(f, "[{}] {end}: {bytes} bytes in {seconds:.2} s, ", short(session))?;
@@ -108,9 +114,9 @@ impl std::fmt::Display for ServerEvent {
                 if *removed > 0 {
                     write!(f, ", {removed} removed")?;
                 }
-                if why.is_empty() { Ok(()) } else { write!(f, " ({why})") }
+                if why.is_empty() { Ok(()) } else { write!(f, " ({peer}: {why})") }
             }
-            Self::Refused { peer, why } => write!(f, "refused {peer}: {why}"),
+            Self::Refused { peer, why, .. } => write!(f, "refused {peer}: {why}"),
         }
     }
 }
@@ -127,6 +133,7 @@ pub struct Server {
     /// `None`: `null:`.
     root: Option<Arc<Root>>,
     strangers: Strangers,
+    refusals: Refusals,
     sessions: Mutex<Sessions>,
 }
 
@@ -163,6 +170,7 @@ impl Server {
             listener,
             address,
             strangers: Strangers::new(options.strangers_max),
+            refusals: Refusals::new(),
             options,
             state,
             tls,
@@ -201,21 +209,26 @@ impl Server {
         interrupt: &Interrupt,
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), Problem> {
-        thread::scope(|scope| {
+        let result = thread::scope(|scope| {
             let result = loop {
                 if interrupt.load(Ordering::Relaxed) || self.is_over() {
                     break Ok(());
                 }
+                self.refusals.take_untold(false).into_iter().for_each(on_event);
                 match self.accept() {
                     Ok(None) => {}
                     Ok(Some((socket, peer))) => {
-                        let worker = thread::Builder::new()
-                            .name("haul-connection".into())
-                            .stack_size(STACK_BYTES)
-                            .spawn_scoped(scope, move || self.greet(socket, peer, on_event));
-                        if let Err(error) = worker {
-                            let why = format!("no thread for it: {error}");
-                            on_event(ServerEvent::Refused { peer: peer.to_string(), why });
+                        let greeted = self.strangers.enter(&socket).and_then(|stranger| {
+                            thread::Builder::new()
+                                .name("haul-connection".into())
+                                .stack_size(STACK_BYTES)
+                                .spawn_scoped(scope, move || {
+                                    self.greet(socket, peer, stranger, on_event);
+                                })
+                        });
+                        if let Err(error) = greeted {
+                            let why = format!("no thread or descriptor for it: {error}");
+                            self.refusals.tell(peer, why).into_iter().for_each(on_event);
                         }
                     }
                     Err(error) => {
@@ -228,10 +241,16 @@ impl Server {
             self.strangers.close_all();
             crate::session::lock(&self.sessions).interrupt_all();
             result
-        })
+        });
+        self.refusals.take_untold(true).into_iter().for_each(on_event);
+        result
     }
 
     fn accept(&self) -> io::Result<Option<(std::net::TcpStream, SocketAddr)>> {
+        if self.strangers.is_crowded() {
+            thread::sleep(CROWD_PAUSE);
+            return Ok(None);
+        }
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
         let timeout = Timespec::try_from(POLL).map_err(io::Error::other)?;
         if poll(&mut fds, Some(&timeout)).unwrap_or(0) == 0 {

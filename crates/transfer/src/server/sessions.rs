@@ -5,6 +5,7 @@ use crate::{
     Interrupt,
     client::{BUFFER_BYTES_MAX, SOFTWARE},
     digest::SessionKeys,
+    error::problem,
     events::Event,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight,
@@ -57,6 +58,8 @@ use std::{
 const OFFER_LIMITS: OfferLimits = OfferLimits { files: 16_384, bytes: 4 << 20 };
 /// How long a single-use token's next session waits for one that is just ending.
 const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
+/// Problems of one session that are told, each by a line.
+const PROBLEMS_TOLD_MAX: u64 = 1000;
 /// How long a session that yields to its successor may take.
 const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -354,17 +357,15 @@ impl Server {
             token: accepted.grant.token_id.clone(),
             path: shown_paths(&accepted.open),
         });
-        if accepted.open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
-            let place = match &work {
-                Work::Receive(place) => Some(place),
-                Work::Send(_) => None,
-            };
-            control.queue(Message::Facts(preflight::facts(&self.host, place)));
-        }
+        self.say_facts(control, &accepted.open, &work);
+        let mut told = 0;
         let mut tell = |event: Event| {
             let session = session.clone();
+            // The files of a session are counted at its end; a client can have any number fail.
+            told += u64::from(matches!(event, Event::Error(_) | Event::Fallback { .. }));
             match event {
                 Event::File(file) => on_event(ServerEvent::File { session, file }),
+                Event::Error(_) | Event::Fallback { .. } if told > PROBLEMS_TOLD_MAX => {}
                 Event::Error(problem) => on_event(ServerEvent::Error { session, problem }),
                 Event::Fallback { from_to, why, .. } => {
                     on_event(ServerEvent::Fallback { session, from_to, why });
@@ -375,7 +376,13 @@ impl Server {
         let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
         let uses_up = accepted.grant.single_use && !dry_run;
         let single_use = uses_up.then(|| accepted.grant.token_id.clone());
+        let peer = accepted.peer.clone();
         let (end, tally) = run_role(control, accepted, work, &mut tell);
+        if told > PROBLEMS_TOLD_MAX {
+            let found = format!("{} more than {PROBLEMS_TOLD_MAX}", told - PROBLEMS_TOLD_MAX);
+            let problem = problem("not every problem of this session is told", "", &found, "");
+            on_event(ServerEvent::Error { session: session.clone(), problem });
+        }
         if let (SessionEnd::Finished, Some(token), 0) = (&end, single_use, tally.failed_files)
             && let Err(problem) = self.state.use_up(&token)
         {
@@ -390,12 +397,24 @@ impl Server {
         };
         on_event(ServerEvent::SessionEnded {
             session: hex(&id),
+            peer,
             ok: matches!(end, SessionEnd::Finished) && tally.failed_files == 0,
             bytes: tally.done_bytes,
             seconds: begun.elapsed().as_secs_f64(),
             files: tally.counts(),
             why,
         });
+    }
+
+    /// A preflight asks for what is known of this host.
+    fn say_facts(&self, control: &mut Control, open: &wire::Open, work: &Work) {
+        if open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
+            let place = match work {
+                Work::Receive(place) => Some(place),
+                Work::Send(_) => None,
+            };
+            control.queue(Message::Facts(preflight::facts(&self.host, place)));
+        }
     }
 
     fn leave(&self, session: &[u8; 16], end: Option<&SessionEnd>) {

@@ -331,7 +331,10 @@ impl Shared {
         let begun = Instant::now();
         let mut batch = self.take_batch(files);
         self.each(&mut batch, TargetFile::seal);
-        let grouped = batch.len() + named.len() >= GROUP_MIN;
+        let directories =
+            |entry: &Entry| lock(&entry.target).as_ref().map_or(1, TargetFile::new_directories);
+        let syncs = batch.len() + named.iter().map(directories).sum::<usize>();
+        let grouped = syncs >= GROUP_MIN;
         if !(grouped && sync_file_systems(batch.iter().chain(&named))) {
             self.each(&mut batch, TargetFile::sync);
             self.each(&mut named, |target| target.sync_directory());

@@ -7,6 +7,7 @@
 pub mod committer;
 mod content;
 mod hard_links;
+mod patience;
 mod receive_pack;
 pub mod receive_stream;
 pub mod receiving;

@@ -152,14 +152,14 @@ impl ReceiveStream {
     }
 
     fn pass(&mut self, ended: &mut Ended) -> Result<Pass, Fault> {
-        if let Some(pass) = Pass::take() {
+        if let Some(pass) = self.shared.small_files.take() {
             return Ok(pass);
         }
         // The files before this one may be what is waited for.
         self.end_spans(std::mem::take(ended));
         self.shared.committer.hurry();
         let streams = &self.shared.streams;
-        Pass::wait(|| streams.stopping()).ok_or_else(Fault::default)
+        self.shared.small_files.wait(|| streams.stopping()).ok_or_else(Fault::default)
     }
 
     /// Tells of all spans at once.
@@ -176,5 +176,5 @@ impl ReceiveStream {
 }
 
 fn broken(error: haul_protocol::ProtocolError) -> Leave {
-    Leave::Broken(error.what)
+    Leave::Violated(error.what)
 }

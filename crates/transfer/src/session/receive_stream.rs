@@ -5,7 +5,7 @@ use super::{
     lock,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
-use crate::{digest::SpanDigest, error::io_fault, storage::open_files::Pass};
+use crate::{digest::SpanDigest, error::io_fault, storage::open_files::Share};
 use haul_datapath::{
     EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
     fallback,
@@ -38,6 +38,8 @@ pub struct ReceiveShared {
     /// Payload bytes verified in this session.
     pub verified_bytes: AtomicU64,
     pub damaged_spans: AtomicU64,
+    /// Of the small files that all sessions may have open.
+    pub small_files: Share,
     /// Files that a stream found it cannot write.
     pub failed: Mutex<Vec<(FileId, Fault)>>,
 }
@@ -89,6 +91,8 @@ pub struct ReceiveStream {
 pub(super) enum Leave {
     Orderly,
     Broken(String),
+    /// What arrived may not stand there.
+    Violated(String),
 }
 
 impl From<EngineError> for Leave {
@@ -142,6 +146,10 @@ pub fn run(
     match left {
         Leave::Orderly => Ok(()),
         Leave::Broken(why) => Err(why),
+        Leave::Violated(why) => {
+            shared.streams.tell(StreamEvent::Violated { why: why.clone() });
+            Err(why)
+        }
     }
 }
 
@@ -169,13 +177,13 @@ impl ReceiveStream {
                 return Err(Leave::Orderly);
             }
             Ok(FrameHeader::End { .. }) => {
-                return Err(Leave::Broken("an end frame of another stream".into()));
+                return Err(Leave::Violated("an end frame of another stream".into()));
             }
-            Err(error) => return Err(Leave::Broken(error.what)),
+            Err(error) => return Err(Leave::Violated(error.what)),
         };
         let permit = lock(&self.shared.machine)
             .span_starts(self.stream, &header)
-            .map_err(|error| Leave::Broken(error.what))?;
+            .map_err(|error| Leave::Violated(error.what))?;
         self.update_figures(true);
         let target = lock(&self.shared.targets).get(&header.file).cloned();
         match (permit, target) {
@@ -367,9 +375,9 @@ impl ReceiveStream {
     /// Opens a file of one span that an engine is to write.
     fn begin_whole(&self, target: &Target) -> Result<Arc<SpanFile>, Fault> {
         let streams = &self.shared.streams;
-        let pass = Pass::take().or_else(|| {
+        let pass = self.shared.small_files.take().or_else(|| {
             self.shared.committer.hurry();
-            Pass::wait(|| streams.stopping())
+            self.shared.small_files.wait(|| streams.stopping())
         });
         let pass = pass.ok_or_else(Fault::default)?;
         let mut shared = lock(&target.shared);

@@ -5,6 +5,7 @@ use super::{
     committer::{Committed, Committer},
     content::Hashing,
     io_problem_fault, lock,
+    patience::Patience,
     receive_stream::{self, ReceiveShared, Target},
     removing::{Removing, RemovingEvent},
     sending::plan_status,
@@ -13,11 +14,12 @@ use super::{
 };
 use crate::{
     error::io_fault,
-    events::{Event, FileEnded, FileStatus, Problem, Side},
+    events::{Event, FileEnded, FileStatus, Problem, Side, printable},
     selection::{Arriving, Matcher},
     stages,
     storage::{
-        holes, open_files,
+        holes,
+        open_files::{Pass, Share},
         root::Links,
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
@@ -31,7 +33,7 @@ use haul_protocol::{
 };
 use rustix::fs::{Mode, OFlags};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -41,9 +43,9 @@ use std::{
 };
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
-/// The names of directories whose mode and time are set at the end, in bytes at most: beyond, they
-/// keep new ones.
-const DIRECTORY_NAME_BYTES_MAX: usize = 8 << 20;
+/// The memory of directories whose mode and time are set at the end, at most: beyond, they keep new
+/// ones.
+const DIRECTORY_BYTES_MAX: usize = 32 << 20;
 
 pub struct Receiving<'a> {
     shared: Arc<ReceiveShared>,
@@ -56,12 +58,13 @@ pub struct Receiving<'a> {
     options: ReceivingOptions,
     offers: BTreeMap<FileId, FileOffer>,
     /// Open, and of more than one span.
-    large: BTreeSet<FileId>,
+    large: BTreeMap<FileId, Pass>,
+    large_files: Share,
     /// Large files to be answered when there is room for them.
     waiting: VecDeque<FileId>,
     directories: Vec<FileOffer>,
     fresh: Fresh,
-    directory_name_bytes: usize,
+    directory_bytes: usize,
     /// Files of the size of those offered, which are read to be compared.
     hashing: Hashing,
     /// With `--delete`.
@@ -75,6 +78,10 @@ pub struct Receiving<'a> {
     all_seen: (u64, Instant),
     /// Some span has yet to come.
     wants_streams: bool,
+    patience: Patience,
+    /// Messages of the sender that bring the transfer on.
+    handled: u64,
+    damage_told: bool,
 }
 
 /// What a receiving role is told beside its place and streams.
@@ -113,6 +120,8 @@ impl<'a> Receiving<'a> {
         let committer = Committer::start(move || wake.wake())?;
         let removing = Removing::new(&place, streams.clone());
         let supply = Supply::new(source, streams.clone(), setup.clone());
+        let is_quick = supply.connects() && !place.wishes().takes_long();
+        let patience = Patience::new(is_quick, options.stall_after);
         let shared = Arc::new(ReceiveShared {
             machine: Mutex::new(Receiver::new(options.offers.files, options.offers.bytes)),
             targets: Mutex::default(),
@@ -121,6 +130,7 @@ impl<'a> Receiving<'a> {
             setup,
             verified_bytes: AtomicU64::new(0),
             damaged_spans: AtomicU64::new(0),
+            small_files: Share::of_small_files(),
             failed: Mutex::default(),
         });
         let now = Instant::now();
@@ -134,11 +144,12 @@ impl<'a> Receiving<'a> {
             peer_report: None,
             options,
             offers: BTreeMap::new(),
-            large: BTreeSet::new(),
+            large: BTreeMap::new(),
+            large_files: Share::of_large_files(),
             waiting: VecDeque::new(),
             directories: Vec::new(),
             fresh: Fresh::default(),
-            directory_name_bytes: 0,
+            directory_bytes: 0,
             hashing: Hashing::new(move || wake_too.wake()),
             removing,
             engines: None,
@@ -148,6 +159,9 @@ impl<'a> Receiving<'a> {
             seen: BTreeMap::new(),
             all_seen: (0, now),
             wants_streams: false,
+            patience,
+            handled: 0,
+            damage_told: false,
         })
     }
 
@@ -215,8 +229,8 @@ impl<'a> Receiving<'a> {
                 }
                 ReceiverEvent::Notice(notice) => (self.events)(Event::Fallback {
                     side: Side::Source,
-                    from_to: notice.what,
-                    why: notice.why,
+                    from_to: printable(&notice.what),
+                    why: printable(&notice.why),
                 }),
                 ReceiverEvent::Finished(report) => self.finish(report),
                 ReceiverEvent::Refused(fault) => self.ended = Some(SessionEnd::Refused(fault)),
@@ -304,21 +318,26 @@ impl<'a> Receiving<'a> {
         self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         self.offers.insert(file, offer.clone());
         let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
-        if offer.size_bytes > span_bytes && self.large.len() >= open_files::large_files_max() {
-            self.waiting.push_back(file);
-        } else {
+        if offer.size_bytes <= span_bytes {
             self.answer(file, offer, span_bytes);
+        } else if let Some(pass) = self.large_files.take() {
+            self.large.insert(file, pass);
+            self.answer(file, offer, span_bytes);
+        } else {
+            self.waiting.push_back(file);
         }
     }
 
     fn answer_waiting(&mut self) {
-        while self.large.len() < open_files::large_files_max()
-            && let Some(file) = self.waiting.pop_front()
-        {
+        while let Some(file) = self.waiting.front().copied() {
             // Given up meanwhile: settled.
-            let Some(offer) = self.offers.get(&file).cloned() else { continue };
-            let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
-            self.answer(file, &offer, span_bytes);
+            if let Some(offer) = self.offers.get(&file).cloned() {
+                let Some(pass) = self.large_files.take() else { return };
+                self.large.insert(file, pass);
+                let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
+                self.answer(file, &offer, span_bytes);
+            }
+            self.waiting.pop_front();
         }
     }
 
@@ -452,9 +471,6 @@ impl<'a> Receiving<'a> {
         match target.span_file() {
             Ok(span_file) => {
                 let is_whole = durable.file_spans() <= 1;
-                if !is_whole {
-                    self.large.insert(file);
-                }
                 let target = Target {
                     name: target.name.clone(),
                     file: span_file,
@@ -537,6 +553,11 @@ impl<'a> Receiving<'a> {
                     lock(&self.shared.machine).notice(notice);
                     (self.events)(Event::Fallback { side: Side::Target, from_to, why });
                 }
+                StreamEvent::Violated { why } => {
+                    let what = "a data stream broke the protocol and was closed";
+                    let fault = Fault::new(FaultCode::ProtocolViolation, wire::Side::Path, what);
+                    (self.events)(Event::Error((&fault.found(why)).into()));
+                }
                 StreamEvent::Ended { stream, why } => {
                     self.seen.remove(&stream);
                     lock(&self.shared.machine).stream_closed(stream);
@@ -546,9 +567,21 @@ impl<'a> Receiving<'a> {
                 }
             }
         }
+        self.tell_damage();
         let failed = std::mem::take(&mut *lock(&self.shared.failed));
         for (file, fault) in failed {
             self.fail(file, fault);
+        }
+    }
+
+    /// A server's log says once that something was damaged or forged; a client's report counts it.
+    fn tell_damage(&mut self) {
+        let is_damaged = self.shared.damaged_spans.load(Ordering::Relaxed) > 0;
+        if is_damaged && !self.damage_told && !self.supply.connects() {
+            self.damage_told = true;
+            let what = "a span arrived damaged or forged; it is asked for again";
+            let fault = Fault::new(FaultCode::DataDamaged, wire::Side::Path, what);
+            (self.events)(Event::Error((&fault).into()));
         }
     }
 
@@ -620,8 +653,8 @@ impl<'a> Receiving<'a> {
         let path = offer.name.clone();
         let is_made = status_is_good && !self.place.wishes().dry_run;
         if offer.kind() == FileKind::Directory && is_made {
-            self.directory_name_bytes += offer.name.len();
-            if self.directory_name_bytes < DIRECTORY_NAME_BYTES_MAX {
+            self.directory_bytes += size_of::<FileOffer>() + offer.name.len();
+            if self.directory_bytes < DIRECTORY_BYTES_MAX {
                 self.directories.push(offer);
             }
         }
@@ -738,6 +771,7 @@ impl<'a> Receiving<'a> {
 
 impl Role for Receiving<'_> {
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        self.handled += u64::from(!matches!(message, Message::Notice(_)));
         match message {
             Message::Selection(part) => self.take_selection(part)?,
             message => lock(&self.shared.machine).handle(message)?,
@@ -756,6 +790,8 @@ impl Role for Receiving<'_> {
         self.handle_events();
         self.say_goodbye();
         self.watch_streams(now);
+        let done = self.handled.wrapping_add(self.shared.verified_bytes.load(Ordering::Relaxed));
+        self.patience.check(now, || (done, lock(&self.shared.machine).awaits()))?;
         if !self.finishing {
             self.tell_progress(now);
         }

@@ -5,13 +5,14 @@ use super::{
     content::{Content, Hashing},
     hard_links::{HardLinks, Met},
     lock,
+    patience::Patience,
     send_stream::{self, SendShared, Source},
     streams::{self, StreamEvent, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
 };
 use crate::{
     error::io_fault,
-    events::{Event, FileEnded, FileStatus, Name, Problem, Side},
+    events::{Event, FileEnded, FileStatus, Name, Problem, Side, printable},
     selection::{Arriving, Selection},
     stages,
     storage::{
@@ -71,6 +72,9 @@ pub struct Sending<'a> {
     finishing: bool,
     ended: Option<SessionEnd>,
     watch: Watch,
+    patience: Patience,
+    /// Messages of the receiver that bring the transfer on.
+    handled: u64,
 }
 
 /// What is to be sent.
@@ -102,6 +106,8 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let wake = streams.clone();
+        let is_quick = supply.connects() && !options.wishes.takes_long();
+        let patience = Patience::new(is_quick, options.stall_after);
         let shared = Arc::new(SendShared {
             machine: Mutex::new(Sender::new(options.offers.files, options.offers.bytes)),
             spans: Condvar::new(),
@@ -136,6 +142,8 @@ impl<'a> Sending<'a> {
                 seen: BTreeMap::new(),
                 receiver: BTreeMap::new(),
             },
+            patience,
+            handled: 0,
         }
     }
 
@@ -183,6 +191,9 @@ impl<'a> Sending<'a> {
                 return;
             }
             let Sources::Listed(walk) = &mut self.sources else { return };
+            if walk.must_wait() {
+                return;
+            }
             match walk.next() {
                 None => {
                     self.listed_all = true;
@@ -250,7 +261,7 @@ impl<'a> Sending<'a> {
             }
         }
         self.tally.offered_files += 1;
-        self.tally.offered_bytes += entry.offer.size_bytes;
+        self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(entry.offer.size_bytes);
         self.may_return += usize::from(self.may_return(&entry));
         let file = lock(&self.shared.machine).offer(entry.offer.clone());
         match before {
@@ -336,6 +347,8 @@ impl<'a> Sending<'a> {
                     lock(&self.shared.machine).notice(notice);
                     (self.events)(Event::Fallback { side: Side::Source, from_to, why });
                 }
+                // A sender reads nothing of its streams.
+                StreamEvent::Violated { .. } => {}
                 StreamEvent::Ended { stream, why } => {
                     self.watch.seen.remove(&stream);
                     if self.finishing || self.shared.streams.stopping() {
@@ -391,8 +404,8 @@ impl<'a> Sending<'a> {
                 }
                 SenderEvent::Notice(notice) => (self.events)(Event::Fallback {
                     side: Side::Target,
-                    from_to: notice.what,
-                    why: notice.why,
+                    from_to: printable(&notice.what),
+                    why: printable(&notice.why),
                 }),
                 SenderEvent::Finished(report) => self.peer_report = Some(report),
                 SenderEvent::Refused(fault) => self.ended = Some(SessionEnd::Refused(fault)),
@@ -644,6 +657,8 @@ pub struct SendingOptions {
 
 impl Role for Sending<'_> {
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        let is_told_only = matches!(message, Message::Progress(_) | Message::Notice(_));
+        self.handled += u64::from(!is_told_only);
         match message {
             Message::Selection(part) => self.take_selection(part),
             message => lock(&self.shared.machine).handle(message),
@@ -668,6 +683,8 @@ impl Role for Sending<'_> {
             let report = self.report();
             lock(&self.shared.machine).finish(report);
         }
+        let done = self.handled.wrapping_add(self.tally.received_bytes);
+        self.patience.check(now, || (done, lock(&self.shared.machine).awaits()))?;
         if self.finishing && self.peer_report.is_some() {
             self.ended.get_or_insert(SessionEnd::Finished);
         }

@@ -79,6 +79,10 @@ pub enum StreamEvent {
         why: String,
         stream: StreamId,
     },
+    /// The peer sent what may not stand there; the stream ends.
+    Violated {
+        why: String,
+    },
     /// Its thread has ended. `why` is `None` after an orderly end.
     Ended {
         stream: StreamId,

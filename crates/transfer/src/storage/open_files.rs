@@ -1,56 +1,54 @@
-//! How many files may be open at a time, so that a process of few descriptors gets there too.
+//! How many files may be open at a time, so that a process of few descriptors gets there too, and
+//! no session takes what the others need.
 //!
 //! A small file is open from its only span until it has its name, and many share one sync: the
-//! streams wait before they open more of them than this process can have.
+//! streams wait before they open more of them than this process can have. What is free is shared
+//! anew by who comes: a session may hold no more than it leaves, and each always has one.
 
 use rustix::process::{Resource, getrlimit};
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-/// More small files than this at a time gain nothing: a sync of as many takes longer than its fixed
-/// part.
-const SMALL_FILES_MAX: u64 = 4096;
-/// A large file has a journal and a set of its spans too.
+/// More small files than half of this at a time gain a session nothing: a sync of as many takes
+/// longer than its fixed part.
+const SMALL_FILES_MAX: u64 = 8192;
+/// A large file has a journal and a set of its spans too: so many for each session.
 const LARGE_FILES_MAX: u64 = 64;
+/// The same for all sessions together.
+const LARGE_FILES_MAX_ALL: u64 = 4096;
 /// How often somebody who waits looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Half of what this process may open is for small files being received, a quarter for large ones
-/// and their journals, the rest for sockets, directories and sources.
+/// Half of what this process may open is for small files being received and their directories, a
+/// fifth for large ones, their directories and journals, the rest for sockets and sources.
 fn descriptors() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
-/// Files of more than one span that a session opens at a time.
-#[must_use]
-pub fn large_files_max() -> usize {
-    (descriptors() / 8).clamp(2, LARGE_FILES_MAX) as usize
-}
-
 /// Empty files that a session opens at a time, without a [`Pass`]: they have a name in a moment.
 #[must_use]
 pub fn empty_files_max() -> usize {
-    (descriptors() / 16).clamp(1, SMALL_FILES_MAX) as usize
+    (descriptors() / 16).clamp(1, SMALL_FILES_MAX / 2) as usize
 }
 
+/// The files of one kind that all sessions of this process have open.
 #[derive(Debug)]
 struct Gate {
     open: Mutex<u64>,
     changed: Condvar,
     most: u64,
+    most_each: u64,
 }
 
 impl Gate {
-    fn get() -> &'static Self {
-        static GATE: OnceLock<Gate> = OnceLock::new();
-        GATE.get_or_init(|| Self {
-            open: Mutex::new(0),
-            changed: Condvar::new(),
-            most: (descriptors() / 2).clamp(1, SMALL_FILES_MAX),
-        })
+    fn new(most: u64, most_each: u64) -> Self {
+        Self { open: Mutex::new(0), changed: Condvar::new(), most, most_each }
     }
 
     fn lock(&self) -> MutexGuard<'_, u64> {
@@ -58,45 +56,80 @@ impl Gate {
     }
 }
 
-/// The right to have one more small file open, until it is dropped.
-#[derive(Debug)]
-pub struct Pass(());
+/// What one session may have open; shared by its streams.
+#[derive(Clone, Debug)]
+pub struct Share {
+    gate: &'static Gate,
+    held: Arc<AtomicU64>,
+}
 
-impl Pass {
-    /// One that is free now.
+impl Share {
+    /// Of the files of one span that are being received.
     #[must_use]
-    pub fn take() -> Option<Self> {
-        let gate = Gate::get();
-        let mut open = gate.lock();
-        (*open < gate.most).then(|| {
-            *open += 1;
-            Self(())
-        })
+    pub fn of_small_files() -> Self {
+        static GATE: OnceLock<Gate> = OnceLock::new();
+        let most = (descriptors() / 4).clamp(1, SMALL_FILES_MAX);
+        Self::of(GATE.get_or_init(|| Gate::new(most, most)))
+    }
+
+    /// Of the files of more than one span.
+    #[must_use]
+    pub fn of_large_files() -> Self {
+        static GATE: OnceLock<Gate> = OnceLock::new();
+        let most = (descriptors() / 16).clamp(1, LARGE_FILES_MAX_ALL);
+        Self::of(GATE.get_or_init(|| Gate::new(most, LARGE_FILES_MAX)))
+    }
+
+    fn of(gate: &'static Gate) -> Self {
+        Self { gate, held: Arc::default() }
+    }
+
+    /// A pass that is free now.
+    #[must_use]
+    pub fn take(&self) -> Option<Pass> {
+        self.take_of(&mut self.gate.lock())
     }
 
     /// Waits for one; `None` when `is_over` says that nobody wants it any more.
     ///
     /// Who waits must have let all files that he opened go on to their names: their passes come
     /// back then.
-    pub fn wait(is_over: impl Fn() -> bool) -> Option<Self> {
-        let gate = Gate::get();
-        let mut open = gate.lock();
-        while *open >= gate.most {
+    pub fn wait(&self, is_over: impl Fn() -> bool) -> Option<Pass> {
+        let mut open = self.gate.lock();
+        loop {
+            if let Some(pass) = self.take_of(&mut open) {
+                return Some(pass);
+            }
             if is_over() {
                 return None;
             }
-            let waited = gate.changed.wait_timeout(open, LOOK_EVERY);
+            let waited = self.gate.changed.wait_timeout(open, LOOK_EVERY);
             open = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        *open += 1;
-        Some(Self(()))
+    }
+
+    fn take_of(&self, open: &mut u64) -> Option<Pass> {
+        let held = self.held.load(Ordering::Relaxed);
+        let leaves_enough = held < self.gate.most_each && held + *open < self.gate.most;
+        (held == 0 || leaves_enough).then(|| {
+            *open += 1;
+            self.held.store(held + 1, Ordering::Relaxed);
+            Pass(self.clone())
+        })
     }
 }
 
+/// The right to have one more file open, until it is dropped.
+#[derive(Debug)]
+pub struct Pass(Share);
+
 impl Drop for Pass {
     fn drop(&mut self) {
-        *Gate::get().lock() -= 1;
-        Gate::get().changed.notify_one();
+        let mut open = self.0.gate.lock();
+        *open -= 1;
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
+        drop(open);
+        self.0.gate.changed.notify_all();
     }
 }
 
@@ -104,12 +137,35 @@ impl Drop for Pass {
 mod tests {
     use super::*;
 
+    fn gate(most: u64, most_each: u64) -> &'static Gate {
+        Box::leak(Box::new(Gate::new(most, most_each)))
+    }
+
+    fn take_all(share: &Share) -> Vec<Pass> {
+        std::iter::from_fn(|| share.take()).collect()
+    }
+
     #[test]
     fn who_waits_gets_the_pass_that_comes_back_or_leaves() {
-        let held: Vec<Pass> = std::iter::from_fn(Pass::take).collect();
-        assert!(held.len() > 1 && Pass::wait(|| true).is_none());
-        let waiting = std::thread::spawn(|| Pass::wait(|| false).is_some());
+        let share = Share::of(gate(8, 8));
+        let held = take_all(&share);
+        assert!(held.len() == 4 && share.wait(|| true).is_none());
+        let of_thread = share.clone();
+        let waiting = std::thread::spawn(move || of_thread.wait(|| false).is_some());
         drop(held);
         assert!(waiting.join().unwrap());
+        assert_eq!(*share.gate.lock(), 0);
+    }
+
+    /// One client that never confirms its files held them all, and the others' files waited.
+    #[test]
+    fn whatever_sessions_hold_the_next_one_has_its_share() {
+        let gate = gate(64, 64);
+        let held: Vec<_> = (0..20).map(|_| take_all(&Share::of(gate))).collect();
+        let counts: Vec<_> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts[..7], [32, 16, 8, 4, 2, 1, 1]);
+        assert!(counts[7..].iter().all(|count| *count == 1), "{counts:?}");
+        let most = Share::of(self::gate(64, 5));
+        assert_eq!(take_all(&most).len(), 5);
     }
 }

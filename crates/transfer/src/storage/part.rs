@@ -61,6 +61,8 @@ pub(super) struct Part {
     inode: (u64, u64),
     /// `None` for a file of one span: it is moved whole or not at all.
     pub journal: Option<Journal>,
+    /// The journal names some span: a later run can go on from here.
+    has_durable: bool,
     /// The directory entries of temporary and journal are durable.
     entered: bool,
     /// A sync failed. The kernel reports that once and may have dropped the pages (fsync(2)), so
@@ -144,6 +146,7 @@ impl Part {
             file: Arc::new(SpanFile::new(file)),
             inode,
             journal: None,
+            has_durable: false,
             entered: false,
             poisoned: false,
             sealed: false,
@@ -169,6 +172,7 @@ impl Part {
         let size = self.file.file().metadata().ok()?.len();
         (size == identity.size_bytes).then(|| {
             self.journal = Some(journal);
+            self.has_durable = !durable.is_empty();
             (span_bytes, durable)
         })
     }
@@ -239,6 +243,7 @@ impl Part {
         self.file.file().sync_data()?;
         if let Some(journal) = &mut self.journal {
             journal.record(spans)?;
+            self.has_durable |= !spans.is_empty();
         }
         self.poisoned = false;
         if self.journal.is_none() {
@@ -336,6 +341,12 @@ impl Part {
             }
             linked => Ok(linked?),
         }
+    }
+
+    /// Whether a later run can make use of it. What was preallocated for a file of which nothing
+    /// came is given back.
+    pub fn is_of_use(&self) -> bool {
+        self.journal.is_some() && self.has_durable
     }
 
     pub fn remove(&self) {

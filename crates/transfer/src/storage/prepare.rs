@@ -73,14 +73,15 @@ impl Preparing<'_> {
             fresh.add(&name);
             return Ok(self.plan(false, Vec::new()));
         }
-        let changed = self
+        let new_levels = self
             .root
             .make_directories(&name)
             .map_err(|error| io_fault(Side::Target, &name, "cannot be made", &error))?;
-        if !changed.is_empty() {
+        if new_levels > 0 {
             fresh.add(&name);
         }
-        Ok(self.ready(name, Shape::Directory { changed }, None))
+        let root = self.root.clone();
+        Ok(self.ready(name, Shape::Directory { root, new_levels }, None))
     }
 
     pub fn hard_link(

@@ -127,30 +127,50 @@ impl Root {
         Ok((directory, last))
     }
 
-    /// Makes a directory and those above it, as far as they are missing. Returns the directories
-    /// that got a new entry: it is durable when they are synced.
+    /// Makes a directory and those above it, as far as they are missing. Returns how many were:
+    /// they are durable when [`Self::each_parent`] of so many is synced.
     ///
     /// # Errors
     /// If something else has that name, or it may not be made.
-    pub fn make_directories(&self, name: &[u8]) -> io::Result<Vec<Arc<OwnedFd>>> {
-        if name.is_empty() {
-            return Ok(Vec::new());
-        }
+    pub fn make_directories(&self, name: &[u8]) -> io::Result<usize> {
+        // A loop: a name may have 2048 components, and a session's stack is small.
+        let (mut missing, mut there) = (Vec::new(), name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        match self.open_beneath(name, flags, Mode::empty(), Links::Refuse) {
-            Ok(_) => return Ok(Vec::new()),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Err(_) => {}
+        while !there.is_empty() {
+            match self.open_beneath(there, flags, Mode::empty(), Links::Refuse) {
+                Ok(_) => break,
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(_) => missing.push(there),
+            }
+            there = split_last(there).0;
         }
-        let (parent, last) = split_last(name);
-        let mut changed = self.make_directories(parent)?;
-        let (parent, _) = self.parent_of(name)?;
-        match mkdirat(&parent, last, Mode::from_raw_mode(0o755)) {
-            // Somebody else made it meanwhile, and may not have synced it.
-            Ok(()) | Err(Errno::EXIST) => changed.push(parent),
-            Err(errno) => return Err(errno.into()),
+        for name in missing.iter().rev() {
+            let (parent, last) = self.parent_of(name)?;
+            match mkdirat(&parent, last, Mode::from_raw_mode(0o755)) {
+                // Somebody else made it meanwhile, and may not have synced it.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
         }
-        Ok(changed)
+        Ok(missing.len())
+    }
+
+    /// Calls `each` with the directories that hold `name` and those above it, `levels` in all.
+    /// They are opened one at a time: a peer that makes thousands of them takes no descriptors.
+    ///
+    /// # Errors
+    /// If one is not there any more, or what `each` returns.
+    pub fn each_parent(
+        &self,
+        mut name: &[u8],
+        levels: usize,
+        mut each: impl FnMut(&Arc<OwnedFd>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for _ in 0..levels {
+            each(&self.parent_of(name)?.0)?;
+            name = split_last(name).0;
+        }
+        Ok(())
     }
 
     /// What a name is; the last component is not followed where links are refused.
@@ -227,9 +247,16 @@ mod tests {
         assert!(read(b"within/file", Links::Refuse).is_err());
         assert!(root.make_directories(b"out/new").is_err());
         assert!(root.make_directories(b"within/new").is_err());
-        assert_eq!(root.make_directories(b"a/b/c").unwrap().len(), 3);
-        assert_eq!(root.make_directories(b"a/b/d").unwrap().len(), 1);
-        assert!(root.make_directories(b"a/b").unwrap().is_empty());
+        assert_eq!(root.make_directories(b"a/b/c").unwrap(), 3);
+        assert_eq!(root.make_directories(b"a/b/d").unwrap(), 1);
+        assert_eq!(root.make_directories(b"a/b").unwrap(), 0);
+        let mut parents = 0;
+        let count = |_: &Arc<OwnedFd>| {
+            parents += 1;
+            Ok(())
+        };
+        root.each_parent(b"a/b/c", 3, count).unwrap();
+        assert_eq!(parents, 3);
         assert!(root.is_directory(b"a/b/c") && !outside.path().join("new").exists());
     }
 

@@ -7,6 +7,7 @@ use super::{
 use crate::{error::io_fault, options::SourceSpec};
 use haul_datapath::SpanFile;
 use haul_protocol::{
+    limits,
     name::check_relative_name,
     wire::{self, FaultCode, FileKind, Side},
 };
@@ -233,17 +234,17 @@ fn named(path: &[u8]) -> Top {
 /// The sources of a pull, as the client named them below `root`.
 #[must_use]
 pub fn asked_sources(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Vec<Top> {
-    paths.iter().map(|path| asked(root, path)).collect()
+    paths.iter().map(|path| Top::Asked(root.cloned(), path.clone())).collect()
 }
 
-fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
+pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
     let fail = |fault: wire::Fault| Top::Listed(Listed::Failed(fault));
     if let Some(size) = path.strip_prefix(b"zero:") {
         let size =
             std::str::from_utf8(size).ok().and_then(|text| crate::size::parse_size(text).ok());
-        let Some(size) = size else {
+        let Some(size) = size.filter(|size| *size <= limits::FILE_BYTES_MAX) else {
             let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "is not a size");
-            return fail(fault.at(path).needs("zero:SIZE, as in zero:10G"));
+            return fail(fault.at(path).needs("zero:SIZE, as in zero:10G, of 1P at most"));
         };
         return Top::Listed(Listed::Entry(Box::new(zero_entry(size))));
     }

@@ -30,7 +30,7 @@ use std::{
     collections::BTreeSet,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, atomic::AtomicU32},
+    sync::{Arc, OnceLock, atomic::AtomicU32},
 };
 
 pub(super) const PART_SUFFIX: &[u8] = b".haul-part";
@@ -226,11 +226,8 @@ impl TargetPlace {
 }
 
 fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<()> {
-    sync_each(&root.make_directories(name)?)
-}
-
-fn sync_each(directories: &[Arc<OwnedFd>]) -> io::Result<()> {
-    directories.iter().try_for_each(|directory| Ok(fsync(directory)?))
+    let new_levels = root.make_directories(name)?;
+    root.each_parent(name, new_levels, |directory| Ok(fsync(directory)?))
 }
 
 /// What an offered name is called below the root.
@@ -295,8 +292,9 @@ pub struct TargetFile {
 pub(super) enum Shape {
     Null,
     Directory {
-        /// The directories in which it, and those above it, are new.
-        changed: Vec<Arc<OwnedFd>>,
+        root: Arc<Root>,
+        /// It and so many of those above it, less one, are new in the directories that hold them.
+        new_levels: usize,
     },
     /// A symbolic or a hard link, with the name that it has until it is published: one of its own,
     /// for no lock protects it.
@@ -332,7 +330,7 @@ impl TargetFile {
         match &self.shape {
             Shape::Regular(part) => Ok(Some(part.file.clone())),
             Shape::Whole { .. } => Ok(None),
-            _ => Ok(Some(Arc::new(SpanFile::sink()?))),
+            _ => sink().map(Some),
         }
     }
 
@@ -442,13 +440,21 @@ impl TargetFile {
     pub fn sync_directory(&self) -> Result<(), Fault> {
         let result = match &self.shape {
             Shape::Null | Shape::Whole { .. } => Ok(()),
-            Shape::Directory { changed } => sync_each(changed),
+            Shape::Directory { root, new_levels } => {
+                root.each_parent(&self.name, *new_levels, |directory| Ok(fsync(directory)?))
+            }
             Shape::Link { root, .. } => {
                 root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
             }
             Shape::Regular(part) => fsync(&part.directory).map_err(io::Error::from),
         };
         self.named("its directory cannot be synced", result)
+    }
+
+    /// In how many directories it, or those above it, are new.
+    #[must_use]
+    pub fn new_directories(&self) -> usize {
+        if let Shape::Directory { new_levels, .. } = &self.shape { *new_levels } else { 1 }
     }
 
     /// Calls `each` with every directory that its name, or those above it, are entered in, and the
@@ -463,7 +469,9 @@ impl TargetFile {
         let mut look = |directory: &OwnedFd| each(fstat(directory)?.st_dev, directory.as_fd());
         match &self.shape {
             Shape::Null | Shape::Whole { .. } => Ok(()),
-            Shape::Directory { changed } => changed.iter().try_for_each(|fd| look(fd)),
+            Shape::Directory { root, new_levels } => {
+                root.each_parent(&self.name, *new_levels, |fd| look(fd))
+            }
             Shape::Link { root, .. } => look(&root.parent_of(&self.name)?.0),
             Shape::Regular(part) => each(part.device(), part.directory.as_fd()),
         }
@@ -476,7 +484,7 @@ impl TargetFile {
     /// Lets go of it: the temporary stays when there is a journal that makes use of it.
     pub fn give_up(self, keep: bool) {
         match self.shape {
-            Shape::Regular(part) if !(keep && part.journal.is_some()) => part.remove(),
+            Shape::Regular(part) if !(keep && part.is_of_use()) => part.remove(),
             Shape::Link { root, link_name, .. } => {
                 if let Ok((parent, _)) = root.parent_of(&self.name) {
                     let _ = unlinkat(&parent, &*link_name, AtFlags::empty());
@@ -485,6 +493,16 @@ impl TargetFile {
             _ => {}
         }
     }
+}
+
+/// One for all: a peer that offers thousands of directories takes no descriptor with each.
+fn sink() -> io::Result<Arc<SpanFile>> {
+    static SINK: OnceLock<Arc<SpanFile>> = OnceLock::new();
+    if let Some(sink) = SINK.get() {
+        return Ok(sink.clone());
+    }
+    let opened = Arc::new(SpanFile::sink()?);
+    Ok(SINK.get_or_init(|| opened).clone())
 }
 
 fn make_link(

@@ -6,7 +6,7 @@ use super::{
     holes,
     packed_names::PackedNames,
     root::{Links, Root, join},
-    source::{Location, SourceEntry, stat_offer},
+    source::{Location, SourceEntry, asked, stat_offer},
 };
 use crate::{
     error::io_fault,
@@ -14,7 +14,15 @@ use crate::{
 };
 use haul_protocol::wire::{Fault, FaultCode, FileKind, Side};
 use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, Weak},
+};
+
+/// Trees of one request that are open at a time: each has a descriptor until its last file is
+/// settled.
+const ROOTS_MAX: usize = 16;
 
 /// What a walk comes to.
 #[derive(Debug)]
@@ -84,6 +92,8 @@ pub struct Walk {
     listing: Option<Listing>,
     levels: Vec<Level>,
     ready: VecDeque<Listed>,
+    /// Of the trees that a client asked for.
+    roots: Vec<Weak<Root>>,
 }
 
 /// A source as the user named it.
@@ -92,12 +102,34 @@ pub enum Top {
     Listed(Listed),
     Named(Location, Box<Stat>, Vec<u8>),
     Tree(Tree),
+    /// As a client named it. Looked at when its turn comes: a directory takes a descriptor.
+    Asked(Option<Arc<Root>>, Vec<u8>),
 }
 
 impl Walk {
     #[must_use]
     pub fn new(top: impl IntoIterator<Item = Top>, options: WalkOptions) -> Self {
         Self { options, top: top.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Whether the next source has to wait until files of those before it are settled.
+    pub fn must_wait(&mut self) -> bool {
+        self.roots.retain(|root| root.strong_count() > 0);
+        let is_through = self.ready.is_empty()
+            && self.listing.is_none()
+            && self.levels.iter().all(|level| level.next == level.names.len());
+        let asks_next = is_through && matches!(self.top.front(), Some(Top::Asked(..)));
+        asks_next && self.roots.len() >= ROOTS_MAX
+    }
+
+    fn ask(&mut self, root: Option<&Arc<Root>>, path: &[u8]) {
+        let top = asked(root, path);
+        if let Top::Tree(tree) = &top
+            && !root.is_some_and(|root| Arc::ptr_eq(root, &tree.root))
+        {
+            self.roots.push(Arc::downgrade(&tree.root));
+        }
+        self.top.push_front(top);
     }
 
     fn enter(&mut self, tree: Tree, included: bool, waiting: Option<Box<SourceEntry>>) {
@@ -135,6 +167,7 @@ impl Walk {
 
     fn begin(&mut self, top: Top) {
         match (top, &self.options.names) {
+            (Top::Asked(root, path), _) => self.ask(root.as_ref(), &path),
             (Top::Listed(listed), _) => self.ready.push_back(listed),
             (Top::Named(location, stat, name), _) => match self.describe(&stat, &name, location) {
                 Ok(Some(entry)) if self.fit(&entry, false) != Fit::LeftOut => {

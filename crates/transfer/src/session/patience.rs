@@ -1,0 +1,108 @@
+//! Patience with a peer that answers pings and does nothing that is due: an answer, a goodbye.
+//!
+//! Streams are watched by their roles, and a peer that is silent is lost. This is for the rest: it
+//! ends a session in which only the peer could go on, and did not, in words that name the stage.
+
+use haul_protocol::{
+    Awaited,
+    wire::{Fault, FaultCode, Side},
+};
+use std::time::{Duration, Instant};
+
+/// So many stall timeouts a server may take for what costs it nothing.
+const STALLS_MAX: u32 = 12;
+/// The same where a disk has its part, and for a client, which may wait for its user.
+const STALLS_MAX_LONG: u32 = 360;
+/// How often it is looked at; each look goes through the open files.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct Patience {
+    /// The peer is a server, and is not asked for what takes long.
+    is_quick: bool,
+    stall_after: Duration,
+    looked_at: Instant,
+    /// What had been done, and what was due.
+    seen: (u64, Option<Awaited>),
+    since: Instant,
+}
+
+impl Patience {
+    #[must_use]
+    pub fn new(is_quick: bool, stall_after: Duration) -> Self {
+        let now = Instant::now();
+        Self { is_quick, stall_after, looked_at: now, seen: (0, None), since: now }
+    }
+
+    /// `look` says how much was done so far, in any unit that grows, and what is due.
+    ///
+    /// # Errors
+    /// The fault that ends the session.
+    pub fn check(
+        &mut self,
+        now: Instant,
+        look: impl FnOnce() -> (u64, Option<Awaited>),
+    ) -> Result<(), Fault> {
+        let every = self.stall_after.min(LOOK_EVERY_MAX);
+        if now.saturating_duration_since(self.looked_at) < every {
+            return Ok(());
+        }
+        self.looked_at = now;
+        let seen = look();
+        if seen != self.seen {
+            (self.seen, self.since) = (seen, now);
+        }
+        let waited = now.saturating_duration_since(self.since);
+        match seen.1 {
+            Some(awaited) if waited > self.limit(awaited) => Err(fault(awaited, waited)),
+            _ => Ok(()),
+        }
+    }
+
+    fn limit(&self, awaited: Awaited) -> Duration {
+        let is_short = self.is_quick && awaited != Awaited::Settlement;
+        self.stall_after * if is_short { STALLS_MAX } else { STALLS_MAX_LONG }
+    }
+}
+
+fn fault(awaited: Awaited, waited: Duration) -> Fault {
+    let what = match awaited {
+        Awaited::Offer => "an offer, or the end of the offers",
+        Awaited::Answer => "an answer to what was offered",
+        Awaited::Confirmation => "the confirmation of what arrived whole",
+        Awaited::StreamEnd => "the end of a data stream that was given up",
+        Awaited::Settlement => "files to be durable under their names",
+        Awaited::Goodbye => "the goodbye, all files being settled",
+    };
+    Fault::new(FaultCode::Stalled, Side::Unknown, format!("the other side is due: {what}"))
+        .found(format!("nothing but answers to pings for {} s", waited.as_secs()))
+        .hint("run the same command again: it goes on with what is not in place")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_nothing_that_is_due_is_left_and_who_does_something_is_not() {
+        let stall = Duration::from_secs(1);
+        let mut patience = Patience::new(true, stall);
+        let begun = Instant::now();
+        let mut check = |seconds: u32, done: u64, awaited: Option<Awaited>| {
+            patience.check(begun + stall * seconds, || (done, awaited))
+        };
+        assert!(check(2, 1, Some(Awaited::Answer)).is_ok());
+        assert!(check(13, 2, Some(Awaited::Answer)).is_ok());
+        assert!(check(25, 2, Some(Awaited::Goodbye)).is_ok(), "something else is due");
+        assert!(check(500, 2, None).is_ok(), "its streams are at work");
+        assert!(check(501, 2, Some(Awaited::Settlement)).is_ok());
+        assert!(check(800, 2, Some(Awaited::Settlement)).is_ok(), "a disk may take long");
+        assert!(check(801, 2, Some(Awaited::Goodbye)).is_ok());
+        let fault = check(815, 2, Some(Awaited::Goodbye)).unwrap_err();
+        assert!(fault.what.contains("goodbye") && fault.found.contains("14 s"), "{fault:?}");
+        let mut with_client = Patience::new(false, stall);
+        let mut check =
+            |seconds| with_client.check(begun + stall * seconds, || (1, Some(Awaited::Offer)));
+        assert!(check(2).is_ok() && check(300).is_ok() && check(400).is_err());
+    }
+}
