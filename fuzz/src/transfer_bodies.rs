@@ -2,6 +2,7 @@
 
 use haul_transfer::{
     HaulUrl, Token,
+    manifest::line::Line,
     size::parse_size,
     storage::journal::{Identity, decode},
 };
@@ -21,6 +22,15 @@ pub fn url(data: &[u8]) {
         && let Ok(url) = text.parse::<HaulUrl>()
     {
         assert_eq!(url.reveal().parse(), Ok(url));
+    }
+}
+
+/// A line that is read is written as one that means the same.
+pub fn manifest_line(data: &[u8]) {
+    if let Ok(line) = Line::parse(data) {
+        let text = line.to_text();
+        let text = text.strip_suffix('\n').expect("a line has an end");
+        assert_eq!(Line::parse(text.as_bytes()), Ok(line));
     }
 }
 

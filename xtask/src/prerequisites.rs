@@ -18,7 +18,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 8] = [
+const PREREQUISITES: [Prerequisite; 9] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -27,6 +27,7 @@ const PREREQUISITES: [Prerequisite; 8] = [
     Prerequisite { program: "mkfs.ext4", package: "e2fsprogs", tests: "tests on own file systems" },
     Prerequisite { program: "strace", package: "strace", tests: "tests that count system calls" },
     Prerequisite { program: "setfattr", package: "attr", tests: "tests of extended attributes" },
+    Prerequisite { program: "b3sum", package: "b3sum", tests: "tests of manifests beside b3sum" },
 ];
 
 /// Installs what is missing when this process may; otherwise says what to install.

@@ -38,6 +38,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Serve(low) => commands::serve::run(low),
         LowCommand::Push(low) => commands::push::run(&low),
         LowCommand::Pull(low) => commands::pull::run(&low),
+        LowCommand::Verify(low) => commands::verify::run(low),
         LowCommand::Token(low) => commands::token::run(low),
         LowCommand::GenerateDocs(low) => commands::generate_docs::run(&low.directory),
     }
@@ -49,6 +50,7 @@ fn wants_json(command: &LowCommand) -> bool {
         LowCommand::Serve(low) => low.json,
         LowCommand::Push(low) => low.transfer.json,
         LowCommand::Pull(low) => low.transfer.json,
+        LowCommand::Verify(low) => low.json,
         LowCommand::Token(low) => match &low.command {
             LowTokenCommand::New(low) => low.json,
             LowTokenCommand::List(low) => low.json,

@@ -254,7 +254,8 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     fresh.run(&["generate-docs", "one"]).ok();
     let mut command = fresh.command(&["generate-docs", "two"]);
     assert!(command.env("COLUMNS", "40").env("HAUL_TOKEN", "x").status().unwrap().success());
-    let pages = ["haul", "haul-demo", "haul-serve", "haul-push", "haul-pull", "haul-token"];
+    let pages = ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token"];
+    let pages = pages.map(|page| format!("haul{page}"));
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));

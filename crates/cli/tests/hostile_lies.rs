@@ -720,6 +720,7 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
             stages: (0..64).map(|number| stage(number % 11)).collect(),
             threads: u32::MAX,
             bad_spans: u64::MAX,
+            ..wire::SideReport::default()
         };
         peer.say(Message::Finish(wire::Finish { report: Some(report) }));
         peer.hear_close();

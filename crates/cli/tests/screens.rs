@@ -14,6 +14,7 @@ use haul_transfer::{
         Bottleneck, FileCounts, FileEnded, FileStatus, Name, Problem, Progress, SessionOpened,
         Side, SideCosts,
     },
+    manifest::ManifestReport,
 };
 use std::path::Path;
 
@@ -70,6 +71,8 @@ fn full_report() -> Report {
         stages: [("target_disk", 0.83), ("network_window", 0.1), ("source_digest", 0.04)]
             .map(|(stage, share)| (stage.to_owned(), share))
             .to_vec(),
+        read_back: String::new(),
+        manifest: None,
     }
 }
 
@@ -179,6 +182,24 @@ fn the_report_of_a_run_that_found_everything_done() {
         ..Report::default()
     };
     assert_screen("report-again.txt", &report::text(&report, &[]));
+}
+
+#[test]
+fn the_report_of_a_target_that_was_read_back_and_of_its_manifest() {
+    let manifest = ManifestReport {
+        path: Name(b"run7.b3".to_vec()),
+        files: 15,
+        bytes: 12 << 30,
+        read_bytes: 2 << 30,
+        left_out: 1,
+    };
+    let report = Report {
+        ok: false,
+        read_back: "O_DIRECT".into(),
+        manifest: Some(manifest),
+        ..full_report()
+    };
+    assert_screen("report-manifest.txt", &report::text(&report, &[]));
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::{
 
 use haul_sys::Ring;
 
-/// What O_DIRECT asks of offsets, lengths and memory: a page suits every disk in use (open(2)).
-pub(crate) const ALIGN_BYTES: u64 = 4096;
+pub(crate) use crate::aligned_buffer::ALIGN_BYTES;
+use crate::aligned_buffer::AlignedBuffer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -85,30 +85,6 @@ impl BlockQueue for Ring {
 
     fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>> {
         Ring::finished(self, block)
-    }
-}
-
-/// Memory that begins at a page, without any unsafe code: a little more is taken than is used.
-struct AlignedBuffer {
-    memory: Vec<u8>,
-    skip: usize,
-    len: usize,
-}
-
-impl AlignedBuffer {
-    fn new(len: usize) -> Self {
-        let memory = vec![0; len + ALIGN_BYTES as usize];
-        let skip = memory.as_ptr().align_offset(ALIGN_BYTES as usize);
-        assert!(skip < ALIGN_BYTES as usize, "every address can be rounded up to a page");
-        Self { memory, skip, len }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.skip..self.skip + self.len]
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.skip..self.skip + self.len]
     }
 }
 

@@ -18,6 +18,7 @@
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
+pub mod aligned_buffer;
 pub mod beside;
 mod block_queue;
 pub mod choose;

@@ -67,6 +67,7 @@ fn cut_texts(message: &mut Message) {
             if let Some(report) = &mut finish.report {
                 cut(&mut report.engine);
                 cut(&mut report.because);
+                cut(&mut report.read_back);
             }
         }
         Message::Notice(notice) => {
@@ -266,7 +267,8 @@ fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
     let Some(report) = &finish.report else { return Ok(()) };
     ensure(report.stages.len() <= limits::STAGES_MAX, "too many stages in a report")?;
     check_text(&report.engine)?;
-    check_text(&report.because)
+    check_text(&report.because)?;
+    check_text(&report.read_back)
 }
 
 fn check_text(text: &str) -> Result<(), ProtocolError> {

@@ -26,6 +26,8 @@ pub struct Assignment {
     pub len_bytes: u64,
     /// It is all of its file: [`Sender::confirm_with_span`] may be called.
     pub whole_file: bool,
+    /// How its file is cut.
+    pub grid: SpanGrid,
 }
 
 /// How a file ended.
@@ -301,7 +303,7 @@ impl Sender {
         let grid = entry.grid.expect("a moving file has a grid");
         let (offset_bytes, len_bytes) = grid.range(span);
         let whole_file = grid.count() == 1;
-        Some(Assignment { file, span, offset_bytes, len_bytes, whole_file })
+        Some(Assignment { file, span, offset_bytes, len_bytes, whole_file, grid })
     }
 
     /// The only span of this file goes out as

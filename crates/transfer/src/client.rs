@@ -3,13 +3,15 @@
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Event, FileCounts, Problem, Progress, Report, SessionOpened, Side, printable},
-    options::{PullRequest, PushRequest, SourceSpec, TransferOptions, digest_name},
+    events::{Event, FileCounts, Problem, Report, SessionOpened, Side, printable},
+    manifest::{Lines, Manifest, rename_of},
+    options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     places::{asked_name, check_names, expected_names, resolve_local, source_name},
-    preflight::{self, Findings, Verdict, now_ms},
+    preflight::{self, Findings, Verdict},
+    reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
-        OfferLimits, Role, SessionEnd, Tally, drive,
+        OfferLimits, SessionEnd, Tally, drive,
         receiving::{Receiving, ReceivingOptions},
         sending::{Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -37,6 +39,7 @@ use haul_protocol::{
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
+    cell::Cell,
     os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -133,6 +136,12 @@ pub fn pull(
     check_names(&paths.iter().map(|path| asked_name(path)).collect::<Vec<_>>())?;
     let of_base = paths.iter().any(contents);
     let wishes = with_base(request.options.wishes, of_base);
+    if request.options.verify_target && request.target == TargetSpec::Null {
+        let what = "cannot read the target back";
+        let hint = "leave out --verify-target, or pull to a directory";
+        let needs = "a target that keeps what arrives";
+        return Err(TransferError::start(problem(what, needs, "null:", hint)));
+    }
     let place = resolve_local(&request.target, into_directory, wishes)?;
     let open = wire::Open {
         direction: Direction::Pull as i32,
@@ -189,6 +198,10 @@ struct Client<'a> {
     host: Arc<Host>,
     wishes: Wishes,
     matcher: Option<Matcher>,
+    manifest: Option<Arc<Manifest>>,
+    /// The first session said that the target's path is the new name of the source. By the next one
+    /// a directory may have it: what this run has made of it.
+    target_is_name: Cell<bool>,
 }
 
 /// A session that was opened.
@@ -251,8 +264,21 @@ impl<'a> Client<'a> {
         let pull = open.direction() == Direction::Pull;
         let selection_follows = !all && (pull || wishes.removal.is_some());
         open.wishes = Some(wishes.to_wire(selection_follows));
-        let host = Arc::new(Host::read(Path::new("/")));
-        Ok(Self { url, options, open, interrupt, host, wishes, matcher: (!all).then_some(matcher) })
+        // A server that only sends has nothing to read back.
+        open.verify_target = options.verify_target && !pull;
+        let manifest = options.manifest.as_deref().map(Manifest::begin).transpose();
+        let manifest = manifest.map_err(TransferError::start)?.map(Arc::new);
+        Ok(Self {
+            url,
+            options,
+            open,
+            interrupt,
+            host: Arc::new(Host::read(Path::new("/"))),
+            wishes,
+            matcher: (!all).then_some(matcher),
+            manifest,
+            target_is_name: Cell::new(false),
+        })
     }
 
     /// Sessions, one after the other, until the transfer is over.
@@ -296,7 +322,7 @@ impl<'a> Client<'a> {
             run.there_before.get_or_insert(before);
             let moved = tally.received_bytes.saturating_sub(before);
             if matches!(end, SessionEnd::Finished) {
-                return self.finished(&mut run, work, tally, begun);
+                return self.finished((&mut run, tally), work, begun, on_event);
             }
             let nothing_yet = lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
@@ -321,10 +347,10 @@ impl<'a> Client<'a> {
 
     fn finished(
         &self,
-        run: &mut Run,
+        (run, tally): (&mut Run, Tally),
         work: &Work<'_>,
-        tally: Tally,
         begun: Instant,
+        on_event: &mut dyn FnMut(Event),
     ) -> Result<Report, TransferError> {
         if let Some(problem) = nothing_started(&tally) {
             return Err(TransferError::start(problem));
@@ -333,6 +359,28 @@ impl<'a> Client<'a> {
         let mut report = self.report(run, tally, begun);
         report.ok &= checks.iter().all(|check| check.verdict != Verdict::Failed);
         report.preflight = checks;
+        self.with_manifest(report, on_event)
+    }
+
+    /// The last step: everything is settled.
+    fn with_manifest(
+        &self,
+        mut report: Report,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Report, TransferError> {
+        let Some(manifest) = &self.manifest else { return Ok(report) };
+        let mut left_out = |problem| on_event(Event::Error(problem));
+        match manifest.finish(self.interrupt, &mut left_out) {
+            Ok(written) => {
+                report.ok &= written.left_out == 0;
+                report.manifest = Some(written);
+            }
+            Err(None) => return Err(TransferError::Interrupted),
+            Err(Some(problem)) => {
+                report.ok = false;
+                on_event(Event::Error(problem));
+            }
+        }
         Ok(report)
     }
 
@@ -386,12 +434,14 @@ impl<'a> Client<'a> {
         let name = ServerName::try_from("haul").expect("a valid name");
         let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
         let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
-        let (mut handshake, messages) = ClientHandshake::start(SOFTWARE, self.open.clone());
+        let open = wire::Open { target_is_name: self.target_is_name.get(), ..self.open.clone() };
+        let (mut handshake, messages) = ClientHandshake::start(SOFTWARE, open);
         for message in messages {
             control.queue(message);
         }
         let granted = self.shake_hands(&mut control, &mut handshake, &server)?;
         self.check_granted(&granted.opened).map_err(ConnectFailure::Refused)?;
+        self.target_is_name.set(granted.opened.target_is_name);
         control.trust();
         let session: [u8; 16] =
             granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
@@ -406,6 +456,13 @@ impl<'a> Client<'a> {
     fn check_granted(&self, opened: &wire::Opened) -> Result<(), Fault> {
         let asked = (self.open.protection(), self.open.digest());
         let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
+        if opened.verify_target != self.open.verify_target {
+            let what = "the server cannot read the target back";
+            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
+                .needs("a server that knows --verify-target")
+                .found("one that does not")
+                .hint("install the same haul version on both ends, or leave --verify-target out"));
+        }
         if (opened.protection(), opened.digest()) == asked && opened.streams <= streams {
             return Ok(());
         }
@@ -491,7 +548,7 @@ impl<'a> Client<'a> {
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
         let source = supply::Source::Connect { server: self.url.server(), count: granted.streams };
-        let meter = Meter::new(begun, run, &streams);
+        let meter = Meter::new(begun, run.done_before, &streams);
         let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
         match work {
             Work::Push(sources) => {
@@ -500,6 +557,10 @@ impl<'a> Client<'a> {
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
                     wishes: self.wishes,
+                    manifest: self.lines(rename_of(
+                        self.open.paths.first().map_or(&b""[..], Vec::as_slice),
+                        granted.target_is_name,
+                    )),
                 };
                 let walk = walk_named(sources, self.walk_options());
                 let sources = Sources::Listed(Box::new(walk));
@@ -515,6 +576,11 @@ impl<'a> Client<'a> {
                     expected: expected_names(&self.open.paths),
                     matcher: self.matcher.clone(),
                     selection: None,
+                    manifest: self.lines(match place {
+                        TargetPlace::Below { rename, .. } => rename.clone(),
+                        TargetPlace::Null => None,
+                    }),
+                    verify_target: self.options.verify_target,
                 };
                 let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
@@ -561,6 +627,10 @@ impl<'a> Client<'a> {
         }
     }
 
+    fn lines(&self, rename: Option<Vec<u8>>) -> Option<Lines> {
+        self.manifest.clone().map(|manifest| Lines { manifest, rename })
+    }
+
     /// What was measured and agreed, for the streams of a session.
     fn stream_setup(&self, opened: &Opened, run: &mut Run) -> Result<StreamSetup, TransferError> {
         let granted = &opened.granted.opened;
@@ -574,6 +644,8 @@ impl<'a> Client<'a> {
             keys: Arc::new(keys),
             session: opened.session,
             digest: granted.digest(),
+            content: self.manifest.is_some()
+                || (self.options.verify_target && self.open.direction() == Direction::Pull),
             host: self.host.clone(),
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
@@ -655,6 +727,8 @@ impl<'a> Client<'a> {
             target: stages::costs(target, moved_now),
             bottleneck,
             stages,
+            read_back: target.read_back.clone(),
+            manifest: None,
         }
     }
 }
@@ -752,136 +826,4 @@ impl ConnectFailure {
 
 fn is_passing(fault: &Fault) -> bool {
     matches!(fault.code(), FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
-}
-
-/// Tells progress about once a second, whatever the role.
-struct Meter {
-    begun: Instant,
-    done_before: u64,
-    told_at: Instant,
-    told_bytes: u64,
-    streams: Arc<Streams>,
-}
-
-impl Meter {
-    fn new(begun: Instant, run: &Run, streams: &Arc<Streams>) -> Self {
-        Self {
-            begun,
-            done_before: run.done_before,
-            told_at: Instant::now(),
-            told_bytes: 0,
-            streams: streams.clone(),
-        }
-    }
-
-    fn progress(&mut self, tally: &Tally, now: Instant) -> Option<Progress> {
-        let interval = now.saturating_duration_since(self.told_at);
-        if interval < Duration::from_secs(1) {
-            return None;
-        }
-        let before = tally.there_before();
-        let moved = tally.received_bytes.saturating_sub(before);
-        let interval_bytes = moved.saturating_sub(self.told_bytes);
-        let seconds = interval.as_secs_f64();
-        self.told_at = now;
-        self.told_bytes = self.told_bytes.max(moved);
-        let retransmits = self
-            .streams
-            .all_figures()
-            .iter()
-            .map(|figures| u64::from(figures.tcp.total_retransmits))
-            .sum();
-        Some(Progress {
-            seconds: stages::round(self.begun.elapsed().as_secs_f64(), 2),
-            bytes_received: tally.received_bytes.max(before),
-            bytes_durable: tally.durable_bytes.max(before),
-            bytes_total: tally.offered_bytes,
-            gbit_per_s: stages::round(interval_bytes as f64 * 8.0 / 1e9 / seconds, 3),
-            interval_bytes,
-            interval_seconds: stages::round(seconds, 3),
-            retransmits,
-            streams: self.streams.open_count(),
-            files_done: self.done_before + tally.done_files,
-        })
-    }
-}
-
-/// A role of a client, with progress for its user.
-struct Reporting<R> {
-    role: R,
-    meter: Meter,
-    facts: Option<(wire::HostFacts, u64)>,
-}
-
-/// What [`Reporting`] needs of a role.
-trait Reported: Role {
-    fn tally(&self) -> &Tally;
-    fn tell(&mut self, event: Event);
-    fn stop(&mut self);
-    fn report(&self) -> wire::SideReport;
-    fn take_peer_report(&mut self) -> Option<wire::SideReport>;
-}
-
-impl Reported for Sending<'_> {
-    fn tally(&self) -> &Tally {
-        &self.tally
-    }
-    fn tell(&mut self, event: Event) {
-        Sending::tell(self, event);
-    }
-    fn stop(&mut self) {
-        Sending::stop(self);
-    }
-    fn report(&self) -> wire::SideReport {
-        Sending::report(self)
-    }
-    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
-        self.peer_report.take()
-    }
-}
-
-impl Reported for Receiving<'_> {
-    fn tally(&self) -> &Tally {
-        &self.tally
-    }
-    fn tell(&mut self, event: Event) {
-        Receiving::tell(self, event);
-    }
-    fn stop(&mut self) {
-        Receiving::stop(self);
-    }
-    fn report(&self) -> wire::SideReport {
-        Receiving::report(self)
-    }
-    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
-        self.peer_report.take()
-    }
-}
-
-impl<R: Reported> Role for Reporting<R> {
-    fn handle(&mut self, message: Message) -> Result<(), haul_protocol::ProtocolError> {
-        match message {
-            Message::Facts(facts) => {
-                self.facts = Some((facts, now_ms()));
-                Ok(())
-            }
-            message => self.role.handle(message),
-        }
-    }
-
-    fn pump(&mut self, now: Instant) -> Result<crate::session::Pumped, Fault> {
-        let pumped = self.role.pump(now);
-        if let Some(progress) = self.meter.progress(self.role.tally(), now) {
-            self.role.tell(Event::Progress(progress));
-        }
-        pumped
-    }
-
-    fn poll_message(&mut self) -> Option<Message> {
-        self.role.poll_message()
-    }
-
-    fn has_last_word(&self) -> bool {
-        self.role.has_last_word()
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! `SPEC.md` of the protocol says what goes into each; `vectors/digests.json` pins them.
 
+use crate::content::{Part, SpanHasher, Value};
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     hmac,
@@ -79,6 +80,8 @@ pub struct SpanDigest {
     /// Wall time spent in here.
     pub spent_ns: u64,
     state: State,
+    /// For a manifest, or to read the target back: of the bytes alone.
+    content: Option<SpanHasher>,
 }
 
 enum State {
@@ -99,18 +102,33 @@ impl SpanDigest {
             Digest::Xxh3128 => State::Xxh3(Box::new(Xxh3Default::new())),
             Digest::AesGmac => State::Gmac(Box::new(Gmac::new(keys.clone()))),
         };
-        Self { spent_ns: 0, state }
+        Self { spent_ns: 0, state, content: None }
+    }
+
+    /// The same, and it computes the BLAKE3 value of each span too.
+    #[must_use]
+    pub fn with_content(self) -> Self {
+        Self { content: Some(SpanHasher::default()), ..self }
+    }
+
+    /// The BLAKE3 value of what was seen since `start`, where that is asked for.
+    #[must_use]
+    pub fn content(&self, part: Part) -> Option<Value> {
+        self.content.as_ref().map(|content| content.finish(part))
     }
 
     /// Whether it looks at the bytes at all.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
-        !matches!(self.state, State::None)
+        self.content.is_some() || !matches!(self.state, State::None)
     }
 
     /// Begins the span behind `header`.
     pub fn start(&mut self, header: &SpanHeader, encoded: &[u8; HEADER_BYTES]) {
         let bound = &encoded[..BOUND_HEADER_BYTES];
+        if let Some(content) = &mut self.content {
+            content.start(header.offset_bytes);
+        }
         match &mut self.state {
             State::None => {}
             State::Crc32c(crc) => {
@@ -154,12 +172,34 @@ impl SpanDigest {
             State::Gmac(mac) => mac.update(bytes),
         }
     }
+
+    /// Both hashes see the bytes while they are in a core's cache.
+    fn update_with(&mut self, bytes: &[u8], update: fn(&mut Self, &[u8])) {
+        if self.content.is_none() {
+            return update(self, bytes);
+        }
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            update(self, chunk);
+            if let Some(content) = &mut self.content {
+                content.update(chunk);
+            }
+        }
+    }
+
+    /// As `update`; what comes next is fetched from memory meanwhile.
+    fn update_cold(&mut self, bytes: &[u8]) {
+        for (at, part) in bytes.chunks(COLD_BYTES).enumerate() {
+            let ahead = bytes.len().min(at * COLD_BYTES + COLD_AHEAD_BYTES);
+            prefetch(&bytes[ahead..bytes.len().min(ahead + COLD_BYTES)]);
+            self.update(part);
+        }
+    }
 }
 
 impl SpanTap for SpanDigest {
     fn see(&mut self, bytes: &[u8]) {
         let begun = Instant::now();
-        self.update(bytes);
+        self.update_with(bytes, Self::update);
         self.spent_ns += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     }
 
@@ -169,11 +209,7 @@ impl SpanTap for SpanDigest {
             return self.see(bytes);
         }
         let begun = Instant::now();
-        for (at, part) in bytes.chunks(COLD_BYTES).enumerate() {
-            let ahead = bytes.len().min(at * COLD_BYTES + COLD_AHEAD_BYTES);
-            prefetch(&bytes[ahead..bytes.len().min(ahead + COLD_BYTES)]);
-            self.update(part);
-        }
+        self.update_with(bytes, Self::update_cold);
         self.spent_ns += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     }
 }
@@ -313,6 +349,28 @@ mod tests {
         assert_ne!(digest_of(Digest::AesGmac, header(), &[&bytes], 2), mac);
         let replayed = SpanHeader { sequence: 6, ..header() };
         assert_ne!(digest_of(Digest::AesGmac, replayed, &[&bytes], 1), mac);
+    }
+
+    #[test]
+    fn the_content_is_that_of_the_bytes_whatever_the_digest_and_changes_none() {
+        let bytes: Vec<u8> = (0..700_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
+        let header = SpanHeader { offset_bytes: 0, ..header() };
+        let encoded = FrameHeader::Span(header).encode();
+        for kind in [Digest::None, Digest::Crc32c, Digest::Xxh3128, Digest::AesGmac] {
+            let mut digest = SpanDigest::new(kind, &keys(1)).with_content();
+            assert!(digest.wants_bytes());
+            // The second span begins anew.
+            for _ in 0..2 {
+                digest.start(&header, &encoded);
+                digest.see(&bytes[..300_001]);
+                digest.see_cold(&bytes[300_001..]);
+                let content = digest.content(Part::WholeFile);
+                assert_eq!(content, Some(*blake3::hash(&bytes).as_bytes()), "{kind:?}");
+            }
+            let without = digest_of(kind, header, &[&bytes], 1);
+            assert_eq!(digest.finish(PayloadStatus::Whole), without, "{kind:?}");
+        }
+        assert_eq!(SpanDigest::new(Digest::None, &keys(1)).content(Part::OfMore), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a transfer tells while it runs, and its final report. The names are those of `--json`.
 
-use crate::preflight::Check;
+use crate::{manifest::ManifestReport, preflight::Check};
 use haul_protocol::wire;
 use serde::{Serialize, Serializer};
 
@@ -302,4 +302,10 @@ pub struct Report {
     pub bottleneck: Bottleneck,
     /// Share of the streams' time by stage, largest first.
     pub stages: Vec<(String, f64)>,
+    /// How the target was read back from its disk before its files got their names; empty where
+    /// that was not asked for, or nothing was written.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub read_back: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<ManifestReport>,
 }

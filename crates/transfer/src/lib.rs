@@ -4,12 +4,15 @@
 //! other side. `examples/push.rs` is all of it in 20 lines.
 
 pub mod client;
+pub mod content;
 pub mod digest;
 pub mod error;
 pub mod events;
+pub mod manifest;
 pub mod options;
 mod places;
 pub mod preflight;
+mod reporting;
 pub mod selection;
 pub mod server;
 pub mod session;
@@ -20,6 +23,7 @@ pub mod storage;
 pub mod token;
 pub mod transport;
 pub mod url;
+pub mod verify;
 pub mod wishes;
 
 pub use client::{pull, push};
@@ -29,6 +33,7 @@ pub use options::{PullRequest, PushRequest, ServeOptions, ServeRoot, TransferOpt
 pub use server::{Server, ServerEvent};
 pub use token::Token;
 pub use url::HaulUrl;
+pub use verify::{VerifyEvent, VerifyReport, VerifyRequest, verify};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::{Arc, atomic::AtomicBool};

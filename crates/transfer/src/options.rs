@@ -88,6 +88,10 @@ pub struct TransferOptions {
     pub wishes: Wishes,
     /// Which files of the sources are meant.
     pub selection: Selection,
+    /// Gets a line with the BLAKE3 hash of each file, on this side.
+    pub manifest: Option<PathBuf>,
+    /// The receiver reads each file back from its disk before it gets its name.
+    pub verify_target: bool,
 }
 
 impl Default for TransferOptions {
@@ -104,6 +108,8 @@ impl Default for TransferOptions {
             stall_after: STALL_AFTER_DEFAULT,
             wishes: Wishes::default(),
             selection: Selection::default(),
+            manifest: None,
+            verify_target: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     size::parse_size,
     storage::{
         root::{Root, join, os_path, split_last},
-        target::TargetPlace,
+        target::{PathMeans, TargetPlace},
     },
     wishes::Wishes,
 };
@@ -95,6 +95,6 @@ pub fn resolve_local(
     let missing = base.strip_prefix(there).unwrap_or(os_path(b"")).as_os_str().as_bytes();
     let name = join(missing, name);
     let root = Root::open(there).map_err(|e| failed("cannot open the target directory of", &e))?;
-    TargetPlace::resolve(&root, &name, directory, wishes)
+    TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
         .map_err(|fault| TransferError::start((&fault).into()))
 }

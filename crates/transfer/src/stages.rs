@@ -44,6 +44,7 @@ pub fn sender_report(streams: &[StreamFigures], because: String) -> SideReport {
         stages,
         threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
         bad_spans: 0,
+        read_back: String::new(),
     }
 }
 
@@ -73,6 +74,7 @@ pub fn receiver_report(
         stages,
         threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
         bad_spans,
+        read_back: String::new(),
     }
 }
 

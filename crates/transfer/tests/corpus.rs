@@ -31,6 +31,11 @@ fn sizes() {
 }
 
 #[test]
+fn lines_of_manifests() {
+    replay("manifest_line", bodies::manifest_line);
+}
+
+#[test]
 fn journals() {
     replay("journal", bodies::journal);
 }

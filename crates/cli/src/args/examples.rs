@@ -43,7 +43,8 @@ const ALL: &[Section] = &[
 haul demo                               a minute that shows it all
 haul serve /data                        receive into and send from /data; prints a URL
 haul push *.vdif URL/run7/              send files into /data/run7
-haul pull URL/run7 .                    fetch a directory",
+haul pull URL/run7 .                    fetch a directory
+haul verify run7.b3 /data               read it again, years later",
     },
     EXIT_STATUS,
     Section {
@@ -99,6 +100,8 @@ haul push run7 URL/archive/             a directory: archive/run7
 haul push run7/ URL/archive/            its contents: archive/*
 haul push a.bin URL/b.bin               under another name
 haul push --bwlimit 8Gbit run7 URL/     leave room for others
+haul push run7 URL/ --manifest run7.b3  with a BLAKE3 line for each file
+haul push run7 URL/ --verify-target     read back from the server's disk before it counts
 haul push zero:100G URL/null:           the network alone, without any disk",
     },
     EXIT_STATUS,
@@ -113,10 +116,30 @@ haul pull URL/scan.vdif .               one file
 haul pull URL/run7 /data                a directory: /data/run7
 haul pull URL/run7/ /data               its contents: /data/*
 haul pull URL/a URL/b .                 several
+haul pull URL/run7 . --manifest run7.b3 with a BLAKE3 line for each file
 haul pull URL/scan.vdif null:           the server's disk and the network, without this disk",
     },
     EXIT_STATUS,
     TOKEN_ENVIRONMENT,
+];
+
+const VERIFY: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul verify run7.b3                     what lies beside run7.b3
+haul verify run7.b3 /data               what lies below /data
+haul verify run7.b3 /data --extra       and nothing else may lie there
+haul verify .scan.vdif.haul-journal     what a transfer that broke off has left
+haul verify run7.b3 /data --json | jq -r 'select(.event == \"file\" and .status != \"ok\").path'",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  all the same
+1  something differs, is missing or cannot be read; with --extra also: is not in the manifest
+2  nothing could start: no manifest, a line of it that is none, no directory",
+    },
 ];
 
 const TOKEN: &[Section] = &[
@@ -143,6 +166,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-serve" => SERVE,
         "haul-push" => PUSH,
         "haul-pull" => PULL,
+        "haul-verify" => VERIFY,
         "haul-token" => TOKEN,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],

@@ -10,6 +10,7 @@ pub mod token;
 pub mod transfer;
 pub mod tree;
 pub mod values;
+pub mod verify;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use haul_transfer::events::{Name, Problem, Side};
@@ -38,6 +39,7 @@ pub enum LowCommand {
     Serve(serve::LowServe),
     Push(transfer::LowPush),
     Pull(transfer::LowPull),
+    Verify(verify::LowVerify),
     Token(token::LowToken),
     GenerateDocs(LowGenerateDocs),
 }

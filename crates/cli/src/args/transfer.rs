@@ -98,6 +98,20 @@ pub struct LowTransfer {
     /// A stream that brought nothing for this long is opened again
     #[arg(long, value_name = "TIME", default_value_t = Period(STALL_AFTER_DEFAULT))]
     pub stall_timeout: Period,
+    /// Write a BLAKE3 line for each file, as b3sum does, on this side
+    ///
+    /// The hashes are made of the bytes that are moved. The names are those below the target's
+    /// directory: there, `b3sum --check FILE` and `haul verify FILE .` read the files again. What
+    /// this run did not move, as an earlier one had, is read at the end. A file that failed has no
+    /// line; a transfer that broke off or was interrupted writes no manifest.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "preflight", "move_sources"])]
+    pub manifest: Option<PathBuf>,
+    /// Read each file back from the target's disk before it gets its name
+    ///
+    /// By O_DIRECT where the file system has it, else after the page cache was told to forget it.
+    /// A file that is not what arrived is an error, and nothing of it stays.
+    #[arg(long)]
+    pub verify_target: bool,
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -264,6 +278,8 @@ impl LowTransfer {
             receive_engine: forced(&self.receive_engine),
             retry_for: self.retry_for.0,
             stall_after: self.stall_timeout.0,
+            manifest: self.manifest.clone(),
+            verify_target: self.verify_target,
             ..TransferOptions::default()
         };
         self.tree.add_to(&mut options, sources)?;

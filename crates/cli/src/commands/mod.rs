@@ -8,6 +8,7 @@ pub mod serve;
 mod serve_log;
 pub mod token;
 pub mod token_source;
+pub mod verify;
 
 use crate::{
     failure::{ExitStatus, Failure},

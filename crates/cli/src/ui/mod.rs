@@ -7,6 +7,7 @@ pub mod progress;
 pub mod quiet;
 pub mod report;
 pub mod units;
+pub mod verify;
 
 use crate::args::transfer::LowTransfer;
 use haul_transfer::{Event, Report};

@@ -23,11 +23,13 @@ pub fn text(report: &Report, failed: &[String]) -> String {
     }
     let nothing_moved = report.moved_bytes == 0 && report.files.done == 0;
     if report.ok && nothing_moved && report.files.removed + report.sources_removed == 0 {
-        return nothing_to_do(report);
+        let lines = [vec![nothing_to_do(report)], what_was_written_down(report)];
+        return lines.concat().join("\n");
     }
     let mut lines = vec![headline(report)];
     lines.extend(what_moved(report, failed));
     lines.extend(how_it_moved(report));
+    lines.extend(what_was_written_down(report));
     lines.extend(what_it_cost(report));
     lines.join("\n")
 }
@@ -80,7 +82,7 @@ fn headline(report: &Report) -> String {
     let verdict = if report.files.failed > 0 {
         format!("NOT complete, {} failed", units::count(report.files.failed, "file"))
     } else if !report.ok {
-        "NOT complete".to_owned()
+        "every file is in place, the manifest is NOT complete".to_owned()
     } else if report.digest == "none" {
         "complete, nothing was verified".to_owned()
     } else {
@@ -158,6 +160,10 @@ fn how_it_moved(report: &Report) -> Vec<String> {
         }
     };
     let mut lines = vec![line("verified", &verified)];
+    if !report.read_back.is_empty() {
+        let text = format!("each file from its disk, before it got its name: {}", report.read_back);
+        lines.push(line("read back", &text));
+    }
     if !report.send_engine.is_empty() || !report.receive_engine.is_empty() {
         lines
             .push(line("engines", &format!("{} to {}", report.send_engine, report.receive_engine)));
@@ -180,6 +186,21 @@ fn how_it_moved(report: &Report) -> Vec<String> {
         lines.push(line("reconnected", &times));
     }
     lines
+}
+
+fn what_was_written_down(report: &Report) -> Vec<String> {
+    let Some(manifest) = &report.manifest else { return Vec::new() };
+    let files = units::count(manifest.files, "file");
+    let mut text = format!("{}: {files}, {}", manifest.path, units::bytes(manifest.bytes));
+    if manifest.read_bytes > 0 {
+        let read = units::bytes(manifest.read_bytes);
+        text += &format!("; {read} of these were not moved now and have been read for it");
+    }
+    let failed = report.files.failed > 0;
+    if failed || manifest.left_out > 0 {
+        text += "; NOT of all files: those that failed or changed have no line";
+    }
+    vec![line("manifest", &text)]
 }
 
 fn what_it_cost(report: &Report) -> Vec<String> {

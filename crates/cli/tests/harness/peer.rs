@@ -299,6 +299,7 @@ impl Peer {
             offers_max: 16,
             offer_bytes_max: 1 << 20,
             rtt_us: 10,
+            ..wire::Opened::default()
         };
         change(&mut opened);
         self.say(Message::Opened(opened));

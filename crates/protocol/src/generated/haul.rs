@@ -115,6 +115,12 @@ pub struct Open {
     pub peer_engine: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "13")]
     pub wishes: ::core::option::Option<Wishes>,
+    /// push: read each file back from its disk before it is settled
+    #[prost(bool, tag = "20")]
+    pub verify_target: bool,
+    /// push: as an earlier session of this transfer was told
+    #[prost(bool, tag = "21")]
+    pub target_is_name: bool,
 }
 /// What the user asks for beyond the bytes, of whichever side the server is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -210,6 +216,12 @@ pub struct Opened {
     /// no more offers once those open take this much memory
     #[prost(uint64, tag = "7")]
     pub offer_bytes_max: u64,
+    /// as asked for
+    #[prost(bool, tag = "20")]
+    pub verify_target: bool,
+    /// push: the path is the new name of the one source, no directory
+    #[prost(bool, tag = "21")]
+    pub target_is_name: bool,
 }
 /// A run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -440,6 +452,9 @@ pub struct SideReport {
     pub threads: u32,
     #[prost(uint64, tag = "9")]
     pub bad_spans: u64,
+    /// how the target was read back, in words
+    #[prost(string, tag = "20")]
+    pub read_back: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StageTime {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 /// A name and the fields of a `Control`.
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
+    all.extend(wish_messages());
     all.extend(offer_messages());
     all.extend(file_messages());
     all.extend(report_messages());
@@ -57,6 +58,35 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "span_bytes": 1_073_741_824, "rate_bytes_per_s": 125_000_000_000_u64,
             "peer_engine": "sendfile"}}),
         ),
+        ("a session", opened()),
+        (
+            "a push under another name, to be read back",
+            json!({"open": {
+            "token_secret": "000102030405060708090a0b0c0d0e0f",
+            "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+            "direction": "PUSH", "paths": ["6e6577"], "protection": "SAFE", "digest": "AES_GMAC",
+            "verify_target": true, "target_is_name": true}}),
+        ),
+        (
+            "its session",
+            json!({"opened": {
+            "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
+            "digest": "AES_GMAC", "streams": 1, "offers_max": 16, "offer_bytes_max": 65536,
+            "verify_target": true, "target_is_name": true}}),
+        ),
+        (
+            "a refusal",
+            json!({"refused": {
+            "code": "TOKEN_EXPIRED", "what": "the token has expired",
+            "found": "a token valid until 2026-01-01", "hint": "ask for a new one"}}),
+        ),
+        ("a ping", json!({"ping": {"number": 300}})),
+        ("a pong", json!({"pong": {"number": 300}})),
+    ]
+}
+
+fn wish_messages() -> Vec<(&'static str, Value)> {
+    vec![
         (
             "a pull that mirrors a part of a tree",
             json!({"open": {
@@ -85,15 +115,6 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "target": {"file_system": "ext4", "free_bytes": 1_099_511_627_776_u64,
                 "free_inodes": 16_000_000, "read_only": true, "may_write": true}}}),
         ),
-        ("a session", opened()),
-        (
-            "a refusal",
-            json!({"refused": {
-            "code": "TOKEN_EXPIRED", "what": "the token has expired",
-            "found": "a token valid until 2026-01-01", "hint": "ask for a new one"}}),
-        ),
-        ("a ping", json!({"ping": {"number": 300}})),
-        ("a pong", json!({"pong": {"number": 300}})),
     ]
 }
 
@@ -209,7 +230,7 @@ fn report_messages() -> Vec<(&'static str, Value)> {
             "cpu_ns": 1_000_000_000, "max_rss_bytes": 8_388_608, "copied_bytes": 1,
             "retransmits": 2, "engine": "sendfile", "because": "the page cache holds it",
             "stages": [{"stage": "SOURCE_DISK", "ns": 5}, {"stage": "IDLE", "ns": 6}],
-            "threads": 4, "bad_spans": 1}}}),
+            "threads": 4, "bad_spans": 1, "read_back": "O_DIRECT"}}}),
         ),
         ("what was not offered is gone", json!({"removed": {"names": ["612f62", "61"]}})),
         (

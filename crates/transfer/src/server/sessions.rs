@@ -21,7 +21,7 @@ use crate::{
     storage::{
         attributes::Attributes,
         source::asked_sources,
-        target::{SESSIONS_ENDING, TargetPlace},
+        target::{PathMeans, SESSIONS_ENDING, TargetPlace},
         walk::{Top, Walk, WalkOptions},
     },
     token::{Token, hex, random_bytes},
@@ -116,10 +116,32 @@ struct Accepted {
     grant: Grant,
     setup: StreamSetup,
     streams: Arc<Streams>,
+    streams_granted: u32,
+    rtt: Duration,
     attached: mpsc::Receiver<(StreamId, TcpStream)>,
     waker: Waker,
     interrupt: Interrupt,
     peer: String,
+}
+
+impl Accepted {
+    /// What the client is told once there is something to do.
+    fn opened(&self, work: &Work) -> wire::Opened {
+        wire::Opened {
+            session: self.session.to_vec(),
+            protection: self.open.protection,
+            digest: self.open.digest,
+            streams: self.streams_granted,
+            offers_max: OFFER_LIMITS.files,
+            offer_bytes_max: OFFER_LIMITS.bytes,
+            rtt_us: u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX),
+            verify_target: self.open.verify_target,
+            target_is_name: matches!(
+                work,
+                Work::Receive(TargetPlace::Below { rename: Some(_), .. })
+            ),
+        }
+    }
 }
 
 enum Work {
@@ -157,7 +179,10 @@ impl Server {
         drop(stranger);
         control.trust();
         match self.prepare(&accepted) {
-            Ok(work) => self.serve(&mut control, accepted, work, on_event),
+            Ok(work) => {
+                control.queue(Message::Opened(accepted.opened(&work)));
+                self.serve(&mut control, accepted, work, on_event);
+            }
             Err(fault) => {
                 self.leave(&accepted.session, None);
                 return refuse(&mut control, fault);
@@ -166,15 +191,9 @@ impl Server {
         Ok(())
     }
 
-    /// Checks the token and what it is asked for, and makes a place for the session.
-    fn accept_open(
-        &self,
-        control: &mut Control,
-        open: wire::Open,
-        peer: SocketAddr,
-    ) -> Result<Accepted, Fault> {
-        let direction = open.direction();
-        let purpose = purpose_of(&open);
+    /// Whether the token allows what it is asked for.
+    fn authorize(&self, open: &wire::Open) -> Result<Grant, Fault> {
+        let (direction, purpose) = (open.direction(), purpose_of(open));
         let grant = self.state.authorize(&open.token_secret, &purpose, direction)?;
         let moves = open.wishes.as_ref().is_some_and(|wishes| wishes.move_sources);
         let writes = direction == Direction::Push || moves;
@@ -188,6 +207,17 @@ impl Server {
             let hint = "pull from it without --move, or have it started without --read-only";
             return Err(fault.hint(hint));
         }
+        Ok(grant)
+    }
+
+    /// Checks the token and what it is asked for, and makes a place for the session.
+    fn accept_open(
+        &self,
+        control: &mut Control,
+        open: wire::Open,
+        peer: SocketAddr,
+    ) -> Result<Accepted, Fault> {
+        let grant = self.authorize(&open)?;
         check_protection(&open, self.options.protection_min)?;
         let failed = |error: &dyn std::fmt::Display| {
             let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no session can be set up");
@@ -212,28 +242,31 @@ impl Server {
             interrupt: interrupt.clone(),
         };
         self.place_for(&open, &grant)?.open.insert(session, entry);
-        let opened = wire::Opened {
-            session: session.to_vec(),
-            protection: open.protection,
-            digest: open.digest,
-            streams: count,
-            offers_max: OFFER_LIMITS.files,
-            offer_bytes_max: OFFER_LIMITS.bytes,
-            rtt_us: tcp.rtt_us.into(),
-        };
-        control.queue(Message::Opened(opened));
         let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
         let setup = StreamSetup {
             keys,
             session,
             digest: open.digest(),
+            content: open.verify_target && open.direction() == Direction::Push,
             host: self.host.clone(),
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: rate.map(|rate| (rate / u64::from(count)).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / count as usize,
         };
-        let peer = peer.to_string();
-        Ok(Accepted { session, open, grant, setup, streams, attached, waker, interrupt, peer })
+        let (peer, streams_granted) = (peer.to_string(), count);
+        Ok(Accepted {
+            session,
+            open,
+            grant,
+            setup,
+            streams,
+            streams_granted,
+            rtt,
+            attached,
+            waker,
+            interrupt,
+            peer,
+        })
     }
 
     /// The sessions, locked, when this one may be added.
@@ -293,7 +326,7 @@ impl Server {
             // Not known yet; spans beyond the first few change nothing.
             size_bytes: u64::MAX,
             span_bytes: choose::span_bytes(0, Some(open.span_bytes).filter(|bytes| *bytes > 0)),
-            sees_copy: open.digest() != Digest::None,
+            sees_copy: open.digest() != Digest::None || open.verify_target,
             // A limited rate needs no second stream, and one keeps to it exactly.
             forced: Some(open.streams)
                 .filter(|streams| *streams > 0)
@@ -322,10 +355,21 @@ impl Server {
                 let wishes = Wishes::from_wire(open.wishes.as_ref());
                 let place = match root {
                     None => TargetPlace::Null,
-                    Some(root) => TargetPlace::resolve(&root, path, open.into_directory, wishes)?,
+                    Some(root) => {
+                        let means = match open.target_is_name {
+                            true => PathMeans::Name,
+                            false => PathMeans::directory_if(open.into_directory),
+                        };
+                        TargetPlace::resolve(&root, path, means, wishes)?
+                    }
                 };
                 if wishes.move_sources && matches!(place, TargetPlace::Null) {
                     return Err(thrown_away());
+                }
+                if open.verify_target && matches!(place, TargetPlace::Null) {
+                    let what = "null: keeps nothing that could be read back";
+                    let fault = Fault::new(FaultCode::NameRefused, Side::Target, what);
+                    return Err(fault.hint("leave out --verify-target, or push to a directory"));
                 }
                 Ok(Work::Receive(place))
             }
@@ -447,6 +491,7 @@ fn run_role(
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 wishes,
+                manifest: None,
             };
             let attributes = Arc::new(Attributes::new(wishes.preserve));
             let walk = WalkOptions { attributes, ..WalkOptions::default() };
@@ -471,6 +516,8 @@ fn run_role(
                 expected: None,
                 matcher: None,
                 selection,
+                manifest: None,
+                verify_target: open.verify_target,
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(mut role) => {

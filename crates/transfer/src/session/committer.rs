@@ -3,7 +3,7 @@
 //! Two threads a session, beside the streams, so that no stream ever waits for a sync: one syncs,
 //! the other puts what is synced under its name.
 
-use super::{lock, streams::elapsed_ns};
+use super::{contents::Contents, lock, streams::elapsed_ns, target_check::TargetCheck};
 use crate::storage::{open_files::empty_files_max, target::TargetFile};
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
@@ -100,6 +100,9 @@ struct Shared {
     sync_ns: AtomicU64,
     cpu_ns: AtomicU64,
     publisher_cpu_ns: AtomicU64,
+    contents: Arc<Contents>,
+    /// Files are read back before they get their names.
+    check: Option<TargetCheck>,
 }
 
 pub struct Committer {
@@ -108,12 +111,17 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts the threads; `wake` is called when there are results.
+    /// Starts the threads; `wake` is called when there are results. The values in `contents` are
+    /// journaled; with `check` files are read back before they get their names.
     ///
     /// # Errors
     /// If no thread can be had.
-    pub fn start(wake: impl Fn() + Clone + Send + 'static) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+    pub fn start(
+        wake: impl Fn() + Clone + Send + 'static,
+        contents: Arc<Contents>,
+        check: Option<TargetCheck>,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { contents, check, ..Shared::default() });
         let mut this = Self { shared: shared.clone(), threads: Vec::new() };
         let (of_publisher, wake_too) = (shared.clone(), wake.clone());
         let publisher = thread::Builder::new().name("haul-publisher".into());
@@ -130,6 +138,9 @@ impl Committer {
 
     /// Ends the threads; what is verified by then is synced and journaled first.
     pub fn stop(&mut self) {
+        if let Some(check) = &self.shared.check {
+            check.stopping.store(true, Ordering::Relaxed);
+        }
         let mut queue = lock(&self.shared.queue);
         queue.ending = true;
         // Without a committer nobody else says so.
@@ -208,11 +219,24 @@ impl CommitterHandle {
         self.0.durable_bytes.load(Ordering::Relaxed)
     }
 
+    /// Files are being read back, which takes its time.
+    #[must_use]
+    pub fn is_reading_back(&self) -> bool {
+        self.0.check.as_ref().is_some_and(|check| check.at_work.load(Ordering::Relaxed))
+    }
+
+    /// How files were read back, in words.
+    #[must_use]
+    pub fn read_back_ways(&self) -> &'static str {
+        self.0.check.as_ref().map_or("", TargetCheck::ways)
+    }
+
     /// Wall time in syncs and renames, and processor time, in nanoseconds.
     #[must_use]
     pub fn costs_ns(&self) -> (u64, u64) {
         let cpu_ns = [&self.0.cpu_ns, &self.0.publisher_cpu_ns];
-        let cpu_ns = cpu_ns.iter().map(|ns| ns.load(Ordering::Relaxed)).sum();
+        let cpu_ns: u64 = cpu_ns.iter().map(|ns| ns.load(Ordering::Relaxed)).sum();
+        let cpu_ns = cpu_ns + self.0.check.as_ref().map_or(0, TargetCheck::cpu_ns);
         (self.0.sync_ns.load(Ordering::Relaxed), cpu_ns)
     }
 }
@@ -304,6 +328,7 @@ impl Shared {
             queue.publishing = true;
             drop(queue);
             let count = batch.len();
+            self.read_back(&mut batch);
             self.each(&mut batch, TargetFile::publish);
             if batch.len() < count {
                 // Some have failed.
@@ -315,6 +340,22 @@ impl Shared {
             queue.named.extend(batch);
             self.changed.notify_all();
         }
+    }
+
+    /// What is not on its disk as it arrived is out.
+    fn read_back(&self, batch: &mut Vec<Entry>) {
+        let Some(check) = &self.check else { return };
+        let files: Vec<_> = batch.iter().map(|entry| (entry.file, entry.target.clone())).collect();
+        // Stopped: they are taken up again by another session.
+        let Some(outcomes) = check.check(&files) else { return batch.clear() };
+        let mut outcomes = outcomes.into_iter();
+        batch.retain(|entry| match outcomes.next() {
+            Some(Err(fault)) => {
+                lock(&self.results).push(Committed::Failed(entry.file, fault));
+                false
+            }
+            Some(Ok(())) | None => true,
+        });
     }
 
     fn let_go(&self) {
@@ -404,9 +445,11 @@ impl Shared {
                 (entry.target.clone(), spans, std::mem::take(&mut entry.bytes))
             };
             spans.sort_unstable();
+            let values = self.contents.values(file, &spans).unwrap_or_default();
+            let ranges = ranges_of(&spans);
             let begun = Instant::now();
             let result =
-                target.and_then(|t| lock(&t).as_mut().map(|t| t.make_durable(&ranges_of(&spans))));
+                target.and_then(|t| lock(&t).as_mut().map(|t| t.make_durable(&ranges, &values)));
             self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
             match result {
                 Some(Ok(())) => {

@@ -5,7 +5,8 @@
 //! streams have a thread each ([`send_stream`], [`receive_stream`]).
 
 pub mod committer;
-mod content;
+mod comparing;
+pub mod contents;
 mod hard_links;
 mod patience;
 mod receive_pack;
@@ -17,6 +18,7 @@ pub mod send_stream;
 pub mod sending;
 pub mod streams;
 pub mod supply;
+pub mod target_check;
 
 use crate::{
     Interrupt,

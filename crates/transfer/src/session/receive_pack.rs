@@ -98,6 +98,7 @@ impl ReceiveStream {
             return end;
         }
         let (file, bytes) = (packed.header.file, packed.payload.len() as u64);
+        self.keep_content(file, target, span, end);
         let written = match &target.file {
             Some(file) if !target.is_whole => {
                 let written = file.file().write_all_at(packed.payload, packed.header.offset_bytes);

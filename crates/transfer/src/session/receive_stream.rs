@@ -2,16 +2,17 @@
 
 use super::{
     committer::{CommitterHandle, SharedTarget},
+    contents::Contents,
     lock,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
-use crate::{digest::SpanDigest, error::io_fault, storage::open_files::Share};
+use crate::{content::Part, digest::SpanDigest, error::io_fault, storage::open_files::Share};
 use haul_datapath::{
     EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
     fallback,
 };
 use haul_protocol::{
-    FileId, Receiver, SpanIndex, StreamId,
+    FileId, Receiver, SpanGrid, SpanIndex, StreamId,
     frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
     receiver::{Permit, SpanEnd},
     wire::{Fault, Side},
@@ -32,6 +33,7 @@ use std::{
 pub struct ReceiveShared {
     pub machine: Mutex<Receiver>,
     pub targets: Mutex<BTreeMap<FileId, Target>>,
+    pub contents: Arc<Contents>,
     pub committer: CommitterHandle,
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
@@ -52,6 +54,7 @@ pub struct Target {
     pub shared: SharedTarget,
     /// It has one span, or none.
     pub is_whole: bool,
+    pub grid: SpanGrid,
 }
 
 /// A span that the engine has taken and that is not written yet.
@@ -122,7 +125,7 @@ pub fn run(
         stream,
         receiver,
         wire,
-        digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
+        digest: shared.setup.span_digest(),
         pending: VecDeque::new(),
         pack: Vec::new(),
         next_id: 0,
@@ -264,6 +267,7 @@ impl ReceiveStream {
         }
         self.consumed_bytes += header.len_bytes;
         let end = self.receive_trailer()?;
+        self.keep_content(header.file, target, span, end);
         if let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) {
             pending.end = end;
         }
@@ -287,6 +291,20 @@ impl ReceiveStream {
             PayloadStatus::Abandoned => SpanEnd::Abandoned,
             PayloadStatus::Confirmed => SpanEnd::Confirmed,
         })
+    }
+
+    /// What the digest has just seen of a span, if it is to be believed.
+    pub(super) fn keep_content(
+        &self,
+        file: FileId,
+        target: &Target,
+        span: SpanIndex,
+        end: SpanEnd,
+    ) {
+        if matches!(end, SpanEnd::Verified | SpanEnd::Confirmed) {
+            let value = self.digest.content(Part::of(target.grid.count()));
+            self.shared.contents.span(file, target.grid, span, value);
+        }
     }
 
     /// Takes a payload and its trailer off the wire, for nothing.

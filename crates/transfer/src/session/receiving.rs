@@ -3,7 +3,8 @@
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     committer::{Committed, Committer},
-    content::Hashing,
+    comparing::Hashing,
+    contents::Contents,
     io_problem_fault, lock,
     patience::Patience,
     receive_stream::{self, ReceiveShared, Target},
@@ -11,16 +12,18 @@ use super::{
     sending::plan_status,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
+    target_check::TargetCheck,
 };
 use crate::{
     error::io_fault,
-    events::{Event, FileEnded, FileStatus, Problem, Side, printable},
+    events::{Event, FileEnded, FileStatus, Name, Problem, Side, printable},
+    manifest::{Lines, Origin},
     selection::{Arriving, Matcher},
     stages,
     storage::{
         holes,
         open_files::{Pass, Share},
-        root::Links,
+        root::{Links, join},
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
 };
@@ -69,6 +72,8 @@ pub struct Receiving<'a> {
     hashing: Hashing,
     /// With `--delete`.
     removing: Option<Removing>,
+    /// The names of open files that are not those offered.
+    stored_as: BTreeMap<FileId, Vec<u8>>,
     /// Chosen at the first regular file, for all streams.
     engines: Option<(Vec<&'static EngineInfo>, String)>,
     progress_at: Instant,
@@ -96,6 +101,10 @@ pub struct ReceivingOptions {
     pub matcher: Option<Matcher>,
     /// The client has yet to say it.
     pub selection: Option<Arriving>,
+    /// Where each settled file gets a line.
+    pub manifest: Option<Lines>,
+    /// Files are read back from their disk before they get their names.
+    pub verify_target: bool,
 }
 
 /// A source that was asked for, by the first component of its name.
@@ -117,7 +126,9 @@ impl<'a> Receiving<'a> {
         events: EventSink<'a>,
     ) -> std::io::Result<Self> {
         let (wake, wake_too) = (streams.clone(), streams.clone());
-        let committer = Committer::start(move || wake.wake())?;
+        let contents = Arc::new(Contents::default());
+        let check = options.verify_target.then(|| TargetCheck::new(contents.clone()));
+        let committer = Committer::start(move || wake.wake(), contents.clone(), check)?;
         let removing = Removing::new(&place, streams.clone());
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let is_quick = supply.connects() && !place.wishes().takes_long();
@@ -125,6 +136,7 @@ impl<'a> Receiving<'a> {
         let shared = Arc::new(ReceiveShared {
             machine: Mutex::new(Receiver::new(options.offers.files, options.offers.bytes)),
             targets: Mutex::default(),
+            contents,
             committer: committer.handle(),
             streams,
             setup,
@@ -152,6 +164,7 @@ impl<'a> Receiving<'a> {
             directory_bytes: 0,
             hashing: Hashing::new(move || wake_too.wake()),
             removing,
+            stored_as: BTreeMap::new(),
             engines: None,
             progress_at: now,
             finishing: false,
@@ -171,7 +184,10 @@ impl<'a> Receiving<'a> {
         let because = self.engines.as_ref().map_or(String::new(), |(_, because)| because.clone());
         let costs = self.shared.committer.costs_ns();
         let damaged = self.shared.damaged_spans.load(Ordering::Relaxed);
-        stages::receiver_report(&self.shared.streams.all_figures(), because, costs, damaged)
+        wire::SideReport {
+            read_back: self.shared.committer.read_back_ways().into(),
+            ..stages::receiver_report(&self.shared.streams.all_figures(), because, costs, damaged)
+        }
     }
 
     /// Tells this side's user something.
@@ -359,10 +375,7 @@ impl<'a> Receiving<'a> {
                 self.tally.forget_offer(0);
                 Answer::Fault(fault)
             }
-            Err(fault) => {
-                self.settled(file, FileStatus::Failed, Some(&fault));
-                Answer::Fault(fault)
-            }
+            Err(fault) => return self.refuse(file, fault),
             Ok(Prepared::Skip) => {
                 self.settled(file, FileStatus::Skipped, None);
                 Answer::Skip
@@ -380,11 +393,23 @@ impl<'a> Receiving<'a> {
                 Answer::Plan(plan)
             }
             Ok(Prepared::Ready { target, span_bytes, durable, stored_as }) => {
+                let (target, durable) = match self.take_up_content(file, target, durable) {
+                    Ok(taken_up) => taken_up,
+                    Err(fault) => return self.refuse(file, fault),
+                };
                 self.count_resumed(offer, span_bytes, &durable);
+                if !stored_as.is_empty() {
+                    self.stored_as.insert(file, stored_as.clone());
+                }
                 self.keep_target(file, *target, (span_bytes, durable), stored_as)
             }
         };
         self.say(file, answer);
+    }
+
+    fn refuse(&mut self, file: FileId, fault: Fault) {
+        self.settled(file, FileStatus::Failed, Some(&fault));
+        self.say(file, Answer::Fault(fault));
     }
 
     fn say(&mut self, file: FileId, answer: Answer) {
@@ -426,6 +451,30 @@ impl<'a> Receiving<'a> {
             };
             self.say(file, answer);
         }
+    }
+
+    /// What an earlier run knew of the durable spans. Where the target is read back, those that
+    /// nobody knows are moved again: there would be nothing to compare them with.
+    fn take_up_content(
+        &self,
+        file: FileId,
+        mut target: Box<TargetFile>,
+        mut durable: SpanSet,
+    ) -> Result<(Box<TargetFile>, SpanSet), Fault> {
+        if !self.shared.setup.content || durable.is_empty() {
+            return Ok((target, durable));
+        }
+        let content = target.known_content();
+        let known = content.as_ref().map(|content| content.known().clone());
+        let known = known.unwrap_or_else(|| SpanSet::new(durable.file_spans()));
+        if self.options.verify_target && known != durable {
+            target.keep_known(content.as_ref())?;
+            durable = known;
+        }
+        if let Some(content) = content {
+            self.shared.contents.begin(file, content);
+        }
+        Ok((target, durable))
     }
 
     fn prepare(&mut self, offer: &FileOffer, span_bytes: u64) -> Result<Prepared, Fault> {
@@ -471,7 +520,9 @@ impl<'a> Receiving<'a> {
         match target.span_file() {
             Ok(span_file) => {
                 let is_whole = durable.file_spans() <= 1;
+                let grid = SpanGrid::new(target.offer.size_bytes, span_bytes);
                 let target = Target {
+                    grid: grid.expect("it was prepared with this span size"),
                     name: target.name.clone(),
                     file: span_file,
                     is_whole,
@@ -514,7 +565,7 @@ impl<'a> Receiving<'a> {
             target,
             size_bytes: offer.size_bytes,
             durable: true,
-            digest: setup.digest != wire::Digest::None,
+            digest: setup.sees_bytes(),
             rotational,
             forced: self.options.engine.as_deref(),
         };
@@ -614,7 +665,8 @@ impl<'a> Receiving<'a> {
         if !self.offers.contains_key(&file) {
             return;
         }
-        self.drop_target(file, true);
+        // What its disk has changed is of no use any more.
+        self.drop_target(file, fault.code() != FaultCode::DataDamaged);
         self.settled(file, FileStatus::Failed, Some(&fault));
         lock(&self.shared.machine).file_failed(file, fault);
     }
@@ -627,6 +679,8 @@ impl<'a> Receiving<'a> {
     fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {
         let Some(offer) = self.offers.remove(&file) else { return };
         self.large.remove(&file);
+        let stored_as = self.stored_as.remove(&file);
+        self.write_line(file, &offer, stored_as.as_deref(), &status);
         let bytes = offer.size_bytes;
         let status_is_good = status != FileStatus::Failed;
         match status {
@@ -658,7 +712,36 @@ impl<'a> Receiving<'a> {
                 self.directories.push(offer);
             }
         }
-        (self.events)(Event::File(FileEnded::new(path, status, bytes)));
+        let stored_as = stored_as.map(Name);
+        (self.events)(Event::File(FileEnded { stored_as, ..FileEnded::new(path, status, bytes) }));
+    }
+
+    /// The manifest's line of a settled file.
+    fn write_line(
+        &self,
+        file: FileId,
+        offer: &FileOffer,
+        stored_as: Option<&[u8]>,
+        status: &FileStatus,
+    ) {
+        let content = self.shared.contents.take(file);
+        let Some(manifest) = &self.options.manifest else { return };
+        if !matches!(status, FileStatus::Done | FileStatus::Skipped) {
+            return manifest.failed(offer);
+        }
+        let origin = match (stored_as, &self.place) {
+            (Some(name), TargetPlace::Below { root, base, .. }) => {
+                Origin::Target(root.show(&join(base, name)))
+            }
+            _ => Origin::of_target(&self.place, &offer.name),
+        };
+        if let (FileKind::HardLink, Origin::Target(path)) = (offer.kind(), &origin) {
+            let size_bytes = std::fs::metadata(path).map_or(0, |found| found.len());
+            let kind = FileKind::Regular as i32;
+            let named = FileOffer { kind, size_bytes, ..offer.clone() };
+            return manifest.settled(&named, stored_as, None, &origin);
+        }
+        manifest.settled(offer, stored_as, content, &origin);
     }
 
     /// Bytes that have arrived: verified ones, and what the open spans have so far.
@@ -725,9 +808,11 @@ impl<'a> Receiving<'a> {
         }
         let open = self.shared.streams.open();
         let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
-        // Files that are being compared wait for this host's disk.
+        // Files that are being compared wait for this host's disk, and what is read back from it
+        // needs nothing from the wire.
         let unfinished = lock(&self.shared.machine).has_open_files() && !self.hashing.is_busy();
-        if total != self.all_seen.0 || !unfinished {
+        let reads_back = self.shared.committer.is_reading_back();
+        if total != self.all_seen.0 || !unfinished || reads_back {
             if total > self.all_seen.0 {
                 self.supply.works();
             }

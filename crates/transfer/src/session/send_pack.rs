@@ -48,6 +48,7 @@ impl SendStream {
         if self.digest.wants_bytes() {
             self.digest.see(self.pack.payload());
         }
+        self.keep_content(&work.assignment, status);
         let digest = self.digest.finish(status);
         self.pack.end_span(&SpanTrailer { status, digest });
         self.payload_bytes += header.len_bytes;

@@ -1,11 +1,12 @@
 //! A sending stream: takes spans as they come free and sends each with its header and trailer.
 
 use super::{
+    contents::Contents,
     lock,
     send_pack::PACK_FILL_MIN_BYTES,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
-use crate::{digest::SpanDigest, error::io_fault, storage::source::SourceEntry};
+use crate::{content::Part, digest::SpanDigest, error::io_fault, storage::source::SourceEntry};
 use haul_datapath::{
     Boundary, EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait,
     Wire, fallback,
@@ -36,6 +37,7 @@ pub struct SendShared {
     /// Spans may have come free.
     pub spans: Condvar,
     pub sources: Mutex<BTreeMap<FileId, Source>>,
+    pub contents: Contents,
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
 }
@@ -118,7 +120,7 @@ pub fn run(
         shared: shared.clone(),
         stream,
         sender,
-        digest: SpanDigest::new(shared.setup.digest, &shared.setup.keys),
+        digest: shared.setup.span_digest(),
         pack: PackWriter::default(),
         pack_fill_bytes: PACK_FILL_MIN_BYTES,
         sequence: 0,
@@ -251,8 +253,18 @@ impl SendStream {
             // What changes from here on arrives with another digest, if it has not left yet.
             status = self.confirm(work, Ok(()));
         }
+        self.keep_content(assignment, status);
         let trailer = SpanTrailer { status, digest: self.digest.finish(status) };
         self.sender.send_bytes(&trailer.encode(), boundary)
+    }
+
+    /// What the digest has just seen of a span that was read to its end.
+    pub(super) fn keep_content(&self, assignment: &Assignment, status: PayloadStatus) {
+        if status != PayloadStatus::Abandoned {
+            let value = self.digest.content(Part::of(assignment.grid.count()));
+            let Assignment { file, grid, span, .. } = *assignment;
+            self.shared.contents.span(file, grid, span, value);
+        }
     }
 
     /// Looks at the source of a file that goes out in one span, after all of it was `read`.

@@ -2,7 +2,8 @@
 
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
-    content::{Content, Hashing},
+    comparing::{Content, Hashing},
+    contents::Contents,
     hard_links::{HardLinks, Met},
     lock,
     patience::Patience,
@@ -13,6 +14,7 @@ use super::{
 use crate::{
     error::io_fault,
     events::{Event, FileEnded, FileStatus, Name, Problem, Side, printable},
+    manifest::{Lines, Origin},
     selection::{Arriving, Selection},
     stages,
     storage::{
@@ -67,6 +69,7 @@ pub struct Sending<'a> {
     /// Chosen at the first regular file, for all streams.
     engines: Option<(Vec<&'static EngineInfo>, String)>,
     forced_engine: Option<String>,
+    manifest: Option<Lines>,
     listed_all: bool,
     offers_ended: bool,
     finishing: bool,
@@ -112,6 +115,7 @@ impl<'a> Sending<'a> {
             machine: Mutex::new(Sender::new(options.offers.files, options.offers.bytes)),
             spans: Condvar::new(),
             sources: Mutex::default(),
+            contents: Contents::default(),
             streams,
             setup,
         });
@@ -133,6 +137,7 @@ impl<'a> Sending<'a> {
             peer_report: None,
             engines: None,
             forced_engine: options.engine,
+            manifest: options.manifest,
             listed_all: false,
             offers_ended: false,
             finishing: false,
@@ -303,7 +308,7 @@ impl<'a> Sending<'a> {
             file_system: file.and_then(|file| FileSystem::of(file).ok()).map(|fs| fs.kind),
             size_bytes: entry.offer.size_bytes,
             resident_share,
-            digest: setup.digest != wire::Digest::None,
+            digest: setup.sees_bytes(),
             forced: self.forced_engine.as_deref(),
         };
         choose::send_engine(&facts).map(|choice| (choice.candidates, choice.because)).map_err(
@@ -449,6 +454,7 @@ impl<'a> Sending<'a> {
         let stored_as = self.stored_as.remove(&file);
         let bytes = entry.offer.size_bytes;
         let mut ended = FileEnded::new(entry.offer.name.clone(), FileStatus::Done, bytes);
+        self.write_line(file, &entry, stored_as.as_ref(), &outcome);
         ended.stored_as = stored_as;
         match outcome {
             FileOutcome::Done => {
@@ -493,6 +499,32 @@ impl<'a> Sending<'a> {
             }
         }
         (self.events)(Event::File(ended));
+    }
+
+    /// The manifest's line of a settled file.
+    fn write_line(
+        &self,
+        file: FileId,
+        entry: &SourceEntry,
+        stored_as: Option<&Name>,
+        outcome: &FileOutcome,
+    ) {
+        let content = self.shared.contents.take(file);
+        let Some(manifest) = &self.manifest else { return };
+        match outcome {
+            FileOutcome::Failed(_) => manifest.failed(&entry.offer),
+            FileOutcome::Done | FileOutcome::Skipped => {
+                let origin = Origin::of_source(entry);
+                let stored_as = stored_as.map(|name| &*name.0);
+                if entry.offer.kind() == FileKind::HardLink {
+                    let (kind, size_bytes) = (FileKind::Regular as i32, entry.size_bytes);
+                    let named = wire::FileOffer { kind, size_bytes, ..entry.offer.clone() };
+                    return manifest.settled(&named, stored_as, None, &origin);
+                }
+                manifest.settled(&entry.offer, stored_as, content, &origin);
+            }
+            FileOutcome::Compare(_) | FileOutcome::Planned(_) => {}
+        }
     }
 
     fn settle_links(&mut self, file: FileId, in_place: bool) {
@@ -653,6 +685,8 @@ pub struct SendingOptions {
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub wishes: Wishes,
+    /// Where each settled file gets a line.
+    pub manifest: Option<Lines>,
 }
 
 impl Role for Sending<'_> {

@@ -2,7 +2,7 @@
 
 use super::lock;
 use crate::{
-    digest::SessionKeys,
+    digest::{SessionKeys, SpanDigest},
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
@@ -113,12 +113,29 @@ pub struct StreamSetup {
     pub keys: Arc<SessionKeys>,
     pub session: [u8; 16],
     pub digest: wire::Digest,
+    /// BLAKE3 values of the spans are wanted too, whatever verifies them.
+    pub content: bool,
     pub host: Arc<Host>,
     pub congestion: CongestionChoice,
     /// For each stream, in bytes a second.
     pub pacing_bytes_per_s: Option<u64>,
     /// Memory that a stream's engine may hold, in bytes.
     pub buffer_bytes_max: usize,
+}
+
+impl StreamSetup {
+    /// The digest of a stream.
+    #[must_use]
+    pub fn span_digest(&self) -> SpanDigest {
+        let digest = SpanDigest::new(self.digest, &self.keys);
+        if self.content { digest.with_content() } else { digest }
+    }
+
+    /// Whether this side looks at every byte that it moves.
+    #[must_use]
+    pub fn sees_bytes(&self) -> bool {
+        self.content || self.digest != wire::Digest::None
+    }
 }
 
 impl Streams {

@@ -5,8 +5,14 @@
 //! CRC-32C and the header's own random number, so that a torn tail, a damaged, an older or a
 //! foreign journal is never believed: reading stops at the first record that is not whole, and a
 //! header that does not fit means a clean restart. docs/decisions/ says why this is not a database.
+//!
+//! Where the session computes the BLAKE3 value of each span, for `--manifest` or `--verify-target`,
+//! a record holds these too: so a later run can read the spans back and compare.
 
-use crate::token::random_bytes;
+use crate::{
+    content::{FileContent, Value},
+    token::random_bytes,
+};
 use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};
 use std::{
     fs::File,
@@ -17,7 +23,11 @@ const MAGIC: [u8; 8] = *b"haul-jn1";
 const HEADER_BYTES: usize = 104;
 const RECORD_BYTES: usize = 16;
 /// A journal is far smaller: a record for each run of spans that a checkpoint made durable.
-const FILE_BYTES_MAX: u64 = HEADER_BYTES as u64 + RECORD_BYTES as u64 * limits::SPANS_MAX * 4;
+const FILE_BYTES_MAX: u64 =
+    HEADER_BYTES as u64 + (RECORD_BYTES as u64 * 4 + VALUE_BYTES as u64 * 2) * limits::SPANS_MAX;
+const VALUE_BYTES: usize = 32;
+/// In a record's count: a value for each span follows. No file has so many spans.
+const WITH_VALUES: u32 = 1 << 31;
 
 /// What is moved, and where to: a journal holds only for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +51,8 @@ pub struct Journal {
     file: File,
     /// Binds the records to this header.
     number: u32,
+    /// What the values of an earlier run tell of the durable spans.
+    pub told: Option<FileContent>,
 }
 
 impl Journal {
@@ -54,7 +66,7 @@ impl Journal {
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&encode_header(identity, span_bytes, number))?;
         file.sync_data()?;
-        Ok(Self { file, number })
+        Ok(Self { file, number, told: None })
     }
 
     /// Reads the journal in `file`, if it is one of this very transfer: it, the span size and the
@@ -66,20 +78,42 @@ impl Journal {
         // What comes behind a torn record would otherwise hide the records that follow it.
         file.set_len(told.whole_bytes).ok()?;
         file.seek(SeekFrom::End(0)).ok()?;
-        Some((Self { file, number: told.number }, told.span_bytes, told.durable))
+        let journal = Self { file, number: told.number, told: Some(told.content) };
+        Some((journal, told.span_bytes, told.durable))
     }
 
-    /// Says that these spans are durable. The caller has synced the data before.
+    /// Says that these spans are durable, with the values of all of them or of none. The caller has
+    /// synced the data before.
     ///
     /// # Errors
     /// If it cannot be written or synced: then nothing was promised.
-    pub fn record(&mut self, spans: &[SpanRange]) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(spans.len() * RECORD_BYTES);
+    pub fn record(&mut self, spans: &[SpanRange], values: &[Value]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(spans.len() * RECORD_BYTES + size_of_val(values));
+        let mut rest = values;
         for range in spans {
-            bytes.extend_from_slice(&encode_record(range, self.number));
+            let (of_range, behind) = rest.split_at(rest.len().min(range.count as usize));
+            rest = behind;
+            encode_record(range, of_range, self.number, &mut bytes);
         }
         self.file.write_all(&bytes)?;
         self.file.sync_data()
+    }
+}
+
+impl Journal {
+    /// Takes back what was said of spans, but for those whose values are known.
+    ///
+    /// # Errors
+    /// If it cannot be written or synced: then nobody is to write to the temporary.
+    pub fn restart(&mut self, content: Option<&FileContent>) -> io::Result<()> {
+        // Less is durable in between, and never more.
+        self.file.set_len(HEADER_BYTES as u64)?;
+        self.file.seek(SeekFrom::End(0))?;
+        let ranges = content.map_or(Vec::new(), |content| content.known().to_ranges());
+        let spans = content.into_iter().flat_map(|content| content.known().iter());
+        let values: Vec<Value> =
+            spans.filter_map(|span| content.and_then(|content| content.value(span))).collect();
+        self.record(&ranges, &values)
     }
 }
 
@@ -89,6 +123,8 @@ pub struct Told {
     number: u32,
     pub span_bytes: u64,
     pub durable: SpanSet,
+    /// What the durable spans hold, as far as their values were journaled.
+    pub content: FileContent,
     /// How much of it is whole: header and records.
     pub whole_bytes: u64,
 }
@@ -105,25 +141,84 @@ pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
     }
     let grid = SpanGrid::new(identity.size_bytes, span_bytes).ok()?;
     let mut durable = SpanSet::new(grid.count());
+    let mut content = FileContent::new(grid);
     let mut whole_bytes = HEADER_BYTES as u64;
-    loop {
-        let mut record = [0; RECORD_BYTES];
-        match journal.read_exact(&mut record) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(_) => return None,
-        }
-        let range = SpanRange { first: u32_at(&record, 0), count: u32_at(&record, 4) };
-        if record != encode_record(&range, number) {
-            break;
-        }
+    while let Some((range, values)) = read_record(&mut journal, number, &grid).ok()? {
         let end = range.first.checked_add(range.count).filter(|end| *end <= grid.count())?;
-        for span in range.first..end {
-            durable.insert(SpanIndex(span));
+        for (at, span) in (range.first..end).map(SpanIndex).enumerate() {
+            durable.insert(span);
+            match values.get(at) {
+                Some(value) => content.insert(span, *value),
+                // Moved again, and nobody looked at it.
+                None => content.forget(span),
+            }
         }
-        whole_bytes += RECORD_BYTES as u64;
+        whole_bytes += (RECORD_BYTES + size_of_val(&values[..])) as u64;
     }
-    Some(Told { number, span_bytes, durable, whole_bytes })
+    Some(Told { number, span_bytes, durable, content, whole_bytes })
+}
+
+/// True for the first bytes of a journal.
+#[must_use]
+pub fn is_journal(begin: &[u8]) -> bool {
+    begin.starts_with(&MAGIC)
+}
+
+/// Reads a journal of whatever transfer; `None` when it is damaged or none.
+#[must_use]
+pub fn decode_any(mut journal: impl Read) -> Option<(Identity, Told)> {
+    let mut header = [0; HEADER_BYTES];
+    journal.read_exact(&mut header).ok()?;
+    let identity = Identity {
+        size_bytes: u64_at(&header, 8),
+        mtime_s: u64_at(&header, 16).cast_signed(),
+        mtime_ns: u32_at(&header, 24),
+        source_inode: u64_at(&header, 32),
+        source_device: u64_at(&header, 40),
+        target_inode: u64_at(&header, 48),
+        target_device: u64_at(&header, 56),
+        digest: u32_at(&header, 92),
+        name_hash: header[64..80].try_into().expect("sixteen bytes"),
+    };
+    let told = decode((&header[..]).chain(journal.take(FILE_BYTES_MAX)), &identity)?;
+    Some((identity, told))
+}
+
+/// The next record; `None` behind the last one that is whole.
+fn read_record(
+    journal: &mut impl Read,
+    number: u32,
+    grid: &SpanGrid,
+) -> io::Result<Option<(SpanRange, Vec<Value>)>> {
+    let mut record = [0; RECORD_BYTES];
+    if !read_whole(journal, &mut record)? {
+        return Ok(None);
+    }
+    let count = u32_at(&record, 4);
+    let range = SpanRange { first: u32_at(&record, 0), count: count & !WITH_VALUES };
+    let mut values = Vec::new();
+    if count & WITH_VALUES != 0 {
+        // No more memory than a file of so many spans is good for.
+        if range.count > grid.count() {
+            return Ok(None);
+        }
+        values.resize(range.count as usize, [0; VALUE_BYTES]);
+        if !read_whole(journal, values.as_flattened_mut())? {
+            return Ok(None);
+        }
+    }
+    let mut expected = Vec::with_capacity(RECORD_BYTES);
+    encode_record(&range, &values, number, &mut expected);
+    Ok((record == expected[..RECORD_BYTES]).then_some((range, values)))
+}
+
+/// False where the journal ends before.
+fn read_whole(journal: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match journal.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEADER_BYTES] {
@@ -145,14 +240,19 @@ fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEAD
     bytes
 }
 
-fn encode_record(range: &SpanRange, number: u32) -> [u8; RECORD_BYTES] {
-    let mut bytes = [0; RECORD_BYTES];
-    bytes[..4].copy_from_slice(&range.first.to_le_bytes());
-    bytes[4..8].copy_from_slice(&range.count.to_le_bytes());
-    bytes[8..12].copy_from_slice(&number.to_le_bytes());
-    let crc = crc_fast::crc32_iscsi(&bytes[..12]);
-    bytes[12..].copy_from_slice(&crc.to_le_bytes());
-    bytes
+/// A run of spans, and behind it their values, if any.
+fn encode_record(range: &SpanRange, values: &[Value], number: u32, bytes: &mut Vec<u8>) {
+    let with_values = if values.is_empty() { 0 } else { WITH_VALUES };
+    let mut covered = Vec::with_capacity(12 + size_of_val(values));
+    covered.extend_from_slice(&range.first.to_le_bytes());
+    covered.extend_from_slice(&(range.count | with_values).to_le_bytes());
+    covered.extend_from_slice(&number.to_le_bytes());
+    covered.extend_from_slice(values.as_flattened());
+    let crc = crc_fast::crc32_iscsi(&covered);
+    let (head, values) = covered.split_at(12);
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes.extend_from_slice(values);
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -193,8 +293,8 @@ mod tests {
     fn written() -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
         let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
-        journal.record(&[SpanRange { first: 0, count: 3 }]).unwrap();
-        journal.record(&[SpanRange { first: 7, count: 1 }]).unwrap();
+        journal.record(&[SpanRange { first: 0, count: 3 }], &[]).unwrap();
+        journal.record(&[SpanRange { first: 7, count: 1 }], &[]).unwrap();
         let mut bytes = Vec::new();
         (&file).seek(SeekFrom::Start(0)).unwrap();
         (&file).read_to_end(&mut bytes).unwrap();
@@ -216,8 +316,8 @@ mod tests {
     fn a_journal_longer_than_any_buffer_is_read_to_its_end() {
         let file = tempfile::tempfile().unwrap();
         let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
-        journal.record(&[SpanRange { first: 1, count: 1 }; 20_000]).unwrap();
-        journal.record(&[SpanRange { first: 9, count: 1 }]).unwrap();
+        journal.record(&[SpanRange { first: 1, count: 1 }; 20_000], &[]).unwrap();
+        journal.record(&[SpanRange { first: 9, count: 1 }], &[]).unwrap();
         let (mut journal, _, set) = Journal::resume(file, &identity()).unwrap();
         assert_eq!(set.iter().map(|span| span.0).collect::<Vec<_>>(), [1, 9]);
         assert_eq!(journal.file.stream_position().unwrap(), journal.file.metadata().unwrap().len());
@@ -267,13 +367,88 @@ mod tests {
         assert_eq!(durable_in(&mixed), Some(vec![0, 1, 2]));
     }
 
+    /// A journal with the values of spans 0 to 2, then none of 1, then those of 5 and 7, as bytes.
+    fn with_values() -> Vec<u8> {
+        let file = tempfile::tempfile().unwrap();
+        let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
+        let range = |first, count| SpanRange { first, count };
+        journal.record(&[range(0, 3)], &[[1; 32], [2; 32], [3; 32]]).unwrap();
+        journal.record(&[range(1, 1)], &[]).unwrap();
+        journal.record(&[range(5, 1), range(7, 1)], &[[6; 32], [8; 32]]).unwrap();
+        let mut bytes = Vec::new();
+        (&file).seek(SeekFrom::Start(0)).unwrap();
+        (&file).read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Durable spans, and those with a value with its first byte.
+    type Tale = (Vec<u32>, Vec<(u32, u8)>);
+
+    fn told(bytes: &[u8]) -> Option<Tale> {
+        let (journal, _, durable) = Journal::resume(file_with(bytes), &identity())?;
+        let content = journal.told.unwrap();
+        let values = content.known().iter().map(|span| (span.0, content.value(span).unwrap()));
+        let values = values.inspect(|(_, value)| assert_eq!(*value, [value[0]; 32]));
+        let values = values.map(|(span, value)| (span, value[0])).collect();
+        Some((durable.iter().map(|span| span.0).collect(), values))
+    }
+
+    #[test]
+    fn values_are_told_with_their_spans_and_no_other_bytes_are_ever_told() {
+        let bytes = with_values();
+        let all = (vec![0, 1, 2, 5, 7], vec![(0, 1), (2, 3), (5, 6), (7, 8)]);
+        assert_eq!(told(&bytes), Some(all.clone()));
+        for len in HEADER_BYTES..bytes.len() {
+            let (durable, values) = told(&bytes[..len]).unwrap();
+            assert!(durable.iter().all(|span| all.0.contains(span)) && durable.len() < 5);
+            assert!(values.iter().all(|value| all.1.contains(value) || *value == (1, 2)));
+        }
+        for bit in HEADER_BYTES * 8..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let (durable, values) = told(&damaged).unwrap_or_default();
+            assert!(durable.iter().all(|span| all.0.contains(span)) && durable.len() < 5);
+            assert!(values.iter().all(|value| all.1.contains(value) || *value == (1, 2)));
+        }
+    }
+
+    #[test]
+    fn a_journal_says_itself_what_it_is_of() {
+        let bytes = with_values();
+        let (found, told) = decode_any(&bytes[..]).unwrap();
+        assert_eq!((found, told.durable.count()), (identity(), 5));
+        assert!(is_journal(&bytes) && !is_journal(b"haul-jn"));
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode_any(&damaged[..]).is_none(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_restart_takes_back_what_has_no_value() {
+        let file = file_with(&with_values());
+        let (mut journal, _, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
+        let content = journal.told.take();
+        journal.restart(content.as_ref()).unwrap();
+        journal.record(&[SpanRange { first: 9, count: 1 }], &[[4; 32]]).unwrap();
+        let mut bytes = Vec::new();
+        (&file).seek(SeekFrom::Start(0)).unwrap();
+        (&file).read_to_end(&mut bytes).unwrap();
+        let values = vec![(0, 1), (2, 3), (5, 6), (7, 8), (9, 4)];
+        assert_eq!(told(&bytes), Some((vec![0, 2, 5, 7, 9], values)));
+        journal.restart(None).unwrap();
+        let (_, _, durable) = Journal::resume(file, &identity()).unwrap();
+        assert!(durable.is_empty());
+    }
+
     #[test]
     fn records_go_on_behind_a_torn_one() {
         let mut bytes = written();
         bytes.truncate(bytes.len() - 3);
         let file = file_with(&bytes);
         let (mut journal, _, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
-        journal.record(&[SpanRange { first: 9, count: 1 }]).unwrap();
+        journal.record(&[SpanRange { first: 9, count: 1 }], &[]).unwrap();
         let (_, _, set) = Journal::resume(file, &identity()).unwrap();
         assert_eq!(set.iter().map(|span| span.0).collect::<Vec<_>>(), [0, 1, 2, 9]);
     }

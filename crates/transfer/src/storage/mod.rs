@@ -10,6 +10,7 @@ pub mod open_files;
 pub mod packed_names;
 mod part;
 mod prepare;
+pub mod read_back;
 pub mod root;
 pub mod source;
 pub mod target;

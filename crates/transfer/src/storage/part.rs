@@ -9,7 +9,7 @@ use super::{
     root::Root,
     target::{JOURNAL_SUFFIX, PART_SUFFIX, SESSIONS_ENDING, has_time, hidden_name},
 };
-use crate::{error::io_fault, token::Token};
+use crate::{content::Value, error::io_fault, token::Token};
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
@@ -237,12 +237,12 @@ impl Part {
         if offer.holes.is_empty() { Ok(()) } else { give_size() }
     }
 
-    pub fn make_durable(&mut self, spans: &[SpanRange]) -> io::Result<()> {
+    pub fn make_durable(&mut self, spans: &[SpanRange], values: &[Value]) -> io::Result<()> {
         self.check()?;
         self.poisoned = true;
         self.file.file().sync_data()?;
         if let Some(journal) = &mut self.journal {
-            journal.record(spans)?;
+            journal.record(spans, values)?;
             self.has_durable |= !spans.is_empty();
         }
         self.poisoned = false;

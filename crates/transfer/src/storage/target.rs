@@ -12,6 +12,7 @@ use super::{
     root::{Links, Root, join, split_last},
 };
 use crate::{
+    content::{FileContent, Value},
     error::io_fault,
     token::{Token, hex},
     wishes::Wishes,
@@ -53,6 +54,18 @@ pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     } else {
         [b".", hex(&Token::secret_hash(name)).as_bytes(), suffix].concat()
     }
+}
+
+/// What a file is called until it is whole.
+#[must_use]
+pub fn part_name(name: &[u8]) -> Vec<u8> {
+    hidden_name(name, PART_SUFFIX)
+}
+
+/// The temporary that a journal of this name speaks of.
+#[must_use]
+pub fn part_of_journal(journal_name: &[u8]) -> Option<Vec<u8>> {
+    Some([journal_name.strip_suffix(JOURNAL_SUFFIX)?, PART_SUFFIX].concat())
 }
 
 /// Where what is received goes.
@@ -105,6 +118,24 @@ impl Fresh {
     }
 }
 
+/// What the path of a target means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathMeans {
+    /// The directory to receive into; made when missing.
+    Directory,
+    /// The new name of the one source, whatever is there.
+    Name,
+    /// The one or the other: a directory if one is there, or if the path ends in `/`.
+    WhatIsThere,
+}
+
+impl PathMeans {
+    #[must_use]
+    pub fn directory_if(is_directory: bool) -> Self {
+        if is_directory { Self::Directory } else { Self::WhatIsThere }
+    }
+}
+
 /// An offer, looked at.
 pub enum Prepared {
     /// What is there is the same.
@@ -130,7 +161,7 @@ impl TargetPlace {
     pub fn resolve(
         root: &Arc<Root>,
         path: &[u8],
-        into_directory: bool,
+        means: PathMeans,
         wishes: Wishes,
     ) -> Result<Self, Fault> {
         if path == b"null:" {
@@ -155,11 +186,12 @@ impl TargetPlace {
         let place = |base: &[u8], rename| {
             Ok(Self::Below { root: root.clone(), base: base.to_vec(), rename, rules })
         };
-        if into_directory
-            || trimmed.is_empty()
-            || path.ends_with(b"/")
-            || root.is_directory(trimmed)
-        {
+        let is_directory = match means {
+            PathMeans::Directory => true,
+            PathMeans::Name => false,
+            PathMeans::WhatIsThere => path.ends_with(b"/") || root.is_directory(trimmed),
+        };
+        if is_directory || trimmed.is_empty() {
             make(trimmed)?;
             return place(trimmed, None);
         }
@@ -372,14 +404,41 @@ impl TargetFile {
         }
     }
 
-    /// Syncs what was written so far and journals these spans: from now on they are durable.
+    /// Syncs what was written so far and journals these spans, with the BLAKE3 values of all of
+    /// them or of none: from now on they are durable.
     ///
     /// # Errors
     /// The fault that ends this file.
-    pub fn make_durable(&mut self, spans: &[SpanRange]) -> Result<(), Fault> {
+    pub fn make_durable(&mut self, spans: &[SpanRange], values: &[Value]) -> Result<(), Fault> {
         let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
-        part.make_durable(spans)
+        part.make_durable(spans, values)
             .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
+    }
+
+    /// What an earlier run knew of the durable spans.
+    pub fn known_content(&mut self) -> Option<FileContent> {
+        let Shape::Regular(part) = &mut self.shape else { return None };
+        part.journal.as_mut()?.told.take()
+    }
+
+    /// Of the durable spans only those whose content is known: the others are moved again.
+    ///
+    /// # Errors
+    /// The fault that ends this file.
+    pub fn keep_known(&mut self, content: Option<&FileContent>) -> Result<(), Fault> {
+        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
+        let Some(journal) = &mut part.journal else { return Ok(()) };
+        let restarted = journal.restart(content);
+        self.named("cannot be journaled", restarted)
+    }
+
+    /// The file, to be read back from its disk; `None` for what is none.
+    #[must_use]
+    pub fn to_read_back(&self) -> Option<Arc<SpanFile>> {
+        match &self.shape {
+            Shape::Regular(part) => Some(part.file.clone()),
+            _ => None,
+        }
     }
 
     /// An empty file, which is opened by its commit.
@@ -541,7 +600,7 @@ mod tests {
 
     fn place(directory: &Path) -> TargetPlace {
         let root = Root::open(directory).unwrap();
-        TargetPlace::resolve(&root, b"", true, Wishes::default()).unwrap()
+        TargetPlace::resolve(&root, b"", PathMeans::Directory, Wishes::default()).unwrap()
     }
 
     fn prepared(directory: &Path, size_bytes: u64) -> TargetFile {
@@ -591,7 +650,7 @@ mod tests {
         let mut target = prepared(directory.path(), 4);
         let Shape::Regular(part) = &mut target.shape else { panic!("a regular file") };
         part.poisoned = true;
-        assert!(target.make_durable(&[]).is_err() && target.sync().is_err());
+        assert!(target.make_durable(&[], &[]).is_err() && target.sync().is_err());
         assert!(target.seal().is_err() && target.publish().is_err());
     }
 

@@ -1,0 +1,49 @@
+//! `haul verify`: what can be chosen.
+
+use clap::Args;
+use haul_transfer::VerifyRequest;
+use std::path::PathBuf;
+
+/// Reads files again from their disks and compares them with a manifest
+///
+/// MANIFEST is one that `haul push` or `haul pull` wrote with --manifest, or that `b3sum` printed.
+/// The page cache is bypassed: by O_DIRECT where the file system has it, else it is told to forget
+/// each file before it is read. On a file system without a disk, as tmpfs, there is nothing else to
+/// read. Each file that is not the same is named.
+///
+/// The journal of an unfinished transfer, .NAME.haul-journal, is taken as MANIFEST too: then the
+/// temporary beside it is compared, as far as the journal knows what arrived. It does where the
+/// transfer ran with --verify-target, or was a pull with --manifest.
+#[derive(Debug, Args)]
+pub struct LowVerify {
+    /// Lines of a BLAKE3 hash, two blanks and a name; or a journal
+    #[arg(value_name = "MANIFEST")]
+    pub manifest: PathBuf,
+    /// What the names are below; without it the directory that MANIFEST lies in
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Name the files below DIR that MANIFEST has no line for, too
+    #[arg(long)]
+    pub extra: bool,
+    /// Threads that read; without it as many as there are processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Print one JSON object a line: file, progress, error, report
+    #[arg(long)]
+    pub json: bool,
+    /// Print the files that are not the same, and errors, only (with --json: no progress either)
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl LowVerify {
+    #[must_use]
+    pub fn checked(self) -> VerifyRequest {
+        VerifyRequest {
+            manifest: self.manifest,
+            directory: self.directory,
+            extra: self.extra,
+            threads: self.threads.map(usize::from),
+        }
+    }
+}

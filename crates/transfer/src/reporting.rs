@@ -1,0 +1,150 @@
+//! A role of a client with what its user is told meanwhile: progress, about once a second.
+
+use crate::{
+    events::{Event, Progress},
+    preflight::now_ms,
+    session::{Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams},
+    stages,
+};
+use haul_protocol::{
+    Message, ProtocolError,
+    wire::{self, Fault},
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Tells progress about once a second, whatever the role.
+pub struct Meter {
+    begun: Instant,
+    done_before: u64,
+    told_at: Instant,
+    told_bytes: u64,
+    streams: Arc<Streams>,
+}
+
+impl Meter {
+    /// `done_before`: files that earlier sessions of the run have put in place.
+    pub fn new(begun: Instant, done_before: u64, streams: &Arc<Streams>) -> Self {
+        Self {
+            begun,
+            done_before,
+            told_at: Instant::now(),
+            told_bytes: 0,
+            streams: streams.clone(),
+        }
+    }
+
+    fn progress(&mut self, tally: &Tally, now: Instant) -> Option<Progress> {
+        let interval = now.saturating_duration_since(self.told_at);
+        if interval < Duration::from_secs(1) {
+            return None;
+        }
+        let before = tally.there_before();
+        let moved = tally.received_bytes.saturating_sub(before);
+        let interval_bytes = moved.saturating_sub(self.told_bytes);
+        let seconds = interval.as_secs_f64();
+        self.told_at = now;
+        self.told_bytes = self.told_bytes.max(moved);
+        let retransmits = self
+            .streams
+            .all_figures()
+            .iter()
+            .map(|figures| u64::from(figures.tcp.total_retransmits))
+            .sum();
+        Some(Progress {
+            seconds: stages::round(self.begun.elapsed().as_secs_f64(), 2),
+            bytes_received: tally.received_bytes.max(before),
+            bytes_durable: tally.durable_bytes.max(before),
+            bytes_total: tally.offered_bytes,
+            gbit_per_s: stages::round(interval_bytes as f64 * 8.0 / 1e9 / seconds, 3),
+            interval_bytes,
+            interval_seconds: stages::round(seconds, 3),
+            retransmits,
+            streams: self.streams.open_count(),
+            files_done: self.done_before + tally.done_files,
+        })
+    }
+}
+
+/// A role of a client, with progress for its user.
+pub struct Reporting<R> {
+    pub role: R,
+    pub meter: Meter,
+    /// What the server said of its host, and when it was heard.
+    pub facts: Option<(wire::HostFacts, u64)>,
+}
+
+/// What [`Reporting`] needs of a role.
+pub trait Reported: Role {
+    fn tally(&self) -> &Tally;
+    fn tell(&mut self, event: Event);
+    fn stop(&mut self);
+    fn report(&self) -> wire::SideReport;
+    fn take_peer_report(&mut self) -> Option<wire::SideReport>;
+}
+
+impl Reported for Sending<'_> {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+    fn tell(&mut self, event: Event) {
+        Sending::tell(self, event);
+    }
+    fn stop(&mut self) {
+        Sending::stop(self);
+    }
+    fn report(&self) -> wire::SideReport {
+        Sending::report(self)
+    }
+    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+        self.peer_report.take()
+    }
+}
+
+impl Reported for Receiving<'_> {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+    fn tell(&mut self, event: Event) {
+        Receiving::tell(self, event);
+    }
+    fn stop(&mut self) {
+        Receiving::stop(self);
+    }
+    fn report(&self) -> wire::SideReport {
+        Receiving::report(self)
+    }
+    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+        self.peer_report.take()
+    }
+}
+
+impl<R: Reported> Role for Reporting<R> {
+    fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        match message {
+            Message::Facts(facts) => {
+                self.facts = Some((facts, now_ms()));
+                Ok(())
+            }
+            message => self.role.handle(message),
+        }
+    }
+
+    fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
+        let pumped = self.role.pump(now);
+        if let Some(progress) = self.meter.progress(self.role.tally(), now) {
+            self.role.tell(Event::Progress(progress));
+        }
+        pumped
+    }
+
+    fn poll_message(&mut self) -> Option<Message> {
+        self.role.poll_message()
+    }
+
+    fn has_last_word(&self) -> bool {
+        self.role.has_last_word()
+    }
+}

@@ -1,0 +1,233 @@
+//! Reads a file from its disk, not from the page cache: what is there now, and not what was
+//! written.
+//!
+//! By O_DIRECT where the file system has it. Elsewhere what is in the page cache is written out and
+//! dropped (posix_fadvise(2), POSIX_FADV_DONTNEED) before it is read, and dropped again afterwards.
+//! Pages that another process has mapped stay; a file system without a disk, as tmpfs, has nothing
+//! else to read from; and what lies below the file system may have a cache of its own.
+
+use crate::content::{Part, SpanHasher, Value};
+use haul_datapath::{
+    SpanFile,
+    aligned_buffer::{ALIGN_BYTES, AlignedBuffer},
+};
+use haul_host::{FileSystem, FsKind};
+use rustix::{
+    fs::{Advice, Mode, OFlags, fadvise},
+    io::Errno,
+};
+use std::{
+    fs::File,
+    io,
+    num::NonZeroU64,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// Read at a time: enough for a disk to be busy, little enough to stay in a processor's cache.
+pub const BLOCK_BYTES: usize = 1 << 20;
+
+/// How a file was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Direct,
+    /// Through the page cache, which was told to forget it before.
+    Dropped,
+    /// It is on tmpfs: there is no disk below.
+    Memory,
+}
+
+impl Way {
+    pub const ALL: [Self; 3] = [Self::Direct, Self::Dropped, Self::Memory];
+}
+
+/// How many bytes were read in each way.
+#[derive(Debug, Default)]
+pub struct WayBytes([AtomicU64; Way::ALL.len()]);
+
+impl WayBytes {
+    pub fn add(&self, way: Way, bytes: u64) {
+        self.0[way as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn of(&self, way: Way) -> u64 {
+        self.0[way as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn sum(&self) -> u64 {
+        Way::ALL.iter().map(|way| self.of(*way)).sum()
+    }
+}
+
+/// A file that is read from its disk. Several threads may read parts of it.
+#[derive(Debug)]
+pub struct ReadBack {
+    file: Arc<SpanFile>,
+    direct: Option<File>,
+    in_memory: bool,
+    /// The file system took O_DIRECT and then refused to read so.
+    refused: AtomicBool,
+}
+
+impl ReadBack {
+    /// Opens it once more, where the file system has O_DIRECT: for reading only, as its mode may
+    /// not let it be opened for writing any more.
+    #[must_use]
+    pub fn new(file: Arc<SpanFile>) -> Self {
+        // Opening the link opens the very file, even one that has no name (proc(5)).
+        let link = format!("/proc/self/fd/{}", file.file().as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        // tmpfs takes O_DIRECT and has nothing to read from but its memory (Linux 6.6).
+        let kind = FileSystem::of(file.file()).map(|system| system.kind);
+        let in_memory = matches!(kind, Ok(FsKind::Tmpfs));
+        let direct = rustix::fs::open(link, flags, Mode::empty()).ok().map(File::from);
+        if direct.is_none() {
+            // Only what is on the disk can be dropped. Where it may not be synced it is clean.
+            let _ = file.file().sync_data();
+        }
+        Self { file, direct, in_memory, refused: AtomicBool::new(false) }
+    }
+
+    #[must_use]
+    pub fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    #[must_use]
+    pub fn way(&self) -> Way {
+        match self.by_direct() {
+            _ if self.in_memory => Way::Memory,
+            Some(_) => Way::Direct,
+            None => Way::Dropped,
+        }
+    }
+
+    fn by_direct(&self) -> Option<&File> {
+        self.direct.as_ref().filter(|_| !self.refused.load(Ordering::Relaxed))
+    }
+
+    /// The value of a part that begins at a multiple of [`ALIGN_BYTES`]; `seen` is told how many
+    /// bytes were read, and says whether to go on.
+    ///
+    /// # Errors
+    /// What reading says; UnexpectedEof where the file ends before; Interrupted when `seen` said
+    /// so.
+    pub fn hash(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        part: Part,
+        buffer: &mut AlignedBuffer,
+        seen: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Value> {
+        let mut hasher = SpanHasher::default();
+        hasher.start(offset_bytes);
+        let mut done = 0;
+        while done < len_bytes {
+            let wanted = (len_bytes - done).min(BLOCK_BYTES as u64) as usize;
+            let got = self.read(offset_bytes + done, wanted, buffer)?;
+            hasher.update(&buffer.bytes()[..got]);
+            done += got as u64;
+            if got < wanted {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends early"));
+            }
+            if !seen(got as u64) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+        Ok(hasher.finish(part))
+    }
+
+    /// Reads up to `wanted` bytes; fewer only at the end of the file.
+    fn read(&self, offset: u64, wanted: usize, buffer: &mut AlignedBuffer) -> io::Result<usize> {
+        if let Some(direct) = self.by_direct() {
+            let whole = wanted.next_multiple_of(ALIGN_BYTES as usize);
+            match read_full(direct, offset, &mut buffer.bytes_mut()[..whole], ALIGN_BYTES) {
+                Ok(got) => return Ok(got.min(wanted)),
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    self.refused.store(true, Ordering::Relaxed);
+                    let _ = self.file().sync_data();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.forget(offset, wanted);
+        let got = read_full(self.file(), offset, &mut buffer.bytes_mut()[..wanted], 1)?;
+        self.forget(offset, wanted);
+        Ok(got)
+    }
+
+    fn forget(&self, offset: u64, len: usize) {
+        // A file system that forgets nothing has nothing else to read from.
+        let _ = fadvise(self.file(), offset, NonZeroU64::new(len as u64), Advice::DontNeed);
+    }
+}
+
+/// Reads until the buffer is full or the file ends. With O_DIRECT a read that stopped between
+/// multiples of `step` has met the end.
+fn read_full(file: &File, offset: u64, buffer: &mut [u8], step: u64) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match file.read_at(&mut buffer[got..], offset + got as u64) {
+            Ok(0) => break,
+            Ok(more) => {
+                got += more;
+                if !(got as u64).is_multiple_of(step) {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash_of(read_back: &ReadBack, offset: u64, len: u64) -> io::Result<Value> {
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        read_back.hash(offset, len, Part::WholeFile, &mut buffer, &mut |_| true)
+    }
+
+    #[test]
+    fn both_ways_read_what_is_there_to_the_last_byte() {
+        // Beside this crate: where temporary files lie there may be no disk.
+        for len in [0, 1, 4095, 4096, 4097, BLOCK_BYTES, 2 * BLOCK_BYTES + 511] {
+            let file = tempfile::tempfile_in(".").unwrap();
+            let bytes: Vec<u8> = (0..len).map(|at| ((at * 7) >> 4) as u8).collect();
+            file.write_all_at(&bytes, 0).unwrap();
+            let mut read_back = ReadBack::new(Arc::new(SpanFile::new(file)));
+            for direct in [true, false] {
+                if !direct {
+                    read_back.direct = None;
+                    assert_ne!(read_back.way(), Way::Direct);
+                }
+                let whole = hash_of(&read_back, 0, len as u64).unwrap();
+                assert_eq!(whole, *blake3::hash(&bytes).as_bytes(), "{len} bytes, {direct}");
+                let beyond = hash_of(&read_back, 0, len as u64 + 1).unwrap_err();
+                assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
+            }
+        }
+    }
+
+    #[test]
+    fn reading_stops_when_it_is_told_to() {
+        let file = tempfile::tempfile_in(".").unwrap();
+        file.set_len(10 * BLOCK_BYTES as u64).unwrap();
+        let read_back = ReadBack::new(Arc::new(SpanFile::new(file)));
+        let (mut buffer, mut seen) = (AlignedBuffer::new(BLOCK_BYTES), 0);
+        let mut two = |bytes| {
+            seen += bytes;
+            seen < 2 * BLOCK_BYTES as u64
+        };
+        let len = 10 * BLOCK_BYTES as u64;
+        let stopped = read_back.hash(0, len, Part::WholeFile, &mut buffer, &mut two).unwrap_err();
+        assert_eq!((stopped.kind(), seen), (io::ErrorKind::Interrupted, 2 * BLOCK_BYTES as u64));
+    }
+}

@@ -1,0 +1,160 @@
+//! `haul verify` of an unfinished transfer: the temporary, against the journal beside it.
+//!
+//! A journal tells which spans are durable. What they hold it tells only where the transfer
+//! computed that, for `--manifest` (of a pull) or `--verify-target`.
+
+use super::{Run, VerifiedFile, VerifyReport, VerifyRequest, VerifyStatus};
+use crate::{
+    Interrupt,
+    content::FileContent,
+    error::{TransferError, problem},
+    events::Name,
+    session::lock,
+    storage::{
+        journal::{Told, decode_any, is_journal},
+        read_back::{BLOCK_BYTES, ReadBack, WayBytes},
+        root::os_path,
+        target::part_of_journal,
+    },
+};
+use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
+use haul_protocol::{SpanGrid, SpanIndex};
+use rustix::fs::{Mode, OFlags, fstat};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+/// Of the report: how far the transfer came, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UnfinishedReport {
+    pub size_bytes: u64,
+    /// The same command goes on from here.
+    pub durable_bytes: u64,
+    /// Of these, what the journal knows the content of: it was read and compared.
+    pub compared_bytes: u64,
+}
+
+/// True when the file is no manifest but a journal.
+pub fn is_one(path: &Path) -> bool {
+    let mut begin = [0; 8];
+    File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && is_journal(&begin)
+}
+
+struct Found {
+    path: PathBuf,
+    read_back: ReadBack,
+    grid: SpanGrid,
+    told: Told,
+}
+
+/// Compares the temporary with the journal.
+pub(super) fn verify(
+    request: &VerifyRequest,
+    run: Run<'_>,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> Result<VerifyReport, TransferError> {
+    let found = open(&request.manifest)
+        .map_err(|found| TransferError::start(cannot(&request.manifest, &found)))?;
+    let mut run = run;
+    run.report.files = 1;
+    let (bad, read) = read(&found, threads, interrupt);
+    if interrupt.load(Ordering::Relaxed) {
+        return Err(TransferError::Interrupted);
+    }
+    let durable_bytes = found.told.durable.bytes(&found.grid);
+    let compared_bytes = found.told.content.known().bytes(&found.grid);
+    let (status, why) = match bad {
+        Some((span, None)) => {
+            let (offset, len) = found.grid.range(span);
+            let why = format!("other bytes within {len} bytes from byte {offset} on");
+            (VerifyStatus::Differs, why)
+        }
+        Some((_, Some(error))) => (VerifyStatus::Unreadable, error.to_string()),
+        None if compared_bytes < durable_bytes => {
+            let why = "the journal does not know what all of the durable spans hold; it does where \
+                       a transfer runs with --verify-target, or is a pull with --manifest";
+            (VerifyStatus::Unreadable, why.to_owned())
+        }
+        None => (VerifyStatus::Ok, String::new()),
+    };
+    let path = Name(found.path.as_os_str().as_bytes().to_vec());
+    run.count(VerifiedFile { path, status, bytes: compared_bytes, why });
+    let size_bytes = found.grid.size_bytes();
+    let unfinished = UnfinishedReport { size_bytes, durable_bytes, compared_bytes };
+    Ok(VerifyReport { unfinished: Some(unfinished), ..run.finish(&read) })
+}
+
+fn cannot(journal: &Path, found: &str) -> crate::events::Problem {
+    let what = format!("cannot verify by the journal {}", journal.display());
+    let needs = "a whole journal, and the temporary of the same transfer beside it";
+    problem(&what, needs, found, "the same push or pull again uses or removes both")
+}
+
+/// The temporary that the journal speaks of.
+fn open(journal: &Path) -> Result<Found, String> {
+    let text = |error: io::Error| error.to_string();
+    let input = BufReader::new(File::open(journal).map_err(text)?);
+    let (identity, told) = decode_any(input).ok_or("a damaged journal")?;
+    let name = journal.file_name().unwrap_or_default().as_bytes();
+    let part = part_of_journal(name).ok_or("a journal under another name than haul gives it")?;
+    let path = journal.with_file_name(os_path(&part));
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&path, flags, Mode::empty())
+        .map_err(|errno| format!("{}: {errno}", path.display()))?;
+    let stat = fstat(&file).map_err(|errno| text(errno.into()))?;
+    let is_it = (stat.st_ino, stat.st_dev) == (identity.target_inode, identity.target_device)
+        && u64::try_from(stat.st_size) == Ok(identity.size_bytes);
+    if !is_it {
+        return Err(format!("{} is another file", path.display()));
+    }
+    let grid = SpanGrid::new(identity.size_bytes, told.span_bytes).map_err(|error| error.what)?;
+    let read_back = ReadBack::new(Arc::new(SpanFile::new(file.into())));
+    Ok(Found { path, read_back, grid, told })
+}
+
+/// The first span that is not what it was, or the error of the first that cannot be read.
+type Bad = Option<(SpanIndex, Option<io::Error>)>;
+
+/// Reads every span that is known.
+fn read(found: &Found, threads: usize, interrupt: &Interrupt) -> (Bad, WayBytes) {
+    let content: &FileContent = &found.told.content;
+    let spans: Vec<SpanIndex> = content.known().iter().collect();
+    let (next, bytes) = (AtomicUsize::new(0), WayBytes::default());
+    let bad: Mutex<Bad> = Mutex::new(None);
+    let work = || {
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        while let Some(span) = spans.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (offset, len) = found.grid.range(*span);
+            let mut seen = |read| {
+                bytes.add(found.read_back.way(), read);
+                !interrupt.load(Ordering::Relaxed)
+            };
+            let hash = found.read_back.hash(offset, len, content.part(), &mut buffer, &mut seen);
+            let why = match hash {
+                Ok(value) if content.value(*span) == Some(value) => continue,
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            let mut first = lock(&bad);
+            if first.as_ref().is_none_or(|(before, _)| span < before) {
+                *first = Some((*span, why));
+            }
+            if interrupt.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let bad = bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    (bad, bytes)
+}
