@@ -9,6 +9,7 @@ mod generate;
 mod lab;
 mod prerequisites;
 mod rust_text;
+mod soak;
 mod test;
 mod test_totals;
 mod tidy;
@@ -27,6 +28,8 @@ usage: cargo xtask COMMAND
   test [-- ARGS]   installs what the tests need, runs them all, and counts the skipped ones;
                    ARGS go to `cargo test`
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
+  soak [NAMES]     runs the long forms of the tests of bad days, or those suites of them, and writes
+                   docs/soak.md; half an hour, as root
 ";
 
 /// What a chore found.
@@ -58,6 +61,7 @@ fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
         ["test"] => test::run(root, &[]),
         ["test", "--", rest @ ..] => test::run(root, rest),
         ["lab", name, rest @ ..] => lab::run(root, name, rest),
+        ["soak", names @ ..] => soak::run(root, names),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::InOrder)

@@ -25,7 +25,7 @@ const PREREQUISITES: [Prerequisite; 9] = [
     Prerequisite { program: "losetup", package: "util-linux", tests: "tests on own file systems" },
     Prerequisite { program: "mount", package: "mount", tests: "tests on own file systems" },
     Prerequisite { program: "mkfs.ext4", package: "e2fsprogs", tests: "tests on own file systems" },
-    Prerequisite { program: "strace", package: "strace", tests: "tests that count system calls" },
+    Prerequisite { program: "strace", package: "strace", tests: "tests of system calls that fail" },
     Prerequisite { program: "setfattr", package: "attr", tests: "tests of extended attributes" },
     Prerequisite { program: "b3sum", package: "b3sum", tests: "tests of manifests beside b3sum" },
 ];

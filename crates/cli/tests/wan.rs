@@ -4,65 +4,24 @@
 
 mod harness;
 
-use harness::{
-    Place, assert_no_temporaries, assert_same_trees, is_long,
-    process::{Haul, Ran},
-};
-use haul_testkit::{
-    skip::skip,
-    wan::{Path, Wan},
-};
-use std::{ffi::OsString, thread, time::Duration};
+use harness::{Place, assert_no_temporaries, assert_same_trees, far::Far, is_long, process::Ran};
+use haul_testkit::wan::Path;
+use std::{thread, time::Duration};
 
 const MIB: u64 = 1 << 20;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A server on the far host of a path; `None` where there can be no such path.
-struct Far {
-    wan: Wan,
-    _server: Haul,
-    url: String,
-}
-
-impl Far {
-    fn start(place: &Place, path: Path) -> Option<Self> {
-        let wan = match Wan::start(path, place.seed) {
-            Ok(wan) => wan,
-            Err(why) => {
-                skip("root, ip(8) and TUN devices", &why);
-                return None;
-            }
-        };
-        let listen = format!("{}:0", wan.far_address());
-        let words = words!["serve", place.path("root"), "--listen", listen, "--json"];
-        let mut command = place.command(&words);
-        command.env("HAUL_STATE", place.path("state"));
-        let server = Haul::start(wan.far(&command));
-        let line = server.wait_for("listening line", |_| true);
-        let url = line["url"].as_str().unwrap().to_owned();
-        Some(Self { wan, _server: server, url })
-    }
-
-    fn start_haul(&self, place: &Place, words: &[OsString]) -> Haul {
-        let words = [words, &words!["--json"]].concat();
-        Haul::start(self.wan.near(&place.command(&words)))
-    }
-
-    fn run(&self, place: &Place, words: &[OsString]) -> Ran {
-        self.start_haul(place, words).finish()
-    }
-
-    fn move_both_ways(&self, place: &Place) -> [Ran; 2] {
-        let pushed = self.run(place, &words!["push", place.source("tree"), self.url]);
-        pushed.ok();
-        assert_same_trees(&place.source("tree"), &place.root("tree"));
-        let url = format!("{}tree", self.url);
-        let pulled = self.run(place, &words!["pull", url, place.target("")]);
-        pulled.ok();
-        assert_same_trees(&place.source("tree"), &place.target("tree"));
-        assert_no_temporaries(&place.path(""));
-        [pushed, pulled]
-    }
+/// Pushes and pulls a tree; both must arrive.
+fn move_both_ways(far: &Far, place: &Place) -> [Ran; 2] {
+    let pushed = far.run(place, &words!["push", place.source("tree"), far.url()]);
+    pushed.ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    let url = format!("{}tree", far.url());
+    let pulled = far.run(place, &words!["pull", url, place.target("")]);
+    pulled.ok();
+    assert_same_trees(&place.source("tree"), &place.target("tree"));
+    assert_no_temporaries(&place.path(""));
+    [pushed, pulled]
 }
 
 #[test]
@@ -71,7 +30,7 @@ fn a_tree_and_a_file_cross_a_long_path_and_the_report_names_its_congestion_contr
     let Some(far) = Far::start(&place, Path::new(RTT, 1_000_000_000, 0.0)) else { return };
     place.tree(&place.source("tree"), 4, 60);
     place.file(&place.source("tree/large"), 24 * MIB);
-    for ran in far.move_both_ways(&place) {
+    for ran in move_both_ways(&far, &place) {
         let why = ran.report()["chosen_because"].as_str().unwrap();
         assert!(why.contains("congestion control") && why.contains("round trip takes"), "{why}");
         assert!(ran.number("streams") >= 4, "each stream has its own window: {ran:?}");
@@ -85,7 +44,7 @@ fn a_path_that_loses_much_is_slow_and_never_stuck_or_wrong() {
     let Some(far) = Far::start(&place, Path::new(RTT / 2, 100_000_000, 0.015)) else { return };
     place.tree(&place.source("tree"), 2, 30);
     place.file(&place.source("tree/large"), 3 * MIB);
-    for ran in far.move_both_ways(&place) {
+    for ran in move_both_ways(&far, &place) {
         assert_eq!(ran.number("resent_spans"), 0, "TCP repairs loss by itself: {ran:?}");
     }
     assert!(far.wan.counts().lost > 0);
@@ -97,7 +56,7 @@ fn an_outage_is_waited_for_or_come_back_from() {
     let place = Place::new();
     let Some(far) = Far::start(&place, Path::new(RTT / 5, 80_000_000, 0.0)) else { return };
     place.file(&place.source("tree/large"), 24 * MIB);
-    let words = words!["push", place.source("tree"), far.url, "--span-size", "256K"];
+    let words = words!["push", place.source("tree"), far.url(), "--span-size", "256K"];
     let client = far.start_haul(&place, &[words, words!["--stall-timeout", "3s"]].concat());
     let durable = client.wait_for_bytes("bytes_durable", MIB);
     far.wan.cut(true);

@@ -9,6 +9,7 @@ pub mod mapping;
 pub mod pacing;
 pub mod prefetch;
 pub mod ring;
+pub mod shutdown;
 pub mod tcp_info;
 pub mod tun;
 pub mod window;

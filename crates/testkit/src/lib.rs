@@ -2,8 +2,11 @@
 
 pub mod content;
 pub mod faulty_proxy;
+pub mod memory_limit;
 pub mod mount;
+pub mod nat;
 pub mod seed;
 pub mod skip;
+pub mod strace;
 pub mod tree;
 pub mod wan;

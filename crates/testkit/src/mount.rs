@@ -1,15 +1,23 @@
 //! Small file systems for tests: full, read-only, failing. Needs root; unmounted when dropped.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::{Duration, Instant},
 };
+
+/// A killed process lets go of its files a moment later; another test's mount namespace when that
+/// test is over.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A mounted file system.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
+    /// What it is mounted from; `None` for a tmpfs.
+    device: Option<LoopDevice>,
 }
 
 impl Mount {
@@ -20,7 +28,7 @@ impl Mount {
     pub fn tmpfs(path: &Path, size: &str) -> Result<Self, String> {
         let options = format!("size={size},mode=755");
         run("mount", ["-t", "tmpfs", "-o", &options, "haul-test"].map(OsStr::new), path)?;
-        Ok(Self { path: path.to_owned() })
+        Ok(Self { path: path.to_owned(), device: None })
     }
 
     /// An ext2 of `size_bytes` in the new, sparse file `image`. It can't reserve space for a file,
@@ -45,9 +53,43 @@ impl Mount {
         let file = std::fs::File::create_new(image).map_err(|error| error.to_string())?;
         file.set_len(size_bytes).map_err(|error| error.to_string())?;
         run("mkfs", ["-t", kind, "-q", "-m", "0"].map(OsStr::new), image)?;
-        let words = [OsStr::new("-o"), OsStr::new("loop"), image.as_os_str()];
-        run("mount", words, path)?;
-        Ok(Self { path: path.to_owned() })
+        let device = LoopDevice::of(image)?;
+        run("mount", [device.0.as_ref()], path)?;
+        Ok(Self { path: path.to_owned(), device: Some(device) })
+    }
+
+    /// From now on nothing reaches the disk, and every call fails: the power is gone. What was not
+    /// synced is lost.
+    ///
+    /// # Errors
+    /// Where the file system can't: only ext4 can.
+    pub fn cut_power(&self) -> Result<(), String> {
+        let root = std::fs::File::open(&self.path).map_err(|error| error.to_string())?;
+        haul_sys::shutdown::power_cut(&root).map_err(|error| format!("shutdown: {error}"))
+    }
+
+    /// Unmounts it, waiting until nobody uses it any more, and mounts its device again: the power
+    /// is back.
+    ///
+    /// # Errors
+    /// What umount(8) or mount(8) say: that somebody still uses it.
+    pub fn mount_again(&self) -> Result<(), String> {
+        let device = self.device.as_ref().ok_or("a tmpfs forgets all that is in it")?;
+        let deadline = Instant::now() + UNMOUNT_PATIENCE;
+        while let Err(why) = run("umount", [], &self.path) {
+            if Instant::now() > deadline {
+                return Err(why);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        // Where somebody made a mount namespace meanwhile, it lives on there.
+        while device.is_mounted_somewhere() {
+            if Instant::now() > deadline {
+                return Err(format!("{:?} is mounted in another mount namespace", device.0));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        run("mount", [device.0.as_ref()], &self.path)
     }
 
     /// From now on nothing can be written.
@@ -55,7 +97,16 @@ impl Mount {
     /// # Errors
     /// What mount(8) says: that a file is open for writing.
     pub fn make_read_only(&self) -> Result<(), String> {
-        run("mount", ["-o", "remount,ro"].map(OsStr::new), &self.path)
+        self.remount("ro")
+    }
+
+    /// Changes its options, as mount(8) takes them: `size=64m`, `abort`.
+    ///
+    /// # Errors
+    /// What mount(8) says.
+    pub fn remount(&self, options: &str) -> Result<(), String> {
+        let options = format!("remount,{options}");
+        run("mount", ["-o", &options].map(OsStr::new), &self.path)
     }
 
     /// Where it is mounted.
@@ -72,18 +123,50 @@ impl Drop for Mount {
     }
 }
 
+/// A block device of a file; its number stays the same however often it is mounted.
+#[derive(Debug)]
+struct LoopDevice(OsString);
+
+impl LoopDevice {
+    fn of(image: &Path) -> Result<Self, String> {
+        let name = output_of("losetup", ["--find", "--show"].map(OsStr::new), image)?;
+        Ok(Self(name.trim().into()))
+    }
+
+    /// Each ext4 that is mounted anywhere has a directory there (fs/ext4/sysfs.c).
+    fn is_mounted_somewhere(&self) -> bool {
+        let name = Path::new(&self.0).file_name().unwrap_or_default();
+        Path::new("/proc/fs/ext4").join(name).exists()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // While it is in use, it goes when nobody uses it any more (losetup(8)).
+        let _ = run("losetup", [OsStr::new("--detach")], Path::new(&self.0));
+    }
+}
+
 fn run<'a>(
     program: &str,
     words: impl IntoIterator<Item = &'a OsStr>,
     path: &Path,
 ) -> Result<(), String> {
+    output_of(program, words, path).map(drop)
+}
+
+fn output_of<'a>(
+    program: &str,
+    words: impl IntoIterator<Item = &'a OsStr>,
+    path: &Path,
+) -> Result<String, String> {
     let output = Command::new(program)
         .args(words)
         .arg(path)
         .output()
         .map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }

@@ -4,7 +4,10 @@
 //! Packets are carried one by one as the interfaces give them (MTU 1500, no segmentation offload),
 //! so loss is that of segments.
 
-use crate::seed::{Random, Seed};
+use crate::{
+    nat::{self, Nat},
+    seed::{Random, Seed},
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -66,6 +69,8 @@ struct Shared {
     stop: AtomicBool,
     /// Nothing is carried while this is set.
     cut: AtomicBool,
+    /// Before the near host.
+    nat: Nat,
     carried: AtomicU64,
     lost: AtomicU64,
     dropped: AtomicU64,
@@ -91,11 +96,15 @@ impl Wan {
         let (far, far_device) = Namespace::make(name("far"), FAR, NEAR)?;
         let shared = Arc::new(Shared::default());
         let (near_device, far_device) = (Arc::new(near_device), Arc::new(far_device));
-        let ways = [(&near_device, &far_device, 1), (&far_device, &near_device, 2)];
-        let threads = ways.map(|(from, to, salt)| {
+        let ways = [
+            (&near_device, &far_device, nat::Way::Out, 1),
+            (&far_device, &near_device, nat::Way::In, 2),
+        ];
+        let threads = ways.map(|(from, to, of_nat, salt)| {
             let mut way = Way {
                 from: from.clone(),
                 to: to.clone(),
+                of_nat,
                 path,
                 random: Seed(seed.0.wrapping_mul(salt)).random(),
                 shared: shared.clone(),
@@ -134,6 +143,11 @@ impl Wan {
     /// Cuts the path, or mends it: what is sent meanwhile is lost, and nobody is told.
     pub fn cut(&self, is_cut: bool) {
         self.shared.cut.store(is_cut, Ordering::Relaxed);
+    }
+
+    /// A NAT before the near host forgets its connections: they seem to come from elsewhere now.
+    pub fn rebind(&self) {
+        self.shared.nat.rebind();
     }
 
     #[must_use]
@@ -186,8 +200,10 @@ impl Namespace {
     }
 
     fn wrap(&self, command: &Command) -> Command {
-        let mut wrapped = Command::new("ip");
-        wrapped.args(["netns", "exec", &self.0]);
+        // ip(8) would make a mount namespace too, and file systems of other tests that are mounted
+        // just now would stay alive in it.
+        let mut wrapped = Command::new("nsenter");
+        wrapped.arg(format!("--net=/run/netns/{}", self.0));
         wrapped.arg(command.get_program()).args(command.get_args());
         if let Some(directory) = command.get_current_dir() {
             wrapped.current_dir(directory);
@@ -226,6 +242,7 @@ struct Packet {
 struct Way {
     from: Arc<OwnedFd>,
     to: Arc<OwnedFd>,
+    of_nat: nat::Way,
     path: Path,
     random: Random,
     shared: Arc<Shared>,
@@ -264,17 +281,20 @@ impl Way {
         let mut bytes = [0; MTU_BYTES + 64];
         for taken in 0..READS_A_TURN {
             match rustix::io::read(&*self.from, &mut bytes) {
-                Ok(len) if len > 0 => self.queue(&bytes[..len]),
+                Ok(len) if len > 0 => self.queue(&mut bytes[..len]),
                 _ => return taken,
             }
         }
         READS_A_TURN
     }
 
-    fn queue(&mut self, bytes: &[u8]) {
+    fn queue(&mut self, bytes: &mut [u8]) {
         let is_lost =
             self.random.below(1 << 32) as f64 / (1u64 << 32) as f64 >= 1.0 - self.path.loss;
-        if is_lost || self.shared.cut.load(Ordering::Relaxed) {
+        if is_lost
+            || self.shared.cut.load(Ordering::Relaxed)
+            || !self.shared.nat.translate(bytes, self.of_nat)
+        {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -289,7 +309,8 @@ impl Way {
         }
         let takes = bytes.len() as f64 * 8.0 / self.path.bits_per_s as f64;
         self.free_at = free_at + Duration::from_secs_f64(takes);
-        self.packets.push_back(Packet { due: self.free_at + self.path.delay, bytes: bytes.into() });
+        self.packets
+            .push_back(Packet { due: self.free_at + self.path.delay, bytes: (&*bytes).into() });
     }
 
     /// Until something comes or is due.

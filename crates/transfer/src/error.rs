@@ -72,6 +72,9 @@ pub(crate) fn io_fault(
             wire::FaultCode::NameRefused,
             "a symbolic link on the way leads out of the root; name the real place",
         ),
+        Some(Errno::MFILE) => {
+            (wire::FaultCode::IoFailed, "let that side have more open files (ulimit -n)")
+        }
         _ => (wire::FaultCode::IoFailed, "see the kernel's log of that host"),
     };
     wire::Fault::new(code, side, what).at(path).found(error.to_string()).hint(hint)

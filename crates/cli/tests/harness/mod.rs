@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
+pub mod far;
 pub mod frames;
 pub mod peer;
 pub mod process;
@@ -171,12 +172,14 @@ pub fn assert_no_temporaries(directory: &Path) {
 /// haul's temporaries below a directory.
 pub fn temporaries(directory: &Path) -> Vec<PathBuf> {
     let mut names = haul_testkit::tree::names(directory).unwrap();
-    let hidden = |name: &PathBuf| {
-        let name = name.file_name().unwrap_or_default().as_encoded_bytes();
-        name.ends_with(b".haul-part") || name.ends_with(b".haul-journal")
-    };
-    names.retain(hidden);
+    names.retain(|name| is_temporary(name));
     names
+}
+
+/// Whether a name is that of one of haul's temporaries.
+pub fn is_temporary(name: &Path) -> bool {
+    let name = name.file_name().unwrap_or_default().as_encoded_bytes();
+    name.ends_with(b".haul-part") || name.ends_with(b".haul-journal")
 }
 
 /// Fails when the two trees are not the same.

@@ -4,6 +4,7 @@ use super::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
+    ffi::OsString,
     io::{BufRead, BufReader, PipeReader, Read},
     process::{Child, Command, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -51,6 +52,19 @@ impl Feed {
         self.lock().ended = true;
         self.changed.notify_all();
     }
+}
+
+/// The same command behind other words that run it, such as `taskset -c 0`.
+pub fn behind(words: &[OsString], command: Command) -> Command {
+    let Some((program, rest)) = words.split_first() else { return command };
+    let mut wrapped = Command::new(program);
+    wrapped.args(rest).arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        wrapped.current_dir(directory);
+    }
+    wrapped.env_clear().stdin(Stdio::null());
+    wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    wrapped
 }
 
 impl Haul {

@@ -1,6 +1,9 @@
 //! A running `haul serve`, which can be killed and started again on its port.
 
-use super::{Place, as_nobody, process::Haul};
+use super::{
+    Place, as_nobody,
+    process::{Haul, behind},
+};
 use crate::words;
 use std::{
     ffi::{OsStr, OsString},
@@ -24,14 +27,25 @@ pub struct ServerSetup {
     nobody: bool,
     unread: bool,
     descriptors: Option<u32>,
+    /// What runs it, such as `taskset -c 0`.
+    behind: Vec<OsString>,
+    /// More of its environment.
+    variables: Vec<(OsString, OsString)>,
 }
 
 impl ServerSetup {
     /// Serves the `root` of a place.
     pub fn new(place: &Place) -> Self {
-        let (root, state) = (place.path("root").into(), place.path("state"));
-        let options = Vec::new();
-        Self { root, state, options, nobody: false, unread: false, descriptors: None }
+        Self {
+            root: place.path("root").into(),
+            state: place.path("state"),
+            options: Vec::new(),
+            nobody: false,
+            unread: false,
+            descriptors: None,
+            behind: Vec::new(),
+            variables: Vec::new(),
+        }
     }
 
     pub fn root(mut self, root: impl AsRef<OsStr>) -> Self {
@@ -62,6 +76,18 @@ impl ServerSetup {
         self
     }
 
+    /// Behind other words that run it, such as `taskset -c 0`.
+    pub fn behind(mut self, words: &[OsString]) -> Self {
+        self.behind = words.to_vec();
+        self
+    }
+
+    /// With more in its environment.
+    pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.into(), value.as_ref().into()));
+        self
+    }
+
     pub fn start(self, place: &Place) -> Server {
         let (process, url) = self.launch(place, "127.0.0.1:0");
         Server { setup: self, process, url }
@@ -72,6 +98,8 @@ impl ServerSetup {
         let words = [words, self.options.clone(), words!["--json"]].concat();
         let mut command = place.command(&words);
         command.env("HAUL_STATE", &self.state);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command = behind(&self.behind, command);
         if self.nobody {
             fs::create_dir_all(&self.state).unwrap();
             fs::set_permissions(&self.state, fs::Permissions::from_mode(0o700)).unwrap();

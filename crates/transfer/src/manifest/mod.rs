@@ -18,7 +18,7 @@ use crate::{
     events::{Name, Problem, Side},
     session::lock,
     storage::{
-        root::split_last,
+        root::{join, split_last},
         source::{Location, SourceEntry},
         target::{TargetPlace, final_name},
     },
@@ -99,7 +99,35 @@ impl Origin {
     }
 }
 
+/// A file that is not in place, or not as it was offered.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing;
+
 impl Lines {
+    /// A file was received, as `content` says.
+    pub fn received(
+        &self,
+        place: &TargetPlace,
+        offer: &FileOffer,
+        stored_as: Option<&[u8]>,
+        content: Result<Option<FileContent>, Missing>,
+    ) {
+        let Ok(content) = content else { return self.failed(offer) };
+        let origin = match (stored_as, place) {
+            (Some(name), TargetPlace::Below { root, base, .. }) => {
+                Origin::Target(root.show(&join(base, name)))
+            }
+            _ => Origin::of_target(place, &offer.name),
+        };
+        if let (FileKind::HardLink, Origin::Target(path)) = (offer.kind(), &origin) {
+            let size_bytes = fs::metadata(path).map_or(0, |found| found.len());
+            let kind = FileKind::Regular as i32;
+            let named = FileOffer { kind, size_bytes, ..offer.clone() };
+            return self.settled(&named, stored_as, None, &origin);
+        }
+        self.settled(offer, stored_as, content, &origin);
+    }
+
     /// A file is in place, under `stored_as` below the target's directory where that is not the
     /// name it was offered under.
     pub fn settled(

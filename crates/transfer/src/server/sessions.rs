@@ -344,7 +344,8 @@ impl Server {
             Some(root) => {
                 let below = std::os::unix::ffi::OsStrExt::as_bytes(accepted.grant.root.as_os_str());
                 let root = root.below(below).map_err(|error| {
-                    io_problem_fault("the token's root cannot be opened on the server", &error)
+                    let what = "the token's root cannot be opened on the server";
+                    io_problem_fault(Side::Unknown, what, &error)
                 })?;
                 Some(root)
             }

@@ -4,7 +4,7 @@
 //! the other puts what is synced under its name.
 
 use super::{contents::Contents, lock, streams::elapsed_ns, target_check::TargetCheck};
-use crate::storage::{open_files::empty_files_max, target::TargetFile};
+use crate::storage::{aborted::check_not_aborted, open_files::empty_files_max, target::TargetFile};
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
     FileId, SpanIndex,
@@ -499,6 +499,7 @@ fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bo
         let kind = FileSystem::of(directory).map(|system| system.kind);
         matches!(kind, Ok(FsKind::Ext | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs | FsKind::Tmpfs))
             && syncfs(directory).is_ok()
+            && check_not_aborted(directory).is_ok()
     })
 }
 

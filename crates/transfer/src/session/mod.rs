@@ -22,7 +22,7 @@ pub mod target_check;
 
 use crate::{
     Interrupt,
-    error::problem,
+    error::io_fault,
     events::{Event, FileCounts, Problem},
     transport::{
         control::{Control, ControlError},
@@ -219,7 +219,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-pub(crate) fn io_problem_fault(what: &str, error: &std::io::Error) -> Fault {
-    let problem = problem(what, "", &error.to_string(), "");
-    Fault::new(wire::FaultCode::IoFailed, wire::Side::Unknown, problem.what).found(problem.found)
+/// A fault of a directory or file system that no single file is to blame for.
+pub(crate) fn io_problem_fault(side: wire::Side, what: &str, error: &std::io::Error) -> Fault {
+    io_fault(side, b"", what, error)
 }

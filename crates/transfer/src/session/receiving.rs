@@ -17,13 +17,13 @@ use super::{
 use crate::{
     error::io_fault,
     events::{Event, FileEnded, FileStatus, Name, Problem, Side, printable},
-    manifest::{Lines, Origin},
+    manifest::{Lines, Missing},
     selection::{Arriving, Matcher},
     stages,
     storage::{
         holes,
         open_files::{Pass, Share},
-        root::{Links, join},
+        root::Links,
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
 };
@@ -383,7 +383,8 @@ impl<'a> Receiving<'a> {
             Ok(Prepared::Compare(open)) => match self.hashing.begin(file, offer.size_bytes, open) {
                 Ok(()) => return,
                 Err(error) => {
-                    let fault = io_problem_fault("no thread to compare files", &error);
+                    let fault =
+                        io_problem_fault(wire::Side::Target, "no thread to compare files", &error);
                     self.settled(file, FileStatus::Failed, Some(&fault));
                     Answer::Fault(fault)
                 }
@@ -533,7 +534,8 @@ impl<'a> Receiving<'a> {
                 Answer::Need { span_bytes, durable, stored_as }
             }
             Err(error) => {
-                let fault = io_problem_fault("the target cannot be opened", &error);
+                let what = "the target cannot be opened";
+                let fault = io_problem_fault(wire::Side::Target, what, &error);
                 self.settled(file, FileStatus::Failed, Some(&fault));
                 Answer::Fault(fault)
             }
@@ -550,11 +552,14 @@ impl<'a> Receiving<'a> {
             TargetPlace::Null => (choose::Target::Null, None),
             TargetPlace::Below { root, base, .. } => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                let failed = |what| {
+                    move |error| io_problem_fault(wire::Side::Target, what, &error).at(&**base)
+                };
                 let directory = root
                     .open_beneath(base, flags, Mode::empty(), Links::Refuse)
-                    .map_err(|error| io_problem_fault("the target cannot be opened", &error))?;
-                let system = FileSystem::of(&directory)
-                    .map_err(|error| io_problem_fault("the file system is unknown", &error))?;
+                    .map_err(failed("the target cannot be opened"))?;
+                let system =
+                    FileSystem::of(&directory).map_err(failed("the file system is unknown"))?;
                 let rotational = haul_host::rotational(Path::new("/"), &directory);
                 (choose::Target::File(system.kind), rotational)
             }
@@ -680,7 +685,12 @@ impl<'a> Receiving<'a> {
         let Some(offer) = self.offers.remove(&file) else { return };
         self.large.remove(&file);
         let stored_as = self.stored_as.remove(&file);
-        self.write_line(file, &offer, stored_as.as_deref(), &status);
+        let content = self.shared.contents.take(file);
+        if let Some(manifest) = &self.options.manifest {
+            let is_there = matches!(status, FileStatus::Done | FileStatus::Skipped);
+            let content = if is_there { Ok(content) } else { Err(Missing) };
+            manifest.received(&self.place, &offer, stored_as.as_deref(), content);
+        }
         let bytes = offer.size_bytes;
         let status_is_good = status != FileStatus::Failed;
         match status {
@@ -714,34 +724,6 @@ impl<'a> Receiving<'a> {
         }
         let stored_as = stored_as.map(Name);
         (self.events)(Event::File(FileEnded { stored_as, ..FileEnded::new(path, status, bytes) }));
-    }
-
-    /// The manifest's line of a settled file.
-    fn write_line(
-        &self,
-        file: FileId,
-        offer: &FileOffer,
-        stored_as: Option<&[u8]>,
-        status: &FileStatus,
-    ) {
-        let content = self.shared.contents.take(file);
-        let Some(manifest) = &self.options.manifest else { return };
-        if !matches!(status, FileStatus::Done | FileStatus::Skipped) {
-            return manifest.failed(offer);
-        }
-        let origin = match (stored_as, &self.place) {
-            (Some(name), TargetPlace::Below { root, base, .. }) => {
-                Origin::Target(root.show(&join(base, name)))
-            }
-            _ => Origin::of_target(&self.place, &offer.name),
-        };
-        if let (FileKind::HardLink, Origin::Target(path)) = (offer.kind(), &origin) {
-            let size_bytes = std::fs::metadata(path).map_or(0, |found| found.len());
-            let kind = FileKind::Regular as i32;
-            let named = FileOffer { kind, size_bytes, ..offer.clone() };
-            return manifest.settled(&named, stored_as, None, &origin);
-        }
-        manifest.settled(offer, stored_as, content, &origin);
     }
 
     /// Bytes that have arrived: verified ones, and what the open spans have so far.

@@ -1,5 +1,6 @@
 //! Files on this side: below a root that names cannot leave, as sources and as targets.
 
+pub mod aborted;
 pub mod attributes;
 pub mod conflict;
 pub mod holes;

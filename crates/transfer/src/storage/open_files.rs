@@ -24,8 +24,9 @@ const LARGE_FILES_MAX_ALL: u64 = 4096;
 /// How often somebody who waits looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Half of what this process may open is for small files being received and their directories, a
-/// fifth for large ones, their directories and journals, the rest for sockets and sources.
+/// A quarter of what this process may open is for small files being received, each with a directory
+/// of its own at worst; about as much for large ones, with their directories and journals; the rest
+/// for sockets, pipes, rings and sources.
 fn descriptors() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))

@@ -2,6 +2,7 @@
 //! synced and renamed.
 
 use super::{
+    aborted::{check_not_aborted, sync_directory},
     attributes::Attributes,
     holes,
     journal::{Identity, Journal},
@@ -19,7 +20,7 @@ use haul_protocol::{
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock,
-        fstat, fsync, linkat, openat, renameat, statat, unlinkat,
+        fstat, linkat, openat, renameat, statat, unlinkat,
     },
     io::Errno,
 };
@@ -245,12 +246,13 @@ impl Part {
             journal.record(spans, values)?;
             self.has_durable |= !spans.is_empty();
         }
+        check_not_aborted(&self.directory)?;
         self.poisoned = false;
         if self.journal.is_none() {
             return Ok(());
         }
         if !self.entered {
-            fsync(&self.directory)?;
+            sync_directory(&self.directory)?;
             self.entered = true;
         }
         Ok(())

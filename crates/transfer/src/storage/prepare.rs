@@ -7,21 +7,20 @@ use super::{
     part::{Part, Wanted},
     root::{Links, Root},
     target::{
-        Fresh, PART_SUFFIX, Prepared, Shape, TargetFile, TargetRules, has_time, hidden_name,
+        Fresh, Prepared, Shape, TargetFile, TargetRules, has_time, hidden_link_name,
         remove_leftovers,
     },
 };
-use crate::{
-    error::io_fault,
-    token::{hex, random_bytes},
-    wishes::Preserve,
-};
+use crate::{error::io_fault, wishes::Preserve};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
     wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Plan, Side},
 };
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, unlinkat},
+    io::Errno,
+};
 use std::sync::Arc;
 
 /// A target in `null:`.
@@ -105,15 +104,21 @@ impl Preparing<'_> {
         if there.as_ref().is_some_and(|there| inode(there) == inode(&to)) {
             return Ok(Prepared::Skip);
         }
-        if let Decision::Skip(_) =
-            conflict::decide(self.root, &name, there, self.offer, self.rules.wishes)?
-        {
+        if let Decision::Skip(_) = self.decide(&name, there)? {
             return Ok(Prepared::Skip);
         }
-        let link_name = hidden_link_name(&name)?;
+        let link_name = hidden_link_name(&name);
         let made = self.root.parent_of(first).and_then(|(from, last)| {
             let (parent, _) = self.root.parent_of(&name)?;
-            Ok(linkat(from, last, parent, &*link_name, AtFlags::empty())?)
+            let link = || linkat(&from, last, &parent, &*link_name, AtFlags::empty());
+            match link() {
+                Err(Errno::EXIST) => {
+                    // Of a run that died.
+                    let _ = unlinkat(&parent, &*link_name, AtFlags::empty());
+                    Ok(link()?)
+                }
+                made => Ok(made?),
+            }
         });
         made.map_err(|error| cannot(error.to_string()))?;
         let shape = Shape::Link { root: self.root.clone(), link_name, is_made: true };
@@ -127,17 +132,16 @@ impl Preparing<'_> {
         there: Option<Stat>,
     ) -> Result<Prepared, Fault> {
         let dry_run = self.rules.wishes.dry_run;
-        let (replaces, other_name) =
-            match conflict::decide(self.root, &name, there, self.offer, self.rules.wishes)? {
-                Decision::Skip(there) => {
-                    if !dry_run {
-                        self.bring_up_to_date(&name, &there)?;
-                    }
-                    return Ok(Prepared::Skip);
+        let (replaces, other_name) = match self.decide(&name, there)? {
+            Decision::Skip(there) => {
+                if !dry_run {
+                    self.bring_up_to_date(&name, &there)?;
                 }
-                Decision::Compare => return Ok(self.compare(&name)),
-                Decision::Take { replaces, other_name } => (replaces, other_name),
-            };
+                return Ok(Prepared::Skip);
+            }
+            Decision::Compare => return Ok(self.compare(&name)),
+            Decision::Take { replaces, other_name } => (replaces, other_name),
+        };
         let stored_as = match &other_name {
             Some(other) if base.is_empty() => other.clone(),
             Some(other) => other[base.len() + 1..].to_vec(),
@@ -153,9 +157,13 @@ impl Preparing<'_> {
         Ok(prepared)
     }
 
+    fn decide(&self, name: &[u8], there: Option<Stat>) -> Result<Decision, Fault> {
+        conflict::decide(self.root, name, there, self.offer, self.rules.wishes)
+    }
+
     fn receive(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
         if self.offer.kind() == FileKind::Symlink {
-            let link_name = hidden_link_name(&name)?;
+            let link_name = hidden_link_name(&name);
             let shape = Shape::Link { root: self.root.clone(), link_name, is_made: false };
             return Ok(self.ready(name, shape, None));
         }
@@ -166,6 +174,12 @@ impl Preparing<'_> {
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
         let wanted = Wanted { span_bytes, spans, digest: self.digest };
         let (part, span_bytes, mut durable) = Part::open(self.root, &name, self.offer, &wanted)?;
+        let there = self.root.stat(&name, Links::Refuse).ok();
+        if let Ok(Decision::Skip(_)) = self.decide(&name, there) {
+            // An earlier session has finished it while this one waited for its lock.
+            part.remove();
+            return Ok(Prepared::Skip);
+        }
         if let Ok(grid) = SpanGrid::new(self.offer.size_bytes, span_bytes) {
             holes::add_spans_within(&self.offer.holes, &grid, &mut durable);
         }
@@ -216,10 +230,4 @@ impl Preparing<'_> {
             Ok(Arc::new(SpanFile::new(file.into())))
         }))
     }
-}
-
-fn hidden_link_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
-    let number: [u8; 8] =
-        random_bytes().map_err(|error| io_fault(Side::Target, name, "cannot be made", &error))?;
-    Ok(hidden_name(hex(&number).as_bytes(), PART_SUFFIX))
 }

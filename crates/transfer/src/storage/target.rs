@@ -5,6 +5,7 @@
 //! flock(2) on the temporary, so it ends with the process that holds it, however that dies.
 
 use super::{
+    aborted::sync_directory,
     attributes::{Attributes, attributes_fault},
     open_files::Pass,
     part::Part,
@@ -24,9 +25,10 @@ use haul_protocol::{
     wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Plan, Side, SpanRange},
 };
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat, renameat, statat,
-    symlinkat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, symlinkat,
+    unlinkat,
 };
+use rustix::io::Errno;
 use std::{
     collections::BTreeSet,
     io,
@@ -66,6 +68,13 @@ pub fn part_name(name: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn part_of_journal(journal_name: &[u8]) -> Option<Vec<u8>> {
     Some([journal_name.strip_suffix(JOURNAL_SUFFIX)?, PART_SUFFIX].concat())
+}
+
+/// That of a link until it is published: another than a file of that name has, for no lock protects
+/// it, and always the same, so that the next run finds what one that died has left.
+pub(super) fn hidden_link_name(name: &[u8]) -> Vec<u8> {
+    let hash = Token::secret_hash(&[b"link ", split_last(name).1].concat());
+    hidden_name(&hex(&hash).as_bytes()[..16], PART_SUFFIX)
 }
 
 /// Where what is received goes.
@@ -259,7 +268,7 @@ impl TargetPlace {
 
 fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<()> {
     let new_levels = root.make_directories(name)?;
-    root.each_parent(name, new_levels, |directory| Ok(fsync(directory)?))
+    root.each_parent(name, new_levels, |directory| sync_directory(directory))
 }
 
 /// What an offered name is called below the root.
@@ -354,7 +363,8 @@ impl TargetFile {
         Self { offer: offer.clone(), name, shape, rules }
     }
 
-    /// What engines write to; `None` for a file of one span, which is opened when that comes.
+    /// What engines write to; `None` for a file of one span, which is opened when that comes, and
+    /// for what has no bytes.
     ///
     /// # Errors
     /// If `null:` cannot be opened.
@@ -486,7 +496,10 @@ impl TargetFile {
     pub fn publish(&mut self) -> Result<(), Fault> {
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
-            Shape::Link { root, link_name, .. } => publish_link(root, &self.name, link_name),
+            Shape::Link { root, link_name, is_made: true } => {
+                publish_link(root, &self.name, link_name, &self.offer, &self.rules)
+            }
+            Shape::Link { .. } => Err(io::Error::other("the link was not made")),
             Shape::Regular(part) => part.publish(),
         };
         self.named("cannot be put under its name", result)
@@ -500,12 +513,12 @@ impl TargetFile {
         let result = match &self.shape {
             Shape::Null | Shape::Whole { .. } => Ok(()),
             Shape::Directory { root, new_levels } => {
-                root.each_parent(&self.name, *new_levels, |directory| Ok(fsync(directory)?))
+                root.each_parent(&self.name, *new_levels, |directory| sync_directory(directory))
             }
             Shape::Link { root, .. } => {
-                root.parent_of(&self.name).and_then(|(parent, _)| Ok(fsync(&parent)?))
+                root.parent_of(&self.name).and_then(|(parent, _)| sync_directory(&parent))
             }
-            Shape::Regular(part) => fsync(&part.directory).map_err(io::Error::from),
+            Shape::Regular(part) => sync_directory(&part.directory),
         };
         self.named("its directory cannot be synced", result)
     }
@@ -572,13 +585,30 @@ fn make_link(
     rules: &TargetRules,
 ) -> io::Result<()> {
     let (parent, _) = root.parent_of(name)?;
-    symlinkat(&*offer.link_target, &parent, part)?;
+    let mut made = symlinkat(&*offer.link_target, &parent, part);
+    if made == Err(Errno::EXIST) {
+        // Of a run that died; or of one that goes on, which makes it again.
+        let _ = unlinkat(&parent, part, AtFlags::empty());
+        made = symlinkat(&*offer.link_target, &parent, part);
+    }
+    made?;
     rules.attributes.apply_to_link(&parent, part, offer)
 }
 
-fn publish_link(root: &Root, name: &[u8], part: &[u8]) -> io::Result<()> {
+fn publish_link(
+    root: &Root,
+    name: &[u8],
+    part: &[u8],
+    offer: &FileOffer,
+    rules: &TargetRules,
+) -> io::Result<()> {
     let (parent, last) = root.parent_of(name)?;
-    let renamed = renameat(&parent, part, &parent, last);
+    let mut renamed = renameat(&parent, part, &parent, last);
+    if renamed == Err(Errno::NOENT) && offer.kind() == FileKind::Symlink {
+        // Somebody else made the same link meanwhile, and took this one for a leftover.
+        make_link(root, name, part, offer, rules)?;
+        renamed = renameat(&parent, part, &parent, last);
+    }
     // Of two names of one inode rename(2) leaves both.
     if renamed.is_err() || statat(&parent, part, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         let _ = unlinkat(&parent, part, AtFlags::empty());
@@ -628,6 +658,50 @@ mod tests {
         assert!(!directory.path().join("x").exists());
         target.give_up(false);
         assert_eq!(std::fs::read(&part).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn what_another_session_finished_while_this_one_waited_is_not_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let (part, path) = (directory.path().join(PART), directory.path().to_owned());
+        let held = std::fs::File::create(&part).unwrap();
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let wanted = FileOffer { mtime_s: 7, ..offer(b"x", 200_000) };
+        let times = super::super::attributes::times_of(&wanted);
+        let waiting = std::thread::spawn(move || {
+            place(&path).prepare(&wanted, 64 << 10, Digest::AesGmac, &mut Fresh::default())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        held.set_len(200_000).unwrap();
+        rustix::fs::futimens(&held, &times).unwrap();
+        std::fs::rename(&part, directory.path().join("x")).unwrap();
+        drop(held);
+        let prepared = waiting.join().unwrap().unwrap();
+        assert!(matches!(prepared, Prepared::Skip));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_that_a_killed_run_did_not_publish_is_taken_up_by_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = |to: &[u8]| {
+            let kind = FileKind::Symlink as i32;
+            let offer = FileOffer { kind, link_target: to.to_vec(), ..offer(b"x", 0) };
+            let place = place(directory.path());
+            let prepared = place.prepare(&offer, 64 << 10, Digest::None, &mut Fresh::default());
+            let Prepared::Ready { mut target, .. } = prepared.unwrap() else { panic!("is new") };
+            target.seal().unwrap();
+            target
+        };
+        let killed = link(b"one");
+        let (mut first, mut second) = (link(b"two"), link(b"three"));
+        // Two at once: the later one has the name in the end.
+        first.publish().unwrap();
+        second.publish().unwrap();
+        let names = std::fs::read_dir(directory.path()).unwrap().count();
+        let found = std::fs::read_link(directory.path().join("x")).unwrap();
+        assert_eq!((names, found.as_path()), (1, Path::new("three")));
+        drop(killed);
     }
 
     #[test]
