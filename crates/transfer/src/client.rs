@@ -22,7 +22,7 @@ use crate::{
     token::{hex, random_bytes},
     transport::{
         control::{Control, ControlError},
-        tcp,
+        tcp::{self, Early},
         tls::{self, WRONG_KEY},
         waker::Waker,
     },
@@ -40,6 +40,7 @@ use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     cell::Cell,
+    net::TcpStream,
     os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -56,6 +57,8 @@ const LIMITED_SHARE: f64 = 0.7;
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
 /// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
 const FIRST_HANDSHAKES_MAX: u32 = 4;
+/// From this round-trip time on, data streams are connected before they are granted.
+const EARLY_FROM_RTT: Duration = Duration::from_millis(10);
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 /// Engines' buffers of all streams together, in bytes: a side stays within 64 MiB.
@@ -210,6 +213,7 @@ struct Opened {
     granted: Granted,
     session: [u8; 16],
     rtt: Duration,
+    early: Option<Early>,
 }
 
 /// What the whole run knows, over all its sessions.
@@ -423,6 +427,7 @@ impl<'a> Client<'a> {
             server: server.clone(),
             error: error.to_string(),
         })?;
+        let early = self.connect_early(&socket);
         let token = self.url.token.as_ref().expect("checked in `new`");
         let rtt_socket = socket.try_clone();
         let broken = |error: &dyn std::fmt::Display| ConnectFailure::Broken {
@@ -449,7 +454,29 @@ impl<'a> Client<'a> {
         let rtt_us = measured.map_or(0, |tcp| {
             u64::from(if tcp.min_rtt_us > 0 { tcp.min_rtt_us.min(tcp.rtt_us) } else { tcp.rtt_us })
         });
-        Ok(Opened { control, granted, session, rtt: Duration::from_micros(rtt_us) })
+        Ok(Opened { control, granted, session, rtt: Duration::from_micros(rtt_us), early })
+    }
+
+    /// On a long path the data streams of a pull are connected during the handshake: what the
+    /// server has to send would otherwise wait a round trip for them.
+    fn connect_early(&self, control: &TcpStream) -> Option<Early> {
+        let rtt = Duration::from_micros(TcpInfo::of(control).ok()?.rtt_us.into());
+        let pulls = self.open.direction() == Direction::Pull && !self.wishes.dry_run;
+        // A control that is chosen has to be set before the connection is made, and by the server's
+        // round trip too.
+        let keeps_control = choose_congestion(&self.host, rtt).control.is_none();
+        if !pulls || rtt < EARLY_FROM_RTT || !keeps_control {
+            return None;
+        }
+        let facts = choose::StreamFacts {
+            host: &self.host,
+            rtt,
+            size_bytes: u64::MAX,
+            span_bytes: choose::span_bytes(0, self.options.span_bytes),
+            sees_copy: self.options.wire_digest() != wire::Digest::None,
+            forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
+        };
+        Some(Early::connect(&self.url.server(), choose::streams(&facts).0))
     }
 
     /// A server that grants less protection than it was asked for is not believed.
@@ -537,17 +564,14 @@ impl<'a> Client<'a> {
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
-        if self.open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows) {
-            for part in self.options.selection.to_wire() {
-                opened.control.queue(Message::Selection(part));
-            }
-        }
+        self.say_selection(&mut opened.control);
         if self.wishes.preflight {
             run.port = Some(self.try_port());
         }
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
-        let source = supply::Source::Connect { server: self.url.server(), count: granted.streams };
+        let (server, count) = (self.url.server(), granted.streams);
+        let source = supply::Source::Connect { server, count, early: opened.early.take() };
         let meter = Meter::new(begun, run.done_before, &streams);
         let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
         match work {
@@ -585,6 +609,14 @@ impl<'a> Client<'a> {
                 let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
+            }
+        }
+    }
+
+    fn say_selection(&self, control: &mut Control) {
+        if self.open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows) {
+            for part in self.options.selection.to_wire() {
+                control.queue(Message::Selection(part));
             }
         }
     }

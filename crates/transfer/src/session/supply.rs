@@ -5,7 +5,7 @@ use super::{
     SessionEnd,
     streams::{StreamSetup, Streams},
 };
-use crate::transport::tcp;
+use crate::transport::tcp::{self, Early};
 use haul_protocol::{StreamId, wire};
 use std::{
     io::{self, Write},
@@ -23,8 +23,8 @@ const REOPEN_DELAY: Duration = Duration::from_millis(50);
 
 /// Where data connections come from.
 pub enum Source {
-    /// This side is the client and opens them.
-    Connect { server: String, count: u32 },
+    /// This side is the client and opens them; some may be there early.
+    Connect { server: String, count: u32, early: Option<Early> },
     /// This side is the server and is given them.
     Attach(mpsc::Receiver<(StreamId, TcpStream)>),
 }
@@ -91,10 +91,12 @@ impl Supply {
     }
 
     fn connection(&self, delay: Duration) -> Option<(StreamId, Connect)> {
-        let Source::Connect { server, .. } = &self.source else { return None };
-        let (server, setup) = (server.clone(), self.setup.clone());
+        let Source::Connect { server, early, .. } = &self.source else { return None };
+        let (server, setup, early) = (server.clone(), self.setup.clone(), early.clone());
         let stream = self.streams.next_id();
-        Some((stream, Box::new(move || connect(&server, stream, &setup, delay))))
+        let early = early.filter(|_| delay.is_zero());
+        let connect = move || connect(&server, stream, &setup, (delay, early));
+        Some((stream, Box::new(connect)))
     }
 }
 
@@ -143,10 +145,13 @@ fn connect(
     server: &str,
     stream: StreamId,
     setup: &StreamSetup,
-    delay: Duration,
+    (delay, early): (Duration, Option<Early>),
 ) -> io::Result<TcpStream> {
     thread::sleep(delay);
-    let mut socket = tcp::connect(server, setup.congestion.control.as_deref())?;
+    let mut socket = match early.and_then(|early| early.take()) {
+        Some(socket) => socket,
+        None => tcp::connect(server, setup.congestion.control.as_deref())?,
+    };
     let preface = setup.keys.sign_preface(stream, setup.session);
     socket.write_all(&preface.encode())?;
     Ok(socket)

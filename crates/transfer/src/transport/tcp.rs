@@ -11,6 +11,8 @@ use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -34,6 +36,32 @@ pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> 
         }
     }
     Err(last)
+}
+
+/// Connections that are made while something else is waited for.
+#[derive(Clone, Debug)]
+pub struct Early(Arc<Mutex<mpsc::Receiver<TcpStream>>>);
+
+impl Early {
+    /// Begins so many connections to `server`; those that fail are left out.
+    #[must_use]
+    pub fn connect(server: &str, count: u32) -> Self {
+        let (made, taken) = mpsc::channel();
+        for number in 0..count {
+            let (server, made) = (server.to_owned(), made.clone());
+            // Without a thread the connection is made later, as any other.
+            let _ = thread::Builder::new().name(format!("haul-early-{number}")).spawn(move || {
+                let _ = connect(&server, None).map(|socket| made.send(socket));
+            });
+        }
+        Self(Arc::new(Mutex::new(taken)))
+    }
+
+    /// One that is there already.
+    #[must_use]
+    pub fn take(&self) -> Option<TcpStream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+    }
 }
 
 /// Both ends have the same address: the bytes never leave this host.
