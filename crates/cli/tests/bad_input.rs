@@ -7,6 +7,7 @@ mod harness;
 
 use harness::{
     NOBODY, Place, as_nobody, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,
+    journey::{WAYS, Way},
     peer::FakeServer,
     process::{Haul, Ran},
     server::{Server, ServerSetup},
@@ -25,14 +26,6 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
 /// A place with a server and, on both sides, a file `data` to push and to pull.
 fn with_data(len_bytes: u64) -> (Place, Server) {

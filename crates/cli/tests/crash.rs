@@ -6,6 +6,7 @@ mod harness;
 
 use harness::{
     PATIENCE, Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long,
+    journey::Way,
     process::{Haul, Ran},
     server::{Server, ServerSetup},
     skip_long, temporaries,
@@ -24,12 +25,6 @@ use std::{
 const MIB: u64 = 1 << 20;
 /// Of a file whose push is interrupted: four seconds at the rate it is given.
 const LEN: u64 = 24 * MIB;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
 
 /// A transfer that is killed again and again.
 struct Victim {

@@ -5,7 +5,9 @@
 mod harness;
 
 use harness::{
-    Place, assert_no_temporaries, assert_same_files, assert_same_trees, process::Ran,
+    Place, assert_no_temporaries, assert_same_files, assert_same_trees,
+    journey::{WAYS, Way},
+    process::Ran,
     server::Server,
 };
 use haul_testkit::faulty_proxy::{Arrival, Direction, Fault, FaultyProxy, Kind};
@@ -21,14 +23,6 @@ const SPAN: u64 = 64 << 10;
 const PREFACE: u64 = haul_protocol::frame::PREFACE_BYTES as u64;
 const HEADER: u64 = haul_protocol::frame::HEADER_BYTES as u64;
 const TRAILER: u64 = haul_protocol::frame::TRAILER_BYTES as u64;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
 /// A server behind a proxy, and a file of so many bytes to move.
 struct Path {

@@ -7,6 +7,7 @@ mod harness;
 
 use harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,
+    journey::{Journey, WAYS, Way},
     process::Ran,
     server::{Server, ServerSetup},
 };
@@ -18,48 +19,13 @@ use std::{
     fs::{self, File},
     io::Write,
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
 
 const MIB: u64 = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-const WAYS: [Way; 2] = [Way::Push, Way::Pull];
-
-/// Two directories and a command that moves between them, one way or the other.
-struct Pair {
-    place: Place,
-    server: Server,
-    way: Way,
-}
-
-impl Pair {
-    fn new(way: Way) -> Self {
-        let place = Place::new();
-        let server = Server::start(&place);
-        Self { place, server, way }
-    }
-
-    fn from(&self, name: &str) -> PathBuf {
-        match self.way {
-            Way::Push => self.place.source(name),
-            Way::Pull => self.place.root(name),
-        }
-    }
-
-    fn to(&self, name: &str) -> PathBuf {
-        match self.way {
-            Way::Push => self.place.root(name),
-            Way::Pull => self.place.target(name),
-        }
-    }
-
+impl Journey {
     fn moved(&self, name: &str, options: &[OsString]) -> Ran {
         self.moved_to(name, "", options)
     }
@@ -111,16 +77,16 @@ fn with_status(ran: &Ran, status: &str) -> Vec<String> {
 #[test]
 fn patterns_sizes_and_ages_say_which_files_are_moved() {
     for way in WAYS {
-        let pair = Pair::new(way);
+        let journey = Journey::new(way);
         for name in ["a.fits", "a.tmp", "cache/x", "deep/cache/y", "deep/b.fits", "deep/keep.tmp"] {
-            write(&pair.from("t").join(name), &format!("{name:>8}"));
+            write(&journey.from("t").join(name), &format!("{name:>8}"));
         }
-        pair.place.file(&pair.from("t/large"), 300_000);
-        set_time(&pair.from("t/deep/b.fits"), 1_000_000_000);
+        journey.place.file(&journey.from("t/large"), 300_000);
+        set_time(&journey.from("t/deep/b.fits"), 1_000_000_000);
         let moved = |options: &[OsString]| {
-            let _ = fs::remove_dir_all(pair.to("t"));
-            pair.moved("t", options).ok();
-            names(&pair.to("t"))
+            let _ = fs::remove_dir_all(journey.to("t"));
+            journey.moved("t", options).ok();
+            names(&journey.to("t"))
         };
         let exclude = words!["--include", "keep.tmp", "--exclude", "*.tmp", "--exclude", "cache/"];
         let some = ["a.fits", "deep", "deep/b.fits", "deep/keep.tmp", "large"];
@@ -138,42 +104,42 @@ fn patterns_sizes_and_ages_say_which_files_are_moved() {
         assert_eq!(old, ["cache", "deep", "deep/b.fits", "deep/cache"]);
         assert!(!moved(&words!["--max-age", "1h"]).contains(&"deep/b.fits".to_owned()));
     }
-    let pair = Pair::new(Way::Push);
-    write(&pair.from("t/a"), "a");
-    let refused = pair.moved("t", &words!["--exclude", "[a"]);
+    let journey = Journey::new(Way::Push);
+    write(&journey.from("t/a"), "a");
+    let refused = journey.moved("t", &words!["--exclude", "[a"]);
     refused.refused(&["pattern", "[a"]);
 }
 
 #[test]
 fn listed_names_are_moved_with_the_directories_above_them() {
     for way in WAYS {
-        let pair = Pair::new(way);
+        let journey = Journey::new(way);
         for name in ["a/x", "a/y", "b/c/z", "b/other", "odd\nname", "d/e/f"] {
-            write(&pair.from("t").join(name), name);
+            write(&journey.from("t").join(name), name);
         }
-        let list = pair.place.path("list");
+        let list = journey.place.path("list");
         fs::write(&list, "a/x\nb/c/\n./d/e/f\n\nb/c/z\n").unwrap();
         let options = words!["--files-from", list];
-        pair.moved_to("t/", "new/", &options).ok();
+        journey.moved_to("t/", "new/", &options).ok();
         let expected = ["a", "a/x", "b", "b/c", "b/c/z", "d", "d/e", "d/e/f"];
-        assert_eq!(names(&pair.to("new")), expected, "{way:?}");
-        assert_same_files(&pair.from("t/a/x"), &pair.to("new/a/x"));
+        assert_eq!(names(&journey.to("new")), expected, "{way:?}");
+        assert_same_files(&journey.from("t/a/x"), &journey.to("new/a/x"));
         // Names with a zero byte behind them; one that is missing is named and the rest arrives.
         fs::write(&list, b"odd\nname\0gone\0a/y\0").unwrap();
-        let ran = pair.moved("t", &[options.clone(), words!["--from0"]].concat());
+        let ran = journey.moved("t", &[options.clone(), words!["--from0"]].concat());
         ran.failed(1);
         ran.says(&["t/gone", "no such file"]);
-        assert_eq!(names(&pair.to("t")), ["a", "a/y", "odd\nname"], "{way:?}");
+        assert_eq!(names(&journey.to("t")), ["a", "a/y", "odd\nname"], "{way:?}");
         fs::write(&list, "../outside\n").unwrap();
-        pair.moved("t", &options).refused(&["../outside", "below the source"]);
+        journey.moved("t", &options).refused(&["../outside", "below the source"]);
     }
 }
 
 #[test]
 fn what_is_there_already_is_kept_replaced_or_refused_as_asked() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
         for name in ["same", "differs", "new"] {
             write(&from.join(name), name);
             set_time(&from.join(name), 1_600_000_000);
@@ -186,7 +152,7 @@ fn what_is_there_already_is_kept_replaced_or_refused_as_asked() {
         let inode = |name: &str| fs::symlink_metadata(to.join(name)).unwrap().ino();
         let same_before = inode("same");
 
-        let ran = pair.moved("t", &words!["--on-conflict", "fail"]);
+        let ran = journey.moved("t", &words!["--on-conflict", "fail"]);
         ran.failed(2);
         ran.says(&["differs", "already", "--on-conflict"]);
         assert_eq!(with_status(&ran, "failed"), ["t/differs", "t/link"], "{way:?}");
@@ -197,7 +163,7 @@ fn what_is_there_already_is_kept_replaced_or_refused_as_asked() {
         );
 
         for again in 0..2 {
-            let ran = pair.moved("t", &words!["--on-conflict", "keep-both"]);
+            let ran = journey.moved("t", &words!["--on-conflict", "keep-both"]);
             ran.ok();
             assert_eq!(fs::read_to_string(to.join("differs")).unwrap(), "theirs");
             assert_eq!(fs::read_to_string(to.join("differs.1")).unwrap(), "differs");
@@ -213,29 +179,29 @@ fn what_is_there_already_is_kept_replaced_or_refused_as_asked() {
             assert!(*stored == expected || way == Way::Pull, "{stored}");
         }
 
-        let ran = pair.moved("t", &words!["--on-conflict", "replace"]);
+        let ran = journey.moved("t", &words!["--on-conflict", "replace"]);
         ran.ok();
         assert_eq!(fs::read_to_string(to.join("differs")).unwrap(), "differs");
         assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("here"));
         assert_ne!(inode("same"), same_before);
         assert_eq!(ran.report()["files"]["skipped"], 1, "the directory: {ran:?}");
 
-        let ran = pair.moved("t", &[]);
+        let ran = journey.moved("t", &[]);
         assert_eq!(ran.ok()["files"]["done"], 0, "{ran:?}");
-        assert_no_temporaries(&pair.place.path(""));
+        assert_no_temporaries(&journey.place.path(""));
     }
 }
 
 #[test]
 fn a_comparison_by_content_sees_what_size_and_time_do_not_tell() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
-        pair.place.file(&from.join("touched"), 3 * MIB);
-        pair.place.file(&from.join("changed"), 3 * MIB);
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
+        journey.place.file(&from.join("touched"), 3 * MIB);
+        journey.place.file(&from.join("changed"), 3 * MIB);
         write(&from.join("empty"), "");
         write(&from.join("longer"), "longer");
-        pair.moved("t", &[]).ok();
+        journey.moved("t", &[]).ok();
         for name in ["touched", "empty"] {
             set_time(&from.join(name), 1_500_000_000);
         }
@@ -250,60 +216,74 @@ fn a_comparison_by_content_sees_what_size_and_time_do_not_tell() {
         write(&to.join("longer"), "other length");
         let touched = fs::metadata(to.join("touched")).unwrap().ino();
 
-        let ran = pair.moved("t", &words!["--checksum-compare", "--span-size", "1M"]);
+        let ran = journey.moved("t", &words!["--checksum-compare", "--span-size", "1M"]);
         ran.ok();
         assert_eq!(with_status(&ran, "done"), ["t/changed", "t/longer"], "{way:?}: {ran:?}");
         assert_eq!(with_status(&ran, "skipped"), ["t", "t/empty", "t/touched"], "{way:?}");
         assert_same_trees(&from, &to);
         assert_eq!(fs::metadata(to.join("touched")).unwrap().ino(), touched);
         assert_eq!(ran.report()["moved_bytes"].as_u64(), Some(3 * MIB + 6), "{ran:?}");
-        assert_no_temporaries(&pair.place.path(""));
+        assert_no_temporaries(&journey.place.path(""));
     }
 }
 
 #[test]
 fn a_mirror_removes_what_the_source_lacks_after_all_else_succeeded() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
         for name in ["a", "d/b", "d/keep.log"] {
             write(&from.join(name), name);
         }
-        pair.moved("t", &[]).ok();
+        journey.moved("t", &[]).ok();
         for name in ["x", "d/y", "gone/p/q", "gone/r", "z.log"] {
             write(&to.join(name), name);
         }
         symlink("/etc", to.join("d/link")).unwrap();
-        write(&pair.to("beside"), "not mirrored");
+        write(&journey.to("beside"), "not mirrored");
 
         // Too many: nothing goes. A failure: nothing goes.
         let few = words!["--delete", "--max-delete", "3"];
-        let ran = pair.moved("t", &few);
+        let ran = journey.moved("t", &few);
         ran.failed(1);
         ran.says(&["--max-delete", "8", "nothing was removed"]);
         assert!(to.join("gone/p/q").exists());
-        let dry = pair.moved("t", &words!["--delete", "--dry-run", "--exclude", "*.log"]);
+        let dry = journey.moved("t", &words!["--delete", "--dry-run", "--exclude", "*.log"]);
         dry.ok();
         let removed = with_status(&dry, "would-remove");
         let expected = ["t/d/link", "t/d/y", "t/gone", "t/gone/p", "t/gone/p/q", "t/gone/r", "t/x"];
         assert_eq!(removed, expected, "{way:?}");
         assert!(to.join("x").exists() && to.join("gone/r").exists());
-        let ran = pair.moved("t", &words!["--delete", "--exclude", "*.log"]);
+        let ran = journey.moved("t", &words!["--delete", "--exclude", "*.log"]);
         assert_eq!(ran.ok()["files"]["removed"], 7, "{ran:?}");
         assert_eq!(with_status(&ran, "removed"), expected, "{way:?}");
         assert_eq!(names(&to), ["a", "d", "d/b", "d/keep.log", "z.log"]);
-        pair.moved("t", &words!["--delete"]).ok();
+        journey.moved("t", &words!["--delete"]).ok();
         assert_same_trees(&from, &to);
-        assert!(pair.to("beside").exists() && Path::new("/etc").exists());
+        assert!(journey.to("beside").exists() && Path::new("/etc").exists());
         // The contents of a directory mirror the target itself, and under another name too.
-        pair.moved_to("t/", "", &words!["--delete", "--max-delete", "6"]).ok();
-        let there = names(&pair.to(""));
+        journey.moved_to("t/", "", &words!["--delete", "--max-delete", "6"]).ok();
+        let there = names(&journey.to(""));
         assert_eq!(there, ["a", "d", "d/b", "d/keep.log"], "{way:?}");
-        pair.moved_to("t", "renamed", &[]).ok();
-        write(&pair.to("renamed/extra"), "x");
-        let ran = pair.moved_to("t", "renamed", &words!["--delete"]);
+        journey.moved_to("t", "renamed", &[]).ok();
+        write(&journey.to("renamed/extra"), "x");
+        let ran = journey.moved_to("t", "renamed", &words!["--delete"]);
         ran.ok();
-        assert_no_temporaries(&pair.place.path(""));
+        assert_no_temporaries(&journey.place.path(""));
+    }
+}
+
+#[test]
+fn what_stands_for_a_fifo_of_the_source_is_not_removed() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        write(&journey.from("t/a"), "a");
+        assert!(Command::new("mkfifo").arg(journey.from("t/fifo")).status().unwrap().success());
+        write(&journey.to("t/fifo"), "made in its place");
+        write(&journey.to("t/extra"), "extra");
+        let ran = journey.moved("t", &words!["--delete"]);
+        assert_eq!(ran.ok()["files"]["removed"], 1, "{ran:?}");
+        assert_eq!(names(&journey.to("t")), ["a", "fifo"], "{way:?}");
     }
 }
 
@@ -324,23 +304,23 @@ fn a_failure_keeps_a_mirror_from_removing_anything() {
 #[test]
 fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
         for name in ["same", "changed", "new/file"] {
             write(&from.join(name), name);
         }
-        pair.place.file(&from.join("large"), 5 * MIB);
-        let first = pair.moved_to("t", "made/deep/", &words!["--dry-run"]);
+        journey.place.file(&from.join("large"), 5 * MIB);
+        let first = journey.moved_to("t", "made/deep/", &words!["--dry-run"]);
         assert_eq!(first.ok()["files"]["planned"], 6, "{first:?}");
-        assert!(!pair.to("made").exists());
+        assert!(!journey.to("made").exists());
         write(&to.join("changed"), "what was there");
         fs::copy(from.join("same"), to.join("same")).unwrap();
         set_time(&from.join("same"), 1_600_000_000);
         set_time(&to.join("same"), 1_600_000_000);
         write(&to.join("extra"), "extra");
-        let before = tree::names(&pair.to("")).unwrap();
+        let before = tree::names(&journey.to("")).unwrap();
         let options = words!["--delete", "--move"];
-        let dry = pair.moved("t", &[options.clone(), words!["-n"]].concat());
+        let dry = journey.moved("t", &[options.clone(), words!["-n"]].concat());
         let report = dry.ok();
         assert_eq!((&report["dry_run"], &report["moved_bytes"]), (&true.into(), &0.into()));
         assert_eq!(report["planned_bytes"].as_u64(), Some(5 * MIB + 15));
@@ -348,29 +328,29 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         assert_eq!(with_status(&dry, "would-copy"), ["t/large", "t/new", "t/new/file"]);
         assert_eq!(with_status(&dry, "would-remove"), ["t/extra"]);
         assert_eq!(with_status(&dry, "skipped"), ["t", "t/same"]);
-        assert_eq!(tree::names(&pair.to("")).unwrap(), before);
+        assert_eq!(tree::names(&journey.to("")).unwrap(), before);
         assert_eq!(fs::read_to_string(to.join("changed")).unwrap(), "what was there");
         assert!(from.join("same").exists());
         // Then it is done, exactly so.
-        let ran = pair.moved("t", &options);
+        let ran = journey.moved("t", &options);
         ran.ok();
         let done = with_status(&ran, "done");
         assert_eq!(done, ["t/changed", "t/large", "t/new", "t/new/file"]);
         assert_eq!(with_status(&ran, "removed"), ["t/extra"]);
     }
-    let pair = Pair::new(Way::Push);
-    write(&pair.from("f"), "f");
-    pair.moved_to("f", "null:", &words!["--dry-run"]).ok();
+    let journey = Journey::new(Way::Push);
+    write(&journey.from("f"), "f");
+    journey.moved_to("f", "null:", &words!["--dry-run"]).ok();
 }
 
 #[test]
 fn a_preflight_looks_at_both_sides_and_moves_nothing() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        write(&pair.from("t/a"), "a");
-        write(&pair.from("t/b"), "b");
-        write(&pair.to("t/b"), "another b");
-        let ran = pair.moved("t", &words!["--preflight"]);
+        let journey = Journey::new(way);
+        write(&journey.from("t/a"), "a");
+        write(&journey.from("t/b"), "b");
+        write(&journey.to("t/b"), "another b");
+        let ran = journey.moved("t", &words!["--preflight"]);
         let report = ran.ok();
         let checks = report["preflight"].as_array().unwrap();
         let verdicts = checks
@@ -381,8 +361,8 @@ fn a_preflight_looks_at_both_sides_and_moves_nothing() {
             assert_eq!(verdicts.get(name), Some(&"ok"), "{way:?} {name}: {report}");
         }
         assert_eq!(verdicts["names"], "warning");
-        assert_eq!(fs::read_to_string(pair.to("t/b")).unwrap(), "another b");
-        assert!(!pair.to("t/a").exists());
+        assert_eq!(fs::read_to_string(journey.to("t/b")).unwrap(), "another b");
+        assert!(!journey.to("t/a").exists());
     }
     let place = Place::new();
     let root = place.path("root");
@@ -401,11 +381,11 @@ fn a_preflight_looks_at_both_sides_and_moves_nothing() {
 #[test]
 fn a_move_removes_each_source_once_its_very_bytes_are_at_the_target() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
-        let copy = pair.place.path("copy");
-        pair.place.tree(&from, 2, 20);
-        pair.place.file(&from.join("large"), 5 * MIB);
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
+        let copy = journey.place.path("copy");
+        journey.place.tree(&from, 2, 20);
+        journey.place.file(&from.join("large"), 5 * MIB);
         symlink("large", from.join("link")).unwrap();
         write(&from.join("there/equal"), "equal");
         write(&from.join("there/unequal"), "what is meant");
@@ -417,7 +397,7 @@ fn a_move_removes_each_source_once_its_very_bytes_are_at_the_target() {
                 set_time(&side.join(name), 1_600_000_000);
             }
         }
-        let ran = pair.moved("t", &words!["--move"]);
+        let ran = journey.moved("t", &words!["--move"]);
         ran.ok();
         assert_eq!(fs::read_to_string(to.join("there/unequal")).unwrap(), "what is meant");
         assert!(with_status(&ran, "skipped").contains(&"t/there/equal".to_owned()));
@@ -467,21 +447,21 @@ fn nothing_is_moved_to_where_it_is_thrown_away_or_not_verified() {
 
 #[test]
 fn what_fails_to_move_keeps_its_source() {
-    let pair = Pair::new(Way::Push);
-    write(&pair.from("t/a"), "a");
-    write(&pair.from("t/b"), "b");
-    fs::create_dir_all(pair.to("t/b")).unwrap();
-    let ran = pair.moved("t", &words!["--move"]);
+    let journey = Journey::new(Way::Push);
+    write(&journey.from("t/a"), "a");
+    write(&journey.from("t/b"), "b");
+    fs::create_dir_all(journey.to("t/b")).unwrap();
+    let ran = journey.moved("t", &words!["--move"]);
     ran.failed(1);
-    assert_eq!(names(&pair.from("t")), ["b"]);
-    assert_eq!(fs::read_to_string(pair.to("t/a")).unwrap(), "a");
+    assert_eq!(names(&journey.from("t")), ["b"]);
+    assert_eq!(fs::read_to_string(journey.to("t/a")).unwrap(), "a");
 }
 
 #[test]
 fn mode_and_time_arrive_unless_they_are_not_wanted_and_are_brought_up_to_date() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
         write(&from.join("f"), "f");
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         let set_mode = |mode| {
@@ -489,23 +469,23 @@ fn mode_and_time_arrive_unless_they_are_not_wanted_and_are_brought_up_to_date() 
         };
         set_mode(0o640);
         set_time(&from.join("f"), 1_600_000_000);
-        pair.moved("t", &[]).ok();
+        journey.moved("t", &[]).ok();
         assert_eq!(mode(&to.join("f")), 0o640);
         // Another mode alone: the bytes stay.
         set_mode(0o755);
-        let ran = pair.moved("t", &[]);
+        let ran = journey.moved("t", &[]);
         assert_eq!(ran.ok()["moved_bytes"], 0);
         assert_eq!(mode(&to.join("f")), 0o755, "{way:?}");
         fs::remove_dir_all(&to).unwrap();
         set_mode(0o600);
-        pair.moved("t", &words!["--preserve", "none"]).ok();
+        journey.moved("t", &words!["--preserve", "none"]).ok();
         let there = fs::metadata(to.join("f")).unwrap();
         assert!(there.mtime() > 1_600_000_000 && mode(&to.join("f")) & 0o600 == 0o600);
         assert_eq!(mode(&to.join("f")) & 0o111, 0);
     }
-    let pair = Pair::new(Way::Push);
-    write(&pair.from("f"), "f");
-    let ran = pair.moved("f", &words!["--preserve", "colour"]);
+    let journey = Journey::new(Way::Push);
+    write(&journey.from("f"), "f");
+    let ran = journey.moved("f", &words!["--preserve", "colour"]);
     assert_eq!(ran.status, 2, "{ran:?}");
 }
 
@@ -530,10 +510,10 @@ fn owners_extended_attributes_and_acls_arrive_when_asked_for() {
     .concat();
     let acl_name = "system.posix_acl_access";
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
         write(&from.join("d/f"), "f");
-        pair.place.file(&from.join("large"), 3 * MIB);
+        journey.place.file(&from.join("large"), 3 * MIB);
         symlink("large", from.join("link")).unwrap();
         let flags = XattrFlags::empty();
         let set = setxattr(from.join("d/f"), "user.telescope", b"Onsala\0\xff", flags)
@@ -550,7 +530,7 @@ fn owners_extended_attributes_and_acls_arrive_when_asked_for() {
             let mut value = vec![0; 200];
             lgetxattr(path, name, &mut value).map(|len| value[..len].to_vec())
         };
-        pair.moved("t", &[]).ok();
+        journey.moved("t", &[]).ok();
         assert_eq!(fs::metadata(to.join("d/f")).unwrap().uid(), 0, "not asked for");
         assert!(get(&to.join("d/f"), "user.telescope").is_err());
         // A second run brings them to files that are there, and one into a fresh tree.
@@ -558,7 +538,7 @@ fn owners_extended_attributes_and_acls_arrive_when_asked_for() {
             if fresh {
                 fs::remove_dir_all(&to).unwrap();
             }
-            pair.moved("t", &words!["--preserve", "all"]).ok();
+            journey.moved("t", &words!["--preserve", "all"]).ok();
             let looked_at: &[&str] =
                 if fresh { &["d", "d/f", "large", "link"] } else { &["d/f", "large"] };
             for name in looked_at {
@@ -597,9 +577,9 @@ fn an_owner_that_may_not_be_set_is_an_error_that_says_so() {
 #[test]
 fn hard_links_stay_one_file() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let (from, to) = (pair.from("t"), pair.to("t"));
-        pair.place.file(&from.join("a/large"), 5 * MIB);
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
+        journey.place.file(&from.join("a/large"), 5 * MIB);
         write(&from.join("a/small"), "small");
         fs::create_dir_all(from.join("b/c")).unwrap();
         for (first, other) in
@@ -608,27 +588,27 @@ fn hard_links_stay_one_file() {
             fs::hard_link(from.join(first), from.join(other)).unwrap();
         }
         let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
-        let ran = pair.moved("t", &[]);
+        let ran = journey.moved("t", &[]);
         assert_eq!(ran.ok()["moved_bytes"].as_u64(), Some(5 * MIB + 5), "{ran:?}");
         assert_same_trees(&from, &to);
         assert!(inode("a/large") == inode("a/large2") && inode("a/large") == inode("b/c/large3"));
         assert_eq!(inode("a/small"), inode("b/small2"), "{way:?}");
-        let again = pair.moved("t", &[]);
+        let again = journey.moved("t", &[]);
         assert_eq!(again.ok()["files"]["done"], 0, "{again:?}");
         // A name that became a file of its own becomes a link again.
         fs::remove_file(to.join("b/small2")).unwrap();
         fs::copy(to.join("a/small"), to.join("b/small2")).unwrap();
-        pair.moved("t", &[]).ok();
+        journey.moved("t", &[]).ok();
         assert_eq!(inode("a/small"), inode("b/small2"), "{way:?}");
         // Of names that are left out nothing comes; with two kept, each is a file.
         fs::remove_dir_all(&to).unwrap();
-        pair.moved("t", &words!["--exclude", "large2"]).ok();
+        journey.moved("t", &words!["--exclude", "large2"]).ok();
         assert_eq!(inode("a/large"), inode("b/c/large3"), "{way:?}");
         assert!(!to.join("a/large2").exists());
-        pair.moved("t", &words!["--delete", "--move"]).ok();
+        journey.moved("t", &words!["--delete", "--move"]).ok();
         assert_eq!(inode("a/large"), inode("a/large2"), "{way:?}");
         assert_eq!(names(&from), [""; 0], "{way:?}");
-        assert_no_temporaries(&pair.place.path(""));
+        assert_no_temporaries(&journey.place.path(""));
     }
 }
 
@@ -637,16 +617,16 @@ fn a_hard_link_to_another_file_system_is_a_file() {
     if !is_root() {
         return skip("root, to mount a file system", "another user");
     }
-    let pair = Pair::new(Way::Push);
-    write(&pair.from("t/a"), "a");
-    fs::create_dir_all(pair.from("t/m")).unwrap();
-    fs::hard_link(pair.from("t/a"), pair.from("t/m/b")).unwrap();
-    fs::create_dir_all(pair.to("t/m")).unwrap();
-    let mount = haul_testkit::mount::Mount::tmpfs(&pair.to("t/m"), "1m");
+    let journey = Journey::new(Way::Push);
+    write(&journey.from("t/a"), "a");
+    fs::create_dir_all(journey.from("t/m")).unwrap();
+    fs::hard_link(journey.from("t/a"), journey.from("t/m/b")).unwrap();
+    fs::create_dir_all(journey.to("t/m")).unwrap();
+    let mount = haul_testkit::mount::Mount::tmpfs(&journey.to("t/m"), "1m");
     let Ok(_mount) = mount else { return skip("the right to mount", "none") };
-    let ran = pair.moved("t", &[]);
+    let ran = journey.moved("t", &[]);
     assert_eq!(ran.ok()["files"]["done"], 2, "{ran:?}");
-    assert_same_files(&pair.from("t/a"), &pair.to("t/m/b"));
+    assert_same_files(&journey.from("t/a"), &journey.to("t/m/b"));
 }
 
 /// Bytes that a file takes on its disk.
@@ -663,10 +643,10 @@ fn holes_stay_holes() {
         words!["--receive-engine", "mmap", "--protection", "clear"],
     ];
     for (way, options) in WAYS.into_iter().cycle().zip(options.iter().chain(&options)) {
-        let pair = Pair::new(way);
-        fs::create_dir_all(pair.from("t")).unwrap();
+        let journey = Journey::new(way);
+        fs::create_dir_all(journey.from("t")).unwrap();
         let sparse = |name: &str, size: u64, data: &[(u64, usize)]| {
-            let file = File::create(pair.from("t").join(name)).unwrap();
+            let file = File::create(journey.from("t").join(name)).unwrap();
             file.set_len(size).unwrap();
             for (at, len) in data {
                 file.write_all_at(&vec![7; *len], *at).unwrap();
@@ -676,19 +656,19 @@ fn holes_stay_holes() {
         sparse("nothing", 32 * MIB + 3, &[]);
         sparse("small", 100_000, &[(50_000, 10)]);
         sparse("tail", 9 * MIB, &[(0, 4096)]);
-        let mut dense = File::create(pair.from("t/dense")).unwrap();
+        let mut dense = File::create(journey.from("t/dense")).unwrap();
         dense.write_all(&vec![0; 3 << 20]).unwrap();
         dense.sync_all().unwrap();
-        if held_bytes(&pair.from("t/nothing")) > MIB {
+        if held_bytes(&journey.from("t/nothing")) > MIB {
             return skip("a file system with holes", "none");
         }
-        let ran = pair.moved("t", options);
+        let ran = journey.moved("t", options);
         let report = ran.ok();
-        assert_same_trees(&pair.from("t"), &pair.to("t"));
+        assert_same_trees(&journey.from("t"), &journey.to("t"));
         for (name, at_most) in
             [("disk.img", 200_000), ("nothing", 70_000), ("small", 16 << 10), ("tail", 70_000)]
         {
-            let held = held_bytes(&pair.to("t").join(name));
+            let held = held_bytes(&journey.to("t").join(name));
             assert!(held <= at_most, "{name} takes {held} bytes: {way:?} {options:?}");
         }
         let moved = report["moved_bytes"].as_u64().unwrap();
@@ -701,39 +681,39 @@ fn holes_stay_holes() {
 #[test]
 fn a_sparse_file_goes_on_after_a_kill() {
     for way in WAYS {
-        let pair = Pair::new(way);
-        let path = pair.from("sparse");
-        pair.place.file(&path, 24 * MIB);
+        let journey = Journey::new(way);
+        let path = journey.from("sparse");
+        journey.place.file(&path, 24 * MIB);
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(400 * MIB).unwrap();
         file.write_all_at(&[1; 4096], 300 * MIB).unwrap();
         let words = match way {
-            Way::Push => words!["push", path, pair.server.url("")],
-            Way::Pull => words!["pull", pair.server.url("sparse"), pair.place.target("")],
+            Way::Push => words!["push", path, journey.server.url("")],
+            Way::Pull => words!["pull", journey.server.url("sparse"), journey.place.target("")],
         };
         let slow = words!["--bwlimit", "8M", "--span-size", "1M"];
-        let mut killed = pair.place.start(&[words.clone(), slow].concat());
+        let mut killed = journey.place.start(&[words.clone(), slow].concat());
         killed.wait_for_bytes("bytes_durable", 370 * MIB);
         killed.kill();
-        let ran = pair.place.run(&[words, words!["--span-size", "1M"]].concat());
+        let ran = journey.place.run(&[words, words!["--span-size", "1M"]].concat());
         ran.ok();
-        assert_same_files(&path, &pair.to("sparse"));
+        assert_same_files(&path, &journey.to("sparse"));
         let (moved, resumed) = (ran.number("moved_bytes"), ran.number("resumed_bytes"));
         assert!(moved < 24 * MIB && resumed > 0 && resumed < 26 * MIB, "{moved} {resumed}");
-        assert!(held_bytes(&pair.to("sparse")) < 27 * MIB);
+        assert!(held_bytes(&journey.to("sparse")) < 27 * MIB);
     }
 }
 
 #[test]
 fn two_sources_of_one_name_are_refused_before_anything_is_moved() {
-    let pair = Pair::new(Way::Push);
-    write(&pair.from("a/x"), "1");
-    write(&pair.from("b/x"), "2");
-    let place = &pair.place;
-    let ran = place.push(&words![pair.from("a/x"), pair.from("b/x"), pair.server.url("")]);
+    let journey = Journey::new(Way::Push);
+    write(&journey.from("a/x"), "1");
+    write(&journey.from("b/x"), "2");
+    let place = &journey.place;
+    let ran = place.push(&words![journey.from("a/x"), journey.from("b/x"), journey.server.url("")]);
     ran.refused(&["two sources", "x"]);
     write(&place.root("a/x"), "1");
     write(&place.root("b/x"), "2");
-    let (one, two) = (pair.server.url("a/x"), pair.server.url("b/x"));
+    let (one, two) = (journey.server.url("a/x"), journey.server.url("b/x"));
     place.pull(&words![one, two, place.target("")]).refused(&["two sources", "x"]);
 }

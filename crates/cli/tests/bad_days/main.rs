@@ -16,7 +16,9 @@ mod scarce;
 
 use harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_temporary,
-    process::Haul, process::Ran, server::Server,
+    journey::{Journey, WAYS, Way},
+    process::Haul,
+    process::Ran,
 };
 use haul_testkit::tree;
 use std::{
@@ -29,44 +31,7 @@ use std::{
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-const WAYS: [Way; 2] = [Way::Push, Way::Pull];
-
-/// Something to move, one way, from a server or to it.
-struct Journey {
-    place: Place,
-    server: Server,
-    way: Way,
-}
-
 impl Journey {
-    fn new(way: Way) -> Self {
-        let place = Place::new();
-        let server = Server::start(&place);
-        Self { place, server, way }
-    }
-
-    /// Where sources lie.
-    fn from(&self, name: &str) -> PathBuf {
-        match self.way {
-            Way::Push => self.place.source(name),
-            Way::Pull => self.place.root(name),
-        }
-    }
-
-    /// Where what is moved arrives.
-    fn to(&self, name: &str) -> PathBuf {
-        match self.way {
-            Way::Push => self.place.root(name),
-            Way::Pull => self.place.target(name),
-        }
-    }
-
     /// The words that move `name` into the directory `into` of the target, which is made.
     fn words(&self, name: &str, into: &str, options: &[OsString]) -> Vec<OsString> {
         let into = if into.is_empty() { String::new() } else { format!("{into}/") };

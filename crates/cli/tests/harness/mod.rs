@@ -6,6 +6,7 @@
 
 pub mod far;
 pub mod frames;
+pub mod journey;
 pub mod peer;
 pub mod process;
 pub mod server;

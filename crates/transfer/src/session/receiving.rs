@@ -235,6 +235,10 @@ impl<'a> Receiving<'a> {
                     if fault.code() == FaultCode::KindUnsupported =>
                 {
                     self.tally.left_out_files += 1;
+                    if let Some(removing) = &mut self.removing {
+                        // The source has it: what was made in its place here stays.
+                        removing.offered(&fault.path);
+                    }
                     (self.events)(Event::LeftOut((&fault).into()));
                 }
                 ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {

@@ -56,6 +56,10 @@ impl Supply {
 
     /// The streams to start now: a client's all at once, as soon as they are `wanted`.
     pub fn next(&mut self, wanted: bool) -> Vec<(StreamId, Connect)> {
+        if let Source::Connect { early, .. } = &mut self.source {
+            // Those that nobody took are closed.
+            early.take_if(|early| early.is_over());
+        }
         match &self.source {
             Source::Connect { count, .. } if wanted && !self.opened => {
                 let count = *count;

@@ -2,8 +2,8 @@
 //! the user asked for them.
 //!
 //! Owners are matched by name where this host knows the name, else by number. Of extended
-//! attributes `user.*` arrive, and `trusted.*` where both sides may; never `security.*`, which
-//! could give rights that nobody here gave.
+//! attributes only `user.*` arrive: `security.*` could give rights that nobody here gave, and
+//! `trusted.*` steers file systems such as overlayfs.
 
 use crate::{error::io_fault, wishes::Preserve};
 use haul_protocol::{
@@ -104,8 +104,7 @@ impl Attributes {
     /// Whether an attribute of this name is read and set.
     fn takes(&self, name: &[u8]) -> bool {
         let is_acl = ACLS.contains(&name);
-        let is_plain =
-            name.starts_with(b"user.") || (name.starts_with(b"trusted.") && geteuid().is_root());
+        let is_plain = name.starts_with(b"user.");
         (self.preserve.acls && is_acl) || (self.preserve.xattrs && is_plain)
     }
 
@@ -324,10 +323,14 @@ mod tests {
         let all = Attributes::new(Preserve { owner: false, group: false, ..Preserve::ALL });
         let mut offer = FileOffer { mode: 0o444, mtime_s: 77, ..FileOffer::default() };
         offer.xattrs = all.read_xattrs(&source).unwrap();
-        offer.xattrs.push(Xattr { name: b"security.evil".into(), value: vec![1] });
+        for evil in ["security.evil", "trusted.overlay.opaque"] {
+            offer.xattrs.push(Xattr { name: evil.into(), value: vec![b'y'] });
+        }
         all.apply(&target, &offer, true).unwrap();
         assert_eq!(all.read_xattrs(&target).unwrap(), all.read_xattrs(&source).unwrap());
-        assert_eq!(get(target.as_fd(), b"security.evil").unwrap(), None);
+        for evil in [&b"security.evil"[..], b"trusted.overlay.opaque"] {
+            assert_eq!(get(target.as_fd(), evil).unwrap(), None);
+        }
         let stat = fstat(&target).unwrap();
         assert_eq!((stat.st_mode & 0o777, stat.st_mtime), (0o444, 77));
         let nothing = Attributes::new(Preserve::NOTHING);

@@ -96,24 +96,25 @@ pub fn data_between(holes: &[Extent], size_bytes: u64) -> impl Iterator<Item = E
         .map(|(begin, end)| Extent { offset_bytes: begin, len_bytes: end - begin })
 }
 
-/// Gives back the space of the holes: zeros were written where a span held other bytes too.
+/// Gives back the space of the holes: whatever was written there reads as zeros then. False where
+/// the file system knows no holes: nothing has changed.
 ///
 /// # Errors
-/// If the file cannot be changed. A file system that knows no holes is no error.
-pub fn punch(file: impl AsFd, holes: &[Extent]) -> io::Result<()> {
+/// If the file cannot be changed.
+pub fn punch(file: impl AsFd, holes: &[Extent]) -> io::Result<bool> {
     let file = file.as_fd();
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     for hole in holes {
         loop {
             match fallocate(file, flags, hole.offset_bytes, hole.len_bytes) {
                 Ok(()) => break,
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -142,7 +143,7 @@ mod tests {
         assert!(may_have_holes(&fstat(&file).unwrap()));
         let dense = tempfile::tempfile().unwrap();
         dense.write_all_at(&vec![0; 10 << 20], 0).unwrap();
-        punch(&dense, &holes).unwrap();
+        assert!(punch(&dense, &holes).unwrap());
         assert_eq!(find(&dense, 10 * MIB), holes);
         file.set_len(0).unwrap();
         assert!(find(&file, 0).is_empty() && !may_have_holes(&fstat(&file).unwrap()));

@@ -19,6 +19,9 @@ use std::{
 /// How long one address may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a connection that was made early is of use.
+const EARLY_FOR: Duration = Duration::from_secs(5);
+
 /// Connects to the first address of `server` (`host:port`) that answers.
 ///
 /// A congestion control is set before the connection is made: bbr turns the kernel's pacing on when
@@ -40,7 +43,10 @@ pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> 
 
 /// Connections that are made while something else is waited for.
 #[derive(Clone, Debug)]
-pub struct Early(Arc<Mutex<mpsc::Receiver<TcpStream>>>);
+pub struct Early {
+    made: Arc<Mutex<mpsc::Receiver<TcpStream>>>,
+    begun: Instant,
+}
 
 impl Early {
     /// Begins so many connections to `server`; those that fail are left out.
@@ -54,13 +60,20 @@ impl Early {
                 let _ = connect(&server, None).map(|socket| made.send(socket));
             });
         }
-        Self(Arc::new(Mutex::new(taken)))
+        Self { made: Arc::new(Mutex::new(taken)), begun: Instant::now() }
+    }
+
+    /// A server waits for the first word of a connection for some seconds only.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.begun.elapsed() > EARLY_FOR
     }
 
     /// One that is there already.
     #[must_use]
     pub fn take(&self) -> Option<TcpStream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.try_recv().ok().filter(|_| !self.is_over())
     }
 }
 
