@@ -90,8 +90,10 @@ fail\t'What differs stays, and the file fails'
 keep-both\t'What differs stays, and the file is stored as NAME.1, NAME.2, ...'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l max-delete -d 'Remove nothing if more than so many names would go' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l watch-for -d 'With --watch: end after this long without anything new' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, error, report'
+complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
 complete -c haul -n "__fish_haul_using_subcommand push" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
@@ -99,6 +101,9 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l delete -d 'Remove fro
 complete -c haul -n "__fish_haul_using_subcommand push" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
 complete -c haul -n "__fish_haul_using_subcommand push" -l preflight -d 'Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing'
 complete -c haul -n "__fish_haul_using_subcommand push" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
+complete -c haul -n "__fish_haul_using_subcommand push" -l follow -d 'Send each file while it is written, until its writer closes or renames it, or it is idle'
+complete -c haul -n "__fish_haul_using_subcommand push" -l append-only -d 'With --follow: a written byte never changes, so nothing is read again at the end'
+complete -c haul -n "__fish_haul_using_subcommand push" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand push" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand push" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
@@ -141,8 +146,10 @@ fail\t'What differs stays, and the file fails'
 keep-both\t'What differs stays, and the file is stored as NAME.1, NAME.2, ...'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l max-delete -d 'Remove nothing if more than so many names would go' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l watch-for -d 'With --watch: end after this long without anything new' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, error, report'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
@@ -150,6 +157,9 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l delete -d 'Remove fro
 complete -c haul -n "__fish_haul_using_subcommand pull" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l preflight -d 'Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l follow -d 'Send each file while it is written, until its writer closes or renames it, or it is idle'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l append-only -d 'With --follow: a written byte never changes, so nothing is read again at the end'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand verify" -l threads -d 'Threads that read; without it as many as there are processors' -r

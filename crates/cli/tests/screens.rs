@@ -61,6 +61,7 @@ fn full_report() -> Report {
         retransmits: 7,
         resent_spans: 1,
         reconnections: 2,
+        largest_lag: None,
         source: SideCosts { cpu_s_per_gb: 0.1234, max_rss_bytes: 21 << 20 },
         target: SideCosts { cpu_s_per_gb: 0.4321, max_rss_bytes: 33 << 20 },
         bottleneck: Bottleneck {

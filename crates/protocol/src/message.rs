@@ -199,6 +199,8 @@ fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
         wire::FileKind::HardLink => check_name(&offer.link_target)?,
         _ => ensure(offer.link_target.is_empty(), "a link target of what is no link")?,
     }
+    let may_grow = offer.kind() == wire::FileKind::Regular;
+    ensure(may_grow || offer.growth() == wire::Growth::NotGrowing, "growth of what is no file")?;
     check_holes(offer)?;
     check_attributes(offer)?;
     ensure(offer.mtime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;

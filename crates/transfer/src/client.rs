@@ -3,7 +3,7 @@
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Event, FileCounts, Problem, Report, SessionOpened, Side, printable},
+    events::{Event, FileCounts, Lag, Problem, Report, SessionOpened, Side, printable},
     manifest::{Lines, Manifest, rename_of},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     places::{asked_name, check_names, expected_names, resolve_local, source_name},
@@ -75,6 +75,9 @@ pub fn push(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Report, TransferError> {
     check_sources(&request.sources)?;
+    if request.options.wishes.recording.watch {
+        check_watched(&request.sources)?;
+    }
     let names = request.sources.iter().map(source_name).collect::<Vec<_>>();
     check_names(&names)?;
     let of_base = names.contains(&None);
@@ -177,6 +180,21 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
 }
 
+/// Only directories can be watched.
+fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
+    let is_other = |source: &&SourceSpec| match source {
+        SourceSpec::Path(path) => !Path::new(path).is_dir(),
+        SourceSpec::Zero(_) => true,
+    };
+    let Some(other) = sources.iter().find(is_other) else { return Ok(()) };
+    let found = match other {
+        SourceSpec::Path(path) => format!("{}", Path::new(path).display()),
+        SourceSpec::Zero(size) => format!("zero:{size}"),
+    };
+    let hint = "watch the directory that holds it, or leave --watch out";
+    Err(TransferError::start(problem("cannot watch this source", "a directory", &found, hint)))
+}
+
 fn with_base(wishes: Wishes, of_base: bool) -> Wishes {
     let removal = wishes.removal.map(|removal| Removal { of_base, ..removal });
     Wishes { removal, ..wishes }
@@ -232,6 +250,7 @@ struct Run {
     /// With `--preflight`: the server's, and the time when they were heard.
     facts: Option<(wire::HostFacts, u64)>,
     port: Option<Result<Duration, String>>,
+    largest_lag: Option<Lag>,
 }
 
 impl<'a> Client<'a> {
@@ -580,14 +599,14 @@ impl<'a> Client<'a> {
                     offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
+                    span_bytes: self.options.span_bytes,
                     wishes: self.wishes,
                     manifest: self.lines(rename_of(
                         self.open.paths.first().map_or(&b""[..], Vec::as_slice),
                         granted.target_is_name,
                     )),
                 };
-                let walk = walk_named(sources, self.walk_options());
-                let sources = Sources::Listed(Box::new(walk));
+                let sources = Sources::Listed(walk_named(sources, self.walk_options()).into());
                 let role = Sending::new(sources, setup, streams, source, options, on_event);
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
@@ -656,6 +675,7 @@ impl<'a> Client<'a> {
             matcher: self.matcher.clone(),
             names: self.options.selection.names.clone(),
             attributes: Arc::new(Attributes::new(self.wishes.preserve)),
+            watch: self.wishes.recording.watch.then(Arc::default),
         }
     }
 
@@ -703,6 +723,8 @@ impl<'a> Client<'a> {
         for text in [&mut run.theirs.engine, &mut run.theirs.because] {
             *text = printable(text);
         }
+        let lags = [run.largest_lag.take(), role.largest_lag()];
+        run.largest_lag = lags.into_iter().flatten().max_by_key(|lag| lag.bytes);
         (end, role.tally().clone())
     }
 
@@ -755,6 +777,7 @@ impl<'a> Client<'a> {
             retransmits: source.retransmits,
             resent_spans: (run.resent + tally.resent_spans).max(target.bad_spans),
             reconnections: run.reconnections + tally.reconnections,
+            largest_lag: run.largest_lag.take(),
             source: stages::costs(source, moved_now),
             target: stages::costs(target, moved_now),
             bottleneck,

@@ -49,6 +49,7 @@ pub enum Event {
         bytes: u64,
         why: String,
     },
+    Lag(Lag),
     /// What is not moved, and is no failure: a FIFO, a device.
     LeftOut(Problem),
     Error(Problem),
@@ -84,6 +85,17 @@ pub struct Progress {
     pub retransmits: u64,
     pub streams: u32,
     pub files_done: u64,
+}
+
+/// How far the target is behind a file that is sent while it is written. As good as the looks at
+/// the file, some a second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lag {
+    pub path: Name,
+    /// Written and not durable at the target.
+    pub bytes: u64,
+    /// How long ago the first of these bytes was written.
+    pub seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -297,6 +309,9 @@ pub struct Report {
     pub resent_spans: u64,
     /// Data streams opened again, and sessions.
     pub reconnections: u64,
+    /// The most bytes that the target was behind a file that was followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_lag: Option<Lag>,
     pub source: SideCosts,
     pub target: SideCosts,
     pub bottleneck: Bottleneck,

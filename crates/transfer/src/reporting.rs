@@ -1,7 +1,7 @@
 //! A role of a client with what its user is told meanwhile: progress, about once a second.
 
 use crate::{
-    events::{Event, Progress},
+    events::{Event, Lag, Progress},
     preflight::now_ms,
     session::{Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams},
     stages,
@@ -83,6 +83,7 @@ pub trait Reported: Role {
     fn stop(&mut self);
     fn report(&self) -> wire::SideReport;
     fn take_peer_report(&mut self) -> Option<wire::SideReport>;
+    fn largest_lag(&self) -> Option<Lag>;
 }
 
 impl Reported for Sending<'_> {
@@ -101,6 +102,9 @@ impl Reported for Sending<'_> {
     fn take_peer_report(&mut self) -> Option<wire::SideReport> {
         self.peer_report.take()
     }
+    fn largest_lag(&self) -> Option<Lag> {
+        Sending::largest_lag(self)
+    }
 }
 
 impl Reported for Receiving<'_> {
@@ -118,6 +122,9 @@ impl Reported for Receiving<'_> {
     }
     fn take_peer_report(&mut self) -> Option<wire::SideReport> {
         self.peer_report.take()
+    }
+    fn largest_lag(&self) -> Option<Lag> {
+        Receiving::largest_lag(self)
     }
 }
 
@@ -146,5 +153,9 @@ impl<R: Reported> Role for Reporting<R> {
 
     fn has_last_word(&self) -> bool {
         self.role.has_last_word()
+    }
+
+    fn ends_in_order(&mut self, now: Instant) -> bool {
+        self.role.ends_in_order(now)
     }
 }

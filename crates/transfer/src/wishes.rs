@@ -3,6 +3,10 @@
 
 use crate::events::FileStatus;
 use haul_protocol::wire;
+use std::time::Duration;
+
+/// A file that nothing was written to for this long is complete.
+pub const IDLE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// What happens to a file whose name is taken at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +79,33 @@ pub struct Removal {
     pub of_base: bool,
 }
 
+/// Sources that are still being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// Each file is sent while it is written, until its writer closes or renames it.
+    pub follow: bool,
+    /// No byte that was written ever changes: at the end nothing is read again.
+    pub append_only: bool,
+    /// What appears in the source directories is sent too.
+    pub watch: bool,
+    /// A file that nothing was written to for this long is complete.
+    pub idle: Duration,
+    /// A watch ends after so long without anything new; `None`: never.
+    pub watch_for: Option<Duration>,
+}
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self {
+            follow: false,
+            append_only: false,
+            watch: false,
+            idle: IDLE_DEFAULT,
+            watch_for: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     pub on_conflict: OnConflict,
@@ -88,6 +119,7 @@ pub struct Wishes {
     /// A source is removed once it is durable at the target.
     pub move_sources: bool,
     pub preserve: Preserve,
+    pub recording: Recording,
 }
 
 impl Wishes {
@@ -98,7 +130,7 @@ impl Wishes {
 
     /// Whether a peer may read whole files, or all of a target, before it says anything.
     pub(crate) fn takes_long(self) -> bool {
-        self.compare_content || self.removal.is_some()
+        self.compare_content || self.removal.is_some() || self.recording.follow
     }
 
     pub(crate) fn to_wire(self, selection_follows: bool) -> wire::Wishes {
@@ -119,6 +151,11 @@ impl Wishes {
             move_sources: self.move_sources,
             preserve: self.preserve.to_bits(),
             selection_follows,
+            follow: self.recording.follow,
+            idle_ms: whole_ms(self.recording.idle),
+            append_only: self.recording.append_only,
+            watch: self.recording.watch,
+            watch_for_ms: self.recording.watch_for.map_or(0, whole_ms),
         }
     }
 
@@ -140,8 +177,21 @@ impl Wishes {
             preflight: wishes.preflight,
             move_sources: wishes.move_sources,
             preserve: Preserve::from_bits(wishes.preserve),
+            recording: Recording {
+                follow: wishes.follow,
+                append_only: wishes.append_only,
+                watch: wishes.watch,
+                idle: Duration::from_millis(wishes.idle_ms),
+                watch_for: Some(wishes.watch_for_ms)
+                    .filter(|ms| *ms > 0)
+                    .map(Duration::from_millis),
+            },
         }
     }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -160,6 +210,13 @@ mod tests {
             preflight: true,
             move_sources: true,
             preserve: Preserve::ALL,
+            recording: Recording {
+                follow: true,
+                append_only: true,
+                watch: true,
+                idle: Duration::from_millis(1500),
+                watch_for: Some(Duration::from_secs(60)),
+            },
         };
         for wishes in [plain, all, Wishes { preserve: Preserve::NOTHING, ..all }] {
             assert_eq!(Wishes::from_wire(Some(&wishes.to_wire(false))), wishes);

@@ -102,6 +102,8 @@ haul push a.bin URL/b.bin               under another name
 haul push --bwlimit 8Gbit run7 URL/     leave room for others
 haul push run7 URL/ --manifest run7.b3  with a BLAKE3 line for each file
 haul push run7 URL/ --verify-target     read back from the server's disk before it counts
+haul push --follow scan.vdif URL/       while it is written, until its writer closes it
+haul push --watch /data/run7 URL/       what appears there too, until Ctrl-C
 haul push zero:100G URL/null:           the network alone, without any disk",
     },
     EXIT_STATUS,
@@ -117,6 +119,7 @@ haul pull URL/run7 /data                a directory: /data/run7
 haul pull URL/run7/ /data               its contents: /data/*
 haul pull URL/a URL/b .                 several
 haul pull URL/run7 . --manifest run7.b3 with a BLAKE3 line for each file
+haul pull --follow URL/scan.vdif .      while it is written there
 haul pull URL/scan.vdif null:           the server's disk and the network, without this disk",
     },
     EXIT_STATUS,

@@ -5,6 +5,7 @@
 
 pub mod demo;
 pub mod examples;
+pub mod recording;
 pub mod serve;
 pub mod token;
 pub mod transfer;

@@ -1,6 +1,7 @@
 //! `haul push` and `haul pull`: what can be chosen, and its check.
 
 use super::{
+    recording::LowRecording,
     tree::LowTree,
     usage_problem,
     values::{Period, parse_rate},
@@ -115,7 +116,7 @@ pub struct LowTransfer {
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Print one JSON object a line: session, progress, file, fallback, stall, resume, error,
+    /// Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error,
     /// report
     #[arg(long)]
     pub json: bool,
@@ -124,6 +125,8 @@ pub struct LowTransfer {
     pub quiet: bool,
     #[command(flatten)]
     pub tree: LowTree,
+    #[command(flatten)]
+    pub recording: LowRecording,
 }
 
 /// `--protection`.
@@ -283,6 +286,7 @@ impl LowTransfer {
             ..TransferOptions::default()
         };
         self.tree.add_to(&mut options, sources)?;
+        self.recording.add_to(&mut options)?;
         Ok(options)
     }
 }

@@ -213,6 +213,7 @@ impl LowTree {
             preflight: self.preflight,
             move_sources: self.move_sources,
             preserve: self.preserve,
+            ..options.wishes
         };
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::units;
 use haul_transfer::{
     Event, Report,
-    events::{FileEnded, FileStatus, Name, Side},
+    events::{FileEnded, FileStatus, Lag, Name, Side},
 };
 use std::collections::HashSet;
 
@@ -45,9 +45,11 @@ impl Notices {
                 self.remember_failed(path);
                 return None;
             }
-            Event::File(_) | Event::Session(_) | Event::Progress(_) | Event::Report(_) => {
-                return None;
-            }
+            Event::File(_)
+            | Event::Session(_)
+            | Event::Progress(_)
+            | Event::Lag(_)
+            | Event::Report(_) => return None,
         };
         Some(format!("haul: {words}"))
     }
@@ -100,6 +102,22 @@ pub fn file_line(event: &Event) -> Option<String> {
         _ => format!(" ({})", units::bytes(*bytes)),
     };
     Some(format!("{verb} {path}{other_name}{size}"))
+}
+
+/// How far a file that is followed is behind, in a line.
+#[must_use]
+pub fn lag_line(event: &Event) -> Option<String> {
+    let Event::Lag(lag) = event else { return None };
+    Some(format!("behind {}: {}", lag.path, lag_text(lag)))
+}
+
+/// `1.50 MiB, written 0.42 s ago`
+#[must_use]
+pub fn lag_text(lag: &Lag) -> String {
+    if lag.bytes == 0 {
+        return "nothing".into();
+    }
+    format!("{}, written {} ago", units::bytes(lag.bytes), units::time(lag.seconds))
 }
 
 /// How a session began, in a line. The first digits name it, as in the server's log.

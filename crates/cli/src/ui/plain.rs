@@ -2,7 +2,7 @@
 
 use super::{
     Screen,
-    notices::{Notices, file_line, session_line},
+    notices::{Notices, file_line, lag_line, session_line},
     report, units, write_line,
 };
 use haul_transfer::{Event, Report, events::Progress};
@@ -69,7 +69,7 @@ impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {
             write_line(&mut self.errors, &line);
         }
         let of_file = || file_line(event).filter(|_| self.shows_files);
-        if let Some(line) = session_line(event).or_else(of_file) {
+        if let Some(line) = session_line(event).or_else(of_file).or_else(|| lag_line(event)) {
             write_line(&mut self.output, &line);
         }
         if let Event::Progress(progress) = event {

@@ -2,7 +2,7 @@
 
 use super::{
     Screen,
-    notices::{Notices, file_line, session_line},
+    notices::{Notices, file_line, lag_text, session_line},
     report, units, write_line,
 };
 use haul_transfer::{Event, Report, events::Progress};
@@ -41,6 +41,9 @@ impl<Output: Write> Screen for ProgressLine<Output> {
         let lines = [session_line(event), file_line(event), self.notices.line(event)];
         for line in lines.iter().flatten() {
             self.above(line);
+        }
+        if let Event::Lag(lag) = event {
+            self.bar.set_message(format!("{} is behind by {}", lag.path, lag_text(lag)));
         }
         if let Event::Progress(progress) = event {
             self.rate.add(progress);

@@ -146,6 +146,10 @@ fn what_moved(report: &Report, failed: &[String]) -> Vec<String> {
             &format!("{resumed} of these were there already, not sent again"),
         ));
     }
+    if let Some(lag) = &report.largest_lag {
+        let most = format!("at most {} behind {}", units::bytes(lag.bytes), lag.path);
+        lines.push(line("lag", &most));
+    }
     lines
 }
 

@@ -151,9 +151,24 @@ pub struct Wishes {
     /// with remove_extra: in the target directory itself, too
     #[prost(bool, tag = "9")]
     pub mirrors_base: bool,
+    /// files are sent while they are written, in rounds
+    #[prost(bool, tag = "10")]
+    pub follow: bool,
+    /// with follow or watch: unwritten for this long, a file is complete
+    #[prost(uint64, tag = "11")]
+    pub idle_ms: u64,
+    /// with follow: no written byte ever changes, so none is read again
+    #[prost(bool, tag = "12")]
+    pub append_only: bool,
+    /// what appears in the source directories is sent too
+    #[prost(bool, tag = "13")]
+    pub watch: bool,
     /// with dry_run: the server says `facts` first
     #[prost(bool, tag = "14")]
     pub preflight: bool,
+    /// with watch: the end after this long without anything new; 0: never
+    #[prost(uint64, tag = "15")]
+    pub watch_for_ms: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bound {
@@ -288,6 +303,8 @@ pub struct FileOffer {
     /// ACLs too, as the kernel writes them
     #[prost(message, repeated, tag = "14")]
     pub xattrs: ::prost::alloc::vec::Vec<Xattr>,
+    #[prost(enumeration = "Growth", tag = "15")]
+    pub growth: i32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OffersEnd {
@@ -753,6 +770,38 @@ impl Compared {
             "NOT_COMPARED" => Some(Self::NotCompared),
             "SAME_CONTENT" => Some(Self::SameContent),
             "OTHER_CONTENT" => Some(Self::OtherContent),
+            _ => None,
+        }
+    }
+}
+/// A file that is followed is offered again and again under its name, each time with its size then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Growth {
+    NotGrowing = 0,
+    /// a round: what came is made durable, and gets no name yet
+    Growing = 1,
+    /// nothing is written to it any more: this is its last size
+    Grown = 2,
+}
+impl Growth {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::NotGrowing => "NOT_GROWING",
+            Self::Growing => "GROWING",
+            Self::Grown => "GROWN",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "NOT_GROWING" => Some(Self::NotGrowing),
+            "GROWING" => Some(Self::Growing),
+            "GROWN" => Some(Self::Grown),
             _ => None,
         }
     }

@@ -95,7 +95,9 @@ fn wish_messages() -> Vec<(&'static str, Value)> {
             "direction": "PULL", "paths": ["612f"], "protection": "SAFE", "digest": "AES_GMAC",
             "wishes": {"on_conflict": "KEEP_BOTH", "compare_content": true, "remove_extra": true,
                 "removals_max": 1000, "dry_run": true, "move_sources": true, "preserve": 63,
-                "selection_follows": true, "mirrors_base": true, "preflight": true}}}),
+                "selection_follows": true, "mirrors_base": true, "preflight": true,
+                "follow": true, "idle_ms": 10000, "append_only": true, "watch": true,
+                "watch_for_ms": 60000}}}),
         ),
         (
             "which files are meant",
@@ -145,6 +147,18 @@ fn offer_messages() -> Vec<(&'static str, Value)> {
             "compared": "OTHER_CONTENT",
             "owner": {"uid": 1000, "gid": 100, "user": "726f6f74", "group": "7573657273"},
             "xattrs": [{"name": "757365722e61", "value": "00ff"}]}}),
+        ),
+        (
+            "a round of a file that grows",
+            json!({"file_offer": {
+            "file": 11, "name": "67", "kind": "REGULAR", "size_bytes": 4_194_304, "inode": 5,
+            "growth": "GROWING"}}),
+        ),
+        (
+            "a file that has grown, of which the receiver has the same",
+            json!({"file_offer": {
+            "file": 12, "name": "67", "kind": "REGULAR", "size_bytes": 4_194_305, "inode": 5,
+            "compared": "SAME_CONTENT", "growth": "GROWN"}}),
         ),
         (
             "a hard link",
@@ -283,6 +297,10 @@ fn bad_file_messages() -> Vec<(&'static str, Value)> {
             "a hole whose end is beyond 2^64",
             json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
             "holes": [{"offset_bytes": 1, "len_bytes": u64::MAX}]}}),
+        ),
+        (
+            "a directory that grows",
+            json!({"file_offer": {"name": "61", "kind": "DIRECTORY", "growth": "GROWING"}}),
         ),
         (
             "a hard link to a name that leaves the target",

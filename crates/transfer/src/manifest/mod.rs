@@ -31,6 +31,7 @@ use sorted_records::{Merge, SortedRecords};
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
+    os::fd::AsRawFd,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, atomic::Ordering},
@@ -84,6 +85,10 @@ impl Origin {
             Location::Named(path) => Self::Source(path.clone()),
             Location::Beneath(root, path) => Self::Source(root.show(path)),
             Location::Zero => Self::Zeros,
+            // Under whatever name it has by now.
+            Location::Held(file) => {
+                Self::Source(format!("/proc/self/fd/{}", file.as_raw_fd()).into())
+            }
         }
     }
 

@@ -491,11 +491,13 @@ fn run_role(
                 offers: OFFER_LIMITS,
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
+                span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
                 wishes,
                 manifest: None,
             };
             let attributes = Arc::new(Attributes::new(wishes.preserve));
-            let walk = WalkOptions { attributes, ..WalkOptions::default() };
+            let watch = wishes.recording.watch.then(Arc::default);
+            let walk = WalkOptions { attributes, watch, ..WalkOptions::default() };
             let sources = match selection {
                 Some(arriving) => {
                     let options = Box::new(walk);

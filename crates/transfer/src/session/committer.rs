@@ -231,6 +231,14 @@ impl CommitterHandle {
         self.0.check.as_ref().map_or("", TargetCheck::ways)
     }
 
+    /// So much of what was durable has to come again.
+    pub fn forget_durable(&self, bytes: u64) {
+        let durable = &self.0.durable_bytes;
+        let _ = durable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |durable| {
+            Some(durable.saturating_sub(bytes))
+        });
+    }
+
     /// Wall time in syncs and renames, and processor time, in nanoseconds.
     #[must_use]
     pub fn costs_ns(&self) -> (u64, u64) {
@@ -371,6 +379,7 @@ impl Shared {
     fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) {
         let begun = Instant::now();
         let mut batch = self.take_batch(files);
+        self.settle_rounds(&mut batch);
         self.each(&mut batch, TargetFile::seal);
         let directories =
             |entry: &Entry| lock(&entry.target).as_ref().map_or(1, TargetFile::new_directories);
@@ -411,7 +420,26 @@ impl Shared {
 
     fn take(&self, file: FileId) -> Option<Entry> {
         let undurable = lock(&self.queue).undurable.remove(&file)?;
-        Some(Entry { file, target: undurable.target?, bytes: undurable.bytes })
+        let Undurable { target, spans, bytes } = undurable;
+        Some(Entry { file, target: target?, spans, bytes })
+    }
+
+    /// Files that grow get no name yet: what came is synced and journaled, and stays where it is.
+    fn settle_rounds(&self, batch: &mut Vec<Entry>) {
+        batch.retain_mut(|entry| {
+            let mut target = lock(&entry.target);
+            let Some(file) = target.as_mut().filter(|file| file.is_growing()) else { return true };
+            entry.spans.sort_unstable();
+            let settled = match file.make_durable(&ranges_of(&entry.spans), &[]) {
+                Ok(()) => {
+                    self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
+                    Committed::Done(entry.file)
+                }
+                Err(fault) => Committed::Failed(entry.file, fault),
+            };
+            lock(&self.results).push(settled);
+            false
+        });
     }
 
     /// One step for all; whose step fails is out.
@@ -473,6 +501,8 @@ impl Shared {
 struct Entry {
     file: FileId,
     target: SharedTarget,
+    /// Those that no checkpoint has journaled. Only a file that grows still needs that.
+    spans: Vec<SpanIndex>,
     bytes: u64,
 }
 

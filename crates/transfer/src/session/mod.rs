@@ -7,6 +7,8 @@
 pub mod committer;
 mod comparing;
 pub mod contents;
+mod following;
+pub mod growing;
 mod hard_links;
 mod patience;
 mod receive_pack;
@@ -19,6 +21,7 @@ pub mod sending;
 pub mod streams;
 pub mod supply;
 pub mod target_check;
+mod watching;
 
 use crate::{
     Interrupt,
@@ -71,6 +74,10 @@ pub trait Role {
     fn poll_message(&mut self) -> Option<Message>;
     /// Whether the other side still waits for what this one says at the end.
     fn has_last_word(&self) -> bool;
+    /// The user wants it to end: whether it does so in order, and is to go on until then.
+    fn ends_in_order(&mut self, _now: Instant) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +111,7 @@ pub fn drive(
             }
             Err(fault) => return refuse(control, fault),
         }
-        if interrupt.load(Ordering::Relaxed) {
+        if interrupt.load(Ordering::Relaxed) && !role.ends_in_order(now) {
             control.close(GOODBYE);
             return SessionEnd::Interrupted;
         }

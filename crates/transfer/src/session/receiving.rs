@@ -1,28 +1,33 @@
 //! The receiving role of a session: prepares targets, feeds the committer, settles files.
 
+mod progress;
+mod rounds;
+
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     committer::{Committed, Committer},
     comparing::Hashing,
     contents::Contents,
+    growing::Growing,
     io_problem_fault, lock,
     patience::Patience,
     receive_stream::{self, ReceiveShared, Target},
     removing::{Removing, RemovingEvent},
     sending::plan_status,
-    streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
+    streams::{StreamEvent, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
     target_check::TargetCheck,
 };
 use crate::{
     error::io_fault,
-    events::{Event, FileEnded, FileStatus, Name, Problem, Side, printable},
+    events::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side, printable},
     manifest::{Lines, Missing},
     selection::{Arriving, Matcher},
     stages,
     storage::{
         holes,
         open_files::{Pass, Share},
+        part::growing::growing_span_bytes,
         root::Links,
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
@@ -30,10 +35,11 @@ use crate::{
 use haul_datapath::{EngineInfo, WireKind, choose};
 use haul_host::FileSystem;
 use haul_protocol::{
-    FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
+    Awaited, FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
     receiver::Answer,
-    wire::{self, Fault, FaultCode, FileKind, FileOffer},
+    wire::{self, Fault, FaultCode, FileKind, FileOffer, Growth},
 };
+use rounds::growth;
 use rustix::fs::{Mode, OFlags};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -70,6 +76,10 @@ pub struct Receiving<'a> {
     directory_bytes: usize,
     /// Files of the size of those offered, which are read to be compared.
     hashing: Hashing,
+    /// Files that are sent while they are written.
+    growing: Growing,
+    /// What was durable when the last round of one began.
+    growing_durable: u64,
     /// With `--delete`.
     removing: Option<Removing>,
     /// The names of open files that are not those offered.
@@ -163,6 +173,8 @@ impl<'a> Receiving<'a> {
             fresh: Fresh::default(),
             directory_bytes: 0,
             hashing: Hashing::new(move || wake_too.wake()),
+            growing: Growing::default(),
+            growing_durable: 0,
             removing,
             stored_as: BTreeMap::new(),
             engines: None,
@@ -195,6 +207,12 @@ impl<'a> Receiving<'a> {
         (self.events)(event);
     }
 
+    /// The furthest that this side was behind what it was offered of a file that grows.
+    #[must_use]
+    pub fn largest_lag(&self) -> Option<Lag> {
+        self.growing.lag.largest.clone()
+    }
+
     /// Ends the streams, makes durable what is verified, and lets go of what is unfinished: it
     /// stays for a resume.
     pub fn stop(&mut self) {
@@ -224,12 +242,7 @@ impl<'a> Receiving<'a> {
                         self.shared.committer.commit(file, &target.shared);
                     }
                 }
-                ReceiverEvent::GivenUp { file, fault } => {
-                    // Of a source that changed, nothing is of use any more.
-                    let keep = fault.code() != FaultCode::SourceChanged;
-                    self.drop_target(file, keep);
-                    self.settled(file, FileStatus::Failed, Some(&fault));
-                }
+                ReceiverEvent::GivenUp { file, fault } => self.given_up(file, &fault),
                 ReceiverEvent::CloseStream { stream, .. } => self.shared.streams.shut(stream),
                 ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. })
                     if fault.code() == FaultCode::KindUnsupported =>
@@ -273,14 +286,18 @@ impl<'a> Receiving<'a> {
             return;
         }
         self.finishing = true;
-        // Children first: setting a child's entry changes its directory's time.
-        for offer in std::mem::take(&mut self.directories).iter().rev() {
-            self.place.finish_directory(offer);
-        }
+        self.finish_directories();
         let report = self.report();
         lock(&self.shared.machine).finish(report);
         // The sender may have said his already.
         self.say_goodbye();
+    }
+
+    /// Children first: setting a child's entry changes its directory's time.
+    fn finish_directories(&mut self) {
+        for offer in std::mem::take(&mut self.directories).iter().rev() {
+            self.place.finish_directory(offer);
+        }
     }
 
     /// Removes what was not offered, once all else is in place. True when that is done.
@@ -334,11 +351,15 @@ impl<'a> Receiving<'a> {
         if let Some(removing) = &mut self.removing {
             removing.offered(&offer.name);
         }
-        self.tally.offered_files += 1;
-        self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
+        if growth(offer).is_some() {
+            self.growing.offered(offer, &mut self.tally);
+        } else {
+            self.tally.offered_files += 1;
+            self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
+        }
         self.offers.insert(file, offer.clone());
-        let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
-        if offer.size_bytes <= span_bytes {
+        let span_bytes = self.span_bytes(offer);
+        if offer.size_bytes <= span_bytes && growth(offer).is_none() {
             self.answer(file, offer, span_bytes);
         } else if let Some(pass) = self.large_files.take() {
             self.large.insert(file, pass);
@@ -354,10 +375,18 @@ impl<'a> Receiving<'a> {
             if let Some(offer) = self.offers.get(&file).cloned() {
                 let Some(pass) = self.large_files.take() else { return };
                 self.large.insert(file, pass);
-                let span_bytes = choose::span_bytes(offer.size_bytes, self.options.span_bytes);
+                let span_bytes = self.span_bytes(&offer);
                 self.answer(file, &offer, span_bytes);
             }
             self.waiting.pop_front();
+        }
+    }
+
+    fn span_bytes(&self, offer: &FileOffer) -> u64 {
+        let chosen = self.options.span_bytes;
+        match growth(offer) {
+            Some(_) => growing_span_bytes(offer.size_bytes, chosen),
+            None => choose::span_bytes(offer.size_bytes, chosen),
         }
     }
 
@@ -402,7 +431,11 @@ impl<'a> Receiving<'a> {
                     Ok(taken_up) => taken_up,
                     Err(fault) => return self.refuse(file, fault),
                 };
-                self.count_resumed(offer, span_bytes, &durable);
+                if growth(offer).is_some() {
+                    self.count_round(offer, span_bytes, &durable, &stored_as);
+                } else {
+                    self.count_resumed(offer, span_bytes, &durable);
+                }
                 if !stored_as.is_empty() {
                     self.stored_as.insert(file, stored_as.clone());
                 }
@@ -443,7 +476,9 @@ impl<'a> Receiving<'a> {
             let Some(offer) = self.offers.get(&file) else { continue };
             let answer = match hashed {
                 Ok(content) => {
-                    self.tally.forget_offer(offer.size_bytes);
+                    if growth(offer).is_none() {
+                        self.tally.forget_offer(offer.size_bytes);
+                    }
                     self.offers.remove(&file);
                     Answer::Compare(wire::Compare { blake3: content.to_vec() })
                 }
@@ -483,6 +518,12 @@ impl<'a> Receiving<'a> {
     }
 
     fn prepare(&mut self, offer: &FileOffer, span_bytes: u64) -> Result<Prepared, Fault> {
+        if growth(offer).is_some() {
+            self.growing_durable = self.shared.committer.durable_bytes();
+            if let Some(prepared) = self.growing.prepare(offer) {
+                return prepared;
+            }
+        }
         self.place.prepare(offer, span_bytes, self.shared.setup.digest, &mut self.fresh)
     }
 
@@ -524,7 +565,8 @@ impl<'a> Receiving<'a> {
     ) -> Answer {
         match target.span_file() {
             Ok(span_file) => {
-                let is_whole = durable.file_spans() <= 1;
+                // What came of a file that grows is there before its end.
+                let is_whole = durable.file_spans() <= 1 && growth(&target.offer).is_none();
                 let grid = SpanGrid::new(target.offer.size_bytes, span_bytes);
                 let target = Target {
                     grid: grid.expect("it was prepared with this span size"),
@@ -661,6 +703,12 @@ impl<'a> Receiving<'a> {
         for committed in self.shared.committer.take_results() {
             match committed {
                 Committed::Done(file) => {
+                    let offer = self.offers.get(&file);
+                    if offer.and_then(growth) == Some(Growth::Growing) {
+                        self.round_settled(file);
+                        lock(&self.shared.machine).committed(file, Ok(()));
+                        continue;
+                    }
                     lock(&self.shared.targets).remove(&file);
                     lock(&self.shared.machine).committed(file, Ok(()));
                     self.settled(file, FileStatus::Done, None);
@@ -690,6 +738,16 @@ impl<'a> Receiving<'a> {
         self.large.remove(&file);
         let stored_as = self.stored_as.remove(&file);
         let content = self.shared.contents.take(file);
+        if growth(&offer) == Some(Growth::Growing) && status == FileStatus::Skipped {
+            // As it is now it is there: whether it stays so, its end will tell.
+            return self.growing.settled(&offer, None);
+        }
+        if growth(&offer).is_some() {
+            self.growing.ended(&offer.name);
+            if let Some(lag) = self.growing.lag.end(&offer.name) {
+                (self.events)(Event::Lag(lag));
+            }
+        }
         if let Some(manifest) = &self.options.manifest {
             let is_there = matches!(status, FileStatus::Done | FileStatus::Skipped);
             let content = if is_there { Ok(content) } else { Err(Missing) };
@@ -729,115 +787,6 @@ impl<'a> Receiving<'a> {
         let stored_as = stored_as.map(Name);
         (self.events)(Event::File(FileEnded { stored_as, ..FileEnded::new(path, status, bytes) }));
     }
-
-    /// Bytes that have arrived: verified ones, and what the open spans have so far.
-    fn count_progress(&mut self) {
-        let verified = self.shared.verified_bytes.load(Ordering::Relaxed);
-        let partial: u64 = self
-            .shared
-            .streams
-            .open()
-            .iter()
-            .filter(|(_, figures)| figures.in_span)
-            .map(|(_, figures)| figures.tcp.bytes_received.saturating_sub(figures.consumed_bytes))
-            .sum();
-        let before = self.tally.there_before();
-        let received = (before + verified + partial).min(self.tally.offered_bytes);
-        self.tally.received_bytes = self.tally.received_bytes.max(received);
-        let durable = match self.place {
-            TargetPlace::Null => verified,
-            TargetPlace::Below { .. } => self.shared.committer.durable_bytes(),
-        };
-        self.tally.durable_bytes = self.tally.durable_bytes.max(before + durable);
-    }
-
-    fn tell_progress(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.progress_at) < PROGRESS_EVERY {
-            return;
-        }
-        self.progress_at = now;
-        self.count_progress();
-        let streams =
-            self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {
-                stream: stream.0,
-                received_bytes: figures.consumed_bytes,
-                on_storage: figures.on_storage(),
-            });
-        let progress = wire::Progress {
-            received_bytes: self.tally.received_bytes,
-            durable_bytes: self.tally.durable_bytes,
-            streams: streams.collect(),
-        };
-        lock(&self.shared.machine).progress(progress);
-    }
-
-    /// Nothing comes on any stream though files are open.
-    fn give_up_all(&mut self, open: &[(StreamId, StreamFigures)], still: Duration) {
-        let on_storage = open.iter().any(|(_, figures)| figures.on_storage());
-        let (stage, what) = if on_storage {
-            ("target_disk", "what arrived waits for this host's disk; waiting on")
-        } else {
-            ("network", "nothing arrives on any stream; opening others")
-        };
-        let seconds = still.as_secs_f64();
-        (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
-        if !on_storage {
-            open.iter().for_each(|(stream, _)| self.shared.streams.shut(*stream));
-        }
-    }
-
-    /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
-    /// stream though files are open, all are.
-    fn watch_streams(&mut self, now: Instant) {
-        if !self.supply.connects() || self.finishing {
-            return;
-        }
-        let open = self.shared.streams.open();
-        let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
-        // Files that are being compared wait for this host's disk, and what is read back from it
-        // needs nothing from the wire.
-        let unfinished = lock(&self.shared.machine).has_open_files() && !self.hashing.is_busy();
-        let reads_back = self.shared.committer.is_reading_back();
-        if total != self.all_seen.0 || !unfinished || reads_back {
-            if total > self.all_seen.0 {
-                self.supply.works();
-            }
-            self.all_seen = (total, now);
-        }
-        let all_still = now.saturating_duration_since(self.all_seen.1) > self.options.stall_after;
-        if all_still {
-            let still = now.saturating_duration_since(self.all_seen.1);
-            self.all_seen.1 = now;
-            self.give_up_all(&open, still);
-            return;
-        }
-        let mut stalled = Vec::new();
-        for (stream, figures) in open {
-            let on_storage = figures.on_storage();
-            let moved = figures.tcp.bytes_received;
-            let entry = self.seen.entry(stream).or_insert((moved, now));
-            if entry.0 != moved || !figures.in_span {
-                *entry = (moved, now);
-            }
-            let still = now.saturating_duration_since(entry.1);
-            if still > self.options.stall_after {
-                stalled.push((stream, still, on_storage));
-                entry.1 = now;
-            }
-        }
-        for (stream, still, on_storage) in stalled {
-            let (stage, what) = if on_storage {
-                ("target_disk", "what arrived waits for this host's disk; waiting on")
-            } else {
-                ("network", "nothing arrives on a stream; opening another")
-            };
-            let seconds = still.as_secs_f64();
-            (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
-            if !on_storage {
-                self.shared.streams.shut(stream);
-            }
-        }
-    }
 }
 
 impl Role for Receiving<'_> {
@@ -862,9 +811,16 @@ impl Role for Receiving<'_> {
         self.say_goodbye();
         self.watch_streams(now);
         let done = self.handled.wrapping_add(self.shared.verified_bytes.load(Ordering::Relaxed));
-        self.patience.check(now, || (done, lock(&self.shared.machine).awaits()))?;
+        // What nobody has written yet is not due.
+        let recording = self.place.wishes().recording;
+        let is_due = |awaited: &Awaited| {
+            *awaited != Awaited::Offer || !(recording.follow || recording.watch)
+        };
+        let awaits = || lock(&self.shared.machine).awaits().filter(is_due);
+        self.patience.check(now, || (done, awaits()))?;
         if !self.finishing {
             self.tell_progress(now);
+            self.tell_lag(now);
         }
         match self.ended.take() {
             Some(SessionEnd::Refused(fault)) => Err(fault),
@@ -875,6 +831,17 @@ impl Role for Receiving<'_> {
 
     fn poll_message(&mut self) -> Option<Message> {
         lock(&self.shared.machine).poll_message()
+    }
+
+    /// A watch ends when its user wants it to, and is complete when nothing is under way then.
+    fn ends_in_order(&mut self, _now: Instant) -> bool {
+        let watches = self.supply.connects() && self.place.wishes().recording.watch;
+        if !watches || lock(&self.shared.machine).has_open_files() {
+            return false;
+        }
+        self.finish_directories();
+        self.ended.get_or_insert(SessionEnd::Finished);
+        true
     }
 
     /// It is said by the time that the sender says his.

@@ -1,19 +1,23 @@
 //! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
 
+mod recordings;
+
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     comparing::{Content, Hashing},
     contents::Contents,
+    following::Following,
     hard_links::{HardLinks, Met},
     lock,
     patience::Patience,
     send_stream::{self, SendShared, Source},
     streams::{self, StreamEvent, StreamSetup, Streams},
     supply::{self, Connect, Supply, fallback_notice},
+    watching::{Next, Watching},
 };
 use crate::{
     error::io_fault,
-    events::{Event, FileEnded, FileStatus, Name, Problem, Side, printable},
+    events::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side, printable},
     manifest::{Lines, Origin},
     selection::{Arriving, Selection},
     stages,
@@ -30,7 +34,7 @@ use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid, StreamId,
     name::check_relative_name,
     sender::FileOutcome,
-    wire::{self, Fault, FaultCode, FileKind},
+    wire::{self, Fault, FaultCode, FileKind, Growth},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -44,6 +48,8 @@ const OFFERS_A_PUMP: usize = 256;
 const COMPARING_MAX: usize = 1024;
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
 const MOVED_DIRECTORY_BYTES_MAX: usize = 8 << 20;
+/// How long a watch that its user ends may take.
+const GOODBYE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the streams may take to say their orderly end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -52,6 +58,11 @@ pub struct Sending<'a> {
     sources: Sources,
     wishes: Wishes,
     links: HardLinks,
+    /// Files that are sent while they are written, where that was asked for.
+    following: Option<Following>,
+    /// What appears is sent too, where that was asked for.
+    watching: Option<Watching>,
+    interrupted_at: Option<Instant>,
     /// Files of which the receiver has one of the same size, and what that holds.
     comparing: BTreeMap<FileId, (SourceEntry, Content)>,
     hashing: Hashing,
@@ -91,6 +102,14 @@ pub enum Sources {
     },
 }
 
+impl Sources {
+    fn watching(&self, wishes: Wishes) -> Option<Watching> {
+        let Self::Listed(walk) = self else { return None };
+        let watch = walk.watch()?;
+        Some(Watching::new(wishes.recording, watch, Instant::now()))
+    }
+}
+
 /// When each stream last got something through.
 struct Watch {
     stall_after: Duration,
@@ -119,9 +138,16 @@ impl<'a> Sending<'a> {
             streams,
             setup,
         });
+        let follow = options.wishes.recording.follow;
+        let following =
+            follow.then(|| Following::new(options.wishes.recording, options.span_bytes));
+        let watching = sources.watching(options.wishes);
         Self {
             shared,
             sources,
+            following,
+            watching,
+            interrupted_at: None,
             wishes: options.wishes,
             links: HardLinks::default(),
             comparing: BTreeMap::new(),
@@ -167,6 +193,12 @@ impl<'a> Sending<'a> {
         (self.events)(event);
     }
 
+    /// The furthest that the target was behind a file that was followed.
+    #[must_use]
+    pub fn largest_lag(&self) -> Option<Lag> {
+        self.following.as_ref().and_then(|following| following.lag.largest.clone())
+    }
+
     /// Ends the streams; what was sent and not acknowledged is sent again by another session.
     pub fn stop(&mut self) {
         self.shared.spans.notify_all();
@@ -192,7 +224,8 @@ impl<'a> Sending<'a> {
                 self.offer(entry, before);
                 continue;
             }
-            if self.comparing.len() >= COMPARING_MAX || self.links.is_full() {
+            let is_full = self.following.as_ref().is_some_and(Following::is_full);
+            if is_full || self.comparing.len() >= COMPARING_MAX || self.links.is_full() {
                 return;
             }
             let Sources::Listed(walk) = &mut self.sources else { return };
@@ -200,10 +233,14 @@ impl<'a> Sending<'a> {
                 return;
             }
             match walk.next() {
-                None => {
-                    self.listed_all = true;
-                    return self.end_offers();
-                }
+                None => match self.watch_on() {
+                    Next::Walk => {}
+                    Next::Rest => return,
+                    Next::End => {
+                        self.listed_all = true;
+                        return self.end_offers();
+                    }
+                },
                 Some(Listed::Failed(fault)) => self.unlisted(fault),
                 Some(Listed::LeftOut(fault)) => self.left_out(fault),
                 Some(Listed::Entry(entry)) => match check_relative_name(&entry.offer.name) {
@@ -221,7 +258,9 @@ impl<'a> Sending<'a> {
     }
 
     fn end_offers(&mut self) {
-        let none_returns = self.may_return == 0 && self.comparing.is_empty();
+        let none_returns = self.may_return == 0
+            && self.comparing.is_empty()
+            && self.following.as_ref().is_none_or(Following::is_empty);
         if none_returns && !self.links.has_waiting() {
             self.offers_ended = true;
             let (files, bytes) = (self.tally.offered_files, self.tally.offered_bytes);
@@ -231,6 +270,13 @@ impl<'a> Sending<'a> {
 
     /// A source that could not be offered: both sides' users read of it.
     fn unlisted(&mut self, fault: Fault) {
+        if self.watching.as_mut().is_some_and(|watching| !watching.is_news(&fault)) {
+            return;
+        }
+        self.source_failed(fault);
+    }
+
+    fn source_failed(&mut self, fault: Fault) {
         self.tally.failed_files += 1;
         (self.events)(Event::Error((&fault).into()));
         self.tally.first_problem.get_or_insert_with(|| (&fault).into());
@@ -239,6 +285,9 @@ impl<'a> Sending<'a> {
     }
 
     fn left_out(&mut self, fault: Fault) {
+        if self.watching.as_mut().is_some_and(|watching| !watching.is_news(&fault)) {
+            return;
+        }
         self.tally.left_out_files += 1;
         (self.events)(Event::LeftOut((&fault).into()));
         let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
@@ -247,7 +296,29 @@ impl<'a> Sending<'a> {
 
     /// Of two names of one inode the second waits for the first, where both would come to be one.
     fn meet(&mut self, entry: Box<SourceEntry>) {
-        let keeps_links = self.wishes.on_conflict != OnConflict::KeepBoth;
+        let following = self.following.as_ref();
+        if following.is_some_and(|following| following.holds(&entry.offer.name)) {
+            return;
+        }
+        let watching = self.watching.as_mut();
+        if watching.is_some_and(|watching| !watching.wants(&entry.offer, Instant::now())) {
+            return;
+        }
+        let is_file = entry.offer.kind() == FileKind::Regular && entry.offer.device != 0;
+        if let Some(following) = self.following.as_mut().filter(|_| is_file) {
+            if !following.is_over(&entry) {
+                if let Err(fault) = following.begin(*entry, Instant::now()) {
+                    self.unlisted(fault);
+                }
+                return;
+            }
+            if let Some(watching) = &mut self.watching {
+                watching.remember(&entry.offer);
+            }
+        }
+        // A watch has no end at which all names of an inode are known.
+        let keeps_links =
+            self.wishes.on_conflict != OnConflict::KeepBoth && self.watching.is_none();
         match if keeps_links { self.links.meet(entry) } else { Met::Offer(entry) } {
             Met::Offer(entry) => self.offer(*entry, None),
             Met::Waits => {}
@@ -265,13 +336,19 @@ impl<'a> Sending<'a> {
                 Err(fault) => self.ended = Some(SessionEnd::Refused(fault)),
             }
         }
-        self.tally.offered_files += 1;
-        self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(entry.offer.size_bytes);
         self.may_return += usize::from(self.may_return(&entry));
         let file = lock(&self.shared.machine).offer(entry.offer.clone());
+        let following = self.following.as_mut();
+        let counted = following.and_then(|following| following.offered(&entry, before, file));
+        let (is_first, bytes_before) = counted.unwrap_or((true, 0));
+        self.tally.offered_files += u64::from(is_first);
+        let offered_bytes = self.tally.offered_bytes + entry.offer.size_bytes;
+        self.tally.offered_bytes = offered_bytes.saturating_sub(bytes_before);
         match before {
+            _ if counted.is_some() => {}
             Some(before) => self.links.offered_again(before, file),
             None if self.wishes.on_conflict == OnConflict::KeepBoth => {}
+            None if self.watching.is_some() => {}
             None => self.links.offered(file, &entry),
         }
         lock(&self.shared.sources).insert(file, Source::new(entry));
@@ -282,7 +359,9 @@ impl<'a> Sending<'a> {
         match entry.offer.kind() {
             FileKind::HardLink => true,
             FileKind::Regular => {
-                self.wishes.compare_content && entry.offer.compared() == wire::Compared::NotCompared
+                let grown = entry.offer.growth() == Growth::Grown;
+                (self.wishes.compare_content || grown)
+                    && entry.offer.compared() == wire::Compared::NotCompared
             }
             _ => false,
         }
@@ -431,8 +510,10 @@ impl<'a> Sending<'a> {
             let grid = SpanGrid::new(offer.size_bytes, span_bytes);
             grid.map_or(0, |grid| holes::bytes_within(&offer.holes, &grid)).min(bytes)
         });
+        let following = self.following.as_mut();
+        let of_round = following.and_then(|f| f.resumed(file, bytes, span_bytes));
         self.tally.hole_bytes += holes;
-        let bytes = bytes - holes;
+        let bytes = of_round.unwrap_or(bytes - holes);
         self.tally.resumed_bytes += bytes;
         if bytes > 0 {
             let why = "an earlier run left them at the target, verified".into();
@@ -451,6 +532,9 @@ impl<'a> Sending<'a> {
         let Some(source) = lock(&self.shared.sources).remove(&file) else { return };
         let mut entry = source.entry;
         self.may_return -= usize::from(self.may_return(&entry));
+        if self.goes_on(file, &entry, &outcome) {
+            return;
+        }
         let stored_as = self.stored_as.remove(&file);
         let bytes = entry.offer.size_bytes;
         let mut ended = FileEnded::new(entry.offer.name.clone(), FileStatus::Done, bytes);
@@ -480,6 +564,9 @@ impl<'a> Sending<'a> {
             {
                 self.tally.forget_offer(0);
                 return self.again.push_back((None, HardLinks::as_file(entry)));
+            }
+            FileOutcome::Failed(fault) if self.comes_again(&entry, &fault) => {
+                return self.tally.forget_offer(bytes);
             }
             FileOutcome::Failed(fault) => {
                 ended.status = FileStatus::Failed;
@@ -535,7 +622,9 @@ impl<'a> Sending<'a> {
 
     /// A file of its size is at the target: whether it is the same is found out beside this thread.
     fn compare(&mut self, file: FileId, entry: SourceEntry, compare: wire::Compare) {
-        self.tally.forget_offer(entry.offer.size_bytes);
+        if entry.offer.growth() == Growth::NotGrowing {
+            self.tally.forget_offer(entry.offer.size_bytes);
+        }
         let Ok(theirs) = Content::try_from(compare.blake3) else { return };
         let source = entry.clone();
         let size_bytes = entry.offer.size_bytes;
@@ -553,6 +642,10 @@ impl<'a> Sending<'a> {
         let fault = entry.check().err().unwrap_or_else(|| {
             io_fault(wire::Side::Source, &entry.offer.name, "cannot be compared", error)
         });
+        let following = self.following.as_mut();
+        if following.is_some_and(|f| f.changed(file, &fault, Instant::now())) {
+            return;
+        }
         self.settle_links(file, false);
         self.unlisted(fault);
     }
@@ -571,6 +664,10 @@ impl<'a> Sending<'a> {
                     } else {
                         wire::Compared::OtherContent
                     };
+                    if let Some(following) = self.following.as_mut().filter(|_| !same) {
+                        // What an earlier run left of it comes again too.
+                        self.tally.resumed_bytes -= following.not_resumed(file);
+                    }
                     entry.offer.compared = compared as i32;
                     self.again.push_back((Some(file), entry));
                 }
@@ -612,6 +709,7 @@ impl<'a> Sending<'a> {
             Ok(options) => {
                 let walk = Walk::new(std::mem::take(top), options);
                 self.sources = Sources::Listed(Box::new(walk));
+                self.watching = self.sources.watching(self.wishes);
             }
             Err(fault) => self.ended = Some(SessionEnd::Refused(fault)),
         }
@@ -684,6 +782,7 @@ pub struct SendingOptions {
     pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
+    pub span_bytes: Option<u64>,
     pub wishes: Wishes,
     /// Where each settled file gets a line.
     pub manifest: Option<Lines>,
@@ -703,6 +802,7 @@ impl Role for Sending<'_> {
         self.offer_files();
         self.handle_events();
         self.handle_compared();
+        self.follow(now);
         self.open_streams();
         self.handle_stream_events();
         // After the streams' events: a stream that closed may have let spans go.
@@ -731,6 +831,15 @@ impl Role for Sending<'_> {
 
     fn poll_message(&mut self) -> Option<Message> {
         lock(&self.shared.machine).poll_message()
+    }
+
+    /// A watch ends when its user wants it to, and is complete when nothing is under way then.
+    fn ends_in_order(&mut self, now: Instant) -> bool {
+        let is_open = !self.finishing && self.has_open();
+        let Some(watching) = self.watching.as_mut().filter(|_| !is_open) else { return false };
+        watching.end();
+        let since = *self.interrupted_at.get_or_insert(now);
+        self.supply.connects() && now.saturating_duration_since(since) < GOODBYE_PATIENCE
     }
 
     /// A client has no time to lose, and what it says at the end is for the server's log.

@@ -8,7 +8,7 @@ use super::{
 use crate::wishes::{OnConflict, Wishes};
 use haul_protocol::{
     limits::COMPONENT_BYTES_MAX,
-    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Side},
+    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
 };
 use rustix::fs::{FileType, Stat};
 
@@ -44,7 +44,9 @@ pub fn decide(
     let keeps_same = wishes.on_conflict != OnConflict::Replace;
     let same_size = is_file && is_regular(&there) && same_size(&there, offer);
     let compared = offer.compared();
-    if same_size && wishes.compare_content && keeps_same {
+    // Of a file that grows it is what came of it that is compared, not what has its name.
+    let compares = wishes.compare_content && offer.growth() == Growth::NotGrowing;
+    if same_size && compares && keeps_same {
         match compared {
             Compared::NotCompared => return Ok(Decision::Compare),
             Compared::SameContent => return Ok(Decision::Skip(Box::new(there))),

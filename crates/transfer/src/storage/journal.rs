@@ -17,11 +17,14 @@ use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};
 use std::{
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    os::unix::fs::FileExt,
 };
 
 const MAGIC: [u8; 8] = *b"haul-jn1";
 const HEADER_BYTES: usize = 104;
 const RECORD_BYTES: usize = 16;
+/// Where a header has its span size.
+const SPAN_BYTES_AT: usize = 80;
 /// A journal is far smaller: a record for each run of spans that a checkpoint made durable.
 const FILE_BYTES_MAX: u64 =
     HEADER_BYTES as u64 + (RECORD_BYTES as u64 * 4 + VALUE_BYTES as u64 * 2) * limits::SPANS_MAX;
@@ -44,6 +47,22 @@ pub struct Identity {
     pub digest: u32,
     /// The first half of the SHA-256 of the target's name below its root.
     pub name_hash: [u8; 16],
+}
+
+/// What stands for the size of a file that grows: one number for each span size, so that its
+/// journal holds for every size that the file comes to have.
+#[must_use]
+pub fn growing_size_bytes(span_bytes: u64) -> u64 {
+    span_bytes.saturating_mul(limits::SPANS_MAX).min(limits::FILE_BYTES_MAX)
+}
+
+/// The span size that a journal says, which nobody has checked.
+#[must_use]
+pub fn span_bytes_of(file: &File) -> Option<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, SPAN_BYTES_AT as u64).ok()?;
+    let span_bytes = u64::from_le_bytes(bytes);
+    SpanGrid::new(0, span_bytes).is_ok().then_some(span_bytes)
 }
 
 #[derive(Debug)]
@@ -134,7 +153,7 @@ pub struct Told {
 pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
     let mut header = [0; HEADER_BYTES];
     journal.read_exact(&mut header).ok()?;
-    let span_bytes = u64_at(&header, 80);
+    let span_bytes = u64_at(&header, SPAN_BYTES_AT);
     let number = u32_at(&header, 88);
     if header != encode_header(identity, span_bytes, number) {
         return None;
@@ -232,7 +251,7 @@ fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEAD
     bytes[48..56].copy_from_slice(&identity.target_inode.to_le_bytes());
     bytes[56..64].copy_from_slice(&identity.target_device.to_le_bytes());
     bytes[64..80].copy_from_slice(&identity.name_hash);
-    bytes[80..88].copy_from_slice(&span_bytes.to_le_bytes());
+    bytes[SPAN_BYTES_AT..88].copy_from_slice(&span_bytes.to_le_bytes());
     bytes[88..92].copy_from_slice(&number.to_le_bytes());
     bytes[92..96].copy_from_slice(&identity.digest.to_le_bytes());
     let crc = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);

@@ -21,6 +21,7 @@ const SMALL_FILES_MAX: u64 = 8192;
 const LARGE_FILES_MAX: u64 = 64;
 /// The same for all sessions together.
 const LARGE_FILES_MAX_ALL: u64 = 4096;
+const KEPT_FILES_MAX: u64 = 32;
 /// How often somebody who waits looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -30,6 +31,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 fn descriptors() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
+/// Files that grow which a session keeps open between two rounds.
+#[must_use]
+pub fn kept_files_max() -> usize {
+    (descriptors() / 32).clamp(1, KEPT_FILES_MAX) as usize
 }
 
 /// Empty files that a session opens at a time, without a [`Pass`]: they have a name in a moment.

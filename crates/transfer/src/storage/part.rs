@@ -1,6 +1,8 @@
 //! The temporary of a regular file that is being received: made, locked, preallocated, written,
 //! synced and renamed.
 
+pub mod growing;
+
 use super::{
     aborted::{check_not_aborted, sync_directory},
     attributes::Attributes,
@@ -15,7 +17,7 @@ use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
     SpanSet,
-    wire::{Digest, Fault, FaultCode, FileOffer, Side, SpanRange},
+    wire::{Digest, Extent, Fault, FaultCode, FileOffer, Side, SpanRange},
 };
 use rustix::{
     fs::{
@@ -64,6 +66,8 @@ pub(super) struct Part {
     pub journal: Option<Journal>,
     /// The journal names some span: a later run can go on from here.
     has_durable: bool,
+    /// Of a file that grows.
+    rounds: Option<growing::Rounds>,
     /// The directory entries of temporary and journal are durable.
     entered: bool,
     /// A sync failed. The kernel reports that once and may have dropped the pages (fsync(2)), so
@@ -148,6 +152,7 @@ impl Part {
             inode,
             journal: None,
             has_durable: false,
+            rounds: None,
             entered: false,
             poisoned: false,
             sealed: false,
@@ -200,12 +205,25 @@ impl Part {
 
     /// Takes the space now, so that a full disk is known before the first byte; but none for holes.
     pub fn preallocate(&self, offer: &FileOffer, name: &[u8]) -> Result<(), Fault> {
+        self.preallocate_from(0, offer, name)
+    }
+
+    /// The same for what comes from `begin_bytes` on: the space before has been taken.
+    fn preallocate_from(
+        &self,
+        begin_bytes: u64,
+        offer: &FileOffer,
+        name: &[u8],
+    ) -> Result<(), Fault> {
         let size_bytes = offer.size_bytes;
-        if size_bytes == 0 {
+        if size_bytes <= begin_bytes {
             return Ok(());
         }
         let file = self.file.file();
-        let data = || holes::data_between(&offer.holes, size_bytes);
+        let data = || {
+            let runs = holes::data_between(&offer.holes, size_bytes);
+            runs.filter_map(|run| behind(&run, begin_bytes))
+        };
         let needs = data().map(|run| run.len_bytes).sum();
         let give_size = || {
             let given = file.set_len(size_bytes);
@@ -243,7 +261,11 @@ impl Part {
         self.poisoned = true;
         self.file.file().sync_data()?;
         if let Some(journal) = &mut self.journal {
-            journal.record(spans, values)?;
+            match &self.rounds {
+                // Only the last span of a round may be none: its value is the last, too.
+                Some(rounds) => journal.record(&rounds.full_spans(spans), values)?,
+                None => journal.record(spans, values)?,
+            }
             self.has_durable |= !spans.is_empty();
         }
         check_not_aborted(&self.directory)?;
@@ -358,6 +380,13 @@ impl Part {
         let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
         let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
     }
+}
+
+/// The part of a run from `begin_bytes` on.
+fn behind(run: &Extent, begin_bytes: u64) -> Option<Extent> {
+    let end_bytes = run.offset_bytes + run.len_bytes;
+    let offset_bytes = run.offset_bytes.max(begin_bytes);
+    (offset_bytes < end_bytes).then(|| Extent { offset_bytes, len_bytes: end_bytes - offset_bytes })
 }
 
 fn take_space(file: &File, offset_bytes: u64, len_bytes: u64) -> Result<(), Errno> {

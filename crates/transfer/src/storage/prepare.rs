@@ -15,7 +15,7 @@ use crate::{error::io_fault, wishes::Preserve};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
-    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Plan, Side},
+    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, unlinkat},
@@ -167,6 +167,9 @@ impl Preparing<'_> {
             let shape = Shape::Link { root: self.root.clone(), link_name, is_made: false };
             return Ok(self.ready(name, shape, None));
         }
+        if self.offer.growth() != Growth::NotGrowing {
+            return self.receive_growing(name);
+        }
         if self.grid.count() <= 1 {
             let shape = Shape::Whole { root: self.root.clone(), fresh: self.in_fresh };
             return Ok(self.ready(name, shape, None));
@@ -190,6 +193,25 @@ impl Preparing<'_> {
             target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
             span_bytes,
             durable,
+            stored_as: Vec::new(),
+        })
+    }
+
+    /// A round of a file that is still being written, or its end.
+    fn receive_growing(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
+        let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
+        let wanted = Wanted { span_bytes, spans, digest: self.digest };
+        let found = Part::open_growing(self.root, &name, self.offer, &wanted)?;
+        if found.to_compare {
+            // Held open, and so locked, until it has been read.
+            let file = found.part.file.clone();
+            return Ok(Prepared::Compare(Box::new(move || Ok(file))));
+        }
+        let shape = Shape::Regular(Box::new(found.part));
+        Ok(Prepared::Ready {
+            target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
+            span_bytes: found.span_bytes,
+            durable: found.durable,
             stored_as: Vec::new(),
         })
     }

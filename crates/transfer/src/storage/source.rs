@@ -9,7 +9,7 @@ use haul_datapath::SpanFile;
 use haul_protocol::{
     limits,
     name::check_relative_name,
-    wire::{self, FaultCode, FileKind, Side},
+    wire::{self, FaultCode, FileKind, Growth, Side},
 };
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat},
@@ -23,6 +23,8 @@ pub enum Location {
     /// As the user named it, symbolic links followed.
     Named(PathBuf),
     Beneath(Arc<Root>, Vec<u8>),
+    /// Open, for it is followed: its name may change.
+    Held(Arc<File>),
     Zero,
 }
 
@@ -53,12 +55,48 @@ impl SourceEntry {
         Ok(Arc::new(SpanFile::new(file)))
     }
 
+    /// Opens a file that is to be followed, and takes its size and time as they are now.
+    ///
+    /// # Errors
+    /// The fault to tell the receiver.
+    pub fn hold(&mut self) -> Result<Arc<File>, wire::Fault> {
+        let name = &self.offer.name;
+        let failed = |error: &io::Error| io_fault(Side::Source, name, "cannot be read", error);
+        let file = self.open_as_is().map_err(|error| failed(&error))?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(&errno.into()))?;
+        let Some(now) = stat_offer(&stat, name).filter(|now| now.kind() == FileKind::Regular)
+        else {
+            return Err(changed_fault(name, "is no file any more".to_owned()));
+        };
+        let offer = &mut self.offer;
+        (offer.inode, offer.device, offer.mode) = (now.inode, now.device, now.mode);
+        (offer.mtime_s, offer.mtime_ns) = (now.mtime_s, now.mtime_ns);
+        (offer.size_bytes, self.size_bytes) = (now.size_bytes, now.size_bytes);
+        Ok(Arc::new(file))
+    }
+
+    /// Whether its name still leads to the file that was looked at as `stat`.
+    #[must_use]
+    pub fn has_its_name(&self, stat: &Stat) -> bool {
+        let there = match &self.location {
+            Location::Zero | Location::Held(_) => return true,
+            Location::Named(path) => rustix::fs::stat(path).map_err(io::Error::from),
+            Location::Beneath(root, path) => root.stat(path, self.links()),
+        };
+        match there {
+            Ok(there) => (there.st_ino, there.st_dev) == (stat.st_ino, stat.st_dev),
+            // Only its absence says that it went elsewhere.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
     /// Opens whatever is there now.
     pub(super) fn open_as_is(&self) -> io::Result<File> {
         // A FIFO that took the file's place would otherwise hold this call up.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(match &self.location {
             Location::Zero => return Err(io::ErrorKind::Unsupported.into()),
+            Location::Held(file) => file.try_clone()?,
             Location::Named(path) => rustix::fs::open(path, flags, Mode::empty())?.into(),
             Location::Beneath(root, path) => {
                 root.open_beneath(path, flags, Mode::empty(), self.links())?.into()
@@ -78,7 +116,7 @@ impl SourceEntry {
         let is_directory = self.offer.kind() == FileKind::Directory;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let removed = match &self.location {
-            Location::Zero => return Ok(()),
+            Location::Zero | Location::Held(_) => return Ok(()),
             Location::Named(path) => rustix::fs::unlinkat(CWD, path, flags),
             // The top of a tree is no entry of its own root.
             Location::Beneath(_, path) if path.is_empty() => return Ok(()),
@@ -102,6 +140,7 @@ impl SourceEntry {
             Location::Zero => return Ok(()),
             Location::Named(path) => rustix::fs::stat(path).map_err(io::Error::from),
             Location::Beneath(root, path) => root.stat(path, self.links()),
+            Location::Held(file) => rustix::fs::fstat(file).map_err(io::Error::from),
         };
         let stat = stat.map_err(|error| {
             io_fault(Side::Source, &self.offer.name, "went away meanwhile", &error)
@@ -133,6 +172,9 @@ impl SourceEntry {
     }
 
     fn compare(&self, stat: &Stat) -> Result<(), wire::Fault> {
+        if matches!(self.location, Location::Held(_)) {
+            return check_held(stat, &self.offer);
+        }
         let now = stat_offer(stat, &self.offer.name).unwrap_or_default();
         let then = &self.offer;
         let size_then = self.size_bytes;
@@ -172,6 +214,37 @@ pub fn changed_fault(name: &[u8], what: String) -> wire::Fault {
         .at(name)
         .found(what)
         .hint("run the same command again when nothing writes to it")
+}
+
+/// Whether a file that is held open still is what was offered of it.
+///
+/// # Errors
+/// A fault that says what changed; of a file that grows, less than what was offered.
+fn check_held(stat: &Stat, offer: &wire::FileOffer) -> Result<(), wire::Fault> {
+    let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    if stat.st_nlink == 0 {
+        return Err(removed_fault(&offer.name));
+    }
+    let mtime = (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0));
+    let is_end = offer.growth() == Growth::Grown;
+    if size_bytes < offer.size_bytes || (is_end && size_bytes != offer.size_bytes) {
+        let found = format!("now has {size_bytes} bytes, had {}", offer.size_bytes);
+        return Err(changed_fault(&offer.name, found));
+    }
+    if is_end && mtime != (offer.mtime_s, offer.mtime_ns) {
+        return Err(changed_fault(&offer.name, "was written to".into()));
+    }
+    Ok(())
+}
+
+/// The fault of a file that went away while it was followed.
+#[must_use]
+pub fn removed_fault(name: &[u8]) -> wire::Fault {
+    wire::Fault::new(FaultCode::NotFound, Side::Source, "was removed while it was being sent")
+        .at(name)
+        .needs("the file until its last byte is durable at the target")
+        .found("no name of it any more")
+        .hint("what came of it stays at the target, as a hidden temporary")
 }
 
 /// What an offer says of a file; `None` for what is never moved.

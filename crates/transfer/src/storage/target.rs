@@ -8,7 +8,10 @@ use super::{
     aborted::sync_directory,
     attributes::{Attributes, attributes_fault},
     open_files::Pass,
-    part::Part,
+    part::{
+        Part,
+        growing::{full_spans, growing_grid, takes_up},
+    },
     prepare::{Preparing, null_target},
     root::{Links, Root, join, split_last},
 };
@@ -22,7 +25,9 @@ use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
     limits::COMPONENT_BYTES_MAX,
-    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Plan, Side, SpanRange},
+    wire::{
+        Compared, Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side, SpanRange,
+    },
 };
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, symlinkat,
@@ -237,7 +242,8 @@ impl TargetPlace {
         if name.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(name_refused(&name, "haul's own temporaries have such names"));
         }
-        let in_fresh = fresh.holds(split_last(&name).0);
+        // A watch offers what it sent again: then it is there.
+        let in_fresh = !rules.wishes.recording.watch && fresh.holds(split_last(&name).0);
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
         let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
         match offer.kind() {
@@ -449,6 +455,49 @@ impl TargetFile {
             Shape::Regular(part) => Some(part.file.clone()),
             _ => None,
         }
+    }
+
+    /// It gets no name yet: its file grows, and another round follows.
+    #[must_use]
+    pub fn is_growing(&self) -> bool {
+        self.offer.growth() == Growth::Growing
+    }
+
+    /// Makes what the last round of a file that grows brought ready for this one: the spans that
+    /// need not come again.
+    ///
+    /// # Errors
+    /// The fault to answer with.
+    pub fn next_round(
+        &mut self,
+        offer: &FileOffer,
+        span_bytes: u64,
+        last_size_bytes: u64,
+    ) -> Result<SpanSet, Fault> {
+        let is_same = (self.offer.inode, self.offer.device) == (offer.inode, offer.device);
+        let mut offer = offer.clone();
+        if !is_same {
+            offer.compared = Compared::OtherContent as i32;
+        }
+        let grid = growing_grid(&offer, span_bytes)?;
+        let durable = match &mut self.shape {
+            Shape::Regular(part) => part.next_round(&offer, &self.name, last_size_bytes)?,
+            // Nothing is kept in `null:`, and so nothing comes twice.
+            _ if takes_up(&offer) || offer.growth() == Growth::Grown => {
+                full_spans(&grid, last_size_bytes)
+            }
+            _ => SpanSet::new(grid.count()),
+        };
+        self.offer = offer;
+        Ok(durable)
+    }
+
+    /// What came of a file that grows, to be compared; `None` for `null:`.
+    #[must_use]
+    pub fn to_compare(&self) -> Option<OpenFile> {
+        let Shape::Regular(part) = &self.shape else { return None };
+        let file = part.file.clone();
+        Some(Box::new(move || Ok(file)))
     }
 
     /// An empty file, which is opened by its commit.

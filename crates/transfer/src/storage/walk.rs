@@ -7,6 +7,7 @@ use super::{
     packed_names::PackedNames,
     root::{Links, Root, join},
     source::{Location, SourceEntry, asked, stat_offer},
+    watch::DirectoryWatch,
 };
 use crate::{
     error::io_fault,
@@ -17,7 +18,7 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 /// Trees of one request that are open at a time: each has a descriptor until its last file is
@@ -52,13 +53,15 @@ impl Tree {
 }
 
 /// Which entries are meant, and what is told of each.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct WalkOptions {
     /// `None`: all.
     pub matcher: Option<Matcher>,
     /// Below each tree; `None`: all of it. Sorted.
     pub names: Option<Arc<PackedNames>>,
     pub attributes: Arc<Attributes>,
+    /// Told of each directory that is entered.
+    pub watch: Option<Arc<Mutex<DirectoryWatch>>>,
 }
 
 /// A directory that is being listed.
@@ -89,6 +92,8 @@ struct Listing {
 pub struct Walk {
     options: WalkOptions,
     top: VecDeque<Top>,
+    /// Those that are walked again, where they are watched.
+    trees: Vec<Tree>,
     listing: Option<Listing>,
     levels: Vec<Level>,
     ready: VecDeque<Listed>,
@@ -109,7 +114,39 @@ pub enum Top {
 impl Walk {
     #[must_use]
     pub fn new(top: impl IntoIterator<Item = Top>, options: WalkOptions) -> Self {
-        Self { options, top: top.into_iter().collect(), ..Self::default() }
+        let top: VecDeque<Top> = top.into_iter().collect();
+        let tree = |top: &Top| match top {
+            Top::Tree(tree) => Some(tree.clone()),
+            Top::Listed(_) | Top::Named(..) | Top::Asked(..) => None,
+        };
+        let trees = top.iter().filter(|_| options.watch.is_some()).filter_map(tree).collect();
+        Self { options, top, trees, ..Self::default() }
+    }
+
+    /// What is told of the directories that are entered, where they are watched.
+    #[must_use]
+    pub fn watch(&self) -> Option<Arc<Mutex<DirectoryWatch>>> {
+        self.options.watch.clone()
+    }
+
+    /// Whether any of the sources that were looked at so far is a directory.
+    #[must_use]
+    pub fn has_trees(&self) -> bool {
+        !self.trees.is_empty()
+    }
+
+    /// Walks all trees once more.
+    pub fn begin_again(&mut self) {
+        self.top.extend(self.trees.iter().cloned().map(Top::Tree));
+    }
+
+    /// Looks at one name, and at all below it. `included`: a rule took the directories above it.
+    ///
+    /// # Panics
+    /// If the walk is not at its end.
+    pub fn look_at(&mut self, tree: Tree, included: bool) {
+        assert!(self.levels.is_empty(), "a walk within another");
+        self.take(tree, included, true);
     }
 
     /// Whether the next source has to wait until files of those before it are settled.
@@ -119,7 +156,8 @@ impl Walk {
             && self.listing.is_none()
             && self.levels.iter().all(|level| level.next == level.names.len());
         let asks_next = is_through && matches!(self.top.front(), Some(Top::Asked(..)));
-        asks_next && self.roots.len() >= ROOTS_MAX
+        // What is watched stays open.
+        asks_next && self.options.watch.is_none() && self.roots.len() >= ROOTS_MAX
     }
 
     fn ask(&mut self, root: Option<&Arc<Root>>, path: &[u8]) {
@@ -129,10 +167,21 @@ impl Walk {
         {
             self.roots.push(Arc::downgrade(&tree.root));
         }
+        if let Top::Tree(tree) = &top
+            && self.options.watch.is_some()
+        {
+            self.trees.push(tree.clone());
+        }
         self.top.push_front(top);
     }
 
     fn enter(&mut self, tree: Tree, included: bool, waiting: Option<Box<SourceEntry>>) {
+        if let Some(watch) = &self.options.watch {
+            let is_offered =
+                waiting.is_none() && self.levels.iter().all(|level| level.waiting.is_none());
+            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            watch.add(&tree, included, is_offered);
+        }
         match list(&tree.root, &tree.path) {
             Ok(names) => self.levels.push(Level { tree, names, next: 0, included, waiting }),
             Err(error) => {

@@ -1,0 +1,43 @@
+//! Both directions of a transfer, so that a test can go through each.
+
+use super::{Place, server::Server};
+use std::path::PathBuf;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Push,
+    Pull,
+}
+
+pub const WAYS: [Way; 2] = [Way::Push, Way::Pull];
+
+/// Something to move, one way, from a server or to it.
+pub struct Journey {
+    pub place: Place,
+    pub server: Server,
+    pub way: Way,
+}
+
+impl Journey {
+    pub fn new(way: Way) -> Self {
+        let place = Place::new();
+        let server = Server::start(&place);
+        Self { place, server, way }
+    }
+
+    /// Where sources lie.
+    pub fn from(&self, name: &str) -> PathBuf {
+        match self.way {
+            Way::Push => self.place.source(name),
+            Way::Pull => self.place.root(name),
+        }
+    }
+
+    /// Where what is moved arrives.
+    pub fn to(&self, name: &str) -> PathBuf {
+        match self.way {
+            Way::Push => self.place.root(name),
+            Way::Pull => self.place.target(name),
+        }
+    }
+}

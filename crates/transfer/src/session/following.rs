@@ -1,0 +1,495 @@
+//! The sender's side of files that are sent while they are written: looks at each some times a
+//! second, offers what it has grown by as a round, and all of it once nothing more is written.
+//!
+//! A file ends when its writer closes or renames it (inotify(7)), or when nothing was written to it
+//! for `--idle`. It is held open from the first look on, so a new name does not lose it. What
+//! another host writes to a network file system shows in its size and time only.
+
+use super::growing::LagMeter;
+use crate::{
+    events::{Event, Lag, Name, Side},
+    stages,
+    storage::{
+        part::growing::growing_span_bytes,
+        source::{Location, SourceEntry, removed_fault},
+    },
+    wishes::Recording,
+};
+use haul_protocol::{
+    FileId,
+    sender::FileOutcome,
+    wire::{self, Compared, Fault, FaultCode, Growth},
+};
+use rustix::{
+    fs::{Stat, inotify},
+    io::Errno,
+};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Files that are followed at a time; others wait until one of these has ended.
+const FILES_MAX: usize = 64;
+/// How often each is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(80);
+/// Bytes that fill no span go out once they have waited for this long: they come again with the
+/// next that do.
+const TAIL_AFTER: Duration = Duration::from_secs(1);
+/// Sizes that are remembered of a file, for its lag; of more every second one is forgotten.
+const SAMPLES_MAX: usize = 512;
+
+/// What is to be done about a file that is followed.
+pub enum Step {
+    Offer(Box<SourceEntry>),
+    Failed(Fault),
+}
+
+/// What an outcome means for a file that is followed.
+pub enum Settled {
+    /// It is not followed, or at its end: the outcome is the file's.
+    AsUsual,
+    /// It goes on.
+    GoesOn,
+    /// No receiver says that of a round.
+    Broken,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Waits for more bytes, or for its end.
+    Resting,
+    /// The last step asked for an offer, which has no number yet.
+    Offering,
+    Offered(FileId),
+    /// All of it is read, to be compared with what came.
+    Comparing(FileId),
+}
+
+struct Followed {
+    /// As the walk found it: its name, and what comes with it.
+    entry: SourceEntry,
+    file: Arc<File>,
+    /// Of inotify.
+    watch: Option<i32>,
+    span_bytes: u64,
+    size_bytes: u64,
+    mtime: (i64, u32),
+    changed_at: Instant,
+    /// What its last settled round brought; `None`: none has been.
+    settled_bytes: Option<u64>,
+    /// It became shorter: what came before is not to be believed.
+    anew: bool,
+    /// Its writer closed it, or it has another name.
+    ended: bool,
+    stage: Stage,
+    /// Of what is offered just now.
+    offered_bytes: u64,
+    growth: Growth,
+    /// What was counted of it, as offered and as there from an earlier run.
+    counted_bytes: Option<u64>,
+    resumed_bytes: Option<u64>,
+    /// The receiver's durable bytes, of all files, when the round began.
+    durable_before: u64,
+    /// When it was seen to have so many bytes.
+    samples: VecDeque<(Instant, u64)>,
+}
+
+pub struct Following {
+    recording: Recording,
+    span_bytes: Option<u64>,
+    notify: Option<OwnedFd>,
+    files: Vec<Followed>,
+    looked_at: Option<Instant>,
+    /// Why ends are not heard of, until it was told.
+    deaf: Option<String>,
+    pub lag: LagMeter,
+}
+
+impl Following {
+    #[must_use]
+    pub fn new(recording: Recording, span_bytes: Option<u64>) -> Self {
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let notify = inotify::init(flags);
+        let deaf = notify.as_ref().err().map(ToString::to_string);
+        Self {
+            recording,
+            span_bytes,
+            notify: notify.ok(),
+            files: Vec::new(),
+            looked_at: None,
+            deaf,
+            lag: LagMeter::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.files.len() >= FILES_MAX
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Whether a file of this name is followed.
+    #[must_use]
+    pub fn holds(&self, name: &[u8]) -> bool {
+        self.files.iter().any(|file| file.entry.offer.name == name)
+    }
+
+    /// Whether a file has been idle for long enough, and is so small that no earlier run can have
+    /// left anything of it: it goes like any other.
+    #[must_use]
+    pub fn is_over(&self, entry: &SourceEntry) -> bool {
+        let size_bytes = entry.offer.size_bytes;
+        size_bytes <= growing_span_bytes(size_bytes, self.span_bytes)
+            && age_of(mtime_of(entry)) >= self.recording.idle
+    }
+
+    /// Begins to follow a file.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is another by now.
+    pub fn begin(&mut self, mut entry: SourceEntry, now: Instant) -> Result<(), Fault> {
+        let opened = entry.hold()?;
+        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        let flags = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVE_SELF;
+        let watch = self.notify.as_ref().map(|notify| inotify::add_watch(notify, path, flags));
+        if let Some(Err(errno)) = watch {
+            self.deaf.get_or_insert_with(|| errno.to_string());
+        }
+        // A name of an inode that is followed under another.
+        let watch = watch.and_then(Result::ok);
+        entry.offer.holes.clear();
+        let (size_bytes, mtime) = (entry.offer.size_bytes, mtime_of(&entry));
+        let span_bytes = growing_span_bytes(size_bytes, self.span_bytes);
+        let age = age_of(mtime).min(self.recording.idle);
+        self.files.push(Followed {
+            file: opened,
+            watch,
+            span_bytes,
+            size_bytes,
+            mtime,
+            changed_at: now.checked_sub(age).unwrap_or(now),
+            settled_bytes: None,
+            anew: false,
+            ended: false,
+            stage: Stage::Resting,
+            offered_bytes: 0,
+            growth: Growth::Growing,
+            counted_bytes: None,
+            resumed_bytes: None,
+            durable_before: 0,
+            samples: VecDeque::from([(now, size_bytes)]),
+            entry,
+        });
+        Ok(())
+    }
+
+    /// Says once that ends show only by their silence.
+    pub fn take_deafness(&mut self) -> Option<Event> {
+        let why = self.deaf.take()?;
+        let from_to = "inotify -> --idle".into();
+        Some(Event::Fallback { side: Side::Source, from_to, why })
+    }
+
+    /// Looks at every file: what is to be done. `durable_bytes` is what the receiver says is
+    /// durable, of all files.
+    pub fn look(&mut self, now: Instant, durable_bytes: u64) -> Vec<Step> {
+        let early = |looked: Instant| now.saturating_duration_since(looked) < LOOK_EVERY;
+        if self.files.is_empty() || self.looked_at.is_some_and(early) {
+            return Vec::new();
+        }
+        self.looked_at = Some(now);
+        self.hear();
+        let mut steps = Vec::new();
+        let recording = self.recording;
+        let open = self.files.iter().filter(|file| matches!(file.stage, Stage::Offered(_))).count();
+        let mut gone = Vec::new();
+        for (at, file) in self.files.iter_mut().enumerate() {
+            match file.look(now) {
+                Ok(()) => {}
+                // While it is offered, its round ends first.
+                Err(_) if file.stage != Stage::Resting => continue,
+                Err(fault) => {
+                    steps.push(Step::Failed(fault));
+                    gone.push(at);
+                    continue;
+                }
+            }
+            self.lag.see(file.lag(now, durable_bytes, open == 1));
+            if file.stage == Stage::Resting
+                && let Some(entry) = file.next_offer(now, recording)
+            {
+                file.stage = Stage::Offering;
+                file.durable_before = durable_bytes;
+                steps.push(Step::Offer(Box::new(entry)));
+            }
+        }
+        for at in gone.into_iter().rev() {
+            let file = self.files.remove(at);
+            self.unwatch(&file);
+        }
+        steps
+    }
+
+    /// Reads what inotify has to say.
+    fn hear(&mut self) {
+        let Some(notify) = &self.notify else { return };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(notify, &mut buffer);
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let ends = inotify::ReadFlags::CLOSE_WRITE | inotify::ReadFlags::MOVE_SELF;
+                    let missed = event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW);
+                    for file in &mut self.files {
+                        let is_its = file.watch == Some(event.wd());
+                        // What was missed may have been any file's end: the time will tell.
+                        file.ended |= is_its && !missed && event.events().intersects(ends);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn unwatch(&self, file: &Followed) {
+        let others = self.files.iter().any(|other| other.watch == file.watch);
+        if let (Some(notify), Some(watch), false) = (&self.notify, file.watch, others) {
+            // It may have gone with its file.
+            let _ = inotify::remove_watch(notify, watch);
+        }
+    }
+
+    /// An offer of a followed file is out under this number; `before` is its last one, where it is
+    /// offered again after it was compared. True for the first of its file, and how many bytes its
+    /// last one counted; `None`: it is not followed.
+    pub fn offered(
+        &mut self,
+        entry: &SourceEntry,
+        before: Option<FileId>,
+        file: FileId,
+    ) -> Option<(bool, u64)> {
+        let is_it = |followed: &&mut Followed| match before {
+            Some(before) => followed.stage == Stage::Comparing(before),
+            None => {
+                followed.stage == Stage::Offering && followed.entry.offer.name == entry.offer.name
+            }
+        };
+        let followed = self.files.iter_mut().find(is_it)?;
+        followed.stage = Stage::Offered(file);
+        followed.growth = entry.offer.growth();
+        followed.offered_bytes = entry.offer.size_bytes;
+        let counted = followed.counted_bytes.replace(entry.offer.size_bytes);
+        Some((counted.is_none(), counted.unwrap_or(0)))
+    }
+
+    fn of(&mut self, file: FileId) -> Option<(usize, &mut Followed)> {
+        let is_it = |followed: &Followed| {
+            [Stage::Offered(file), Stage::Comparing(file)].contains(&followed.stage)
+        };
+        let at = self.files.iter().position(is_it)?;
+        Some((at, &mut self.files[at]))
+    }
+
+    /// What the receiver has of a file before a round. `None` when it is not followed; else what of
+    /// it an earlier run left, told once.
+    pub fn resumed(&mut self, file: FileId, bytes: u64, span_bytes: u64) -> Option<u64> {
+        let (_, followed) = self.of(file)?;
+        followed.span_bytes = span_bytes;
+        let is_first = followed.settled_bytes.is_none() && followed.resumed_bytes.is_none();
+        if is_first {
+            followed.resumed_bytes = Some(bytes);
+        }
+        Some(if is_first { bytes } else { 0 })
+    }
+
+    /// All of a file comes again: what an earlier run left of it was in vain.
+    pub fn not_resumed(&mut self, file: FileId) -> u64 {
+        let resumed = self.of(file).and_then(|(_, followed)| followed.resumed_bytes.as_mut());
+        resumed.map_or(0, std::mem::take)
+    }
+
+    /// The receiver is done with an offer.
+    pub fn settled(&mut self, file: FileId, outcome: &FileOutcome, now: Instant) -> Settled {
+        let Some((at, followed)) = self.of(file) else { return Settled::AsUsual };
+        let growing = followed.growth == Growth::Growing;
+        match outcome {
+            FileOutcome::Failed(fault) if is_change(fault) => followed.goes_on(now),
+            FileOutcome::Done | FileOutcome::Skipped if growing => {
+                followed.settled_bytes = Some(followed.offered_bytes);
+                followed.anew = false;
+                followed.resumed_bytes.get_or_insert(0);
+                followed.stage = Stage::Resting;
+            }
+            FileOutcome::Compare(_) if !growing => {
+                followed.stage = Stage::Comparing(file);
+                return Settled::AsUsual;
+            }
+            FileOutcome::Compare(_) | FileOutcome::Planned(_) => return Settled::Broken,
+            FileOutcome::Failed(_) | FileOutcome::Done | FileOutcome::Skipped => {
+                let ended = self.files.remove(at);
+                self.unwatch(&ended);
+                return Settled::AsUsual;
+            }
+        }
+        Settled::GoesOn
+    }
+
+    /// While it was compared it changed: it goes on. False when it is not followed.
+    pub fn changed(&mut self, file: FileId, fault: &Fault, now: Instant) -> bool {
+        let Some((at, followed)) = self.of(file) else { return false };
+        if is_change(fault) {
+            followed.goes_on(now);
+            return true;
+        }
+        let ended = self.files.remove(at);
+        self.unwatch(&ended);
+        false
+    }
+}
+
+impl Followed {
+    /// # Errors
+    /// If it is gone.
+    fn look(&mut self, now: Instant) -> Result<(), Fault> {
+        let name = &self.entry.offer.name;
+        let stat = rustix::fs::fstat(&self.file).map_err(|errno| {
+            let what = "cannot be looked at";
+            crate::error::io_fault(wire::Side::Source, name, what, &errno.into())
+        })?;
+        if stat.st_nlink == 0 {
+            return Err(removed_fault(name));
+        }
+        self.see(&stat, now);
+        self.ended |= !self.entry.has_its_name(&stat);
+        Ok(())
+    }
+
+    fn see(&mut self, stat: &Stat, now: Instant) {
+        let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        let mtime = (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0));
+        if (size_bytes, mtime) == (self.size_bytes, self.mtime) {
+            return;
+        }
+        self.changed_at = now;
+        if size_bytes < self.size_bytes {
+            self.anew = true;
+            self.samples.clear();
+        }
+        if size_bytes != self.size_bytes {
+            if self.samples.len() >= SAMPLES_MAX {
+                let mut at = 0;
+                self.samples.retain(|_| {
+                    at += 1;
+                    at % 2 == 1
+                });
+            }
+            self.samples.push_back((now, size_bytes));
+        }
+        (self.size_bytes, self.mtime) = (size_bytes, mtime);
+        // What shows as permission bits, and arrives with the file.
+        self.entry.offer.mode = stat.st_mode & 0o7777;
+    }
+
+    /// The next round, or the end, when it is time.
+    fn next_offer(&self, now: Instant, recording: Recording) -> Option<SourceEntry> {
+        let size_bytes = self.size_bytes;
+        let settled = self.settled_bytes.filter(|_| !self.anew);
+        let still = now.saturating_duration_since(self.changed_at);
+        if self.ended || still >= recording.idle {
+            // With every byte there once, what came can be compared; less than a span just comes.
+            let is_there = settled == Some(size_bytes) || size_bytes <= self.span_bytes;
+            return Some(self.offer(
+                size_bytes,
+                if is_there { Growth::Grown } else { Growth::Growing },
+                recording,
+            ));
+        }
+        let Some(settled) = settled else {
+            // As much as there is: an earlier run may have left as much.
+            return (size_bytes > 0).then(|| self.offer(size_bytes, Growth::Growing, recording));
+        };
+        let full_bytes = size_bytes / self.span_bytes * self.span_bytes;
+        if full_bytes > settled {
+            return Some(self.offer(full_bytes, Growth::Growing, recording));
+        }
+        let waited = self.first_after(settled).map(|at| now.saturating_duration_since(at));
+        let is_due = size_bytes > settled && waited.is_some_and(|waited| waited >= TAIL_AFTER);
+        is_due.then(|| self.offer(size_bytes, Growth::Growing, recording))
+    }
+
+    fn offer(&self, size_bytes: u64, growth: Growth, recording: Recording) -> SourceEntry {
+        let mut entry = self.entry.clone();
+        entry.location = Location::Held(self.file.clone());
+        entry.size_bytes = size_bytes;
+        let offer = &mut entry.offer;
+        (offer.size_bytes, offer.growth) = (size_bytes, growth as i32);
+        (offer.mtime_s, offer.mtime_ns) = self.mtime;
+        let compared = match growth {
+            Growth::Growing if self.anew => Compared::OtherContent,
+            Growth::Grown if self.settled_bytes == Some(size_bytes) && recording.append_only => {
+                Compared::SameContent
+            }
+            _ => Compared::NotCompared,
+        };
+        offer.compared = compared as i32;
+        entry
+    }
+
+    /// Somebody wrote to it at what seemed to be its end, or it became shorter.
+    fn goes_on(&mut self, now: Instant) {
+        self.stage = Stage::Resting;
+        self.ended = false;
+        self.changed_at = now;
+    }
+
+    /// When it was seen with more bytes than these for the first time.
+    fn first_after(&self, bytes: u64) -> Option<Instant> {
+        self.samples.iter().find(|(_, size)| *size > bytes).map(|(at, _)| *at)
+    }
+
+    fn lag(&mut self, now: Instant, durable_bytes: u64, is_alone: bool) -> Lag {
+        let settled = self.settled_bytes.unwrap_or(0);
+        let durable = match self.stage {
+            Stage::Offered(_) if is_alone => {
+                let there = settled.max(self.resumed_bytes.unwrap_or(0));
+                let came = durable_bytes.saturating_sub(self.durable_before);
+                (there + came).min(self.offered_bytes).max(settled)
+            }
+            _ => settled,
+        };
+        while self.samples.front().is_some_and(|(_, size)| *size <= durable) {
+            self.samples.pop_front();
+        }
+        let bytes = self.size_bytes.saturating_sub(durable);
+        let since = self.first_after(durable).filter(|_| bytes > 0);
+        let seconds = since.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        let path = Name(self.entry.offer.name.clone());
+        Lag { path, bytes, seconds: stages::round(seconds, 2) }
+    }
+}
+
+fn mtime_of(entry: &SourceEntry) -> (i64, u32) {
+    (entry.offer.mtime_s, entry.offer.mtime_ns)
+}
+
+/// How long ago a file was written to, by this host's clock.
+fn age_of((seconds, nanoseconds): (i64, u32)) -> Duration {
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    let written = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    SystemTime::now().duration_since(written).unwrap_or_default()
+}
+
+/// The source changed, which is what such a file does.
+fn is_change(fault: &Fault) -> bool {
+    fault.code() == FaultCode::SourceChanged && fault.side() == wire::Side::Source
+}

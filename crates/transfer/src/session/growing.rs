@@ -1,0 +1,293 @@
+//! The receiver's side of files that are sent while they are written: what came of them stays open
+//! between two rounds, and is counted once.
+
+use super::Tally;
+use crate::{
+    events::{Lag, Name},
+    stages,
+    storage::{
+        open_files,
+        target::{Prepared, TargetFile},
+    },
+};
+use haul_protocol::{
+    SpanGrid, SpanSet,
+    wire::{Compared, Fault, FileOffer, Growth},
+};
+use std::{collections::BTreeMap, time::Instant};
+
+/// Files that grow which are counted at a time; of others the figures are rougher.
+const FILES_MAX: usize = 4096;
+
+/// How much of a file that grows there is.
+#[derive(Default)]
+struct File {
+    /// Open and locked, between two rounds.
+    target: Option<TargetFile>,
+    span_bytes: u64,
+    stored_as: Vec<u8>,
+    /// As it was offered last.
+    offered_bytes: u64,
+    /// Of the last round that was settled.
+    settled_bytes: u64,
+    /// What this session knows to have come, an earlier run's included.
+    arrived_bytes: u64,
+    /// Of these, what an earlier run left. `None` until the first answer.
+    resumed_bytes: Option<u64>,
+    /// The round on its way.
+    round: Option<Round>,
+    kept_at: u64,
+}
+
+struct Round {
+    offered_at: Instant,
+    there_bytes: u64,
+}
+
+/// What has to come again, of what was counted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Again {
+    /// Of this session.
+    pub bytes: u64,
+    /// The first answer to this file: an earlier run's bytes.
+    pub resumed_bytes: u64,
+}
+
+#[derive(Default)]
+pub struct Growing {
+    files: BTreeMap<Vec<u8>, File>,
+    kept: u64,
+    pub lag: LagMeter,
+}
+
+impl Growing {
+    /// Counts an offer: of many of one file only what it has grown by.
+    pub fn offered(&mut self, offer: &FileOffer, tally: &mut Tally) {
+        if self.files.len() >= FILES_MAX && !self.files.contains_key(&offer.name) {
+            self.files.pop_first();
+        }
+        let is_new = !self.files.contains_key(&offer.name);
+        let file = self.files.entry(offer.name.clone()).or_default();
+        tally.offered_files += u64::from(is_new);
+        tally.offered_bytes =
+            tally.offered_bytes.saturating_sub(file.offered_bytes).saturating_add(offer.size_bytes);
+        file.offered_bytes = offer.size_bytes;
+    }
+
+    /// Takes up what an earlier round of this session left open; `None`: nothing is.
+    pub fn prepare(&mut self, offer: &FileOffer) -> Option<Result<Prepared, Fault>> {
+        let file = self.files.get_mut(&offer.name)?;
+        let mut target = file.target.take()?;
+        let asks = offer.growth() == Growth::Grown && offer.compared() == Compared::NotCompared;
+        if asks
+            && file.settled_bytes == offer.size_bytes
+            && let Some(open) = target.to_compare()
+        {
+            file.target = Some(target);
+            return Some(Ok(Prepared::Compare(open)));
+        }
+        let span_bytes = file.span_bytes;
+        Some(target.next_round(offer, span_bytes, file.settled_bytes).map(|durable| {
+            let (target, stored_as) = (Box::new(target), file.stored_as.clone());
+            Prepared::Ready { target, span_bytes, durable, stored_as }
+        }))
+    }
+
+    /// What is there before a round begins, and so what of the earlier ones comes again.
+    pub fn begins(
+        &mut self,
+        offer: &FileOffer,
+        span_bytes: u64,
+        durable: &SpanSet,
+        stored_as: &[u8],
+    ) -> Again {
+        let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else { return Again::default() };
+        let there = durable.bytes(&grid);
+        let Some(file) = self.files.get_mut(&offer.name) else { return Again::default() };
+        (file.span_bytes, file.stored_as) = (span_bytes, stored_as.to_vec());
+        file.round = Some(Round { offered_at: Instant::now(), there_bytes: there });
+        let arrived = std::mem::replace(&mut file.arrived_bytes, there);
+        match file.resumed_bytes {
+            None => {
+                file.resumed_bytes = Some(there);
+                Again { bytes: 0, resumed_bytes: there }
+            }
+            Some(_) => Again { bytes: arrived.saturating_sub(there), resumed_bytes: 0 },
+        }
+    }
+
+    /// Of an earlier run's bytes of this file those that have to come again, once.
+    pub fn not_resumed(&mut self, name: &[u8], again_bytes: u64) -> u64 {
+        let Some(file) = self.files.get_mut(name) else { return 0 };
+        let resumed = file.resumed_bytes.unwrap_or(0);
+        let lost = resumed.saturating_sub(file.arrived_bytes).min(again_bytes);
+        file.resumed_bytes = Some(resumed - lost);
+        lost
+    }
+
+    /// A round is durable: what came stays open for the next.
+    pub fn settled(&mut self, offer: &FileOffer, target: Option<TargetFile>) {
+        let Some(file) = self.files.get_mut(&offer.name) else { return };
+        self.lag.see(Lag { path: Name(offer.name.clone()), bytes: 0, seconds: 0.0 });
+        (file.settled_bytes, file.arrived_bytes) = (offer.size_bytes, offer.size_bytes);
+        file.round = None;
+        file.target = target;
+        self.kept += 1;
+        file.kept_at = self.kept;
+        self.close_oldest();
+    }
+
+    /// Each takes descriptors; a round of one that was closed opens it again.
+    fn close_oldest(&mut self) {
+        let most = open_files::kept_files_max();
+        let open = || self.files.values().filter(|file| file.target.is_some());
+        if open().count() <= most {
+            return;
+        }
+        let oldest = open().map(|file| file.kept_at).min();
+        let mut files = self.files.values_mut();
+        if let Some(file) = files.find(|file| Some(file.kept_at) == oldest) {
+            file.target = None;
+        }
+    }
+
+    /// A round was given up: others follow, or none.
+    pub fn given_up(&mut self, name: &[u8]) {
+        if let Some(file) = self.files.get_mut(name) {
+            file.round = None;
+        }
+    }
+
+    /// The file has its name, or never will.
+    pub fn ended(&mut self, name: &[u8]) {
+        self.files.remove(name);
+    }
+
+    /// How far what is durable here is behind what was offered. What was written at the source
+    /// since is not known here.
+    pub fn look(&mut self, now: Instant, durable_since: impl Fn() -> u64) {
+        let open = self.files.values().filter(|file| file.round.is_some()).count();
+        for (name, file) in &self.files {
+            let Some(round) = &file.round else { continue };
+            // With several on their way nobody knows whose bytes are durable already.
+            let came = if open == 1 { durable_since() } else { 0 };
+            let bytes = file.offered_bytes.saturating_sub(round.there_bytes + came);
+            let seconds = now.saturating_duration_since(round.offered_at).as_secs_f64();
+            let seconds = if bytes == 0 { 0.0 } else { stages::round(seconds, 2) };
+            self.lag.see(Lag { path: Name(name.clone()), bytes, seconds });
+        }
+    }
+}
+
+/// What is told of the lag: the last of each file about once a second, and the largest at the end.
+#[derive(Default)]
+pub struct LagMeter {
+    latest: BTreeMap<Name, Lag>,
+    told_at: Option<Instant>,
+    pub largest: Option<Lag>,
+}
+
+/// How often the lag is told.
+const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl LagMeter {
+    /// Remembers how far a file is behind.
+    pub fn see(&mut self, lag: Lag) {
+        if self.latest.len() >= FILES_MAX && !self.latest.contains_key(&lag.path) {
+            return;
+        }
+        let is_larger = |largest: &Lag| lag.bytes > largest.bytes;
+        if self.largest.as_ref().is_none_or(is_larger) {
+            self.largest = Some(lag.clone());
+        }
+        // Between two lines the largest is what counts.
+        let latest = self.latest.entry(lag.path.clone()).or_insert_with(|| lag.clone());
+        if lag.bytes >= latest.bytes {
+            *latest = lag;
+        }
+    }
+
+    /// What is to be told now.
+    pub fn take(&mut self, now: Instant) -> Vec<Lag> {
+        let told_at = *self.told_at.get_or_insert(now);
+        if now.saturating_duration_since(told_at) < TELL_EVERY {
+            return Vec::new();
+        }
+        self.told_at = Some(now);
+        std::mem::take(&mut self.latest).into_values().collect()
+    }
+
+    /// The last word about a file, which is complete.
+    pub fn end(&mut self, name: &[u8]) -> Option<Lag> {
+        let path = Name(name.to_vec());
+        self.latest.remove(&path);
+        self.largest.is_some().then_some(Lag { path, bytes: 0, seconds: 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: u64 = 64 << 10;
+
+    fn offer(size_bytes: u64) -> FileOffer {
+        let growth = Growth::Growing as i32;
+        FileOffer { name: b"x".to_vec(), size_bytes, growth, ..FileOffer::default() }
+    }
+
+    fn first_spans(size_bytes: u64, count: u32) -> SpanSet {
+        let mut set = SpanSet::new(SpanGrid::new(size_bytes, SPAN).unwrap().count());
+        (0..count).for_each(|span| {
+            set.insert(haul_protocol::SpanIndex(span));
+        });
+        set
+    }
+
+    /// One round after the other, as a session does it.
+    fn round(
+        growing: &mut Growing,
+        tally: &mut Tally,
+        size_bytes: u64,
+        there: u32,
+    ) -> (Again, u64) {
+        growing.offered(&offer(size_bytes), tally);
+        let durable = first_spans(size_bytes, there);
+        let again = growing.begins(&offer(size_bytes), SPAN, &durable, b"");
+        let lost = growing.not_resumed(b"x", again.bytes);
+        growing.settled(&offer(size_bytes), None);
+        (again, lost)
+    }
+
+    #[test]
+    fn rounds_of_one_file_are_counted_as_one_file() {
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        let (again, _) = round(&mut growing, &mut tally, SPAN * 5 / 2, 1);
+        assert_eq!(again, Again { bytes: 0, resumed_bytes: SPAN });
+        // Half a span comes again, and nothing else.
+        let (again, lost) = round(&mut growing, &mut tally, SPAN * 4, 2);
+        assert_eq!((again, lost), (Again { bytes: SPAN / 2, resumed_bytes: 0 }, 0));
+        assert_eq!((tally.offered_files, tally.offered_bytes), (1, SPAN * 4));
+        // All of it comes again: an earlier run's bytes too.
+        let (again, lost) = round(&mut growing, &mut tally, SPAN * 5, 0);
+        assert_eq!((again, lost), (Again { bytes: SPAN * 4, resumed_bytes: 0 }, SPAN));
+        growing.ended(b"x");
+        assert!(growing.files.is_empty());
+    }
+
+    #[test]
+    fn between_two_lines_the_largest_lag_is_what_is_told() {
+        let (mut meter, begun) = (LagMeter::default(), Instant::now());
+        let lag = |bytes| Lag { path: Name(b"x".to_vec()), bytes, seconds: 1.0 };
+        assert!(meter.take(begun).is_empty());
+        [3, 9, 4].into_iter().for_each(|bytes| meter.see(lag(bytes)));
+        assert!(meter.take(begun + TELL_EVERY / 2).is_empty());
+        assert_eq!(meter.take(begun + TELL_EVERY), [lag(9)]);
+        meter.see(lag(1));
+        assert_eq!(meter.take(begun + TELL_EVERY * 2), [lag(1)]);
+        assert_eq!(
+            (meter.largest.clone(), meter.end(b"x").map(|lag| lag.bytes)),
+            (Some(lag(9)), Some(0))
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! What a receiving session tells of its progress, and when it gives streams up.
+
+use super::{PROGRESS_EVERY, Receiving, lock};
+use crate::{events::Event, session::streams::StreamFigures, storage::target::TargetPlace};
+use haul_protocol::{StreamId, wire};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+impl Receiving<'_> {
+    /// Bytes that have arrived: verified ones, and what the open spans have so far.
+    pub(super) fn count_progress(&mut self) {
+        let verified = self.shared.verified_bytes.load(Ordering::Relaxed);
+        let partial: u64 = self
+            .shared
+            .streams
+            .open()
+            .iter()
+            .filter(|(_, figures)| figures.in_span)
+            .map(|(_, figures)| figures.tcp.bytes_received.saturating_sub(figures.consumed_bytes))
+            .sum();
+        let before = self.tally.there_before();
+        let received = (before + verified + partial).min(self.tally.offered_bytes);
+        self.tally.received_bytes = self.tally.received_bytes.max(received);
+        let durable = match self.place {
+            TargetPlace::Null => verified,
+            TargetPlace::Below { .. } => self.shared.committer.durable_bytes(),
+        };
+        self.tally.durable_bytes = self.tally.durable_bytes.max(before + durable);
+    }
+
+    pub(super) fn tell_progress(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.progress_at) < PROGRESS_EVERY {
+            return;
+        }
+        self.progress_at = now;
+        self.count_progress();
+        let streams =
+            self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {
+                stream: stream.0,
+                received_bytes: figures.consumed_bytes,
+                on_storage: figures.on_storage(),
+            });
+        let progress = wire::Progress {
+            received_bytes: self.tally.received_bytes,
+            durable_bytes: self.tally.durable_bytes,
+            streams: streams.collect(),
+        };
+        lock(&self.shared.machine).progress(progress);
+    }
+
+    /// Nothing comes on any stream though files are open.
+    pub(super) fn give_up_all(&mut self, open: &[(StreamId, StreamFigures)], still: Duration) {
+        let on_storage = open.iter().any(|(_, figures)| figures.on_storage());
+        let (stage, what) = if on_storage {
+            ("target_disk", "what arrived waits for this host's disk; waiting on")
+        } else {
+            ("network", "nothing arrives on any stream; opening others")
+        };
+        let seconds = still.as_secs_f64();
+        (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+        if !on_storage {
+            open.iter().for_each(|(stream, _)| self.shared.streams.shut(*stream));
+        }
+    }
+
+    /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
+    /// stream though files are open, all are.
+    pub(super) fn watch_streams(&mut self, now: Instant) {
+        if !self.supply.connects() || self.finishing {
+            return;
+        }
+        let open = self.shared.streams.open();
+        let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
+        // Files that are being compared wait for this host's disk, and what is read back from it
+        // needs nothing from the wire.
+        let unfinished = lock(&self.shared.machine).has_open_files() && !self.hashing.is_busy();
+        let reads_back = self.shared.committer.is_reading_back();
+        if total != self.all_seen.0 || !unfinished || reads_back {
+            if total > self.all_seen.0 {
+                self.supply.works();
+            }
+            self.all_seen = (total, now);
+        }
+        let all_still = now.saturating_duration_since(self.all_seen.1) > self.options.stall_after;
+        if all_still {
+            let still = now.saturating_duration_since(self.all_seen.1);
+            self.all_seen.1 = now;
+            self.give_up_all(&open, still);
+            return;
+        }
+        let mut stalled = Vec::new();
+        for (stream, figures) in open {
+            let on_storage = figures.on_storage();
+            let moved = figures.tcp.bytes_received;
+            let entry = self.seen.entry(stream).or_insert((moved, now));
+            if entry.0 != moved || !figures.in_span {
+                *entry = (moved, now);
+            }
+            let still = now.saturating_duration_since(entry.1);
+            if still > self.options.stall_after {
+                stalled.push((stream, still, on_storage));
+                entry.1 = now;
+            }
+        }
+        for (stream, still, on_storage) in stalled {
+            let (stage, what) = if on_storage {
+                ("target_disk", "what arrived waits for this host's disk; waiting on")
+            } else {
+                ("network", "nothing arrives on a stream; opening another")
+            };
+            let seconds = still.as_secs_f64();
+            (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+            if !on_storage {
+                self.shared.streams.shut(stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a receiving session does with the rounds of files that are sent while they are written.
+
+use super::{super::watching, Receiving, lock};
+use crate::events::{Event, FileStatus};
+use haul_protocol::{
+    FileId, SpanSet,
+    wire::{Fault, FaultCode, FileOffer, Growth},
+};
+use std::{sync::atomic::Ordering, time::Instant};
+
+/// Whether a file is sent while it is written; `None`: it is not.
+pub(super) fn growth(offer: &FileOffer) -> Option<Growth> {
+    Some(offer.growth()).filter(|growth| *growth != Growth::NotGrowing)
+}
+
+impl Receiving<'_> {
+    /// What of a file's earlier rounds comes again is taken off what was counted.
+    pub(super) fn count_round(
+        &mut self,
+        offer: &FileOffer,
+        span_bytes: u64,
+        durable: &SpanSet,
+        stored_as: &[u8],
+    ) {
+        let again = self.growing.begins(offer, span_bytes, durable, stored_as);
+        let lost = self.growing.not_resumed(&offer.name, again.bytes);
+        self.tally.resumed_bytes = self.tally.resumed_bytes.saturating_sub(lost);
+        let verified = &self.shared.verified_bytes;
+        let fewer = |bytes: u64| Some(bytes.saturating_sub(again.bytes - lost));
+        let _ = verified.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        self.shared.committer.forget_durable(again.bytes - lost);
+        if again.resumed_bytes > 0 {
+            self.tally.resumed_bytes += again.resumed_bytes;
+            let why = "an earlier run left them here, verified".into();
+            (self.events)(Event::Resume { bytes: again.resumed_bytes, why });
+        }
+        self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
+    }
+
+    /// A round of a file that grows is durable, or was there.
+    pub(super) fn round_settled(&mut self, file: FileId) {
+        self.large.remove(&file);
+        let Some(offer) = self.offers.remove(&file) else { return };
+        let target = lock(&self.shared.targets).remove(&file);
+        let target = target.and_then(|target| lock(&target.shared).take());
+        self.growing.settled(&offer, target);
+    }
+
+    /// Tells how far files that grow are behind, as well as this side knows it.
+    pub(super) fn tell_lag(&mut self, now: Instant) {
+        let committed = self.shared.committer.durable_bytes();
+        let at_round = self.growing_durable;
+        self.growing.look(now, || committed.saturating_sub(at_round));
+        for lag in self.growing.lag.take(now) {
+            (self.events)(Event::Lag(lag));
+        }
+    }
+
+    pub(super) fn given_up(&mut self, file: FileId, fault: &Fault) {
+        let grows = self.offers.get(&file).is_some_and(|offer| growth(offer).is_some());
+        let changed = fault.code() == FaultCode::SourceChanged;
+        // Of a source that changed nothing is of use any more, unless that is what it shall do.
+        self.drop_target(file, grows || !changed);
+        if grows && changed {
+            self.large.remove(&file);
+            let offer = self.offers.remove(&file).expect("just seen");
+            self.growing.given_up(&offer.name);
+        } else if !grows && self.place.wishes().recording.watch && watching::is_passing(fault) {
+            // It is sent as it is later, or not at all.
+            self.large.remove(&file);
+            if let Some(offer) = self.offers.remove(&file) {
+                self.tally.forget_offer(offer.size_bytes);
+            }
+        } else {
+            self.settled(file, FileStatus::Failed, Some(fault));
+        }
+    }
+}

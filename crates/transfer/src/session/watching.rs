@@ -1,0 +1,263 @@
+//! A session that does not end: what appears in the source directories is sent too.
+//!
+//! A file is sent when its writer closes it, when it is renamed into place, or when nothing was
+//! written to it for `--idle`; what is followed is sent from the beginning on. A file that changes
+//! afterwards is sent anew. What was sent is remembered as far as a bounded memory goes; beyond it
+//! the target says that it has it.
+
+use crate::{
+    events::{Event, Side},
+    session::lock,
+    storage::{
+        walk::Walk,
+        watch::{Change, DirectoryWatch},
+    },
+    wishes::Recording,
+};
+use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side as WireSide};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// What was sent and is remembered, 16 bytes each.
+const SENT_MAX: usize = 1 << 18;
+/// Changes that are taken from the kernel at a time.
+const CHANGES_MAX: usize = 1024;
+/// Looking through the trees takes at most about a tenth of the time.
+const SCAN_SHARE: u32 = 10;
+
+pub struct Watching {
+    recording: Recording,
+    watch: Arc<Mutex<DirectoryWatch>>,
+    changes: VecDeque<Change>,
+    sent: HashSet<[u8; 16]>,
+    /// The file that is looked at because it is complete.
+    complete: Option<Vec<u8>>,
+    scan_begun: Option<Instant>,
+    rescan_at: Option<Instant>,
+    /// The last time that there was something new.
+    new_at: Instant,
+    ending: bool,
+}
+
+/// What to do when the walk has come to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is more of it now.
+    Walk,
+    /// Nothing is new.
+    Rest,
+    /// The watch is over.
+    End,
+}
+
+impl Watching {
+    #[must_use]
+    pub fn new(recording: Recording, watch: Arc<Mutex<DirectoryWatch>>, now: Instant) -> Self {
+        Self {
+            recording,
+            watch,
+            changes: VecDeque::new(),
+            sent: HashSet::new(),
+            complete: None,
+            scan_begun: Some(now),
+            rescan_at: None,
+            new_at: now,
+            ending: false,
+        }
+    }
+
+    /// Nothing is looked for any more: what is under way is the last.
+    pub fn end(&mut self) {
+        self.ending = true;
+    }
+
+    /// The walk is at its end: gives it what changed since, or all of it once more.
+    /// `is_open`: files are under way.
+    pub fn next(&mut self, walk: &mut Walk, is_open: bool, now: Instant) -> Next {
+        if let Some(begun) = self.scan_begun.take() {
+            let took = now.saturating_duration_since(begun);
+            let every = lock(&self.watch).rescan_every().max(took * SCAN_SHARE);
+            self.rescan_by(now + every);
+        }
+        self.complete = None;
+        if self.ending || !walk.has_trees() {
+            return Next::End;
+        }
+        if self.changes.is_empty() {
+            self.changes.extend(lock(&self.watch).take(CHANGES_MAX));
+        }
+        if let Some(change) = self.changes.pop_front() {
+            match change {
+                Change::Name { tree, included, is_complete } => {
+                    self.complete = is_complete.then(|| tree.name.clone());
+                    walk.look_at(tree, included);
+                }
+                Change::Everything => {
+                    self.changes.clear();
+                    self.rescan(walk, now);
+                }
+            }
+            return Next::Walk;
+        }
+        if self.rescan_at.is_some_and(|at| now >= at) {
+            self.rescan(walk, now);
+            return Next::Walk;
+        }
+        if is_open {
+            self.new_at = self.new_at.max(now);
+        }
+        let still = now.saturating_duration_since(self.new_at);
+        if self.recording.watch_for.is_some_and(|time| still >= time) {
+            self.ending = true;
+            return Next::End;
+        }
+        Next::Rest
+    }
+
+    fn rescan(&mut self, walk: &mut Walk, now: Instant) {
+        self.rescan_at = None;
+        self.scan_begun = Some(now);
+        walk.begin_again();
+    }
+
+    fn rescan_by(&mut self, at: Instant) {
+        self.rescan_at = Some(self.rescan_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Whether an entry that the walk came to is to be sent now.
+    pub fn wants(&mut self, offer: &FileOffer, now: Instant) -> bool {
+        let print = fingerprint(offer);
+        if self.sent.contains(&print) {
+            return false;
+        }
+        let may_grow = offer.kind() == FileKind::Regular && !self.recording.follow;
+        if may_grow && self.complete.as_deref() != Some(&*offer.name) {
+            let left = self.recording.idle.saturating_sub(age_of(offer));
+            if !left.is_zero() {
+                self.rescan_by(now + left);
+                // Until it is known to be complete, the watch does not end.
+                self.new_at = self.new_at.max(now + left);
+                return false;
+            }
+        }
+        self.new_at = self.new_at.max(now);
+        if !self.recording.follow || offer.kind() != FileKind::Regular {
+            self.remember(offer);
+        }
+        true
+    }
+
+    /// This very file is not sent again.
+    pub fn remember(&mut self, offer: &FileOffer) {
+        if self.sent.len() >= SENT_MAX {
+            // The target knows what it has.
+            self.sent.clear();
+        }
+        self.sent.insert(fingerprint(offer));
+    }
+
+    /// It changed, or went away, before it was sent: true when that is no failure, for it is sent
+    /// as it is later.
+    pub fn comes_again(&mut self, offer: &FileOffer, fault: &Fault, now: Instant) -> bool {
+        self.sent.remove(&fingerprint(offer));
+        let is_passing = is_passing(fault);
+        if is_passing && fault.code() == FaultCode::SourceChanged {
+            self.rescan_by(now + self.recording.idle);
+        }
+        is_passing
+    }
+
+    /// Whether a problem is to be told: what is found again and again is told once.
+    pub fn is_news(&mut self, fault: &Fault) -> bool {
+        if is_passing(fault) {
+            return false;
+        }
+        let told = FileOffer { name: fault.path.clone(), ..FileOffer::default() };
+        let is_new = !self.sent.contains(&fingerprint(&told));
+        self.remember(&told);
+        is_new
+    }
+
+    /// Says once that changes may go unheard.
+    pub fn take_deafness(&mut self) -> Option<Event> {
+        let mut watch = lock(&self.watch);
+        let why = watch.take_deafness()?;
+        let every = watch.rescan_every().as_secs();
+        let from_to = format!("inotify -> a look at everything about every {every} s");
+        Some(Event::Fallback { side: Side::Source, from_to, why })
+    }
+}
+
+/// A source that changes or goes away is no failure of a watch.
+#[must_use]
+pub fn is_passing(fault: &Fault) -> bool {
+    let codes = [FaultCode::SourceChanged, FaultCode::NotFound];
+    fault.side() == WireSide::Source && codes.contains(&fault.code())
+}
+
+/// How long ago a file was written to; one from the future is of a clock that is wrong.
+fn age_of(offer: &FileOffer) -> Duration {
+    let seconds = u64::try_from(offer.mtime_s).unwrap_or(0);
+    let written = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, offer.mtime_ns));
+    written.map_or(Duration::MAX, |written| {
+        SystemTime::now().duration_since(written).unwrap_or(Duration::MAX)
+    })
+}
+
+/// Names what was sent: a file of another size, time or inode is another.
+fn fingerprint(offer: &FileOffer) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[u8::try_from(offer.kind).unwrap_or(u8::MAX)]);
+    for number in [offer.inode, offer.device] {
+        hasher.update(&number.to_le_bytes());
+    }
+    // What is in a directory changes its time.
+    if offer.kind() != FileKind::Directory {
+        hasher.update(&offer.size_bytes.to_le_bytes());
+        hasher.update(&offer.mtime_s.to_le_bytes());
+        hasher.update(&offer.mtime_ns.to_le_bytes());
+    }
+    hasher.update(&offer.name);
+    *hasher.finalize().as_bytes().first_chunk().expect("it has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(name: &[u8], size_bytes: u64, mtime_s: i64) -> FileOffer {
+        let kind = FileKind::Regular as i32;
+        FileOffer { name: name.to_vec(), kind, size_bytes, mtime_s, ..FileOffer::default() }
+    }
+
+    #[test]
+    fn what_was_sent_is_wanted_again_when_it_changed_and_not_before() {
+        let now = Instant::now();
+        let recording = Recording { watch: true, ..Recording::default() };
+        let mut watching = Watching::new(recording, Arc::default(), now);
+        assert!(watching.wants(&offer(b"a", 1, 5), now));
+        assert!(!watching.wants(&offer(b"a", 1, 5), now));
+        assert!(watching.wants(&offer(b"a", 1, 6), now));
+        assert!(watching.wants(&offer(b"b", 1, 5), now));
+        // Too young, unless its writer closed it.
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let young = offer(b"young", 1, i64::try_from(time.as_secs()).unwrap() - 1);
+        assert!(!watching.wants(&young, now));
+        assert!(watching.rescan_at.unwrap() <= now + recording.idle);
+        watching.complete = Some(b"young".to_vec());
+        assert!(watching.wants(&young, now));
+    }
+
+    #[test]
+    fn the_memory_of_what_was_sent_is_bounded() {
+        let now = Instant::now();
+        let mut watching = Watching::new(Recording::default(), Arc::default(), now);
+        for number in 0..SENT_MAX as u64 + 10 {
+            watching.remember(&offer(b"a", number, 1));
+        }
+        assert_eq!(watching.sent.len(), 10);
+    }
+}

@@ -1,0 +1,354 @@
+//! The temporary of a file that is still being written at its source: taken up by each round, and
+//! by the next run.
+//!
+//! Its journal holds for whatever size the file comes to have, so it speaks of full spans only: the
+//! last, shorter span of a round is durable, but never believed again.
+
+use super::{
+    super::{
+        journal::{Identity, Journal, growing_size_bytes, span_bytes_of},
+        root::Root,
+        target::{PART_SUFFIX, hidden_name},
+    },
+    Part, Wanted, identity_of, open_locked,
+};
+use crate::error::io_fault;
+use haul_protocol::{
+    SpanGrid, SpanSet, limits,
+    wire::{Compared, Digest, Fault, FaultCode, FileOffer, Growth, Side, SpanRange},
+};
+use rustix::fs::fstat;
+use std::io;
+
+/// The span size of a file that grows, where none was chosen. What came of a span that was not full
+/// comes again, so it is small.
+const SPAN_BYTES_DEFAULT: u64 = 1 << 20;
+
+/// How a file that grows is cut.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Rounds {
+    pub span_bytes: u64,
+    /// As it was offered for this round.
+    size_bytes: u64,
+    digest: Digest,
+}
+
+impl Rounds {
+    /// Of these spans, those that the next round may believe.
+    pub fn full_spans(&self, spans: &[SpanRange]) -> Vec<SpanRange> {
+        let full = u32::try_from(self.size_bytes / self.span_bytes).unwrap_or(u32::MAX);
+        let cut = |range: &SpanRange| {
+            let count = range.count.min(full.saturating_sub(range.first));
+            (count > 0).then_some(SpanRange { first: range.first, count })
+        };
+        spans.iter().filter_map(cut).collect()
+    }
+}
+
+/// The span size for a file that grows, which has so many bytes by now.
+#[must_use]
+pub fn growing_span_bytes(size_bytes: u64, chosen: Option<u64>) -> u64 {
+    let mut span_bytes = chosen.unwrap_or(SPAN_BYTES_DEFAULT);
+    while size_bytes.div_ceil(span_bytes) > limits::SPANS_MAX / 2
+        && span_bytes < limits::SPAN_BYTES_MAX
+    {
+        span_bytes *= 2;
+    }
+    span_bytes
+}
+
+/// The spans of a file that grows.
+///
+/// # Errors
+/// If it has outgrown its span size.
+pub fn growing_grid(offer: &FileOffer, span_bytes: u64) -> Result<SpanGrid, Fault> {
+    SpanGrid::new(offer.size_bytes, span_bytes).map_err(|_| {
+        let most = growing_size_bytes(span_bytes);
+        Fault::new(FaultCode::NoSpace, Side::Target, "has outgrown its span size")
+            .at(&*offer.name)
+            .needs(format!("at most {most} bytes in spans of {span_bytes}"))
+            .found(format!("{} bytes", offer.size_bytes))
+            .hint("run the same command again, with a larger --span-size: it begins anew")
+    })
+}
+
+/// Whether what an earlier round left is of use to this one.
+#[must_use]
+pub fn takes_up(offer: &FileOffer) -> bool {
+    match offer.growth() {
+        Growth::Growing => offer.compared() != Compared::OtherContent,
+        // Earlier bytes may have changed since they came: somebody has to say that they did not.
+        Growth::Grown => offer.compared() == Compared::SameContent,
+        Growth::NotGrowing => false,
+    }
+}
+
+/// What was found of a file that grows.
+pub(in super::super) struct Found {
+    pub part: Part,
+    pub span_bytes: u64,
+    pub durable: SpanSet,
+    /// It has every byte that was offered, though nobody has said whether they are the same yet.
+    pub to_compare: bool,
+}
+
+impl Part {
+    /// Opens and locks the temporary of a file that grows, and takes up what an earlier round or
+    /// run left of it.
+    pub fn open_growing(
+        root: &Root,
+        name: &[u8],
+        offer: &FileOffer,
+        wanted: &Wanted,
+    ) -> Result<Found, Fault> {
+        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
+        let (directory, last) = root.parent_of(name).map_err(failed)?;
+        let file = open_locked(&directory, &hidden_name(last, PART_SUFFIX), name)?;
+        let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
+        let mut part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));
+        let compares = offer.growth() == Growth::Grown
+            && offer.compared() == Compared::NotCompared
+            && stat.st_size.try_into() == Ok(offer.size_bytes);
+        if (takes_up(offer) || compares)
+            && let Some((span_bytes, durable)) = part.resume_growing(offer, name, wanted.digest)
+        {
+            part.lengthen(offer, name)?;
+            return Ok(Found { part, span_bytes, durable, to_compare: compares });
+        }
+        let spans = wanted.spans;
+        if let Err(fault) = part.begin_anew(offer, name, wanted.span_bytes, wanted.digest) {
+            part.remove();
+            return Err(fault);
+        }
+        let durable = SpanSet::new(spans);
+        Ok(Found { part, span_bytes: wanted.span_bytes, durable, to_compare: false })
+    }
+
+    fn growing_identity(
+        &self,
+        offer: &FileOffer,
+        name: &[u8],
+        span_bytes: u64,
+        digest: Digest,
+    ) -> io::Result<Identity> {
+        let identity = identity_of(self.file.file(), offer, name, digest)?;
+        let size_bytes = growing_size_bytes(span_bytes);
+        Ok(Identity { size_bytes, mtime_s: 0, mtime_ns: 0, ..identity })
+    }
+
+    fn resume_growing(
+        &mut self,
+        offer: &FileOffer,
+        name: &[u8],
+        digest: Digest,
+    ) -> Option<(u64, SpanSet)> {
+        let journal = self.open_journal().ok()?;
+        let span_bytes = span_bytes_of(&journal)?;
+        let identity = self.growing_identity(offer, name, span_bytes, digest).ok()?;
+        let (mut journal, span_bytes, recorded) = Journal::resume(journal, &identity)?;
+        let grid = SpanGrid::new(offer.size_bytes, span_bytes).ok()?;
+        let len_bytes = self.file.file().metadata().ok()?.len();
+        // More than there is at the source: that was cut and written anew.
+        if len_bytes > offer.size_bytes {
+            return None;
+        }
+        let mut durable = SpanSet::new(grid.count());
+        for span in recorded.iter() {
+            let end_bytes = (u64::from(span.0) + 1) * span_bytes;
+            // A temporary that was cut since does not hold what the journal says.
+            if end_bytes > len_bytes {
+                return None;
+            }
+            durable.insert(span);
+        }
+        journal.told = None;
+        self.journal = Some(journal);
+        self.has_durable = !durable.is_empty();
+        self.rounds = Some(Rounds { span_bytes, size_bytes: offer.size_bytes, digest });
+        Some((span_bytes, durable))
+    }
+
+    /// Begins the temporary anew: of what came before nothing is believed any more.
+    fn begin_anew(
+        &mut self,
+        offer: &FileOffer,
+        name: &[u8],
+        span_bytes: u64,
+        digest: Digest,
+    ) -> Result<(), Fault> {
+        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be prepared", &error);
+        let identity = self.growing_identity(offer, name, span_bytes, digest).map_err(failed)?;
+        self.journal = None;
+        self.has_durable = false;
+        self.rounds = Some(Rounds { span_bytes, size_bytes: offer.size_bytes, digest });
+        self.entered = false;
+        self.start_anew(&identity, &Wanted { span_bytes, spans: u32::MAX, digest }, offer, name)
+    }
+
+    /// Makes an open temporary ready for the next round: its durable spans.
+    pub fn next_round(
+        &mut self,
+        offer: &FileOffer,
+        name: &[u8],
+        last_size_bytes: u64,
+    ) -> Result<SpanSet, Fault> {
+        let Some(rounds) = self.rounds else {
+            return Err(Fault::new(FaultCode::IoFailed, Side::Target, "is no file that grows"));
+        };
+        let grid = growing_grid(offer, rounds.span_bytes)?;
+        if !takes_up(offer) || offer.size_bytes < last_size_bytes {
+            self.begin_anew(offer, name, rounds.span_bytes, rounds.digest)?;
+            return Ok(SpanSet::new(grid.count()));
+        }
+        self.rounds = Some(Rounds { size_bytes: offer.size_bytes, ..rounds });
+        self.lengthen(offer, name)?;
+        Ok(full_spans(&grid, last_size_bytes))
+    }
+
+    fn lengthen(&self, offer: &FileOffer, name: &[u8]) -> Result<(), Fault> {
+        let len_bytes = self.file.file().metadata().map(|metadata| metadata.len());
+        let failed = |error| io_fault(Side::Target, name, "cannot be looked at", &error);
+        self.preallocate_from(len_bytes.map_err(failed)?, offer, name)
+    }
+}
+
+/// The spans that a round of `size_bytes` brought and that the next one need not bring.
+#[must_use]
+pub fn full_spans(grid: &SpanGrid, size_bytes: u64) -> SpanSet {
+    let full = u32::try_from(size_bytes / grid.span_bytes()).unwrap_or(u32::MAX);
+    let mut durable = SpanSet::new(grid.count());
+    (0..full.min(grid.count())).for_each(|span| {
+        durable.insert(haul_protocol::SpanIndex(span));
+    });
+    durable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::wire::FileKind;
+    use std::os::unix::fs::FileExt;
+
+    const SPAN: u64 = 64 << 10;
+
+    fn offer(size_bytes: u64, growth: Growth) -> FileOffer {
+        FileOffer {
+            name: b"x".to_vec(),
+            kind: FileKind::Regular as i32,
+            size_bytes,
+            inode: 7,
+            mtime_s: i64::try_from(size_bytes).unwrap(),
+            growth: growth as i32,
+            ..FileOffer::default()
+        }
+    }
+
+    fn found(directory: &std::path::Path, offer: &FileOffer) -> Found {
+        let root = Root::open(directory).unwrap();
+        let spans = SpanGrid::new(offer.size_bytes, SPAN).unwrap().count();
+        let wanted = Wanted { span_bytes: SPAN, spans, digest: Digest::AesGmac };
+        Part::open_growing(&root, b"x", offer, &wanted).unwrap()
+    }
+
+    fn durable_of(found: &Found) -> Vec<u32> {
+        found.durable.iter().map(|span| span.0).collect()
+    }
+
+    fn all(found: &mut Found, spans: u32) {
+        found.part.make_durable(&[SpanRange { first: 0, count: spans }], &[]).unwrap();
+    }
+
+    /// A temporary with two full spans and a half, all of which were said to be durable.
+    fn two_and_a_half(directory: &std::path::Path) {
+        let mut first = found(directory, &offer(SPAN * 5 / 2, Growth::Growing));
+        assert!(durable_of(&first).is_empty());
+        all(&mut first, 3);
+    }
+
+    #[test]
+    fn half_a_span_is_never_believed_by_the_next_round_or_run() {
+        let directory = tempfile::tempdir().unwrap();
+        two_and_a_half(directory.path());
+        let mut again = found(directory.path(), &offer(SPAN * 4, Growth::Growing));
+        assert_eq!(durable_of(&again), [0, 1]);
+        all(&mut again, 4);
+        let grown = offer(SPAN * 5, Growth::Growing);
+        let durable = again.part.next_round(&grown, b"x", SPAN * 4).unwrap();
+        assert_eq!(durable.iter().map(|span| span.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(durable.file_spans(), 5);
+    }
+
+    #[test]
+    fn a_source_that_became_shorter_or_another_inode_begins_anew() {
+        for other in [
+            offer(SPAN * 2, Growth::Growing),
+            FileOffer { inode: 8, ..offer(SPAN * 4, Growth::Growing) },
+            FileOffer {
+                compared: Compared::OtherContent as i32,
+                ..offer(SPAN * 4, Growth::Growing)
+            },
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            two_and_a_half(directory.path());
+            let again = found(directory.path(), &other);
+            assert!(durable_of(&again).is_empty(), "{other:?}");
+            drop(again);
+            // Nor is what was there before found again afterwards.
+            let last = found(directory.path(), &offer(SPAN * 9, Growth::Growing));
+            assert!(durable_of(&last).is_empty(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_temporary_that_was_cut_is_not_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        two_and_a_half(directory.path());
+        let part = directory.path().join(".x.haul-part");
+        std::fs::File::options().write(true).open(part).unwrap().set_len(SPAN).unwrap();
+        let again = found(directory.path(), &offer(SPAN * 4, Growth::Growing));
+        assert!(durable_of(&again).is_empty());
+    }
+
+    #[test]
+    fn a_grown_file_is_believed_only_when_somebody_says_that_it_is_the_same() {
+        let same = |compared: Compared| FileOffer {
+            compared: compared as i32,
+            ..offer(SPAN * 5 / 2, Growth::Grown)
+        };
+        let directory = tempfile::tempdir().unwrap();
+        two_and_a_half(directory.path());
+        let asked = found(directory.path(), &same(Compared::NotCompared));
+        assert!(asked.to_compare);
+        drop(asked);
+        let kept = found(directory.path(), &same(Compared::SameContent));
+        assert_eq!((durable_of(&kept), kept.to_compare), (vec![0, 1], false));
+        drop(kept);
+        let anew = found(directory.path(), &same(Compared::OtherContent));
+        assert!(durable_of(&anew).is_empty() && !anew.to_compare);
+        drop(anew);
+        // Of another length there is nothing to compare.
+        two_and_a_half(directory.path());
+        let longer = found(directory.path(), &offer(SPAN * 3, Growth::Grown));
+        assert!(durable_of(&longer).is_empty() && !longer.to_compare);
+    }
+
+    #[test]
+    fn bytes_of_earlier_rounds_stay_where_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut first = found(directory.path(), &offer(SPAN * 2, Growth::Growing));
+        first.part.file.file().write_all_at(&[7; SPAN as usize * 2], 0).unwrap();
+        all(&mut first, 2);
+        first.part.next_round(&offer(SPAN * 3, Growth::Growing), b"x", SPAN * 2).unwrap();
+        let bytes = std::fs::read(directory.path().join(".x.haul-part")).unwrap();
+        assert_eq!(bytes.len() as u64, SPAN * 3);
+        assert!(bytes[..SPAN as usize * 2].iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn the_journal_holds_for_any_size_and_outgrowing_it_is_told() {
+        assert_eq!(growing_span_bytes(0, None), SPAN_BYTES_DEFAULT);
+        assert_eq!(growing_span_bytes(1 << 40, None), SPAN_BYTES_DEFAULT * 2);
+        let fault = growing_grid(&offer(growing_size_bytes(SPAN) + 1, Growth::Growing), SPAN);
+        assert!(fault.unwrap_err().hint.contains("--span-size"));
+    }
+}
