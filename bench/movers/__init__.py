@@ -6,9 +6,9 @@ from movers.gridftp import GridFtp
 from movers.haul import Haul
 from movers.iperf3 import Iperf3
 from movers.nginx import NginxCurl
-from movers.rclone import Rclone
+from movers.rclone import RcloneHttp, RcloneSftp
 from movers.rsync import Rsync
 from movers.tar import Tar
 from movers.xrootd import XRootD
 
-MOVERS = (Bare, Haul, NginxCurl, GridFtp, XRootD, Rsync, Rclone, Tar, Iperf3, Cp)
+MOVERS = (Bare, Haul, NginxCurl, GridFtp, XRootD, Rsync, RcloneHttp, RcloneSftp, Tar, Iperf3, Cp)

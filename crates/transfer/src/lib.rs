@@ -35,11 +35,17 @@ pub use token::Token;
 pub use url::HaulUrl;
 pub use verify::{VerifyEvent, VerifyReport, VerifyRequest, verify};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use std::sync::{Arc, atomic::AtomicBool};
 
 /// Set to true to end a transfer or a server in an orderly way: what arrived stays for a resume.
 pub type Interrupt = Arc<AtomicBool>;
+
+/// Descriptors, 8 bytes each in the kernel.
+const DESCRIPTOR_TABLE: u64 = 8192;
 
 /// Open files up to the hard limit: a session holds two for each file under way.
 pub fn raise_open_files_limit() {
@@ -47,4 +53,14 @@ pub fn raise_open_files_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     // Not permitted is no harm: fewer files are open at a time then.
     let _ = setrlimit(Resource::Nofile, raised);
+    grow_descriptor_table();
+}
+
+/// Makes the process's table of descriptors large before it has threads: to let it grow later each
+/// step waits for all processors (synchronize_rcu in the kernel's fs/file.c), tens of milliseconds.
+fn grow_descriptor_table() {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(DESCRIPTOR_TABLE);
+    let highest = i32::try_from(most.saturating_sub(1)).unwrap_or(0);
+    // Without it everything works too.
+    let _ = fcntl_dupfd_cloexec(std::io::stderr(), highest);
 }

@@ -25,9 +25,10 @@ use std::{
 /// How long verified spans wait before they are synced and journaled.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
-/// A sync takes at most a third of the committer's time while files go on coming: each has a part
-/// that does not depend on how many files share it, and holds up who makes new ones.
-const GATHER_FACTOR: u32 = 2;
+/// A sync takes at most two thirds of the committer's time while files go on coming: each has a
+/// part that does not depend on how many files share it, and holds up who makes new ones. But the
+/// longer files wait for one, the more memory they hold.
+const GATHER_DIVISOR: u32 = 2;
 /// No file waits longer than this for others to share its sync.
 const GATHER_MAX: Duration = Duration::from_millis(100);
 /// So many files share a sync well enough.
@@ -263,7 +264,7 @@ impl Shared {
                 let many = commits.len() >= GROUP_MIN;
                 self.commit(&commits, named);
                 if many {
-                    gather = (begun.elapsed() * GATHER_FACTOR).min(GATHER_MAX);
+                    gather = (begun.elapsed() / GATHER_DIVISOR).min(GATHER_MAX);
                 }
             }
             if ending || Instant::now() >= checkpoint_at {

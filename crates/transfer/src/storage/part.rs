@@ -21,8 +21,8 @@ use haul_protocol::{
 };
 use rustix::{
     fs::{
-        AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock,
-        fstat, linkat, openat, renameat, statat, unlinkat,
+        Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fadvise,
+        fallocate, flock, fstat, linkat, openat, renameat, statat, unlinkat,
     },
     io::Errno,
 };
@@ -75,13 +75,18 @@ pub(super) struct Part {
     pub poisoned: bool,
     /// It has mode and time already.
     sealed: bool,
-    /// It has its final name: what lies under the temporary's name now is somebody else's.
-    published: bool,
     /// It has no name at all before its final one (O_TMPFILE, open(2)): nobody can lay hands on it,
     /// and nothing of it outlives this process.
     nameless: bool,
-    /// Given back when the file is closed.
-    _pass: Option<Pass>,
+    /// Of a small file; given back when it is closed.
+    pass: Option<Pass>,
+}
+
+/// What is left of a file that has its name.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub directory: Arc<OwnedFd>,
+    pub device: u64,
 }
 
 impl Part {
@@ -125,7 +130,7 @@ impl Part {
         let (directory, last) = root.parent_of(name).map_err(failed)?;
         if fresh && let Some((file, inode)) = create_nameless(&directory).map_err(failed)? {
             let part = Self::new(directory, last, file, inode);
-            return Ok(Self { nameless: true, _pass: pass, ..part });
+            return Ok(Self { nameless: true, pass, ..part });
         }
         let part_name = hidden_name(last, PART_SUFFIX);
         let (file, inode) = match create_locked(&directory, &part_name).map_err(failed)? {
@@ -139,7 +144,7 @@ impl Part {
                 (file, (stat.st_ino, stat.st_dev))
             }
         };
-        Ok(Self { _pass: pass, ..Self::new(directory, last, file, inode) })
+        Ok(Self { pass, ..Self::new(directory, last, file, inode) })
     }
 
     fn new(directory: Arc<OwnedFd>, last: &[u8], file: File, inode: (u64, u64)) -> Self {
@@ -156,9 +161,8 @@ impl Part {
             entered: false,
             poisoned: false,
             sealed: false,
-            published: false,
             nameless: false,
-            _pass: None,
+            pass: None,
         }
     }
 
@@ -331,8 +335,14 @@ impl Part {
         self.file.file().write_all_at(bytes, 0)
     }
 
-    pub fn publish(&mut self) -> io::Result<()> {
+    /// Gives the file its final name. It is to be closed then.
+    pub fn publish(&mut self) -> io::Result<Named> {
         self.check()?;
+        if self.pass.is_some() {
+            // Of a tree nobody reads all at once: its memory is for the files that come next, which
+            // is faster than to take other pages for each (and much so where a host lends them).
+            let _ = fadvise(self.file.file(), 0, None, Advice::DontNeed);
+        }
         // It has nothing more to say, and as long as the temporary is ours so is the journal.
         if self.journal.take().is_some() {
             let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
@@ -342,8 +352,7 @@ impl Part {
         } else {
             renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
         }
-        self.published = true;
-        Ok(())
+        Ok(Named { directory: self.directory.clone(), device: self.device() })
     }
 
     /// Gives a nameless file its final name, in the place of whatever has it.
@@ -374,7 +383,7 @@ impl Part {
     }
 
     pub fn remove(&self) {
-        if self.published || self.nameless || !self.is_there() {
+        if self.nameless || !self.is_there() {
             return;
         }
         let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());

@@ -9,7 +9,7 @@ use super::{
     attributes::{Attributes, attributes_fault},
     open_files::Pass,
     part::{
-        Part,
+        Named, Part,
         growing::{full_spans, growing_grid, takes_up},
     },
     prepare::{Preparing, null_target},
@@ -351,6 +351,8 @@ pub(super) enum Shape {
         is_made: bool,
     },
     Regular(Box<Part>),
+    /// A file that has its name, and is closed.
+    Named(Named),
     /// A file of at most one span: there is nothing of it here before that comes.
     Whole {
         root: Arc<Root>,
@@ -517,7 +519,7 @@ impl TargetFile {
         }
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
-            Shape::Link { is_made: true, .. } => Ok(()),
+            Shape::Link { is_made: true, .. } | Shape::Named(_) => Ok(()),
             Shape::Link { root, link_name, is_made } => {
                 let made = make_link(root, &self.name, link_name, &self.offer, &self.rules);
                 *is_made = made.is_ok();
@@ -549,7 +551,8 @@ impl TargetFile {
                 publish_link(root, &self.name, link_name, &self.offer, &self.rules)
             }
             Shape::Link { .. } => Err(io::Error::other("the link was not made")),
-            Shape::Regular(part) => part.publish(),
+            Shape::Regular(part) => part.publish().map(|named| self.shape = Shape::Named(named)),
+            Shape::Named(_) => Ok(()),
         };
         self.named("cannot be put under its name", result)
     }
@@ -568,6 +571,7 @@ impl TargetFile {
                 root.parent_of(&self.name).and_then(|(parent, _)| sync_directory(&parent))
             }
             Shape::Regular(part) => sync_directory(&part.directory),
+            Shape::Named(named) => sync_directory(&named.directory),
         };
         self.named("its directory cannot be synced", result)
     }
@@ -595,6 +599,7 @@ impl TargetFile {
             }
             Shape::Link { root, .. } => look(&root.parent_of(&self.name)?.0),
             Shape::Regular(part) => each(part.device(), part.directory.as_fd()),
+            Shape::Named(named) => each(named.device, named.directory.as_fd()),
         }
     }
 
@@ -804,6 +809,26 @@ mod tests {
         assert_eq!((count(), std::fs::read(inside.join("x")).unwrap()), (1, b"bytes".to_vec()));
         target.give_up(true);
         assert_eq!(count(), 1);
+    }
+
+    #[test]
+    fn a_small_file_that_has_its_name_holds_neither_memory_nor_a_descriptor() {
+        let directory = tempfile::tempdir().unwrap();
+        let pass = crate::storage::open_files::Share::of_small_files();
+        let mut target = in_fresh_directory(directory.path(), 16 << 10);
+        target.write_whole(&[7; 16 << 10], pass.take()).unwrap();
+        let Some(file) = target.to_read_back() else { panic!("is open") };
+        let cached = || haul_sys::cachestat::cached_bytes(file.file(), 0, 16 << 10);
+        let cached_before = cached();
+        target.sync().unwrap();
+        target.publish().unwrap();
+        assert!(target.to_read_back().is_none());
+        let kind = haul_host::FileSystem::of(file.file()).unwrap().kind;
+        if let (Ok(before), haul_host::FsKind::Ext | haul_host::FsKind::Xfs) = (cached_before, kind)
+        {
+            assert_eq!((before, cached().unwrap()), (16 << 10, 0));
+        }
+        drop(pass);
     }
 
     #[test]
