@@ -16,7 +16,7 @@ use haul_protocol::{
     frame::{DATA_MAGIC, FrameHeader, PackHeader, PayloadStatus, Preface, SpanHeader},
     limits,
     wire::{
-        self, Digest, Direction, Fault, FaultCode, FileKind, FileOffer, Protection,
+        self, Digest, Direction, Fault, FaultCode, FileKind, FileOffer, Growth, Protection,
         file_answer::Answer,
     },
 };
@@ -118,6 +118,8 @@ fn lies_of_a_sender() -> Vec<Vec<Message>> {
         one(FileOffer { link_target: b"/etc".to_vec(), ..regular(0) }),
         one(FileOffer { mode: 0o100_644, ..regular(0) }),
         one(FileOffer { mtime_ns: u32::MAX, ..regular(0) }),
+        one(FileOffer { growth: Growth::Growing as i32, ..whole(0) }),
+        one(FileOffer { growth: Growth::Grown as i32, ..offer(0, b"data", FileKind::Symlink) }),
         one(FileOffer { name: vec![b'x'; 256], ..regular(0) }),
         one(FileOffer { name: b"data/../../x".to_vec(), ..regular(0) }),
         said(&[ends(), ends()]),
@@ -738,6 +740,28 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
         let plays = |character: char| character.is_control() && character != '\n';
         assert!(!text.contains(plays), "{text:?}");
     }
+}
+
+#[test]
+fn a_recording_of_which_a_server_never_tells_the_end_is_a_failure() {
+    let place = Place::new();
+    let fake = FakeServer::start(&place.path("fake"), |mut peer| {
+        if peer.let_in().is_err() {
+            return;
+        }
+        let growth = Growth::Growing as i32;
+        let round = FileOffer { growth, ..offer(0, b"data", FileKind::Regular) };
+        assert_eq!(peer.offer(round).unwrap(), None);
+        peer.say(ends());
+        peer.say(finish());
+        peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
+        peer.hear_close();
+    });
+    let words = words![fake.url("data"), place.target(""), "--follow", "--retry-for", "1s"];
+    let ran = place.pull(&words);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["data", "never ended"]);
+    assert!(!place.target("data").exists());
 }
 
 /// Sixty-six files of a million spans each take two megabits each: a receiver has no more open.

@@ -163,6 +163,11 @@ impl Growing {
         self.files.remove(name);
     }
 
+    /// The files of which no end was told.
+    pub fn take_unended(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.files).into_keys().collect()
+    }
+
     /// How far what is durable here is behind what was offered. What was written at the source
     /// since is not known here.
     pub fn look(&mut self, now: Instant, durable_since: impl Fn() -> u64) {

@@ -255,7 +255,8 @@ impl<'a> Receiving<'a> {
                     (self.events)(Event::LeftOut((&fault).into()));
                 }
                 ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
-                    // A source that could not even be offered.
+                    // A source that could not even be offered, or of which no more is.
+                    self.growing.ended(&fault.path);
                     self.tally.failed_files += 1;
                     self.tally.first_problem.get_or_insert_with(|| (&fault).into());
                     (self.events)(Event::Error((&fault).into()));
@@ -286,6 +287,7 @@ impl<'a> Receiving<'a> {
             return;
         }
         self.finishing = true;
+        self.fail_unended();
         self.finish_directories();
         let report = self.report();
         lock(&self.shared.machine).finish(report);
@@ -794,6 +796,9 @@ impl Role for Receiving<'_> {
         self.handled += u64::from(!matches!(message, Message::Notice(_)));
         match message {
             Message::Selection(part) => self.take_selection(part)?,
+            Message::FileOffer(offer) if growth(&offer).is_some() && !self.follows() => {
+                return Err(ProtocolError::new("a file that grows, though none is followed"));
+            }
             message => lock(&self.shared.machine).handle(message)?,
         }
         self.handle_events();

@@ -1,10 +1,10 @@
 //! What a receiving session does with the rounds of files that are sent while they are written.
 
 use super::{super::watching, Receiving, lock};
-use crate::events::{Event, FileStatus};
+use crate::events::{Event, FileEnded, FileStatus};
 use haul_protocol::{
     FileId, SpanSet,
-    wire::{Fault, FaultCode, FileOffer, Growth},
+    wire::{self, Fault, FaultCode, FileOffer, Growth},
 };
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -14,6 +14,26 @@ pub(super) fn growth(offer: &FileOffer) -> Option<Growth> {
 }
 
 impl Receiving<'_> {
+    pub(super) fn follows(&self) -> bool {
+        self.place.wishes().recording.follow
+    }
+
+    /// A sender that ends its session has said how each file ended; one that lies may not have.
+    pub(super) fn fail_unended(&mut self) {
+        for name in self.growing.take_unended() {
+            let what = "was being sent while it grew, and never ended";
+            let fault = Fault::new(FaultCode::ProtocolViolation, wire::Side::Source, what)
+                .at(&*name)
+                .needs("its last size from the sender")
+                .found("the end of the session")
+                .hint("what came of it stays as a hidden temporary; run the same command again");
+            self.tally.failed_files += 1;
+            self.tally.first_problem.get_or_insert_with(|| (&fault).into());
+            (self.events)(Event::Error((&fault).into()));
+            (self.events)(Event::File(FileEnded::new(name, FileStatus::Failed, 0)));
+        }
+    }
+
     /// What of a file's earlier rounds comes again is taken off what was counted.
     pub(super) fn count_round(
         &mut self,
