@@ -69,8 +69,10 @@ fn show_usage_error(error: &clap::Error, words: &[OsString]) -> ExitStatus {
     }
     if words.iter().any(|word| word == "--json") {
         let text = error.to_string();
-        let first_line = text.lines().next().unwrap_or_default();
-        let found = first_line.strip_prefix("error: ").unwrap_or(first_line);
+        // Its first paragraph: what it speaks of may stand on lines of its own.
+        let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+        let first = lines.collect::<Vec<_>>().join(" ");
+        let found = first.strip_prefix("error: ").unwrap_or(&first);
         let what = "cannot read the command line";
         let hint = "haul help lists the commands and their options";
         ui::json::print_error(&args::usage_problem(what, "", found, hint));

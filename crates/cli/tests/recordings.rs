@@ -421,7 +421,33 @@ fn a_file_that_is_removed_is_an_error_that_names_it() {
         let ran = haul.finish();
         assert_eq!(ran.status, 1, "{ran:?}");
         ran.says(&["scan", "source", "removed"]);
+        let failed = |file: &&&serde_json::Value| file["status"] == "failed";
+        assert_eq!(ran.named("file").iter().filter(failed).count(), 1, "{ran:?}");
         assert!(!recording.target().exists());
+    }
+}
+
+#[test]
+fn more_files_than_either_side_has_under_way_at_a_time_arrive() {
+    for way in WAYS {
+        let place = Place::new();
+        let server = Server::start(&place);
+        let root = place.path(if way == Way::Push { "source" } else { "root" });
+        let tree = root.join("run");
+        (0..150).for_each(|number| place.file(&tree.join(number.to_string()), 1 + number));
+        let options = words!["--follow", "--idle", "1s"];
+        let (ran, target) = match way {
+            Way::Push => {
+                let words = [words![tree, server.url("")], options].concat();
+                (place.push(&words), place.root("run"))
+            }
+            Way::Pull => {
+                let words = [words![server.url("run"), place.path("target")], options].concat();
+                (place.pull(&words), place.target("run"))
+            }
+        };
+        assert_eq!(ran.ok()["files"]["done"], 151, "{ran:?}");
+        harness::assert_same_trees(&tree, &target);
     }
 }
 
@@ -514,6 +540,8 @@ fn options_that_make_no_sense_with_follow_are_refused() {
         let ran = place.run(&words);
         assert_eq!(ran.status, 2, "{ran:?}");
     }
+    let ran = place.run(&words!["push", "x", url, "--follow", "--move", "--delete"]);
+    ran.says(&["--follow", "--move"]);
 }
 
 /// Random sizes at random moments, with kills of either side in between.

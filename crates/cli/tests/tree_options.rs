@@ -227,6 +227,22 @@ fn a_comparison_by_content_sees_what_size_and_time_do_not_tell() {
     }
 }
 
+/// A side has 64 files of several spans open at a time.
+#[test]
+fn any_number_of_large_files_is_compared() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        let (from, to) = (journey.from("t"), journey.to("t"));
+        (0..150).for_each(|number| journey.place.file(&from.join(number.to_string()), 70_000));
+        journey.moved("t", &[]).ok();
+        (0..150).for_each(|number| set_time(&from.join(number.to_string()), 1_500_000_000));
+        write(&to.join("7"), &"!".repeat(70_000));
+        let ran = journey.moved("t", &words!["--checksum-compare", "--span-size", "64K"]);
+        assert_eq!(with_status(&ran, "done"), ["t/7"], "{way:?}: {ran:?}");
+        assert_same_trees(&from, &to);
+    }
+}
+
 #[test]
 fn a_mirror_removes_what_the_source_lacks_after_all_else_succeeded() {
     for way in WAYS {

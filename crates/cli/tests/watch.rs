@@ -229,6 +229,60 @@ fn with_follow_a_watch_sends_files_from_their_beginning_on() {
 }
 
 #[test]
+fn with_follow_a_file_that_was_closed_at_once_is_complete() {
+    for way in WAYS {
+        let watch = Watch::new(way);
+        let haul = watch.start(&words!["--follow", "--idle", NEVER_IDLE]);
+        (0..100).for_each(|number| watch.write(&format!("file-{number}"), 10 + number));
+        (0..100).for_each(|number| watch.wait_for_file(&haul, &format!("file-{number}"), 1));
+        watch.finish(haul);
+        watch.assert_arrived();
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_is_sent_anew_when_that_is_over() {
+    for way in WAYS {
+        let watch = Watch::new(way);
+        let haul = watch.start(&words!["--idle", NEVER_IDLE, "--bwlimit", "2M"]);
+        watch.write("growing", 3 << 20);
+        haul.wait_for_bytes("bytes_received", 1 << 19);
+        for _ in 0..3 {
+            let mut file = File::options().append(true).open(watch.source("growing")).unwrap();
+            file.write_all(b"more").unwrap();
+            drop(file);
+            thread::sleep(Duration::from_millis(100));
+        }
+        // It may have been sent as it was before.
+        haul.wait_for("all of it", |event| {
+            event["path"] == "run/growing" && event["bytes"] == (3 << 20) + 12
+        });
+        let ran = watch.finish(haul);
+        assert_eq!(ran.report()["files"]["failed"], 0, "{ran:?}");
+        watch.assert_arrived();
+    }
+}
+
+#[test]
+fn a_watched_directory_that_has_another_name_is_an_error_that_names_it() {
+    for way in WAYS {
+        for removed in [false, true] {
+            let watch = Watch::new(way);
+            let haul = watch.start(&words!["--idle", "1s"]);
+            if removed {
+                fs::remove_dir(watch.source("")).unwrap();
+            } else {
+                fs::rename(watch.source(""), watch.source("").with_file_name("run.old")).unwrap();
+                fs::create_dir(watch.source("")).unwrap();
+            }
+            let ran = haul.finish();
+            assert_eq!(ran.status, 1, "{ran:?}");
+            ran.says(&["run", "renamed or removed while it was watched"]);
+        }
+    }
+}
+
+#[test]
 fn a_watch_ends_by_itself_when_nothing_is_new_for_long_enough() {
     for way in WAYS {
         let watch = Watch::new(way);

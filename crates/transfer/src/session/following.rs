@@ -137,26 +137,31 @@ impl Following {
         self.files.is_empty()
     }
 
-    /// Whether a file of this name is followed.
-    #[must_use]
-    pub fn holds(&self, name: &[u8]) -> bool {
-        self.files.iter().any(|file| file.entry.offer.name == name)
+    /// Whether a file of this name is followed. `is_complete`: its writer has closed it.
+    pub fn holds(&mut self, name: &[u8], is_complete: bool) -> bool {
+        let file = self.files.iter_mut().find(|file| file.entry.offer.name == name);
+        file.map(|file| file.ended |= is_complete).is_some()
     }
 
-    /// Whether a file has been idle for long enough, and is so small that no earlier run can have
-    /// left anything of it: it goes like any other.
+    /// Whether a file was closed or has been idle for long enough, and is so small that no earlier
+    /// run can have left anything of it: it goes like any other.
     #[must_use]
-    pub fn is_over(&self, entry: &SourceEntry) -> bool {
+    pub fn is_over(&self, entry: &SourceEntry, is_complete: bool) -> bool {
         let size_bytes = entry.offer.size_bytes;
         size_bytes <= growing_span_bytes(size_bytes, self.span_bytes)
-            && age_of(mtime_of(entry)) >= self.recording.idle
+            && (is_complete || age_of(mtime_of(entry)) >= self.recording.idle)
     }
 
-    /// Begins to follow a file.
+    /// Begins to follow a file; `is_complete`: its writer closed it before.
     ///
     /// # Errors
     /// If it cannot be opened, or is another by now.
-    pub fn begin(&mut self, mut entry: SourceEntry, now: Instant) -> Result<(), Fault> {
+    pub fn begin(
+        &mut self,
+        mut entry: SourceEntry,
+        is_complete: bool,
+        now: Instant,
+    ) -> Result<(), Fault> {
         let opened = entry.hold()?;
         let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let flags = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVE_SELF;
@@ -179,7 +184,7 @@ impl Following {
             changed_at: now.checked_sub(age).unwrap_or(now),
             settled_bytes: None,
             anew: false,
-            ended: false,
+            ended: is_complete,
             stage: Stage::Resting,
             offered_bytes: 0,
             growth: Growth::Growing,

@@ -36,11 +36,14 @@ struct File {
     resumed_bytes: Option<u64>,
     /// The round on its way.
     round: Option<Round>,
+    /// When the last round was offered.
+    offered_at: Option<Instant>,
     kept_at: u64,
 }
 
 struct Round {
-    offered_at: Instant,
+    /// What it brings was written after the round before was offered.
+    written_since: Instant,
     there_bytes: u64,
 }
 
@@ -105,7 +108,9 @@ impl Growing {
         let there = durable.bytes(&grid);
         let Some(file) = self.files.get_mut(&offer.name) else { return Again::default() };
         (file.span_bytes, file.stored_as) = (span_bytes, stored_as.to_vec());
-        file.round = Some(Round { offered_at: Instant::now(), there_bytes: there });
+        let offered_at = Instant::now();
+        let written_since = file.offered_at.replace(offered_at).unwrap_or(offered_at);
+        file.round = Some(Round { written_since, there_bytes: there });
         let arrived = std::mem::replace(&mut file.arrived_bytes, there);
         match file.resumed_bytes {
             None => {
@@ -158,9 +163,9 @@ impl Growing {
         }
     }
 
-    /// The file has its name, or never will.
-    pub fn ended(&mut self, name: &[u8]) {
-        self.files.remove(name);
+    /// The file has its name, or never will. False when it was none.
+    pub fn ended(&mut self, name: &[u8]) -> bool {
+        self.files.remove(name).is_some()
     }
 
     /// The files of which no end was told.
@@ -176,8 +181,9 @@ impl Growing {
             let Some(round) = &file.round else { continue };
             // With several on their way nobody knows whose bytes are durable already.
             let came = if open == 1 { durable_since() } else { 0 };
-            let bytes = file.offered_bytes.saturating_sub(round.there_bytes + came);
-            let seconds = now.saturating_duration_since(round.offered_at).as_secs_f64();
+            let there = file.settled_bytes.max(round.there_bytes + came);
+            let bytes = file.offered_bytes.saturating_sub(there);
+            let seconds = now.saturating_duration_since(round.written_since).as_secs_f64();
             let seconds = if bytes == 0 { 0.0 } else { stages::round(seconds, 2) };
             self.lag.see(Lag { path: Name(name.clone()), bytes, seconds });
         }
@@ -278,6 +284,20 @@ mod tests {
         assert_eq!((again, lost), (Again { bytes: SPAN * 4, resumed_bytes: 0 }, SPAN));
         growing.ended(b"x");
         assert!(growing.files.is_empty());
+    }
+
+    #[test]
+    fn what_is_durable_of_a_span_that_is_not_full_does_not_lag() {
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        round(&mut growing, &mut tally, SPAN + 40, 0);
+        growing.offered(&offer(SPAN + 51), &mut tally);
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        growing.begins(&offer(SPAN + 51), SPAN, &first_spans(SPAN + 51, 1), b"");
+        growing.lag = LagMeter::default();
+        growing.look(Instant::now(), || 0);
+        let lag = growing.lag.largest.unwrap();
+        // Nobody has said when it was written: after the round before was offered.
+        assert!(lag.bytes == 11 && lag.seconds >= 0.03, "{lag:?}");
     }
 
     #[test]

@@ -256,8 +256,11 @@ impl<'a> Receiving<'a> {
                 }
                 ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
                     // A source that could not even be offered, or of which no more is.
-                    self.growing.ended(&fault.path);
                     self.tally.failed_files += 1;
+                    if self.growing.ended(&fault.path) {
+                        let ended = FileEnded::new(fault.path.clone(), FileStatus::Failed, 0);
+                        (self.events)(Event::File(ended));
+                    }
                     self.tally.first_problem.get_or_insert_with(|| (&fault).into());
                     (self.events)(Event::Error((&fault).into()));
                 }
@@ -482,6 +485,7 @@ impl<'a> Receiving<'a> {
                         self.tally.forget_offer(offer.size_bytes);
                     }
                     self.offers.remove(&file);
+                    self.large.remove(&file);
                     Answer::Compare(wire::Compare { blake3: content.to_vec() })
                 }
                 Err(error) => {

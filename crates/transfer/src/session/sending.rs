@@ -296,18 +296,19 @@ impl<'a> Sending<'a> {
 
     /// Of two names of one inode the second waits for the first, where both would come to be one.
     fn meet(&mut self, entry: Box<SourceEntry>) {
-        let following = self.following.as_ref();
-        if following.is_some_and(|following| following.holds(&entry.offer.name)) {
+        let (name, now) = (&entry.offer.name, Instant::now());
+        let is_complete = self.watching.as_ref().is_some_and(|w| w.is_complete(name));
+        if self.following.as_mut().is_some_and(|following| following.holds(name, is_complete)) {
             return;
         }
         let watching = self.watching.as_mut();
-        if watching.is_some_and(|watching| !watching.wants(&entry.offer, Instant::now())) {
+        if watching.is_some_and(|w| w.waits(name, now) || !w.wants(&entry.offer, now)) {
             return;
         }
         let is_file = entry.offer.kind() == FileKind::Regular && entry.offer.device != 0;
         if let Some(following) = self.following.as_mut().filter(|_| is_file) {
-            if !following.is_over(&entry) {
-                if let Err(fault) = following.begin(*entry, Instant::now()) {
+            if !following.is_over(&entry, is_complete) {
+                if let Err(fault) = following.begin(*entry, is_complete, now) {
                     self.unlisted(fault);
                 }
                 return;
@@ -350,6 +351,12 @@ impl<'a> Sending<'a> {
             None if self.wishes.on_conflict == OnConflict::KeepBoth => {}
             None if self.watching.is_some() => {}
             None => self.links.offered(file, &entry),
+        }
+        if let Some(watching) = &mut self.watching
+            && entry.offer.kind() == FileKind::Regular
+            && entry.offer.growth() == Growth::NotGrowing
+        {
+            watching.begins(&entry.offer.name);
         }
         lock(&self.shared.sources).insert(file, Source::new(entry));
     }
@@ -566,6 +573,7 @@ impl<'a> Sending<'a> {
                 return self.again.push_back((None, HardLinks::as_file(entry)));
             }
             FileOutcome::Failed(fault) if self.comes_again(&entry, &fault) => {
+                self.not_under_way(&entry);
                 return self.tally.forget_offer(bytes);
             }
             FileOutcome::Failed(fault) => {
@@ -574,6 +582,7 @@ impl<'a> Sending<'a> {
                 (self.events)(Event::Error(Problem::of_file(&fault, &entry.offer.name)));
             }
         }
+        self.not_under_way(&entry);
         self.settle_links(file, ended.status != FileStatus::Failed);
         if self.wishes.move_sources && !self.wishes.dry_run {
             let is_proved = ended.status == FileStatus::Done
@@ -646,6 +655,7 @@ impl<'a> Sending<'a> {
         if following.is_some_and(|f| f.changed(file, &fault, Instant::now())) {
             return;
         }
+        self.not_under_way(entry);
         self.settle_links(file, false);
         self.unlisted(fault);
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side as WireSide};
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
@@ -25,6 +25,8 @@ use std::{
 const SENT_MAX: usize = 1 << 18;
 /// Changes that are taken from the kernel at a time.
 const CHANGES_MAX: usize = 1024;
+/// How soon everything is looked through again where a file had to wait.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Looking through the trees takes at most about a tenth of the time.
 const SCAN_SHARE: u32 = 10;
 
@@ -35,6 +37,10 @@ pub struct Watching {
     sent: HashSet<[u8; 16]>,
     /// The file that is looked at because it is complete.
     complete: Option<Vec<u8>>,
+    /// Why the walk is where it is; `None`: it looks through everything.
+    looking_at: Option<Change>,
+    /// Files that were offered and are not settled, with what was heard of each meanwhile.
+    under_way: HashMap<Vec<u8>, Option<Change>>,
     scan_begun: Option<Instant>,
     rescan_at: Option<Instant>,
     /// The last time that there was something new.
@@ -62,6 +68,8 @@ impl Watching {
             changes: VecDeque::new(),
             sent: HashSet::new(),
             complete: None,
+            looking_at: None,
+            under_way: HashMap::new(),
             scan_begun: Some(now),
             rescan_at: None,
             new_at: now,
@@ -82,7 +90,7 @@ impl Watching {
             let every = lock(&self.watch).rescan_every().max(took * SCAN_SHARE);
             self.rescan_by(now + every);
         }
-        self.complete = None;
+        (self.complete, self.looking_at) = (None, None);
         if self.ending || !walk.has_trees() {
             return Next::End;
         }
@@ -90,7 +98,12 @@ impl Watching {
             self.changes.extend(lock(&self.watch).take(CHANGES_MAX));
         }
         if let Some(change) = self.changes.pop_front() {
+            self.looking_at = Some(change.clone());
             match change {
+                Change::Gone(tree) => {
+                    lock(&self.watch).forget(&tree);
+                    walk.lose(&tree);
+                }
                 Change::Name { tree, included, is_complete } => {
                     self.complete = is_complete.then(|| tree.name.clone());
                     walk.look_at(tree, included);
@@ -127,6 +140,33 @@ impl Watching {
         self.rescan_at = Some(self.rescan_at.map_or(at, |earlier| earlier.min(at)));
     }
 
+    /// Whether an entry has to wait until what was offered of it is settled: then it is looked at
+    /// again.
+    pub fn waits(&mut self, name: &[u8], now: Instant) -> bool {
+        let Some(heard) = self.under_way.get_mut(name) else { return false };
+        match &self.looking_at {
+            Some(change @ Change::Name { .. }) => *heard = Some(change.clone()),
+            _ => self.rescan_by(now + LOOK_AGAIN_AFTER),
+        }
+        true
+    }
+
+    /// A file was offered.
+    pub fn begins(&mut self, name: &[u8]) {
+        self.under_way.entry(name.to_vec()).or_default();
+    }
+
+    /// It is settled, or will be offered later.
+    pub fn settled(&mut self, name: &[u8]) {
+        self.changes.extend(self.under_way.remove(name).flatten());
+    }
+
+    /// Whether the file's writer has said that it is complete.
+    #[must_use]
+    pub fn is_complete(&self, name: &[u8]) -> bool {
+        self.complete.as_deref() == Some(name)
+    }
+
     /// Whether an entry that the walk came to is to be sent now.
     pub fn wants(&mut self, offer: &FileOffer, now: Instant) -> bool {
         let print = fingerprint(offer);
@@ -134,7 +174,7 @@ impl Watching {
             return false;
         }
         let may_grow = offer.kind() == FileKind::Regular && !self.recording.follow;
-        if may_grow && self.complete.as_deref() != Some(&*offer.name) {
+        if may_grow && !self.is_complete(&offer.name) {
             let left = self.recording.idle.saturating_sub(age_of(offer));
             if !left.is_zero() {
                 self.rescan_by(now + left);

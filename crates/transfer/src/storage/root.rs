@@ -5,7 +5,7 @@
 //! symbolic links are not followed at all.
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, statat},
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, statat},
     io::Errno,
 };
 use std::{
@@ -69,6 +69,18 @@ impl Root {
         let directory = self.open_beneath(path, flags, Mode::empty(), Links::Follow)?;
         let path = self.path.join(os_path(path));
         Ok(Arc::new(Self { directory, parents: Mutex::default(), path }))
+    }
+
+    /// Whether its path still leads to it, as far as can be seen.
+    #[must_use]
+    pub fn has_its_name(&self) -> bool {
+        let (Ok(open), named) = (fstat(&self.directory), rustix::fs::stat(&self.path)) else {
+            return true;
+        };
+        match named {
+            Ok(named) => (named.st_ino, named.st_dev) == (open.st_ino, open.st_dev),
+            Err(errno) => errno != Errno::NOENT,
+        }
     }
 
     /// The path of a name below, for messages.

@@ -23,18 +23,21 @@ use std::{
     io,
     mem::MaybeUninit,
     os::fd::{AsRawFd, OwnedFd},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 /// Directories that are watched, at most: changes in others are found by looking through the trees.
 const DIRECTORIES_MAX: usize = 1 << 16;
+/// How often the source directories themselves are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the trees are looked through anyway.
 const RESCAN_EVERY: Duration = Duration::from_secs(60);
 /// The same where changes may go unheard.
 const RESCAN_DEAF_EVERY: Duration = Duration::from_secs(3);
 
 /// What is to be looked at.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Change {
     /// One name in a directory.
     Name {
@@ -44,6 +47,8 @@ pub enum Change {
         /// Its writer closed it, or it was put there whole.
         is_complete: bool,
     },
+    /// A source directory has another name now, or none.
+    Gone(Tree),
     /// Everything: it is not known what changed.
     Everything,
 }
@@ -63,6 +68,8 @@ pub struct DirectoryWatch {
     /// Why some change may go unheard.
     deaf: Option<String>,
     is_told: bool,
+    /// When the source directories were last seen to be there.
+    looked_at: Option<Instant>,
 }
 
 impl Default for DirectoryWatch {
@@ -70,7 +77,13 @@ impl Default for DirectoryWatch {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let notify = inotify::init(flags);
         let deaf = notify.as_ref().err().map(ToString::to_string);
-        Self { notify: notify.ok(), directories: BTreeMap::new(), deaf, is_told: false }
+        Self {
+            notify: notify.ok(),
+            directories: BTreeMap::new(),
+            deaf,
+            is_told: false,
+            looked_at: None,
+        }
     }
 }
 
@@ -109,7 +122,7 @@ impl DirectoryWatch {
 
     /// What changed since, at most about so many names; what is left comes the next time.
     pub fn take(&mut self, names_max: usize) -> Vec<Change> {
-        let mut changes = Vec::new();
+        let mut changes = self.take_gone();
         let Some(notify) = &self.notify else { return changes };
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut reader = inotify::Reader::new(notify, &mut buffer);
@@ -151,6 +164,31 @@ impl DirectoryWatch {
             }
         }
         changes
+    }
+
+    /// The source directories that are not under their names any more: of an open directory no
+    /// removal is told, and of one above them nothing at all.
+    fn take_gone(&mut self) -> Vec<Change> {
+        if self.looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return Vec::new();
+        }
+        self.looked_at = Some(Instant::now());
+        let tops = self.directories.values().filter(|directory| directory.tree.path.is_empty());
+        let gone = tops.filter(|directory| !directory.tree.root.has_its_name());
+        gone.map(|directory| Change::Gone(directory.tree.clone())).collect()
+    }
+
+    /// Watches nothing of this tree any more.
+    pub fn forget(&mut self, tree: &Tree) {
+        let Some(notify) = &self.notify else { return };
+        self.directories.retain(|watch, directory| {
+            let is_of = Arc::ptr_eq(&directory.tree.root, &tree.root);
+            if is_of {
+                // It may have gone with its directory.
+                let _ = inotify::remove_watch(notify, *watch);
+            }
+            !is_of
+        });
     }
 
     /// When the trees are looked through again, whatever is heard.

@@ -71,6 +71,13 @@ impl Sending<'_> {
         false
     }
 
+    /// What was heard of a file while it was under way is looked at now.
+    pub(super) fn not_under_way(&mut self, entry: &SourceEntry) {
+        if let Some(watching) = &mut self.watching {
+            watching.settled(&entry.offer.name);
+        }
+    }
+
     /// Whether a file that failed is sent later, as it is then.
     pub(super) fn comes_again(&mut self, entry: &SourceEntry, fault: &Fault) -> bool {
         // Of one that is followed what was written is lost.
