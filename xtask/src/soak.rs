@@ -26,7 +26,7 @@ struct Suite {
     filter: &'static str,
 }
 
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite {
         name: "kills",
         what: "kill -9 of either side or both: 500 in each direction, over a file and over a tree",
@@ -81,6 +81,12 @@ const SUITES: [Suite; 10] = [
         what: "50 kills of one transfer of 4 GiB in each direction, damaged journals",
         test: "crash",
         filter: "",
+    },
+    Suite {
+        name: "recordings",
+        what: "150 kills of either side while a file is written, in each direction",
+        test: "recordings",
+        filter: "killed_at_random_moments",
     },
 ];
 

@@ -544,14 +544,15 @@ fn options_that_make_no_sense_with_follow_are_refused() {
     ran.says(&["--follow", "--move"]);
 }
 
-/// Random sizes at random moments, with kills of either side in between.
+/// Random sizes at random moments, with kills of either side in between; many in the long form.
 fn killed_at_random_moments(way: Way) {
     let mut recording = Recording::new(way);
     let mut random = recording.place.seed.random();
     recording.write(SPAN + 1);
     let options = words!["--idle", NEVER_IDLE, "--retry-for", "100s"];
     let mut haul = recording.start_with(&options);
-    for _ in 0..6 {
+    let kills = if harness::is_long() { 150 } else { 6 };
+    for _ in 0..kills {
         for _ in 0..5 {
             recording.write(random.below(4 * SPAN));
             thread::sleep(Duration::from_millis(random.below(150)));
@@ -569,6 +570,7 @@ fn killed_at_random_moments(way: Way) {
     recording.close();
     let ran = haul.finish();
     recording.assert_done(&ran);
+    println!("soak: {way:?} of a file that grew to {} bytes: {kills} kills", recording.len_bytes);
 }
 
 #[test]
