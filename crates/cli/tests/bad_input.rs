@@ -667,3 +667,16 @@ fn what_a_server_does_not_bring_is_an_error() {
     assert_eq!(ran.status, 2, "{ran:?}");
     ran.says(&["data", "asked for and not offered"]);
 }
+
+#[test]
+fn a_source_that_is_missing_is_said_once() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let pushed = place.push(&words![place.source("absent"), server.url("")]);
+    let pulled = place.pull(&words![server.url("absent"), place.target("")]);
+    for ran in [pushed, pulled] {
+        assert_eq!(ran.status, 2, "{ran:?}");
+        let lines = ran.err.lines().filter(|line| line.contains("absent")).count();
+        assert_eq!((ran.named("error").len(), lines), (1, 1), "{ran:?}");
+    }
+}

@@ -14,15 +14,28 @@ use crate::{
     failure::{ExitStatus, Failure},
     ui::Screen,
 };
-use haul_transfer::{Report, TransferError};
+use haul_transfer::{Event, Report, TransferError};
 
-/// Shows the end of a transfer; its exit status.
-fn finish(
+/// Shows a transfer from its first event to its end; its exit status.
+fn show(
     mut screen: Box<dyn Screen>,
-    result: Result<Report, TransferError>,
+    transfer: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Report, TransferError>,
 ) -> Result<ExitStatus, Failure> {
+    let mut first_error = None;
+    let result = transfer(&mut |event| {
+        if let Event::Error(problem) = &event {
+            first_error.get_or_insert_with(|| problem.to_string());
+        }
+        screen.event(&event);
+    });
     screen.finish();
-    let report = result?;
+    let report = match result {
+        // None of the sources could be offered, which was said of each.
+        Err(error) if first_error == Some(error.to_string()) => {
+            return Ok(Failure::from(error).status);
+        }
+        result => result?,
+    };
     screen.report(&report);
     let all_done = report.ok && report.files.failed == 0;
     Ok(if all_done { ExitStatus::AllDone } else { ExitStatus::SomeFailed })

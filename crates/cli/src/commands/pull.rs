@@ -1,6 +1,6 @@
 //! `haul pull`: fetches files and directories from a server.
 
-use super::{finish, token_source};
+use super::{show, token_source};
 use crate::{
     args::transfer::LowPull,
     failure::{ExitStatus, Failure},
@@ -17,7 +17,6 @@ pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
         PullRequest { urls: checked.urls, target: checked.target, options: checked.options };
     let interrupt = interrupt::on_signals()?;
     haul_transfer::raise_open_files_limit();
-    let mut screen = ui::screen(&low.transfer);
-    let result = haul_transfer::pull(&request, &interrupt, &mut |event| screen.event(&event));
-    finish(screen, result)
+    let screen = ui::screen(&low.transfer);
+    show(screen, |tell| haul_transfer::pull(&request, &interrupt, tell))
 }

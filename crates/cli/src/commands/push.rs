@@ -1,6 +1,6 @@
 //! `haul push`: sends files and directories to a server.
 
-use super::{finish, token_source};
+use super::{show, token_source};
 use crate::{
     args::transfer::LowPush,
     failure::{ExitStatus, Failure},
@@ -18,7 +18,6 @@ pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
         PushRequest { sources: checked.sources, url: checked.url, options: checked.options };
     let interrupt = interrupt::on_signals()?;
     haul_transfer::raise_open_files_limit();
-    let mut screen = ui::screen(&low.transfer);
-    let result = haul_transfer::push(&request, &interrupt, &mut |event| screen.event(&event));
-    finish(screen, result)
+    let screen = ui::screen(&low.transfer);
+    show(screen, |tell| haul_transfer::push(&request, &interrupt, tell))
 }
