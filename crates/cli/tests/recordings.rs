@@ -5,10 +5,11 @@
 mod harness;
 
 use harness::{
-    PATIENCE, Place, assert_no_temporaries, assert_same_files,
+    Place, assert_no_temporaries, assert_same_files,
+    journey::{WAYS, Way},
     process::{Haul, Ran},
     server::Server,
-    temporaries,
+    temporaries, wait_until,
 };
 use haul_testkit::{
     faulty_proxy::{Arrival, Fault, FaultyProxy, Kind},
@@ -21,20 +22,12 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const SPAN: u64 = 64 << 10;
 /// Longer than any test: such a file ends when its writer says so.
 const NEVER_IDLE: &str = "10m";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
 /// A file that is being written, and where it goes.
 struct Recording {
@@ -146,16 +139,6 @@ impl Recording {
         assert_eq!(files.len(), 1, "a round is no file: {ran:?}");
         assert_eq!((&files[0]["path"], &files[0]["status"]), (&"scan".into(), &"done".into()));
         self.assert_arrived();
-    }
-}
-
-/// Waits for something that no line tells of.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never {what}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -5,9 +5,11 @@
 mod harness;
 
 use harness::{
-    PATIENCE, Place, assert_no_temporaries, assert_same_files,
+    Place, assert_no_temporaries, assert_same_files,
+    journey::{Journey, WAYS, Way},
     process::{Haul, Ran},
     server::Server,
+    wait_until,
 };
 use std::{
     ffi::OsString,
@@ -15,69 +17,38 @@ use std::{
     io::Write,
     path::PathBuf,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const SPAN: u64 = 64 << 10;
 /// Longer than any test: such a file is complete when its writer says so.
 const NEVER_IDLE: &str = "10m";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-const WAYS: [Way; 2] = [Way::Push, Way::Pull];
-
-/// Waits for something that no line tells of.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A watched directory and where it goes.
-struct Watch {
-    place: Place,
-    server: Server,
-    way: Way,
-}
+struct Watch(Journey);
 
 impl Watch {
     fn new(way: Way) -> Self {
-        let place = Place::new();
-        let server = Server::start(&place);
-        let this = Self { place, server, way };
+        let this = Self(Journey::new(way));
         fs::create_dir(this.source("")).unwrap();
         this
     }
 
     fn source(&self, name: &str) -> PathBuf {
-        let directory = self.place.path(if self.way == Way::Push { "source" } else { "root" });
-        directory.join("run").join(name)
+        self.0.from("run").join(name)
     }
 
     fn target(&self, name: &str) -> PathBuf {
-        let directory = self.place.path(if self.way == Way::Push { "root" } else { "target" });
-        // A push goes into the directory that a pull is served from.
-        directory.join("run").join(name)
+        self.0.to("run").join(name)
     }
 
     fn start(&self, options: &[OsString]) -> Haul {
-        let words = match self.way {
-            Way::Push => words!["push", self.source("").parent().unwrap().join("run")],
-            Way::Pull => words!["pull", self.server.url("run")],
+        let Journey { place, server, way } = &self.0;
+        let words = match way {
+            Way::Push => words!["push", self.0.from("run"), server.url("")],
+            Way::Pull => words!["pull", server.url("run"), place.path("target")],
         };
-        let target = match self.way {
-            Way::Push => words![self.server.url("")],
-            Way::Pull => words![self.place.path("target")],
-        };
-        let words = [words, target, words!["--watch"], options.to_vec()].concat();
-        let haul = self.place.start(&words);
+        let haul = place.start(&[words, words!["--watch"], options.to_vec()].concat());
         // From here on the directory is watched.
         haul.wait_for("directory", |event| event["event"] == "file" && event["path"] == "run");
         haul
@@ -97,7 +68,7 @@ impl Watch {
     }
 
     fn write(&self, name: &str, len_bytes: u64) {
-        self.place.file(&self.source(name), len_bytes);
+        self.0.place.file(&self.source(name), len_bytes);
     }
 
     /// Waits for the event of a file, the `count`th of its name.
@@ -139,11 +110,11 @@ fn a_watch_sends_what_is_there_and_what_appears_and_ends_by_ctrl_c() {
         watch.write("a/b/c/deeper", 1);
         watch.wait_for_file(&haul, "a/b/c/deeper", 1);
         // Renamed into place, whole, from elsewhere; a directory too.
-        let elsewhere = watch.place.path("elsewhere");
-        watch.place.file(&elsewhere.join("day/moved"), 70_000);
+        let elsewhere = watch.0.place.path("elsewhere");
+        watch.0.place.file(&elsewhere.join("day/moved"), 70_000);
         fs::rename(elsewhere.join("day"), watch.source("day")).unwrap();
         watch.wait_for_file(&haul, "day/moved", 1);
-        watch.place.file(&elsewhere.join("single"), 100);
+        watch.0.place.file(&elsewhere.join("single"), 100);
         fs::rename(elsewhere.join("single"), watch.source("single")).unwrap();
         watch.wait_for_file(&haul, "single", 1);
         std::os::unix::fs::symlink("single", watch.source("link")).unwrap();
@@ -210,7 +181,7 @@ fn with_follow_a_watch_sends_files_from_their_beginning_on() {
         let watch = Watch::new(way);
         let options = words!["--follow", "--idle", NEVER_IDLE, "--span-size", "64K"];
         let haul = watch.start(&options);
-        let mut random = watch.place.seed.random();
+        let mut random = watch.0.place.seed.random();
         for name in ["first", "second"] {
             let mut bytes = vec![0; 5 * SPAN as usize];
             random.fill(&mut bytes);
@@ -312,9 +283,9 @@ fn a_watch_goes_on_after_the_server_was_away_and_finds_what_appeared_meanwhile()
         watch.write("before", 1000);
         let haul = watch.start(&words!["--idle", "1s", "--retry-for", "100s"]);
         watch.wait_for_file(&haul, "before", 1);
-        watch.server.process.kill();
+        watch.0.server.process.kill();
         watch.write("meanwhile", 1000);
-        watch.server.restart(&watch.place);
+        watch.0.server.restart(&watch.0.place);
         watch.wait_for_file(&haul, "meanwhile", 1);
         let ran = watch.finish(haul);
         assert!(ran.number("reconnections") >= 1, "{ran:?}");

@@ -19,7 +19,8 @@ use std::{
     os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -27,6 +28,16 @@ use tempfile::TempDir;
 pub const PATIENCE: Duration = Duration::from_secs(120);
 /// The user and group that may nothing, where a test run by root needs one.
 pub const NOBODY: u32 = 65_534;
+
+/// Waits for something that no line tells of.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// Words of a command line: text, paths, bytes.
 #[macro_export]

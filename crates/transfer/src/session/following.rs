@@ -137,10 +137,18 @@ impl Following {
         self.files.is_empty()
     }
 
-    /// Whether a file of this name is followed. `is_complete`: its writer has closed it.
-    pub fn holds(&mut self, name: &[u8], is_complete: bool) -> bool {
-        let file = self.files.iter_mut().find(|file| file.entry.offer.name == name);
-        file.map(|file| file.ended |= is_complete).is_some()
+    /// Whether a file of this name is followed.
+    #[must_use]
+    pub fn holds(&self, name: &[u8]) -> bool {
+        self.files.iter().any(|file| file.entry.offer.name == name)
+    }
+
+    /// The writer of the file of this name has closed it.
+    pub fn closed(&mut self, name: &[u8]) {
+        let mut files = self.files.iter_mut();
+        if let Some(file) = files.find(|file| file.entry.offer.name == name) {
+            file.ended = true;
+        }
     }
 
     /// Whether a file was closed or has been idle for long enough, and is so small that no earlier

@@ -298,11 +298,14 @@ impl<'a> Sending<'a> {
     fn meet(&mut self, entry: Box<SourceEntry>) {
         let (name, now) = (&entry.offer.name, Instant::now());
         let is_complete = self.watching.as_ref().is_some_and(|w| w.is_complete(name));
-        if self.following.as_mut().is_some_and(|following| following.holds(name, is_complete)) {
+        if let Some(following) = self.following.as_mut().filter(|f| f.holds(name)) {
+            if is_complete {
+                following.closed(name);
+            }
             return;
         }
         let watching = self.watching.as_mut();
-        if watching.is_some_and(|w| w.waits(name, now) || !w.wants(&entry.offer, now)) {
+        if watching.is_some_and(|w| w.waits(&entry.offer) || !w.wants(&entry.offer, now)) {
             return;
         }
         let is_file = entry.offer.kind() == FileKind::Regular && entry.offer.device != 0;

@@ -25,8 +25,8 @@ use std::{
 const SENT_MAX: usize = 1 << 18;
 /// Changes that are taken from the kernel at a time.
 const CHANGES_MAX: usize = 1024;
-/// How soon everything is looked through again where a file had to wait.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often the source directories themselves are looked at.
+const TREES_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looking through the trees takes at most about a tenth of the time.
 const SCAN_SHARE: u32 = 10;
 
@@ -40,12 +40,26 @@ pub struct Watching {
     /// Why the walk is where it is; `None`: it looks through everything.
     looking_at: Option<Change>,
     /// Files that were offered and are not settled, with what was heard of each meanwhile.
-    under_way: HashMap<Vec<u8>, Option<Change>>,
+    under_way: HashMap<Vec<u8>, Heard>,
+    trees_looked_at: Instant,
     scan_begun: Option<Instant>,
     rescan_at: Option<Instant>,
+    /// Whoever wants it: not more than half of the time is for looking through the trees.
+    no_rescan_before: Instant,
     /// The last time that there was something new.
     new_at: Instant,
     ending: bool,
+}
+
+/// What was heard of a file while it was under way.
+#[derive(Debug, Default)]
+enum Heard {
+    #[default]
+    Nothing,
+    /// Its name was told.
+    Change(Change),
+    /// It was found to be another by now.
+    IsOther,
 }
 
 /// What to do when the walk has come to its end.
@@ -70,8 +84,10 @@ impl Watching {
             complete: None,
             looking_at: None,
             under_way: HashMap::new(),
+            trees_looked_at: now,
             scan_begun: Some(now),
             rescan_at: None,
+            no_rescan_before: now,
             new_at: now,
             ending: false,
         }
@@ -89,10 +105,14 @@ impl Watching {
             let took = now.saturating_duration_since(begun);
             let every = lock(&self.watch).rescan_every().max(took * SCAN_SHARE);
             self.rescan_by(now + every);
+            self.no_rescan_before = now + took;
         }
         (self.complete, self.looking_at) = (None, None);
         if self.ending || !walk.has_trees() {
             return Next::End;
+        }
+        if self.lost_trees(walk, now) {
+            return Next::Walk;
         }
         if self.changes.is_empty() {
             self.changes.extend(lock(&self.watch).take(CHANGES_MAX));
@@ -100,10 +120,6 @@ impl Watching {
         if let Some(change) = self.changes.pop_front() {
             self.looking_at = Some(change.clone());
             match change {
-                Change::Gone(tree) => {
-                    lock(&self.watch).forget(&tree);
-                    walk.lose(&tree);
-                }
                 Change::Name { tree, included, is_complete } => {
                     self.complete = is_complete.then(|| tree.name.clone());
                     walk.look_at(tree, included);
@@ -115,7 +131,7 @@ impl Watching {
             }
             return Next::Walk;
         }
-        if self.rescan_at.is_some_and(|at| now >= at) {
+        if self.rescan_at.is_some_and(|at| now >= at.max(self.no_rescan_before)) {
             self.rescan(walk, now);
             return Next::Walk;
         }
@@ -130,6 +146,20 @@ impl Watching {
         Next::Rest
     }
 
+    /// True when a source directory has another name now, or none.
+    fn lost_trees(&mut self, walk: &mut Walk, now: Instant) -> bool {
+        if now.saturating_duration_since(self.trees_looked_at) < TREES_LOOK_EVERY {
+            return false;
+        }
+        self.trees_looked_at = now;
+        let lost = walk.lose_trees();
+        for tree in &lost {
+            lock(&self.watch).forget(tree);
+            self.changes.retain(|change| !change.is_of(tree));
+        }
+        !lost.is_empty()
+    }
+
     fn rescan(&mut self, walk: &mut Walk, now: Instant) {
         self.rescan_at = None;
         self.scan_begun = Some(now);
@@ -142,11 +172,14 @@ impl Watching {
 
     /// Whether an entry has to wait until what was offered of it is settled: then it is looked at
     /// again.
-    pub fn waits(&mut self, name: &[u8], now: Instant) -> bool {
-        let Some(heard) = self.under_way.get_mut(name) else { return false };
-        match &self.looking_at {
-            Some(change @ Change::Name { .. }) => *heard = Some(change.clone()),
-            _ => self.rescan_by(now + LOOK_AGAIN_AFTER),
+    pub fn waits(&mut self, offer: &FileOffer) -> bool {
+        let Some(heard) = self.under_way.get_mut(&offer.name) else { return false };
+        match (&self.looking_at, &heard) {
+            (Some(change @ Change::Name { .. }), _) => *heard = Heard::Change(change.clone()),
+            (_, Heard::Nothing) if !self.sent.contains(&fingerprint(offer)) => {
+                *heard = Heard::IsOther;
+            }
+            _ => {}
         }
         true
     }
@@ -157,8 +190,12 @@ impl Watching {
     }
 
     /// It is settled, or will be offered later.
-    pub fn settled(&mut self, name: &[u8]) {
-        self.changes.extend(self.under_way.remove(name).flatten());
+    pub fn settled(&mut self, name: &[u8], now: Instant) {
+        match self.under_way.remove(name) {
+            Some(Heard::Change(change)) => self.changes.push_back(change),
+            Some(Heard::IsOther) => self.rescan_by(now),
+            Some(Heard::Nothing) | None => {}
+        }
     }
 
     /// Whether the file's writer has said that it is complete.
@@ -289,6 +326,23 @@ mod tests {
         assert!(watching.rescan_at.unwrap() <= now + recording.idle);
         watching.complete = Some(b"young".to_vec());
         assert!(watching.wants(&young, now));
+    }
+
+    #[test]
+    fn of_a_file_under_way_only_another_version_makes_it_look_again() {
+        let now = Instant::now();
+        let mut watching = Watching::new(Recording::default(), Arc::default(), now);
+        assert!(!watching.waits(&offer(b"a", 1, 5)));
+        assert!(watching.wants(&offer(b"a", 1, 5), now));
+        watching.begins(b"a");
+        assert!(watching.waits(&offer(b"a", 1, 5)));
+        watching.settled(b"a", now);
+        assert_eq!(watching.rescan_at, None);
+        watching.begins(b"a");
+        assert!(watching.waits(&offer(b"a", 2, 6)));
+        watching.settled(b"a", now);
+        assert_eq!(watching.rescan_at, Some(now));
+        assert!(watching.wants(&offer(b"a", 2, 6), now));
     }
 
     #[test]

@@ -140,11 +140,12 @@ impl Walk {
         self.top.extend(self.trees.iter().cloned().map(Top::Tree));
     }
 
-    /// A tree that was to be walked again has another name now, or none.
-    pub fn lose(&mut self, tree: &Tree) {
-        let before = self.trees.len();
-        self.trees.retain(|known| !Arc::ptr_eq(&known.root, &tree.root));
-        if self.trees.len() < before {
+    /// Gives up the trees that were to be walked again and are not under their names any more: of
+    /// an open directory no removal is told, and of one above it nothing at all.
+    pub fn lose_trees(&mut self) -> Vec<Tree> {
+        let (kept, lost) = self.trees.drain(..).partition(|tree: &Tree| tree.root.has_its_name());
+        self.trees = kept;
+        let gone = |tree: &Tree| {
             let name: &[u8] = if tree.name.is_empty() { b"." } else { &tree.name };
             let what = "was renamed or removed while it was watched";
             let fault = Fault::new(FaultCode::IoFailed, Side::Source, what)
@@ -152,8 +153,10 @@ impl Walk {
                 .needs("the directory under its name until the watch ends")
                 .found("another name of it, or none; it is not watched any more")
                 .hint("run the same command again once the directory is there");
-            self.ready.push_back(Listed::Failed(fault));
-        }
+            Listed::Failed(fault)
+        };
+        self.ready.extend(lost.iter().map(gone));
+        lost
     }
 
     /// Looks at one name, and at all below it. `included`: a rule took the directories above it.

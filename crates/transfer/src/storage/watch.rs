@@ -24,13 +24,11 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsRawFd, OwnedFd},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Directories that are watched, at most: changes in others are found by looking through the trees.
 const DIRECTORIES_MAX: usize = 1 << 16;
-/// How often the source directories themselves are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the trees are looked through anyway.
 const RESCAN_EVERY: Duration = Duration::from_secs(60);
 /// The same where changes may go unheard.
@@ -47,10 +45,16 @@ pub enum Change {
         /// Its writer closed it, or it was put there whole.
         is_complete: bool,
     },
-    /// A source directory has another name now, or none.
-    Gone(Tree),
     /// Everything: it is not known what changed.
     Everything,
+}
+
+impl Change {
+    /// Whether it tells of a name in this tree.
+    #[must_use]
+    pub fn is_of(&self, source: &Tree) -> bool {
+        matches!(self, Self::Name { tree, .. } if Arc::ptr_eq(&tree.root, &source.root))
+    }
 }
 
 #[derive(Debug)]
@@ -68,8 +72,6 @@ pub struct DirectoryWatch {
     /// Why some change may go unheard.
     deaf: Option<String>,
     is_told: bool,
-    /// When the source directories were last seen to be there.
-    looked_at: Option<Instant>,
 }
 
 impl Default for DirectoryWatch {
@@ -77,13 +79,7 @@ impl Default for DirectoryWatch {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let notify = inotify::init(flags);
         let deaf = notify.as_ref().err().map(ToString::to_string);
-        Self {
-            notify: notify.ok(),
-            directories: BTreeMap::new(),
-            deaf,
-            is_told: false,
-            looked_at: None,
-        }
+        Self { notify: notify.ok(), directories: BTreeMap::new(), deaf, is_told: false }
     }
 }
 
@@ -122,7 +118,7 @@ impl DirectoryWatch {
 
     /// What changed since, at most about so many names; what is left comes the next time.
     pub fn take(&mut self, names_max: usize) -> Vec<Change> {
-        let mut changes = self.take_gone();
+        let mut changes = Vec::new();
         let Some(notify) = &self.notify else { return changes };
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut reader = inotify::Reader::new(notify, &mut buffer);
@@ -164,18 +160,6 @@ impl DirectoryWatch {
             }
         }
         changes
-    }
-
-    /// The source directories that are not under their names any more: of an open directory no
-    /// removal is told, and of one above them nothing at all.
-    fn take_gone(&mut self) -> Vec<Change> {
-        if self.looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
-            return Vec::new();
-        }
-        self.looked_at = Some(Instant::now());
-        let tops = self.directories.values().filter(|directory| directory.tree.path.is_empty());
-        let gone = tops.filter(|directory| !directory.tree.root.has_its_name());
-        gone.map(|directory| Change::Gone(directory.tree.clone())).collect()
     }
 
     /// Watches nothing of this tree any more.

@@ -74,7 +74,7 @@ impl Sending<'_> {
     /// What was heard of a file while it was under way is looked at now.
     pub(super) fn not_under_way(&mut self, entry: &SourceEntry) {
         if let Some(watching) = &mut self.watching {
-            watching.settled(&entry.offer.name);
+            watching.settled(&entry.offer.name, Instant::now());
         }
     }
 
