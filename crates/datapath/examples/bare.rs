@@ -1,7 +1,8 @@
 //! A bare pair of engines over loopback, without protocol: to measure and tune engines with.
 //!
 //!     bare --send sendfile --receive discard --file F [--target T] [--tap none|crc|send|receive]
-//!          [--congestion cubic] [--span-bytes N] [--buffer-bytes N] [--sync] [--repeat N]
+//!          [--congestion cubic] [--span-bytes N] [--buffer-bytes N] [--block-bytes N] [--sync]
+//!          [--repeat N]
 //!
 //! `--tap crc` computes a CRC32C at both ends, `send` and `receive` at one of them.
 //!
@@ -17,8 +18,8 @@ use std::{
 };
 
 use haul_datapath::{
-    Boundary, EngineInfo, FileSpan, Host, SpanFile, SpanId, SpanTap, StageTimes, Wait, Wire,
-    engines,
+    Boundary, Buffers, EngineInfo, FileSpan, Host, SpanFile, SpanId, SpanTap, StageTimes, Wait,
+    Wire, engines,
     fallback::{Receiver, Sender},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -34,11 +35,16 @@ struct Options {
     congestion: String,
     span_bytes: u64,
     buffer_bytes: usize,
+    block_bytes: Option<usize>,
     sync: bool,
     repeat: u32,
 }
 
 impl Options {
+    fn buffers(&self) -> Buffers {
+        Buffers { bytes_max: self.buffer_bytes, block_bytes: self.block_bytes }
+    }
+
     fn taps(&self, side: &str) -> bool {
         self.tap == "crc" || self.tap == side
     }
@@ -54,6 +60,7 @@ fn options() -> Result<Options, Failure> {
         congestion: "cubic".into(),
         span_bytes: 64 << 20,
         buffer_bytes: 16 << 20,
+        block_bytes: None,
         sync: false,
         repeat: 1,
     };
@@ -73,6 +80,7 @@ fn options() -> Result<Options, Failure> {
             "--congestion" => options.congestion = value,
             "--span-bytes" => options.span_bytes = value.parse()?,
             "--buffer-bytes" => options.buffer_bytes = value.parse()?,
+            "--block-bytes" => options.block_bytes = Some(value.parse()?),
             "--repeat" => options.repeat = value.parse()?,
             _ => return Err(format!("unknown option {name}").into()),
         }
@@ -133,7 +141,7 @@ fn send(wire: Wire, options: &Options, host: &Host, spans: &[FileSpan]) -> Resul
     let mut side = Side::default();
     let candidates = vec![engine(&options.send)?, engine("read-write")?];
     let mut sender =
-        Sender::open(candidates, wire, host, options.buffer_bytes).map_err(|error| error.cause)?;
+        Sender::open(candidates, wire, host, options.buffers()).map_err(|error| error.cause)?;
     let mut done = Vec::new();
     for (at, span) in spans.iter().enumerate() {
         if let Some(next) = spans.get(at + 1) {
@@ -164,8 +172,8 @@ fn receive(
 ) -> Result<Side, Failure> {
     let mut side = Side::default();
     let candidates = vec![engine(&options.receive)?, engine("read-write")?];
-    let mut receiver = Receiver::open(candidates, wire, host, options.buffer_bytes)
-        .map_err(|error| error.cause)?;
+    let mut receiver =
+        Receiver::open(candidates, wire, host, options.buffers()).map_err(|error| error.cause)?;
     let mut done = Vec::new();
     for span in spans {
         receiver.receive_bytes(&mut [0; 64])?;

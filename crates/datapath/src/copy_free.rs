@@ -81,6 +81,8 @@ pub(crate) struct CopyFree<M> {
     /// Made when the first tap comes.
     beside: Option<Beside>,
     buffer_bytes_max: usize,
+    /// Moved by one call at most.
+    call_bytes_max: u64,
     times: StageTimes,
 }
 
@@ -91,6 +93,7 @@ impl<M> CopyFree<M> {
             mover,
             beside: None,
             buffer_bytes_max: setup.buffer_bytes_max,
+            call_bytes_max: setup.block_bytes.map_or(u64::MAX, |bytes| bytes as u64),
             times: StageTimes::default(),
         }
     }
@@ -123,7 +126,8 @@ impl<M: SendMover> CopyFree<M> {
                 }
             }
             while progress.moved_bytes < to_bytes {
-                let run = progress.run(to_bytes - progress.moved_bytes);
+                let left_bytes = to_bytes - progress.moved_bytes;
+                let run = progress.run(left_bytes.min(self.call_bytes_max));
                 let moved = self.mover.send_some(&self.wire, &span.file, run, &mut self.times);
                 progress.moved_bytes += moved.bytes;
                 if let Some(failure) = moved.failure {
@@ -231,7 +235,8 @@ impl<M: ReceiveMover> CopyFree<M> {
     ) -> Result<(), EngineError> {
         let to_bytes = progress.moved_bytes + progress.left_bytes().min(stride_bytes);
         while progress.moved_bytes < to_bytes {
-            let run = progress.run(to_bytes - progress.moved_bytes);
+            let left_bytes = to_bytes - progress.moved_bytes;
+            let run = progress.run(left_bytes.min(self.call_bytes_max));
             let file = &progress.span.file;
             let moved = self.mover.receive_some(&self.wire, file, run, &mut self.times);
             progress.moved_bytes += moved.bytes;

@@ -43,10 +43,10 @@ pub(crate) struct Copying<W> {
 impl<W> Copying<W> {
     pub(crate) fn new(setup: Setup<'_>, writer: W) -> Self {
         Self {
-            wire: setup.wire,
             writer,
-            buffer: vec![0; setup.buffer_bytes_max.clamp(4096, BLOCK_BYTES)].into(),
+            buffer: vec![0; setup.block_bytes_or(BLOCK_BYTES)].into(),
             times: StageTimes::default(),
+            wire: setup.wire,
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, io};
 
 use crate::{
-    Boundary, EngineError, EngineInfo, FileSpan, Host, OpenError, ReceiveEngine, Remedy,
+    Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, OpenError, ReceiveEngine, Remedy,
     SendEngine, Setup, SpanDone, SpanId, SpanTap, StageTimes, Verdict, Wait, Wire,
 };
 
@@ -23,7 +23,7 @@ pub struct Fallback {
 /// What [`Sender`] and [`Receiver`] have in common: the candidates and what became of them.
 struct Bench {
     host: Host,
-    buffer_bytes_max: usize,
+    buffers: Buffers,
     waiting: VecDeque<&'static EngineInfo>,
     /// The engine at work, or the last that was.
     info: &'static EngineInfo,
@@ -46,11 +46,11 @@ enum Seat<E: ?Sized> {
 type Open<E> = fn(&EngineInfo, Setup<'_>) -> Option<Result<Box<E>, OpenError>>;
 
 impl Bench {
-    fn new(candidates: Vec<&'static EngineInfo>, host: &Host, buffer_bytes_max: usize) -> Self {
+    fn new(candidates: Vec<&'static EngineInfo>, host: &Host, buffers: Buffers) -> Self {
         let info = candidates.first().copied().expect("the caller offers one engine at least");
         Self {
             host: host.clone(),
-            buffer_bytes_max,
+            buffers,
             waiting: candidates.into(),
             info,
             earlier_times: StageTimes::default(),
@@ -73,9 +73,9 @@ impl Bench {
                 Some(error) => Err(OpenError { wire, cause: error }),
                 None => {
                     let host = &self.host;
-                    let buffer_bytes_max = self.buffer_bytes_max;
+                    let Buffers { bytes_max: buffer_bytes_max, block_bytes } = self.buffers;
                     // `refusal` looks at the wire and the host; only the direction is left.
-                    let setup = Setup { wire, host, buffer_bytes_max };
+                    let setup = Setup { wire, host, buffer_bytes_max, block_bytes };
                     match open(info, setup) {
                         Some(opened) => opened,
                         None => unreachable!("candidates of the other direction were left out"),
@@ -203,7 +203,7 @@ impl Sender {
         mut candidates: Vec<&'static EngineInfo>,
         wire: Wire,
         host: &Host,
-        buffer_bytes_max: usize,
+        buffers: impl Into<Buffers>,
     ) -> Result<Self, OpenError> {
         assert!(!candidates.is_empty(), "the chooser offers one engine at least");
         let first = candidates[0];
@@ -211,7 +211,7 @@ impl Sender {
         if candidates.is_empty() {
             return Err(OpenError { wire, cause: refused(first.name, "it cannot send".into()) });
         }
-        let mut bench = Bench::new(candidates, host, buffer_bytes_max);
+        let mut bench = Bench::new(candidates, host, buffers.into());
         let engine = bench.open_next(open_send, wire, None)?;
         Ok(Self { bench, seat: Seat::Engine(engine) })
     }
@@ -384,7 +384,7 @@ impl Receiver {
         mut candidates: Vec<&'static EngineInfo>,
         wire: Wire,
         host: &Host,
-        buffer_bytes_max: usize,
+        buffers: impl Into<Buffers>,
     ) -> Result<Self, OpenError> {
         assert!(!candidates.is_empty(), "the chooser offers one engine at least");
         let first = candidates[0];
@@ -392,7 +392,7 @@ impl Receiver {
         if candidates.is_empty() {
             return Err(OpenError { wire, cause: refused(first.name, "it cannot receive".into()) });
         }
-        let mut bench = Bench::new(candidates, host, buffer_bytes_max);
+        let mut bench = Bench::new(candidates, host, buffers.into());
         let engine = bench.open_next(open_receive, wire, None)?;
         Ok(Self { bench, seat: Seat::Engine(engine), late: VecDeque::new() })
     }

@@ -205,6 +205,34 @@ pub struct Setup<'host> {
     pub host: &'host Host,
     /// Memory this engine may hold in buffers, in bytes. It uses less rather than fail.
     pub buffer_bytes_max: usize,
+    /// What one call moves at most, where that is to be studied.
+    pub block_bytes: Option<usize>,
+}
+
+impl Setup<'_> {
+    /// What one call moves: `own_bytes`, unless another size is asked for.
+    #[must_use]
+    pub fn block_bytes_or(&self, own_bytes: usize) -> usize {
+        self.block_bytes.unwrap_or(own_bytes).min(self.buffer_bytes_max).max(BLOCK_BYTES_MIN)
+    }
+}
+
+/// No call is given less to move: a page.
+pub const BLOCK_BYTES_MIN: usize = 4096;
+
+/// What the engines of a wire may use. A plain number is the memory alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// Memory for buffers, in bytes.
+    pub bytes_max: usize,
+    /// What one call moves at most; `None` leaves it to the engine.
+    pub block_bytes: Option<usize>,
+}
+
+impl From<usize> for Buffers {
+    fn from(bytes_max: usize) -> Self {
+        Self { bytes_max, block_bytes: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

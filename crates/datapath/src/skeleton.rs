@@ -50,7 +50,7 @@ struct Skeleton {
 impl Skeleton {
     fn new(setup: Setup<'_>) -> Self {
         // Less memory than wanted is used, and no failure.
-        let buffer_bytes = setup.buffer_bytes_max.clamp(4096, BUFFER_BYTES);
+        let buffer_bytes = setup.block_bytes_or(BUFFER_BYTES);
         Self {
             wire: setup.wire,
             buffer: vec![0; buffer_bytes].into(),

@@ -35,7 +35,8 @@ const SLOTS_MAX: usize = 4;
 const SLOT_BYTES_MAX: usize = 4 << 20;
 
 fn open(setup: Setup<'_>) -> Result<(Wire, WorkerThread), OpenError> {
-    let (slots, slot_bytes) = slots_within(setup.buffer_bytes_max, SLOTS_MAX, SLOT_BYTES_MAX);
+    let slot_bytes_max = setup.block_bytes_or(SLOT_BYTES_MAX);
+    let (slots, slot_bytes) = slots_within(setup.buffer_bytes_max, SLOTS_MAX, slot_bytes_max);
     match WorkerThread::new("direct", slots, slot_bytes) {
         Ok(queue) => Ok((setup.wire, queue)),
         Err(source) => Err(OpenError {

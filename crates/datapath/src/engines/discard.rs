@@ -44,16 +44,16 @@ struct Discard {
 impl Discard {
     fn new(setup: Setup<'_>) -> Self {
         Self {
-            wire: setup.wire,
-            hot: vec![0; setup.buffer_bytes_max.clamp(4096, SEEN_BYTES)].into(),
-            untouched: vec![0; DROP_BYTES].into(),
+            hot: vec![0; setup.block_bytes_or(SEEN_BYTES)].into(),
+            untouched: vec![0; setup.block_bytes.unwrap_or(DROP_BYTES)].into(),
             times: StageTimes::default(),
+            wire: setup.wire,
         }
     }
 
     /// Takes up to `bytes_max` bytes off the wire without copying them.
     fn drop_some(&mut self, bytes_max: u64) -> Result<u64, Errno> {
-        let want = bytes_max.min(DROP_BYTES as u64) as usize;
+        let want = bytes_max.min(self.untouched.len() as u64) as usize;
         let flags = RecvFlags::TRUNC | RecvFlags::WAITALL;
         let (_, moved) = rustix::net::recv(self.wire.socket(), &mut self.untouched[..want], flags)?;
         Ok(moved as u64)

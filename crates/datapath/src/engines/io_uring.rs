@@ -46,7 +46,8 @@ fn probe(host: &Host) -> Verdict {
 }
 
 fn open(setup: Setup<'_>) -> Result<(Wire, Ring), OpenError> {
-    let (slots, slot_bytes) = slots_within(setup.buffer_bytes_max, SLOTS_MAX, SLOT_BYTES_MAX);
+    let slot_bytes_max = setup.block_bytes_or(SLOT_BYTES_MAX);
+    let (slots, slot_bytes) = slots_within(setup.buffer_bytes_max, SLOTS_MAX, slot_bytes_max);
     match Ring::new(slots as u32, slot_bytes) {
         Ok(ring) => Ok((setup.wire, ring)),
         Err(source) => Err(OpenError {

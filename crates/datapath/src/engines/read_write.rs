@@ -38,10 +38,10 @@ struct ReadSend {
 impl ReadSend {
     fn new(setup: Setup<'_>) -> Self {
         Self {
-            wire: setup.wire,
-            buffer: vec![0; setup.buffer_bytes_max.clamp(4096, BLOCK_BYTES)].into(),
+            buffer: vec![0; setup.block_bytes_or(BLOCK_BYTES)].into(),
             held_bytes: 0,
             times: StageTimes::default(),
+            wire: setup.wire,
         }
     }
 
