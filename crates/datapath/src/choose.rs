@@ -8,13 +8,15 @@ use haul_host::FsKind;
 
 use crate::{EngineInfo, Host, Verdict, WireKind, engines};
 
+mod again;
 mod cases;
 mod path;
 
-use cases::{ReceiveCase, SendCase, receiving, sending};
+pub use again::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
+use cases::{ReceiveCase, SendCase, in_words, percent, receiving, sending};
 pub use path::{
-    CongestionChoice, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
-    STREAMS_MAX, StreamFacts, congestion, send_buffer_bytes, span_bytes, streams,
+    CongestionChoice, Loss, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
+    STREAMS_MAX, StreamFacts, congestion, congestion_again, send_buffer_bytes, span_bytes, streams,
 };
 
 /// What the choice of an engine that sends depends on.
@@ -32,6 +34,22 @@ pub struct SendFacts<'facts> {
     pub digest: bool,
     /// The value of --send-engine.
     pub forced: Option<&'facts str>,
+}
+
+impl SendFacts<'_> {
+    /// What is to be sent, and how, in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let size = in_words(self.size_bytes);
+        let digested = digested(self.digest);
+        let Some(place) = self.file_system else { return format!("{size} of zeros, {digested}") };
+        let percent = percent(self.resident_share);
+        format!("{size} on {place}, {percent} % of it in the page cache, {digested}")
+    }
+}
+
+fn digested(digest: bool) -> &'static str {
+    if digest { "a digest of each byte" } else { "no digest" }
 }
 
 /// What the choice of an engine that receives depends on.
@@ -52,6 +70,25 @@ pub struct ReceiveFacts<'facts> {
     pub forced: Option<&'facts str>,
 }
 
+impl ReceiveFacts<'_> {
+    /// What is to be received, and how, in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let size = in_words(self.size_bytes);
+        let digested = digested(self.digest);
+        let Target::File(place) = self.target else {
+            return format!("{size} to null:, {digested}");
+        };
+        let disk = match self.rotational {
+            Some(true) => "the disk rotates",
+            Some(false) => "the disk does not rotate",
+            None => "no disk tells whether it rotates",
+        };
+        let durable = if self.durable { "durable at the end" } else { "not synced" };
+        format!("{size} to {place}, {durable}, {digested}; {disk}")
+    }
+}
+
 /// Where received bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -66,6 +103,25 @@ pub struct Choice {
     pub candidates: Vec<&'static EngineInfo>,
     /// For the report, without a full stop.
     pub because: String,
+    /// Engines that suit the case and cannot be used here.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// An engine that cannot be used here, and why, in words: "needs .., found ..".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOver {
+    pub name: String,
+    pub why: String,
+}
+
+impl std::fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.name, self.why)
+    }
+}
+
+fn in_one_line(passed_over: &[PassedOver]) -> String {
+    passed_over.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,22 +278,23 @@ fn usable(
     catalogue: &Catalogue,
     need: Need<'_>,
     order: &[&str],
-) -> (Vec<&'static EngineInfo>, Vec<String>) {
+) -> (Vec<&'static EngineInfo>, Vec<PassedOver>) {
     let mut candidates = Vec::new();
     let mut passed_over = Vec::new();
+    let pass = |name: &str, why| PassedOver { name: name.to_owned(), why };
     for name in order {
         let Some(engine) = (catalogue.find)(name) else {
-            passed_over.push(format!("{name} is not in this build"));
+            passed_over.push(pass(name, "is not in this build".into()));
             continue;
         };
         match need.is_met_by(engine) {
             Ok(()) => candidates.push(engine),
             Err(Unfit::Direction) => {
-                passed_over.push(format!("{name} does not {}", need.direction.verb()));
+                passed_over.push(pass(name, format!("does not {}", need.direction.verb())));
             }
-            Err(Unfit::Wire { needs }) => passed_over.push(format!("{name} needs {needs}")),
+            Err(Unfit::Wire { needs }) => passed_over.push(pass(name, format!("needs {needs}"))),
             Err(Unfit::Refused { needs, found }) => {
-                passed_over.push(format!("{name} needs {needs}, found {found}"));
+                passed_over.push(pass(name, format!("needs {needs}, found {found}")));
             }
         }
     }
@@ -252,7 +309,7 @@ fn best_engine(
 ) -> Result<Choice, ChooseError> {
     let (candidates, passed_over) = usable(catalogue, need, order);
     let Some(best) = candidates.first() else {
-        let passed_over = passed_over.join("; ");
+        let passed_over = in_one_line(&passed_over);
         return Err(ChooseError::NoneUsable { direction: need.direction, passed_over });
     };
     let mut because = reason(best);
@@ -260,9 +317,9 @@ fn best_engine(
     let better = order.iter().take_while(|name| **name != best.name).count();
     let better = passed_over.get(..better).unwrap_or_default();
     if !better.is_empty() {
-        because.push_str(&format!(" ({})", better.join("; ")));
+        because.push_str(&format!(" ({})", in_one_line(better)));
     }
-    Ok(Choice { candidates, because })
+    Ok(Choice { candidates, because, passed_over })
 }
 
 fn forced_engine(
@@ -297,7 +354,7 @@ fn forced_engine(
     let mut candidates = vec![engine];
     candidates.extend(fallback.into_iter().filter(|other| other.name != engine.name));
     let because = format!("{} {} was asked for", direction.option(), engine.name);
-    Ok(Choice { candidates, because })
+    Ok(Choice { candidates, because, passed_over: Vec::new() })
 }
 
 /// What would be chosen if nothing were asked for.

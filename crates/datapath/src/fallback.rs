@@ -310,6 +310,45 @@ impl Sender {
         }
     }
 
+    /// Between two spans: the first of `candidates` that can be opened goes on, because it was
+    /// chosen, and the others stand behind it. This is no [`Fallback`].
+    ///
+    /// # Errors
+    /// As of [`Self::reap`], by the engine that leaves; or of the last candidate.
+    ///
+    /// # Panics
+    /// If none of the candidates sends.
+    pub fn change_to(
+        &mut self,
+        mut candidates: Vec<&'static EngineInfo>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        candidates.retain(|info| info.open_send.is_some());
+        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
+        // What an engine has packed and holds back leaves with it.
+        self.send_bytes(&[], Boundary::Flush)?;
+        self.reap(Wait::ForAll, done)?;
+        let wire = match std::mem::replace(&mut self.seat, Seat::Empty) {
+            Seat::Engine(engine) => {
+                self.bench.earlier_times.add(&engine.stage_times());
+                engine.into_wire()
+            }
+            Seat::Bare(wire) => wire,
+            Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
+        };
+        self.bench.waiting = candidates.into();
+        match self.bench.open_next(open_send, wire, None) {
+            Ok(engine) => {
+                self.seat = Seat::Engine(engine);
+                Ok(())
+            }
+            Err(OpenError { wire, cause }) => {
+                self.seat = Seat::Bare(wire);
+                Err(cause)
+            }
+        }
+    }
+
     /// As [`SendEngine::reap`].
     ///
     /// # Errors
@@ -502,6 +541,51 @@ impl Receiver {
         let outcome = self.engine()?.reap(wait, done);
         self.bench.complete(&mut done[first..]);
         outcome.map_err(|error| self.bench.whole(error))
+    }
+
+    /// Between two spans: the first of `candidates` that can be opened goes on, because it was
+    /// chosen, and the others stand behind it. This is no [`Fallback`]. Waits for all writes in
+    /// flight; their errors come from [`Self::reap`].
+    ///
+    /// # Errors
+    /// Of the last candidate.
+    ///
+    /// # Panics
+    /// If none of the candidates receives.
+    pub fn change_to(
+        &mut self,
+        mut candidates: Vec<&'static EngineInfo>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        candidates.retain(|info| info.open_receive.is_some());
+        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
+        let first = done.len();
+        let wire = match std::mem::replace(&mut self.seat, Seat::Empty) {
+            Seat::Engine(mut engine) => {
+                // One error for each span that failed, so this ends.
+                while engine.spans_in_flight() > 0 {
+                    if let Err(late) = engine.reap(Wait::ForAll, done) {
+                        self.late.push_back(self.bench.whole(late));
+                    }
+                }
+                self.bench.complete(&mut done[first..]);
+                self.bench.earlier_times.add(&engine.stage_times());
+                engine.into_wire()
+            }
+            Seat::Bare(wire) => wire,
+            Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
+        };
+        self.bench.waiting = candidates.into();
+        match self.bench.open_next(open_receive, wire, None) {
+            Ok(engine) => {
+                self.seat = Seat::Engine(engine);
+                Ok(())
+            }
+            Err(OpenError { wire, cause }) => {
+                self.seat = Seat::Bare(wire);
+                Err(cause)
+            }
+        }
     }
 
     /// Spans whose completion or error is still to come from [`Receiver::reap`].

@@ -51,6 +51,8 @@ pub const SELECTION_ITEMS_MAX: usize = 1 << 20;
 pub const SELECTION_BYTES_MAX: usize = 16 << 20;
 /// Names in one `removed`.
 pub const REMOVED_MAX: usize = 4096;
+/// Facts, and engines, in one `explained`.
+pub const EXPLAINED_MAX: usize = 64;
 /// The length of a BLAKE3 of a file's content.
 pub const CONTENT_BYTES: usize = 32;
 /// Data streams open at a time, and over the life of a session (reconnections count).

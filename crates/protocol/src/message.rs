@@ -56,6 +56,11 @@ fn cut_texts(message: &mut Message) {
             cut(&mut facts.kernel);
             cut(&mut facts.congestion);
         }
+        Message::Explained(explained) => {
+            explained.facts.iter_mut().for_each(cut);
+            explained.candidates.iter_mut().for_each(|candidate| cut(&mut candidate.what));
+            cut(&mut explained.because);
+        }
         Message::Refused(fault) => cut_fault(fault),
         Message::FileAnswer(wire::FileAnswer { answer: Some(Answer::Fault(fault)), .. }) => {
             cut_fault(fault);
@@ -152,6 +157,7 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             check_text(&facts.congestion)?;
             facts.target.as_ref().map_or(Ok(()), |target| check_text(&target.file_system))
         }
+        Message::Explained(explained) => check_explained(explained),
         Message::Removed(removed) => {
             ensure(removed.names.len() <= limits::REMOVED_MAX, "more than 4096 removed names")?;
             removed.names.iter().try_for_each(|name| check_name(name))
@@ -162,6 +168,16 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
         | Message::Ping(_)
         | Message::Pong(_) => Ok(()),
     }
+}
+
+fn check_explained(explained: &wire::Explained) -> Result<(), ProtocolError> {
+    let wire::Explained { facts, candidates, because } = explained;
+    let few = facts.len().max(candidates.len()) <= limits::EXPLAINED_MAX;
+    ensure(few, "more than 64 facts or candidates")?;
+    facts.iter().try_for_each(|fact| check_text(fact))?;
+    let engines = candidates.iter().map(|candidate| &candidate.engine);
+    let texts = candidates.iter().map(|candidate| &candidate.what).chain([because]);
+    engines.chain(texts).try_for_each(|text| check_text(text))
 }
 
 fn check_open(open: &wire::Open) -> Result<(), ProtocolError> {

@@ -5,6 +5,7 @@ pub mod faulty_proxy;
 pub mod memory_limit;
 pub mod mount;
 pub mod nat;
+pub mod page_cache;
 pub mod seed;
 pub mod skip;
 pub mod strace;

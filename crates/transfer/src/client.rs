@@ -1,9 +1,12 @@
 //! Push and pull: connecting, the session, and coming back after it was lost.
 
+mod connect_failure;
+
 use crate::{
     Interrupt,
     error::{TransferError, problem},
     events::{Event, FileCounts, Lag, Problem, Report, SessionOpened, Side, printable},
+    explain::Explained,
     manifest::{Lines, Manifest, rename_of},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     places::{asked_name, check_names, expected_names, resolve_local, source_name},
@@ -29,6 +32,7 @@ use crate::{
     url::HaulUrl,
     wishes::{Removal, Wishes},
 };
+use connect_failure::{ConnectFailure, is_passing};
 use haul_datapath::{Host, choose};
 use haul_protocol::{
     ClientHandshake, Message,
@@ -583,6 +587,9 @@ impl<'a> Client<'a> {
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
+        if self.wishes.explain {
+            on_event(self.explain_path(&opened, &setup, run).into());
+        }
         self.say_selection(&mut opened.control);
         if self.wishes.preflight {
             run.port = Some(self.try_port());
@@ -630,6 +637,26 @@ impl<'a> Client<'a> {
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
         }
+    }
+
+    fn explain_path(&self, opened: &Opened, setup: &StreamSetup, run: &Run) -> Explained {
+        let granted = &opened.granted.opened;
+        let rtt = Duration::from_micros(run.rtt_us);
+        let facts = choose::StreamFacts {
+            host: &self.host,
+            rtt,
+            size_bytes: u64::MAX,
+            span_bytes: choose::span_bytes(0, self.options.span_bytes),
+            sees_copy: setup.sees_bytes(),
+            forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
+        };
+        let (count, because) = choose::streams(&facts);
+        // The server has chosen, and may have other facts.
+        let because = if count == granted.streams { because } else { "by the server".into() };
+        let noun = if granted.streams == 1 { "stream" } else { "streams" };
+        let streams = format!("{} {noun}: {because}", granted.streams);
+        let same_host = tcp::ends_on_this_host(opened.control.socket());
+        Explained::path(rtt, same_host, setup, streams)
     }
 
     fn say_selection(&self, control: &mut Control) {
@@ -713,7 +740,12 @@ impl<'a> Client<'a> {
         waker: &Waker,
         run: &mut Run,
     ) -> (SessionEnd, Tally) {
-        let mut reporting = Reporting { role, meter, facts: None };
+        let their_side = match self.open.direction() {
+            Direction::Push => Side::Target,
+            _ => Side::Source,
+        };
+        let explain = self.wishes.explain;
+        let mut reporting = Reporting { role, meter, facts: None, explain, their_side };
         let end = drive(control, &mut reporting, waker, self.interrupt);
         run.facts = reporting.facts.or(run.facts.take());
         let mut role = reporting.role;
@@ -806,79 +838,4 @@ fn why_lost(end: SessionEnd, nothing_yet: bool) -> Result<String, TransferError>
 /// None of the sources could even be offered.
 fn nothing_started(tally: &Tally) -> Option<Problem> {
     tally.first_problem.clone().filter(|_| tally.offered_files == 0)
-}
-
-/// Why no session could be opened.
-enum ConnectFailure {
-    Unreachable {
-        server: String,
-        error: String,
-    },
-    /// The connection ended within the handshake.
-    Cut {
-        server: String,
-        error: String,
-    },
-    /// What came was no handshake of haul's.
-    Broken {
-        server: String,
-        error: String,
-    },
-    WrongKey {
-        server: String,
-    },
-    Refused(Fault),
-    Interrupted,
-}
-
-impl ConnectFailure {
-    fn problem(&self) -> Problem {
-        match self {
-            Self::Unreachable { server, error } => problem(
-                &format!("cannot connect to {server}"),
-                "a running `haul serve` that this host can reach",
-                error,
-                "check host, port and firewall",
-            ),
-            Self::Cut { server, error } | Self::Broken { server, error } => problem(
-                &format!("{server} does not open a session"),
-                "a `haul serve` on that port",
-                error,
-                "check that the port is haul's, and the server's messages",
-            ),
-            Self::WrongKey { server } => problem(
-                &format!("{server} is not the server of this token"),
-                "the server whose key the token names",
-                "another key",
-                "use the URL that this server prints now; if you did, somebody is in between",
-            ),
-            Self::Refused(fault) => Problem::from(fault),
-            Self::Interrupted => problem("interrupted", "", "", ""),
-        }
-    }
-
-    /// Whether trying again may help.
-    fn is_passing(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::Cut { .. } | Self::Broken { .. } => true,
-            Self::WrongKey { .. } | Self::Interrupted => false,
-            Self::Refused(fault) => is_passing(fault),
-        }
-    }
-
-    /// Whether a network may have cut it that lets the next handshake through.
-    fn is_cut(&self) -> bool {
-        matches!(self, Self::Cut { .. })
-    }
-
-    fn into_start(self) -> TransferError {
-        if matches!(self, Self::Interrupted) {
-            return TransferError::Interrupted;
-        }
-        TransferError::start(self.problem())
-    }
-}
-
-fn is_passing(fault: &Fault) -> bool {
-    matches!(fault.code(), FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
 }

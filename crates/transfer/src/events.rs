@@ -1,6 +1,6 @@
 //! What a transfer tells while it runs, and its final report. The names are those of `--json`.
 
-use crate::{manifest::ManifestReport, preflight::Check};
+use crate::{explain::Explained, manifest::ManifestReport, preflight::Check};
 use haul_protocol::wire;
 use serde::{Serialize, Serializer};
 
@@ -50,6 +50,8 @@ pub enum Event {
         why: String,
     },
     Lag(Lag),
+    /// With `--explain`: how each side, and the path, was chosen for.
+    Explained(Explained),
     /// What is not moved, and is no failure: a FIFO, a device.
     LeftOut(Problem),
     Error(Problem),

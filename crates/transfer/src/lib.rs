@@ -8,6 +8,7 @@ pub mod content;
 pub mod digest;
 pub mod error;
 pub mod events;
+pub mod explain;
 pub mod manifest;
 pub mod options;
 mod places;

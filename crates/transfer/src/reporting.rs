@@ -1,7 +1,8 @@
 //! A role of a client with what its user is told meanwhile: progress, about once a second.
 
 use crate::{
-    events::{Event, Lag, Progress},
+    events::{Event, Lag, Progress, Side},
+    explain::Explained,
     preflight::now_ms,
     session::{Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams},
     stages,
@@ -74,6 +75,9 @@ pub struct Reporting<R> {
     pub meter: Meter,
     /// What the server said of its host, and when it was heard.
     pub facts: Option<(wire::HostFacts, u64)>,
+    /// Whether the server was asked how it chose, and what it does.
+    pub explain: bool,
+    pub their_side: Side,
 }
 
 /// What [`Reporting`] needs of a role.
@@ -133,6 +137,10 @@ impl<R: Reported> Role for Reporting<R> {
         match message {
             Message::Facts(facts) => {
                 self.facts = Some((facts, now_ms()));
+                Ok(())
+            }
+            Message::Explained(explained) if self.explain => {
+                self.role.tell(Explained::from_wire(&explained, self.their_side).into());
                 Ok(())
             }
             message => self.role.handle(message),

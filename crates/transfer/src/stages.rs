@@ -83,7 +83,7 @@ fn stage(stage: Stage, ns: u64) -> StageTime {
 }
 
 fn engine_names(streams: &[StreamFigures]) -> String {
-    let mut names: Vec<&str> = streams.iter().map(|s| s.engine).filter(|n| !n.is_empty()).collect();
+    let mut names: Vec<&str> = streams.iter().flat_map(|s| s.engines.iter().copied()).collect();
     names.sort_unstable();
     names.dedup();
     names.join("+")

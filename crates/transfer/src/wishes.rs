@@ -116,6 +116,8 @@ pub struct Wishes {
     pub dry_run: bool,
     /// A dry run that looks at both hosts too.
     pub preflight: bool,
+    /// Both sides say how they chose.
+    pub explain: bool,
     /// A source is removed once it is durable at the target.
     pub move_sources: bool,
     pub preserve: Preserve,
@@ -148,6 +150,7 @@ impl Wishes {
             removals_max: self.removal.and_then(|removal| removal.names_max).unwrap_or(0),
             dry_run: self.dry_run,
             preflight: self.preflight,
+            explain: self.explain,
             move_sources: self.move_sources,
             preserve: self.preserve.to_bits(),
             selection_follows,
@@ -175,6 +178,7 @@ impl Wishes {
             removal: wishes.remove_extra.then_some(Removal { names_max, of_base }),
             dry_run: wishes.dry_run,
             preflight: wishes.preflight,
+            explain: wishes.explain,
             move_sources: wishes.move_sources,
             preserve: Preserve::from_bits(wishes.preserve),
             recording: Recording {
@@ -208,6 +212,7 @@ mod tests {
             removal: Some(Removal { names_max: Some(7), of_base: true }),
             dry_run: true,
             preflight: true,
+            explain: true,
             move_sources: true,
             preserve: Preserve::ALL,
             recording: Recording {

@@ -72,6 +72,11 @@ pub struct LowTree {
     /// Say what would be copied, replaced and removed, and do nothing
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+    /// Say by which facts each side chose its engine, what else there was, and the choice
+    ///
+    /// With --dry-run nothing is moved, and the choice is said all the same.
+    #[arg(long)]
+    pub explain: bool,
     /// Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing
     #[arg(long)]
     pub preflight: bool,
@@ -211,6 +216,7 @@ impl LowTree {
             removal: self.delete.then_some(Removal { names_max: self.max_delete, of_base: false }),
             dry_run: self.dry_run || self.preflight,
             preflight: self.preflight,
+            explain: self.explain,
             move_sources: self.move_sources,
             preserve: self.preserve,
             ..options.wishes

@@ -49,6 +49,7 @@ impl Notices {
             | Event::Session(_)
             | Event::Progress(_)
             | Event::Lag(_)
+            | Event::Explained(_)
             | Event::Report(_) => return None,
         };
         Some(format!("haul: {words}"))

@@ -1,7 +1,7 @@
 //! Interval lines like iperf's, for logs and pipes.
 
 use super::{
-    Screen,
+    Screen, explain,
     notices::{Notices, file_line, lag_line, session_line},
     report, units, write_line,
 };
@@ -71,6 +71,9 @@ impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {
         let of_file = || file_line(event).filter(|_| self.shows_files);
         if let Some(line) = session_line(event).or_else(of_file).or_else(|| lag_line(event)) {
             write_line(&mut self.output, &line);
+        }
+        if let Some(block) = explain::block(event) {
+            write_line(&mut self.output, &block);
         }
         if let Event::Progress(progress) = event {
             self.interval(progress);

@@ -1,7 +1,7 @@
 //! The progress line of a terminal: bytes, rate, time left, streams, files.
 
 use super::{
-    Screen,
+    Screen, explain,
     notices::{Notices, file_line, lag_text, session_line},
     report, units, write_line,
 };
@@ -41,6 +41,9 @@ impl<Output: Write> Screen for ProgressLine<Output> {
         let lines = [session_line(event), file_line(event), self.notices.line(event)];
         for line in lines.iter().flatten() {
             self.above(line);
+        }
+        if let Some(block) = explain::block(event) {
+            self.above(&block);
         }
         if let Event::Lag(lag) = event {
             self.bar.set_message(format!("{} is behind by {}", lag.path, lag_text(lag)));

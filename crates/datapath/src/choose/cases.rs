@@ -56,8 +56,7 @@ impl SendCase {
 
     /// Begins the reason: "circumstance, so engine does this".
     pub(super) fn circumstance(self, facts: &SendFacts<'_>) -> String {
-        // Rounded down, so that 100 % means all of it.
-        let percent = (facts.resident_share.max(0.0) * 100.0).floor().min(100.0);
+        let percent = percent(facts.resident_share);
         let size = in_words(facts.size_bytes);
         let place = facts.file_system.map_or_else(String::new, |kind| kind.to_string());
         match self {
@@ -196,8 +195,13 @@ pub(super) fn receiving(engine: &str) -> &'static str {
     }
 }
 
+/// Rounded down, so that 100 % means all of it.
+pub(super) fn percent(share: f64) -> f64 {
+    (share.max(0.0) * 100.0).floor().min(100.0)
+}
+
 /// Bytes in the largest unit of which there is at least one.
-fn in_words(bytes: u64) -> String {
+pub(super) fn in_words(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let steps = (bytes.max(1).ilog2() / 10) as usize;
     let Some(unit) = steps.checked_sub(1).and_then(|unit| UNITS.get(unit)) else {

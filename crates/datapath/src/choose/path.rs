@@ -73,6 +73,66 @@ pub fn congestion(host: &Host, rtt: Duration, may_choose_any: bool) -> Congestio
     CongestionChoice { control: Some(name.to_owned()), because }
 }
 
+/// What a path lost, by what was sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    pub sent_bytes: u64,
+    pub sent_again_bytes: u64,
+}
+
+/// From here on a loss-based window on a long path is far below the rate: at one segment of 10,000
+/// and 100 ms reno's is 120 segments, 14 Mbit/s (Mathis et al., 1997).
+const LOSSY_SHARE: f64 = 1e-4;
+/// Fewer segments than this say nothing.
+const LOSSY_BYTES_MIN: u64 = 16 << 10;
+
+impl Loss {
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
+            sent_again_bytes: self.sent_again_bytes.saturating_sub(before.sent_again_bytes),
+        }
+    }
+
+    /// The share of what was sent that was sent again.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.sent_again_bytes as f64 / self.sent_bytes.max(1) as f64
+    }
+
+    /// So much that a window that shrinks with each loss stays small.
+    #[must_use]
+    pub fn is_lossy(self) -> bool {
+        self.sent_again_bytes >= LOSSY_BYTES_MIN && self.share() >= LOSSY_SHARE
+    }
+}
+
+/// Another congestion control for a long path that loses segments again and again, if `own`, the
+/// one at work, takes each loss for a full queue, and one that does not is permitted.
+#[must_use]
+pub fn congestion_again(
+    host: &Host,
+    own: &str,
+    rtt: Duration,
+    loss: Loss,
+    may_choose_any: bool,
+) -> Option<CongestionChoice> {
+    if rtt < SHORT_PATH_RTT || !matches!(own, "cubic" | "reno") || !loss.is_lossy() {
+        return None;
+    }
+    let permitted =
+        if may_choose_any { &host.congestion_available } else { &host.congestion_allowed };
+    let control = permitted.iter().find(|name| *name == "bbr")?.clone();
+    let because = format!(
+        "{:.2} % of what was sent had to be sent again, at a round trip of {}: {control} does not \
+         take each loss for a full queue",
+        loss.share() * 100.0,
+        milliseconds(rtt)
+    );
+    Some(CongestionChoice { control: Some(control), because })
+}
+
 /// The size of the send buffer to set with SO_SNDBUF; `None` leaves it to the kernel, which lets it
 /// grow with the congestion window.
 ///
@@ -222,6 +282,25 @@ mod tests {
             choice.because,
             "the round trip takes 1.00 ms, so the system's congestion control (bbr) stays"
         );
+    }
+
+    #[test]
+    fn a_long_path_that_loses_gets_bbr_where_it_is_permitted() {
+        let rtt = Duration::from_millis(50);
+        let loss = Loss { sent_bytes: 100_000_000, sent_again_bytes: 100_000 };
+        let again = |own, rtt, loss| congestion_again(&host(), own, rtt, loss, false);
+        let choice = again("cubic", rtt, loss).unwrap();
+        assert_eq!(choice.control.as_deref(), Some("bbr"));
+        assert!(choice.because.starts_with("0.10 % of what was sent"), "{}", choice.because);
+        assert_eq!(again("bbr", rtt, loss), None);
+        assert_eq!(again("htcp", rtt, loss), None, "chosen by who knows his path");
+        assert_eq!(again("cubic", LOCAL, loss), None);
+        let clean = Loss { sent_again_bytes: 9_000, ..loss };
+        assert_eq!(again("cubic", rtt, clean), None);
+        let few = Loss { sent_bytes: 100_000, sent_again_bytes: 15_000 };
+        assert_eq!(again("cubic", rtt, few), None);
+        let host = Host { congestion_allowed: names("reno cubic"), ..host() };
+        assert_eq!(congestion_again(&host, "cubic", rtt, loss, false), None);
     }
 
     #[test]

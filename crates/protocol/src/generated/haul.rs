@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -57,6 +57,8 @@ pub mod control {
         Removed(super::Removed),
         #[prost(message, tag = "22")]
         Facts(super::HostFacts),
+        #[prost(message, tag = "23")]
+        Explained(super::Explained),
     }
 }
 /// Client to server, first. A server that supports none of the versions answers `refused`.
@@ -169,6 +171,9 @@ pub struct Wishes {
     /// with watch: the end after this long without anything new; 0: never
     #[prost(uint64, tag = "15")]
     pub watch_for_ms: u64,
+    /// the server says `explained` when it has chosen its engine
+    #[prost(bool, tag = "16")]
+    pub explain: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bound {
@@ -522,6 +527,27 @@ pub struct TargetFacts {
     pub read_only: bool,
     #[prost(bool, tag = "5")]
     pub may_write: bool,
+}
+/// An engine that suits a transfer, and what it does; or why it cannot be used.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Candidate {
+    #[prost(string, tag = "1")]
+    pub engine: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub usable: bool,
+    #[prost(string, tag = "3")]
+    pub what: ::prost::alloc::string::String,
+}
+/// Server to client, once, where `explain` asks for it: how it chose its engine. The first usable
+/// candidate is the choice.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Explained {
+    #[prost(string, repeated, tag = "1")]
+    pub facts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "2")]
+    pub candidates: ::prost::alloc::vec::Vec<Candidate>,
+    #[prost(string, tag = "3")]
+    pub because: ::prost::alloc::string::String,
 }
 /// Receiver to sender, with `remove_extra`, when every file is settled: what was removed, or in a dry
 /// run would be. Directories behind what is in them.

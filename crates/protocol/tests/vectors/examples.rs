@@ -97,7 +97,7 @@ fn wish_messages() -> Vec<(&'static str, Value)> {
                 "removals_max": 1000, "dry_run": true, "move_sources": true, "preserve": 63,
                 "selection_follows": true, "mirrors_base": true, "preflight": true,
                 "follow": true, "idle_ms": 10000, "append_only": true, "watch": true,
-                "watch_for_ms": 60000}}}),
+                "watch_for_ms": 60000, "explain": true}}}),
         ),
         (
             "which files are meant",
@@ -106,6 +106,15 @@ fn wish_messages() -> Vec<(&'static str, Value)> {
             "names": ["61", "622f63"], "names_given": true, "size_min": {"bytes": 1},
             "size_max": {}, "modified_from": {"seconds": -1},
             "modified_until": {"seconds": 1_700_000_000}, "more_follows": true}}),
+        ),
+        (
+            "how a server chose its engine",
+            json!({"explained": {
+            "facts": ["4 GiB to ext4, durable at the end, a digest of each byte"],
+            "candidates": [
+                {"engine": "io-uring", "what": "needs io_uring, found none"},
+                {"engine": "direct", "usable": true, "what": "past the page cache"}],
+            "because": "4 GiB go to ext4, so direct writes it past the page cache"}}),
         ),
         (
             "what a server knows about its host",

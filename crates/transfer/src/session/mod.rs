@@ -7,6 +7,7 @@
 pub mod committer;
 mod comparing;
 pub mod contents;
+mod engines;
 mod following;
 pub mod growing;
 mod hard_links;

@@ -3,6 +3,7 @@
 use super::{
     committer::{CommitterHandle, SharedTarget},
     contents::Contents,
+    engines::Orders,
     lock,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
@@ -37,6 +38,7 @@ pub struct ReceiveShared {
     pub committer: CommitterHandle,
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
+    pub orders: Orders,
     /// Payload bytes verified in this session.
     pub verified_bytes: AtomicU64,
     pub damaged_spans: AtomicU64,
@@ -85,6 +87,8 @@ pub struct ReceiveStream {
     pub(super) figures: Arc<Mutex<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
+    /// The last order that was followed.
+    order: u64,
     pub(super) copied_bytes: u64,
     pub(super) payload_bytes: u64,
     pub(super) consumed_bytes: u64,
@@ -133,6 +137,7 @@ pub fn run(
         figures: figures.clone(),
         begun: Instant::now(),
         idle_ns: 0,
+        order: 0,
         copied_bytes: 0,
         payload_bytes: 0,
         consumed_bytes: 0,
@@ -191,6 +196,7 @@ impl ReceiveStream {
         let target = lock(&self.shared.targets).get(&header.file).cloned();
         match (permit, target) {
             (Permit::Write(span), Some(target)) => {
+                self.choose_again()?;
                 self.receive_span(&header, &bytes, span, &target)?;
             }
             (Permit::Write(span), None) => {
@@ -201,6 +207,15 @@ impl ReceiveStream {
         }
         self.tell_fallbacks();
         self.update_figures(false);
+        Ok(())
+    }
+
+    /// Another engine goes on where the session's thread asks for it.
+    fn choose_again(&mut self) -> Result<(), Leave> {
+        if let Some(candidates) = self.shared.orders.newer_than(&mut self.order) {
+            self.receiver.change_to(candidates, &mut self.done)?;
+            self.settle_pending(Wait::DontBlock)?;
+        }
         Ok(())
     }
 
@@ -417,7 +432,7 @@ impl ReceiveStream {
         figures.idle_ns = self.idle_ns;
         figures.copied_bytes = self.copied_bytes;
         figures.stages = self.receiver.stage_times();
-        figures.engine = self.receiver.info().name;
+        figures.uses(self.receiver.info().name);
         figures.payload_bytes = self.payload_bytes;
         figures.consumed_bytes = self.consumed_bytes;
         figures.in_span = in_span;

@@ -1,5 +1,6 @@
 //! The receiving role of a session: prepares targets, feeds the committer, settles files.
 
+mod choosing;
 mod progress;
 mod rounds;
 
@@ -8,6 +9,7 @@ use super::{
     committer::{Committed, Committer},
     comparing::Hashing,
     contents::Contents,
+    engines::{Chosen, DiskWatch, Orders, Told},
     growing::Growing,
     io_problem_fault, lock,
     patience::Patience,
@@ -15,7 +17,7 @@ use super::{
     removing::{Removing, RemovingEvent},
     sending::plan_status,
     streams::{StreamEvent, StreamSetup, Streams},
-    supply::{self, Connect, Supply, fallback_notice},
+    supply::{self, Connect, Supply},
     target_check::TargetCheck,
 };
 use crate::{
@@ -28,22 +30,18 @@ use crate::{
         holes,
         open_files::{Pass, Share},
         part::growing::growing_span_bytes,
-        root::Links,
         target::{Fresh, Prepared, TargetFile, TargetPlace},
     },
 };
-use haul_datapath::{EngineInfo, WireKind, choose};
-use haul_host::FileSystem;
+use haul_datapath::choose;
 use haul_protocol::{
     Awaited, FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
     receiver::Answer,
     wire::{self, Fault, FaultCode, FileKind, FileOffer, Growth},
 };
 use rounds::growth;
-use rustix::fs::{Mode, OFlags};
 use std::{
     collections::{BTreeMap, VecDeque},
-    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -85,7 +83,11 @@ pub struct Receiving<'a> {
     /// The names of open files that are not those offered.
     stored_as: BTreeMap<FileId, Vec<u8>>,
     /// Chosen at the first regular file, for all streams.
-    engines: Option<(Vec<&'static EngineInfo>, String)>,
+    engines: Option<Arc<Chosen>>,
+    disk_watch: Option<DiskWatch>,
+    told: Told,
+    /// For the client that asked how this side chose.
+    explained: Option<wire::Explained>,
     progress_at: Instant,
     finishing: bool,
     ended: Option<SessionEnd>,
@@ -150,6 +152,7 @@ impl<'a> Receiving<'a> {
             committer: committer.handle(),
             streams,
             setup,
+            orders: Orders::default(),
             verified_bytes: AtomicU64::new(0),
             damaged_spans: AtomicU64::new(0),
             small_files: Share::of_small_files(),
@@ -178,6 +181,9 @@ impl<'a> Receiving<'a> {
             removing,
             stored_as: BTreeMap::new(),
             engines: None,
+            disk_watch: None,
+            told: Told::default(),
+            explained: None,
             progress_at: now,
             finishing: false,
             ended: None,
@@ -193,7 +199,7 @@ impl<'a> Receiving<'a> {
     /// What this side found out, for the report.
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
-        let because = self.engines.as_ref().map_or(String::new(), |(_, because)| because.clone());
+        let because = self.engines.as_ref().map_or(String::new(), |chosen| chosen.because.clone());
         let costs = self.shared.committer.costs_ns();
         let damaged = self.shared.damaged_spans.load(Ordering::Relaxed);
         wire::SideReport {
@@ -594,45 +600,6 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
-        let is_moved = offer.kind() == FileKind::Regular && offer.size_bytes > 0;
-        if self.engines.is_some() || !is_moved || self.place.wishes().dry_run {
-            return Ok(());
-        }
-        let setup = &self.shared.setup;
-        let (target, rotational) = match &self.place {
-            TargetPlace::Null => (choose::Target::Null, None),
-            TargetPlace::Below { root, base, .. } => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                let failed = |what| {
-                    move |error| io_problem_fault(wire::Side::Target, what, &error).at(&**base)
-                };
-                let directory = root
-                    .open_beneath(base, flags, Mode::empty(), Links::Refuse)
-                    .map_err(failed("the target cannot be opened"))?;
-                let system =
-                    FileSystem::of(&directory).map_err(failed("the file system is unknown"))?;
-                let rotational = haul_host::rotational(Path::new("/"), &directory);
-                (choose::Target::File(system.kind), rotational)
-            }
-        };
-        let facts = choose::ReceiveFacts {
-            host: &setup.host,
-            wire: WireKind::Tcp,
-            target,
-            size_bytes: offer.size_bytes,
-            durable: true,
-            digest: setup.sees_bytes(),
-            rotational,
-            forced: self.options.engine.as_deref(),
-        };
-        let choice = choose::receive_engine(&facts).map_err(|error| {
-            Fault::new(FaultCode::EngineRefused, wire::Side::Target, error.to_string())
-        })?;
-        self.engines = Some((choice.candidates, choice.because));
-        Ok(())
-    }
-
     fn open_streams(&mut self) {
         // The first bytes of a stream may overtake the offers that its engine is chosen by.
         if self.engines.is_none() && !self.supply.connects() {
@@ -645,8 +612,8 @@ impl<'a> Receiving<'a> {
 
     fn spawn(&self, stream: StreamId, connect: Connect) {
         let shared = self.shared.clone();
-        let candidates = self.engines.as_ref().map(|(engines, _)| engines.clone());
-        let candidates = candidates.unwrap_or_default();
+        let candidates =
+            self.engines.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
         self.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
             receive_stream::run(&shared, stream, socket, candidates, figures)
@@ -657,9 +624,7 @@ impl<'a> Receiving<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    let notice = fallback_notice(stream, &from_to, &why);
-                    lock(&self.shared.machine).notice(notice);
-                    (self.events)(Event::Fallback { side: Side::Target, from_to, why });
+                    self.tell_change(stream, from_to, why);
                 }
                 StreamEvent::Violated { why } => {
                     let what = "a data stream broke the protocol and was closed";
@@ -819,6 +784,7 @@ impl Role for Receiving<'_> {
         self.handle_events();
         self.say_goodbye();
         self.watch_streams(now);
+        self.watch_disk(now);
         let done = self.handled.wrapping_add(self.shared.verified_bytes.load(Ordering::Relaxed));
         // What nobody has written yet is not due.
         let recording = self.place.wishes().recording;
@@ -839,6 +805,9 @@ impl Role for Receiving<'_> {
     }
 
     fn poll_message(&mut self) -> Option<Message> {
+        if let Some(explained) = self.explained.take() {
+            return Some(Message::Explained(explained));
+        }
         lock(&self.shared.machine).poll_message()
     }
 

@@ -2,14 +2,15 @@
 
 use super::{
     contents::Contents,
+    engines::{Chosen, Orders, SourceWatch},
     lock,
     send_pack::PACK_FILL_MIN_BYTES,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
 use crate::{content::Part, digest::SpanDigest, error::io_fault, storage::source::SourceEntry};
 use haul_datapath::{
-    Boundary, EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait,
-    Wire, fallback,
+    Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
+    fallback,
 };
 use haul_protocol::{
     FileId, Sender, StreamId,
@@ -40,6 +41,7 @@ pub struct SendShared {
     pub contents: Contents,
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
+    pub orders: Orders,
 }
 
 pub struct Source {
@@ -97,6 +99,9 @@ pub struct SendStream {
     figures: Arc<Mutex<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
+    watch: Option<SourceWatch>,
+    /// The last order that was followed.
+    order: u64,
     pub(super) copied_bytes: u64,
     pub(super) payload_bytes: u64,
 }
@@ -109,11 +114,12 @@ pub fn run(
     shared: &Arc<SendShared>,
     stream: StreamId,
     socket: OwnedFd,
-    candidates: Vec<&'static EngineInfo>,
+    chosen: &Chosen,
     figures: &Arc<Mutex<StreamFigures>>,
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
+    let candidates = chosen.candidates.clone();
     let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
         .map_err(|error| error.cause.to_string())?;
     let mut stream = SendStream {
@@ -128,6 +134,8 @@ pub fn run(
         figures: figures.clone(),
         begun: Instant::now(),
         idle_ns: 0,
+        watch: SourceWatch::new(&host, shared.setup.sees_bytes(), chosen),
+        order: 0,
         copied_bytes: 0,
         payload_bytes: 0,
     };
@@ -145,6 +153,7 @@ impl SendStream {
             if work.is_small() {
                 next = self.send_pack(work)?;
             } else {
+                self.choose_again(&work.span)?;
                 next = self.take_work();
                 let large = next.as_ref().filter(|next| !next.is_small());
                 if let Some(large) = large {
@@ -164,6 +173,22 @@ impl SendStream {
         let end = FrameHeader::End { stream: self.stream, sequence: self.sequence };
         // The session is over either way: a peer that has left already is no failure.
         let _ = self.sender.send_bytes(&end.encode(), Boundary::Flush);
+        Ok(())
+    }
+
+    /// Another engine goes on where the session's thread, or the page cache ahead, asks for it.
+    fn choose_again(&mut self, span: &FileSpan) -> Result<(), EngineError> {
+        if let Some(candidates) = self.shared.orders.newer_than(&mut self.order) {
+            self.sender.change_to(candidates, &mut self.done)?;
+        }
+        let Some(choice) = self.watch.as_mut().and_then(|watch| watch.look(span)) else {
+            return Ok(());
+        };
+        let from = self.sender.info().name;
+        self.sender.change_to(choice.candidates, &mut self.done)?;
+        let from_to = format!("{from} -> {}", self.sender.info().name);
+        let event = StreamEvent::Fallback { from_to, why: choice.because, stream: self.stream };
+        self.shared.streams.tell(event);
         Ok(())
     }
 
@@ -330,7 +355,7 @@ impl SendStream {
         figures.idle_ns = self.idle_ns;
         figures.copied_bytes = self.copied_bytes;
         figures.stages = self.sender.stage_times();
-        figures.engine = self.sender.info().name;
+        figures.uses(self.sender.info().name);
         figures.payload_bytes = self.payload_bytes;
     }
 }

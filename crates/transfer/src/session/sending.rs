@@ -1,18 +1,21 @@
 //! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
 
+mod choosing;
+mod loss;
 mod recordings;
 
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     comparing::{Content, Hashing},
     contents::Contents,
+    engines::{Chosen, DiskWatch, Orders, Told},
     following::Following,
     hard_links::{HardLinks, Met},
     lock,
     patience::Patience,
     send_stream::{self, SendShared, Source},
-    streams::{self, StreamEvent, StreamSetup, Streams},
-    supply::{self, Connect, Supply, fallback_notice},
+    streams::{self, StreamEvent, StreamFigures, StreamSetup, Streams},
+    supply::{self, Connect, Supply},
     watching::{Next, Watching},
 };
 use crate::{
@@ -28,14 +31,13 @@ use crate::{
     },
     wishes::{OnConflict, Wishes},
 };
-use haul_datapath::{EngineInfo, WireKind, choose};
-use haul_host::FileSystem;
 use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid, StreamId,
     name::check_relative_name,
     sender::FileOutcome,
     wire::{self, Fault, FaultCode, FileKind, Growth},
 };
+use loss::LossWatch;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Condvar, Mutex},
@@ -78,7 +80,12 @@ pub struct Sending<'a> {
     pub tally: Tally,
     pub peer_report: Option<wire::SideReport>,
     /// Chosen at the first regular file, for all streams.
-    engines: Option<(Vec<&'static EngineInfo>, String)>,
+    engines: Option<Arc<Chosen>>,
+    disk_watch: Option<DiskWatch>,
+    loss: LossWatch,
+    told: Told,
+    /// For the client that asked how this side chose.
+    explained: Option<wire::Explained>,
     forced_engine: Option<String>,
     manifest: Option<Lines>,
     listed_all: bool,
@@ -137,6 +144,7 @@ impl<'a> Sending<'a> {
             contents: Contents::default(),
             streams,
             setup,
+            orders: Orders::default(),
         });
         let follow = options.wishes.recording.follow;
         let following =
@@ -162,6 +170,10 @@ impl<'a> Sending<'a> {
             tally: Tally::default(),
             peer_report: None,
             engines: None,
+            disk_watch: None,
+            loss: LossWatch::new(Instant::now()),
+            told: Told::default(),
+            explained: None,
             forced_engine: options.engine,
             manifest: options.manifest,
             listed_all: false,
@@ -181,7 +193,7 @@ impl<'a> Sending<'a> {
     /// What this side found out, for the report.
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
-        let because = self.engines.as_ref().map_or(String::new(), |(_, because)| because.clone());
+        let because = self.engines.as_ref().map_or(String::new(), |chosen| chosen.because.clone());
         let congestion = &self.shared.setup.congestion.because;
         let because =
             if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
@@ -334,11 +346,9 @@ impl<'a> Sending<'a> {
         if self.engines.is_none()
             && entry.offer.kind() == FileKind::Regular
             && entry.offer.size_bytes > 0
+            && let Err(fault) = self.choose_engines(&entry)
         {
-            match self.choose_engines(&entry) {
-                Ok(choice) => self.engines = Some(choice),
-                Err(fault) => self.ended = Some(SessionEnd::Refused(fault)),
-            }
+            self.ended = Some(SessionEnd::Refused(fault));
         }
         self.may_return += usize::from(self.may_return(&entry));
         let file = lock(&self.shared.machine).offer(entry.offer.clone());
@@ -377,34 +387,6 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// By the first file of some size, as the others are like it more often than not.
-    fn choose_engines(
-        &self,
-        entry: &SourceEntry,
-    ) -> Result<(Vec<&'static EngineInfo>, String), Fault> {
-        let setup = &self.shared.setup;
-        let opened = entry.open().ok();
-        let is_zero = matches!(entry.location, crate::storage::source::Location::Zero);
-        let file = opened.as_ref().filter(|_| !is_zero).map(|file| file.file());
-        let resident_share = file.map_or(1.0, |file| {
-            let size = entry.offer.size_bytes;
-            let cached = haul_sys::cachestat::cached_bytes(file, 0, size).unwrap_or(size);
-            cached as f64 / size.max(1) as f64
-        });
-        let facts = choose::SendFacts {
-            host: &setup.host,
-            wire: WireKind::Tcp,
-            file_system: file.and_then(|file| FileSystem::of(file).ok()).map(|fs| fs.kind),
-            size_bytes: entry.offer.size_bytes,
-            resident_share,
-            digest: setup.sees_bytes(),
-            forced: self.forced_engine.as_deref(),
-        };
-        choose::send_engine(&facts).map(|choice| (choice.candidates, choice.because)).map_err(
-            |error| Fault::new(FaultCode::EngineRefused, wire::Side::Source, error.to_string()),
-        )
-    }
-
     fn open_streams(&mut self) {
         // As soon as there is something to send, if it is wanted: by then the streams are there.
         let wanted = self.engines.is_some();
@@ -415,9 +397,7 @@ impl<'a> Sending<'a> {
 
     fn spawn(&self, stream: StreamId, connect: Connect) {
         let shared = self.shared.clone();
-        let candidates = self.engines.as_ref().map(|(engines, _)| engines.clone());
-        let candidates =
-            candidates.unwrap_or_else(|| vec![&haul_datapath::engines::read_write::INFO]);
+        let chosen = self.engines.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
         let set_up = self.shared.setup.clone();
         self.shared.streams.spawn(
             stream,
@@ -428,7 +408,7 @@ impl<'a> Sending<'a> {
             },
             move |socket, figures| {
                 lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
-                send_stream::run(&shared, stream, socket, candidates, figures)
+                send_stream::run(&shared, stream, socket, &chosen, figures)
             },
         );
     }
@@ -437,9 +417,7 @@ impl<'a> Sending<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    let notice = fallback_notice(stream, &from_to, &why);
-                    lock(&self.shared.machine).notice(notice);
-                    (self.events)(Event::Fallback { side: Side::Source, from_to, why });
+                    self.tell_change(stream, from_to, why);
                 }
                 // A sender reads nothing of its streams.
                 StreamEvent::Violated { .. } => {}
@@ -822,6 +800,8 @@ impl Role for Sending<'_> {
         self.handle_events();
         self.offer_files();
         self.watch_streams(now);
+        self.watch_disk(now);
+        self.watch_loss(now);
         self.shared.spans.notify_all();
         if !self.finishing && self.listed_all && lock(&self.shared.machine).all_settled() {
             self.finishing = true;
@@ -843,6 +823,9 @@ impl Role for Sending<'_> {
     }
 
     fn poll_message(&mut self) -> Option<Message> {
+        if let Some(explained) = self.explained.take() {
+            return Some(Message::Explained(explained));
+        }
         lock(&self.shared.machine).poll_message()
     }
 

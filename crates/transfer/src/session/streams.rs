@@ -37,8 +37,8 @@ pub struct StreamFigures {
     pub idle_ns: u64,
     pub copied_bytes: u64,
     pub stages: StageTimes,
-    pub engine: &'static str,
-    pub because: String,
+    /// In the order of their first use.
+    pub engines: Vec<&'static str>,
     pub tcp: TcpInfo,
     /// Payload of the spans that were finished on this stream.
     pub payload_bytes: u64,
@@ -55,6 +55,13 @@ pub struct StreamFigures {
 }
 
 impl StreamFigures {
+    /// The engine at work now.
+    pub fn uses(&mut self, engine: &'static str) {
+        if !self.engines.contains(&engine) {
+            self.engines.push(engine);
+        }
+    }
+
     /// Receiving: it waits for this host's disk, not for the wire.
     #[must_use]
     pub fn on_storage(&self) -> bool {
@@ -248,6 +255,16 @@ impl Streams {
     #[must_use]
     pub fn take_events(&self) -> Vec<StreamEvent> {
         std::mem::take(&mut *lock(&self.events))
+    }
+
+    /// Gives the open streams another congestion control. What they have measured is kept.
+    pub fn set_congestion(&self, control: &str) {
+        for handle in lock(&self.handles).values() {
+            if !haul_sys::congestion::congestion(&handle.socket).is_ok_and(|now| now == control) {
+                // Not permitted after all: the path stays as it was.
+                let _ = haul_sys::congestion::set_congestion(&handle.socket, control);
+            }
+        }
     }
 
     /// Shuts a stream's socket down, so that its thread ends.

@@ -1,0 +1,316 @@
+//! Choosing again while a transfer runs, when the facts have changed: the page cache holds less or
+//! more of what comes next, or the disk has become slower.
+
+use std::time::Duration;
+
+use super::{Choice, SendCase, SendFacts, send_engine};
+use crate::EngineInfo;
+
+/// So much of a source is looked at at a time: some hundredths of a second of a fast transfer, and
+/// enough that another engine pays for its beginning.
+pub const WINDOW_BYTES: u64 = 128 << 20;
+
+/// An engine that reads the page cache stays until less than this share of a window is there, and
+/// one that reads past it until more than the other is. In between each is as good.
+const STAYS_WARM_SHARE: f64 = 0.3;
+const STAYS_COLD_SHARE: f64 = 0.7;
+
+/// Another engine for what comes next of a source, if the one at work does not suit it any more.
+///
+/// `facts` are of the next [`WINDOW_BYTES`] of a file: `resident_share` of these, `size_bytes` of
+/// all that is left of the file. An engine that was asked for stays.
+#[must_use]
+pub fn send_engine_again(facts: &SendFacts<'_>, at_work: &'static EngineInfo) -> Option<Choice> {
+    if facts.forced.is_some() || facts.file_system.is_none() {
+        return None;
+    }
+    let reads_past = SendCase::ColdLargeOnDisk.order()[..2].contains(&at_work.name);
+    let suits = if reads_past {
+        facts.resident_share <= STAYS_COLD_SHARE
+    } else {
+        facts.resident_share >= STAYS_WARM_SHARE
+    };
+    if suits {
+        return None;
+    }
+    let mut choice = send_engine(facts).ok()?;
+    if choice.candidates[0].name == at_work.name {
+        return None;
+    }
+    let percent = (facts.resident_share.max(0.0) * 100.0).round().min(100.0);
+    let window = WINDOW_BYTES >> 20;
+    choice.because = format!("{percent} % of the next {window} MiB is in the page cache");
+    Some(choice)
+}
+
+/// A rate is taken over this long: the receiver syncs once a second.
+const LOOK: Duration = Duration::from_secs(2);
+/// In a row, before a disk counts as slower than it was.
+const SLOW_LOOKS: u32 = 2;
+/// Of the best rate so far; a disk's rate varies by less.
+const SLOW_SHARE: f64 = 0.5;
+/// The disk has to be what holds the transfer back.
+const DISK_SHARE_MIN: f64 = 0.4;
+/// What another engine has to gain, or the first one goes on.
+const GAIN_MIN: f64 = 1.1;
+
+/// What [`Slowdown::look`] asks for.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Goes on from the next span.
+    pub candidates: Vec<&'static EngineInfo>,
+    pub because: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// The engine that was chosen, or a better one that was found.
+    AtWork { slow_looks: u32 },
+    /// Another one is on trial. The first look is not counted: what the other has begun ends in it.
+    OnTrial { bytes_per_s_before: f64, settled: bool },
+}
+
+/// Watches the rate of a disk. When it falls to half of what it was while the disk holds the
+/// transfer back, the other engines are tried once each, one look long, and the fastest stays.
+#[derive(Clone, Debug)]
+pub struct Slowdown {
+    /// The one at work first; then those that were not tried yet.
+    candidates: Vec<&'static EngineInfo>,
+    untried: Vec<&'static EngineInfo>,
+    state: State,
+    best_bytes_per_s: f64,
+    looked: Option<(Duration, u64)>,
+}
+
+impl Slowdown {
+    /// `candidates` as they were chosen, the one at work first; the last is a last resort and is
+    /// not tried. With one that was asked for nothing is ever tried.
+    #[must_use]
+    pub fn new(candidates: &[&'static EngineInfo], forced: bool) -> Self {
+        let untried = match candidates {
+            [_, others @ .., _] if !forced => others.to_vec(),
+            _ => Vec::new(),
+        };
+        Self {
+            candidates: candidates.to_vec(),
+            untried,
+            state: State::AtWork { slow_looks: 0 },
+            best_bytes_per_s: 0.0,
+            looked: None,
+        }
+    }
+
+    /// To be called often. `now` and `bytes` count from the same beginning; `bytes` is what the
+    /// disk has done (durable, or read), `disk_share` the part of its streams' time since the last
+    /// look in which they waited for it.
+    pub fn look(&mut self, now: Duration, bytes: u64, disk_share: f64) -> Option<Turn> {
+        if self.untried.is_empty() && matches!(self.state, State::AtWork { .. }) {
+            return None;
+        }
+        let Some((then, bytes_then)) = self.looked else {
+            self.looked = Some((now, bytes));
+            return None;
+        };
+        let passed = now.saturating_sub(then);
+        if passed < LOOK {
+            return None;
+        }
+        self.looked = Some((now, bytes));
+        let bytes_per_s = bytes.saturating_sub(bytes_then) as f64 / passed.as_secs_f64();
+        match self.state {
+            State::AtWork { slow_looks } => self.at_work(bytes_per_s, disk_share, slow_looks),
+            State::OnTrial { bytes_per_s_before, settled: false } => {
+                self.state = State::OnTrial { bytes_per_s_before, settled: true };
+                None
+            }
+            State::OnTrial { bytes_per_s_before, settled: true } => {
+                self.end_trial(bytes_per_s, bytes_per_s_before)
+            }
+        }
+    }
+
+    fn at_work(&mut self, bytes_per_s: f64, disk_share: f64, slow_looks: u32) -> Option<Turn> {
+        self.best_bytes_per_s = self.best_bytes_per_s.max(bytes_per_s);
+        let slow = bytes_per_s < self.best_bytes_per_s * SLOW_SHARE && disk_share > DISK_SHARE_MIN;
+        let slow_looks = if slow { slow_looks + 1 } else { 0 };
+        self.state = State::AtWork { slow_looks };
+        if slow_looks < SLOW_LOOKS {
+            return None;
+        }
+        let because = format!(
+            "the disk slowed from {} to {}; it is tried whether {} is faster now",
+            rate(self.best_bytes_per_s),
+            rate(bytes_per_s),
+            self.untried[0].name
+        );
+        self.state = State::OnTrial { bytes_per_s_before: bytes_per_s, settled: false };
+        let trial = self.untried[0];
+        Some(Turn { candidates: self.with_first(trial), because })
+    }
+
+    fn end_trial(&mut self, bytes_per_s: f64, bytes_per_s_before: f64) -> Option<Turn> {
+        let tried = self.untried.remove(0);
+        let before = self.candidates[0];
+        let figures = format!("{} for {}", rate(bytes_per_s), rate(bytes_per_s_before));
+        self.state = State::AtWork { slow_looks: 0 };
+        let stays = bytes_per_s >= bytes_per_s_before * GAIN_MIN;
+        let reached = if stays {
+            self.candidates = self.with_first(tried);
+            bytes_per_s
+        } else {
+            bytes_per_s_before
+        };
+        if let Some(next) = self.untried.first().copied() {
+            let because =
+                format!("{} has {figures} of {}; {} is tried", tried.name, before.name, next.name);
+            self.state = State::OnTrial { bytes_per_s_before: reached, settled: false };
+            return Some(Turn { candidates: self.with_first(next), because });
+        }
+        let word = if stays { "stays" } else { "goes on" };
+        let because = format!(
+            "{} has {figures} of {}, so {} {word}",
+            tried.name, before.name, self.candidates[0].name
+        );
+        Some(Turn { candidates: self.candidates.clone(), because })
+    }
+
+    fn with_first(&self, first: &'static EngineInfo) -> Vec<&'static EngineInfo> {
+        let others = self.candidates.iter().copied().filter(|info| info.name != first.name);
+        std::iter::once(first).chain(others).collect()
+    }
+}
+
+fn rate(bytes_per_s: f64) -> String {
+    format!("{:.0} MB/s", bytes_per_s / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, WireKind, engines};
+    use haul_host::FsKind;
+
+    fn facts(host: &Host, resident_share: f64) -> SendFacts<'_> {
+        SendFacts {
+            host,
+            wire: WireKind::Tcp,
+            file_system: Some(FsKind::Ext),
+            size_bytes: 4 << 30,
+            resident_share,
+            digest: true,
+            forced: None,
+        }
+    }
+
+    fn again(facts: &SendFacts<'_>, at_work: &str) -> Option<&'static str> {
+        send_engine_again(facts, engines::find(at_work).unwrap()).map(|c| c.candidates[0].name)
+    }
+
+    #[test]
+    fn where_the_page_cache_ends_the_disk_is_read_past_it_and_back() {
+        let host = Host { kernel: (6, 18), ..Host::default() };
+        assert_eq!(again(&facts(&host, 1.0), "sendfile"), None);
+        assert_eq!(again(&facts(&host, 0.31), "sendfile"), None);
+        assert_eq!(again(&facts(&host, 0.29), "sendfile"), Some("io-uring"));
+        assert_eq!(again(&facts(&host, 0.0), "io-uring"), None);
+        assert_eq!(again(&facts(&host, 0.69), "io-uring"), None);
+        assert_eq!(again(&facts(&host, 0.71), "io-uring"), Some("sendfile"));
+        let choice = send_engine_again(&facts(&host, 0.024), engines::find("sendfile").unwrap());
+        assert_eq!(choice.unwrap().because, "2 % of the next 128 MiB is in the page cache");
+    }
+
+    #[test]
+    fn an_engine_that_was_asked_for_and_a_short_rest_stay() {
+        let host = Host::default();
+        let forced = SendFacts { forced: Some("sendfile"), ..facts(&host, 0.0) };
+        assert_eq!(again(&forced, "sendfile"), None);
+        let short = SendFacts { size_bytes: 1 << 20, ..facts(&host, 0.0) };
+        assert_eq!(again(&short, "sendfile"), None);
+        let zeros = SendFacts { file_system: None, ..facts(&host, 0.0) };
+        assert_eq!(again(&zeros, "sendfile"), None);
+    }
+
+    /// A disk whose rate depends on the engine and on time.
+    struct Disk {
+        slowdown: Slowdown,
+        engine: &'static str,
+        bytes: u64,
+        now: Duration,
+        turns: Vec<String>,
+    }
+
+    impl Disk {
+        fn new(names: &[&str]) -> Self {
+            let candidates: Vec<_> = names.iter().map(|n| engines::find(n).unwrap()).collect();
+            Self {
+                slowdown: Slowdown::new(&candidates, false),
+                engine: candidates[0].name,
+                bytes: 0,
+                now: Duration::ZERO,
+                turns: Vec::new(),
+            }
+        }
+
+        fn run(&mut self, seconds: u32, share: f64, rate: impl Fn(&str) -> u64) {
+            for _ in 0..seconds * 2 {
+                self.now += Duration::from_millis(500);
+                self.bytes += rate(self.engine) * 500_000;
+                if let Some(turn) = self.slowdown.look(self.now, self.bytes, share) {
+                    self.engine = turn.candidates[0].name;
+                    self.turns.push(turn.because);
+                }
+            }
+        }
+    }
+
+    const ENGINES: [&str; 4] = ["io-uring", "dontcache", "direct", "read-write"];
+
+    #[test]
+    fn a_disk_that_keeps_its_rate_and_a_slow_network_change_nothing() {
+        let mut disk = Disk::new(&ENGINES);
+        disk.run(30, 0.9, |_| 2000);
+        disk.run(30, 0.9, |_| 1100);
+        disk.run(30, 0.1, |_| 100);
+        assert_eq!((disk.engine, disk.turns.len()), ("io-uring", 0));
+    }
+
+    #[test]
+    fn a_disk_that_slowed_is_tried_with_the_other_engines_and_the_best_stays() {
+        let mut disk = Disk::new(&ENGINES);
+        let slowed = |engine: &str| match engine {
+            "io-uring" => 500,
+            "dontcache" => 800,
+            "direct" => 520,
+            _ => panic!("the last resort is never tried"),
+        };
+        disk.run(10, 0.9, |_| 2000);
+        disk.run(40, 0.9, slowed);
+        assert_eq!(disk.engine, "dontcache");
+        assert_eq!(
+            disk.turns,
+            [
+                "the disk slowed from 2000 MB/s to 500 MB/s; it is tried whether dontcache is \
+                 faster now",
+                "dontcache has 800 MB/s for 500 MB/s of io-uring; direct is tried",
+                "direct has 520 MB/s for 800 MB/s of dontcache, so dontcache goes on",
+            ]
+        );
+    }
+
+    #[test]
+    fn where_nothing_helps_the_first_goes_on_and_all_is_said_once() {
+        let mut disk = Disk::new(&ENGINES);
+        disk.run(10, 0.9, |_| 2000);
+        disk.run(60, 0.9, |_| 300);
+        assert_eq!((disk.engine, disk.turns.len()), ("io-uring", 3));
+        disk.run(60, 0.9, |_| 30);
+        assert_eq!(disk.turns.len(), 3);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_never_left() {
+        let candidates = [engines::find("io-uring").unwrap(), engines::find("direct").unwrap()];
+        assert!(Slowdown::new(&candidates, true).untried.is_empty());
+        assert!(Slowdown::new(&candidates, false).untried.is_empty(), "only the last resort");
+    }
+}

@@ -1,0 +1,26 @@
+//! Files, or parts of them, that are not in the page cache.
+
+use std::{fs::File, io, num::NonZeroU64, ops::Range, path::Path};
+
+use rustix::fs::{Advice, fadvise};
+
+/// Makes the page cache forget a part of a file, once that is on its disk.
+///
+/// # Errors
+/// In words, where more than a tenth of it stays: a tmpfs has no other place for it.
+pub fn forget(path: &Path, part: Range<u64>) -> Result<(), String> {
+    let len_bytes = part.end - part.start;
+    let left_bytes = try_to_forget(path, part).map_err(|error| error.to_string())?;
+    if left_bytes > len_bytes / 10 {
+        return Err(format!("{left_bytes} of {len_bytes} bytes stay in the page cache"));
+    }
+    Ok(())
+}
+
+fn try_to_forget(path: &Path, part: Range<u64>) -> io::Result<u64> {
+    let file = File::open(path)?;
+    file.sync_all()?;
+    let len_bytes = part.end - part.start;
+    fadvise(&file, part.start, NonZeroU64::new(len_bytes), Advice::DontNeed)?;
+    haul_sys::cachestat::cached_bytes(&file, part.start, len_bytes)
+}

@@ -1,0 +1,83 @@
+//! Why a client could not open a session, and whether it may the next time.
+
+use crate::{
+    error::{TransferError, problem},
+    events::Problem,
+};
+use haul_protocol::wire::{Fault, FaultCode};
+
+/// Why no session could be opened.
+pub(super) enum ConnectFailure {
+    Unreachable {
+        server: String,
+        error: String,
+    },
+    /// The connection ended within the handshake.
+    Cut {
+        server: String,
+        error: String,
+    },
+    /// What came was no handshake of haul's.
+    Broken {
+        server: String,
+        error: String,
+    },
+    WrongKey {
+        server: String,
+    },
+    Refused(Fault),
+    Interrupted,
+}
+
+impl ConnectFailure {
+    pub(super) fn problem(&self) -> Problem {
+        match self {
+            Self::Unreachable { server, error } => problem(
+                &format!("cannot connect to {server}"),
+                "a running `haul serve` that this host can reach",
+                error,
+                "check host, port and firewall",
+            ),
+            Self::Cut { server, error } | Self::Broken { server, error } => problem(
+                &format!("{server} does not open a session"),
+                "a `haul serve` on that port",
+                error,
+                "check that the port is haul's, and the server's messages",
+            ),
+            Self::WrongKey { server } => problem(
+                &format!("{server} is not the server of this token"),
+                "the server whose key the token names",
+                "another key",
+                "use the URL that this server prints now; if you did, somebody is in between",
+            ),
+            Self::Refused(fault) => Problem::from(fault),
+            Self::Interrupted => problem("interrupted", "", "", ""),
+        }
+    }
+
+    /// Whether trying again may help.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Cut { .. } | Self::Broken { .. } => true,
+            Self::WrongKey { .. } | Self::Interrupted => false,
+            Self::Refused(fault) => is_passing(fault),
+        }
+    }
+
+    /// Whether a network may have cut it that lets the next handshake through.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(self, Self::Cut { .. })
+    }
+
+    pub(super) fn into_start(self) -> TransferError {
+        if matches!(self, Self::Interrupted) {
+            return TransferError::Interrupted;
+        }
+        TransferError::start(self.problem())
+    }
+}
+
+/// Whether trying again may help.
+pub(super) fn is_passing(fault: &Fault) -> bool {
+    matches!(fault.code(), FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
+}

@@ -1,0 +1,164 @@
+//! `--explain`: the facts that the engines, the streams and the congestion control were chosen by,
+//! what there was to choose from, and the choice.
+
+use crate::{
+    events::{Event, Side, printable},
+    session::streams::StreamSetup,
+};
+use haul_datapath::{EngineInfo, Host, choose};
+use haul_protocol::{limits::EXPLAINED_MAX, wire};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How one side, or the path between both, was chosen for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    pub side: Side,
+    pub facts: Vec<String>,
+    /// The best first; empty for the path.
+    pub candidates: Vec<Candidate>,
+    pub because: Vec<String>,
+}
+
+/// An engine that suits the transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Candidate {
+    pub engine: String,
+    /// The first that is usable is the choice; the others go on where it cannot.
+    pub usable: bool,
+    /// What it does, or why it cannot be used.
+    pub what: String,
+}
+
+impl Explained {
+    /// One side's engines, with the facts about its host behind those about its files.
+    #[must_use]
+    pub fn engines(
+        side: Side,
+        mut facts: Vec<String>,
+        host: &Host,
+        choice: &choose::Choice,
+    ) -> Self {
+        facts.extend(host_facts(host));
+        let usable = |engine: &&'static EngineInfo| Candidate {
+            engine: engine.name.into(),
+            usable: true,
+            what: engine.summary.into(),
+        };
+        let passed_over = |engine: &choose::PassedOver| Candidate {
+            engine: engine.name.clone(),
+            usable: false,
+            what: engine.why.clone(),
+        };
+        let candidates = choice.candidates.iter().map(usable);
+        let candidates = candidates.chain(choice.passed_over.iter().map(passed_over)).collect();
+        Self { side, facts, candidates, because: vec![choice.because.clone()] }
+    }
+
+    /// Streams, spans and congestion control.
+    #[must_use]
+    pub fn path(rtt: Duration, same_host: bool, setup: &StreamSetup, streams: String) -> Self {
+        let host = &setup.host;
+        let place = if same_host { ", both ends on this host" } else { "" };
+        let permitted = if host.may_administer_network {
+            &host.congestion_available
+        } else {
+            &host.congestion_allowed
+        };
+        let facts = vec![
+            format!("round trip {:.2} ms{place}", rtt.as_secs_f64() * 1e3),
+            format!(
+                "congestion control {} by default, permitted: {}",
+                host.congestion_default,
+                permitted.join(", ")
+            ),
+        ];
+        let mut because = vec![setup.congestion.because.clone(), streams];
+        if let Some(rate) = setup.pacing_bytes_per_s {
+            because.push(format!("each stream is paced at {:.0} MB/s", rate as f64 / 1e6));
+        }
+        Self { side: Side::Path, facts, candidates: Vec::new(), because }
+    }
+
+    pub(crate) fn into_wire(self) -> wire::Explained {
+        let candidate =
+            |Candidate { engine, usable, what }| wire::Candidate { engine, usable, what };
+        wire::Explained {
+            facts: self.facts.into_iter().take(EXPLAINED_MAX).collect(),
+            candidates: self.candidates.into_iter().map(candidate).take(EXPLAINED_MAX).collect(),
+            because: self.because.join("; "),
+        }
+    }
+
+    /// What a peer says of its side: its words reach a terminal.
+    pub(crate) fn from_wire(explained: &wire::Explained, side: Side) -> Self {
+        let candidate = |candidate: &wire::Candidate| Candidate {
+            engine: printable(&candidate.engine),
+            usable: candidate.usable,
+            what: printable(&candidate.what),
+        };
+        Self {
+            side,
+            facts: explained.facts.iter().map(|fact| printable(fact)).collect(),
+            candidates: explained.candidates.iter().map(candidate).collect(),
+            because: vec![printable(&explained.because)],
+        }
+    }
+}
+
+impl From<Explained> for Event {
+    fn from(explained: Explained) -> Self {
+        Self::Explained(explained)
+    }
+}
+
+/// What of the host the choice depends on.
+fn host_facts(host: &Host) -> Vec<String> {
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    let io_uring = if host.io_uring_disabled { "switched off" } else { "permitted" };
+    let locked = match host.memlock_limit_bytes {
+        u64::MAX => "no limit".to_owned(),
+        bytes => format!("{} KiB", bytes >> 10),
+    };
+    let (major, minor) = host.kernel;
+    vec![
+        format!(
+            "Linux {major}.{minor}, {} cores, {} of memory, of which {} are available",
+            host.cores,
+            gib(host.memory_bytes),
+            gib(host.memory_available_bytes)
+        ),
+        format!("writers wait for the disk from {} unwritten on", gib(host.dirty_limit_bytes)),
+        format!("io_uring is {io_uring}, locked memory has {locked}"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_datapath::{WireKind, choose::SendFacts};
+
+    #[test]
+    fn what_a_peer_explains_arrives_without_control_characters() {
+        let host = Host { kernel: (6, 1), cores: 2, io_uring_disabled: true, ..Host::default() };
+        let facts = SendFacts {
+            host: &host,
+            wire: WireKind::Tcp,
+            file_system: Some(haul_host::FsKind::Ext),
+            size_bytes: 1 << 30,
+            resident_share: 0.0,
+            digest: true,
+            forced: None,
+        };
+        let choice = choose::send_engine(&facts).unwrap();
+        let mine = Explained::engines(Side::Source, vec!["ext4".into()], &host, &choice);
+        let usable = |name: &str| {
+            mine.candidates.iter().find(|c| c.engine == name).map(|candidate| candidate.usable)
+        };
+        assert_eq!((usable("io-uring"), usable("direct")), (Some(false), Some(true)));
+        let wire = mine.clone().into_wire();
+        assert_eq!(Explained::from_wire(&wire, Side::Source), mine);
+        let hostile = wire::Explained { facts: vec!["\x1b[2J".into()], ..wire };
+        assert!(!Explained::from_wire(&hostile, Side::Source).facts[0].contains('\x1b'));
+    }
+}

@@ -1,0 +1,129 @@
+//! Which engine receives and writes, and what is said of it.
+
+use super::{Receiving, lock};
+use crate::{
+    events::{Event, Side},
+    explain::Explained,
+    session::{
+        engines::{Chosen, DiskWatch},
+        io_problem_fault,
+        supply::fallback_notice,
+    },
+    storage::{
+        root::{Links, Root, split_last},
+        target::TargetPlace,
+    },
+};
+use haul_datapath::{WireKind, choose};
+use haul_host::FileSystem;
+use haul_protocol::{
+    StreamId,
+    wire::{self, Fault, FaultCode, FileKind, FileOffer},
+};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{io, os::fd::OwnedFd, path::Path, sync::Arc, time::Instant};
+
+impl Receiving<'_> {
+    /// By the first file that has bytes.
+    pub(super) fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
+        let is_moved = offer.kind() == FileKind::Regular && offer.size_bytes > 0;
+        let wishes = self.place.wishes();
+        if self.engines.is_some() || !is_moved || (wishes.dry_run && !wishes.explain) {
+            return Ok(());
+        }
+        let setup = &self.shared.setup;
+        let (target, rotational) = match &self.place {
+            TargetPlace::Null => (choose::Target::Null, None),
+            TargetPlace::Below { root, base, .. } => {
+                let failed = |what| {
+                    move |error| io_problem_fault(wire::Side::Target, what, &error).at(&**base)
+                };
+                let directory = open_existing(root, base, wishes.dry_run)
+                    .map_err(failed("the target cannot be opened"))?;
+                let system =
+                    FileSystem::of(&directory).map_err(failed("the file system is unknown"))?;
+                let rotational = haul_host::rotational(Path::new("/"), &directory);
+                (choose::Target::File(system.kind), rotational)
+            }
+        };
+        let facts = choose::ReceiveFacts {
+            host: &setup.host,
+            wire: WireKind::Tcp,
+            target,
+            size_bytes: offer.size_bytes,
+            durable: true,
+            digest: setup.sees_bytes(),
+            rotational,
+            forced: self.options.engine.as_deref(),
+        };
+        let choice = choose::receive_engine(&facts).map_err(|error| {
+            Fault::new(FaultCode::EngineRefused, wire::Side::Target, error.to_string())
+        })?;
+        if wishes.explain {
+            let words = vec![facts.in_words()];
+            let host = setup.host.clone();
+            self.explain(Explained::engines(Side::Target, words, &host, &choice));
+        }
+        let forced = self.options.engine.is_some();
+        let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
+        let has_disk = matches!(self.place, TargetPlace::Below { .. });
+        self.disk_watch = has_disk.then(|| DiskWatch::new(&chosen, Instant::now()));
+        self.engines = Some(Arc::new(chosen));
+        Ok(())
+    }
+
+    /// A client tells its user, a server its client.
+    fn explain(&mut self, explained: Explained) {
+        if self.supply.connects() {
+            (self.events)(explained.into());
+        } else {
+            self.explained = Some(explained.into_wire());
+        }
+    }
+
+    /// Tells both sides' users of a change of engines, once however many streams change.
+    pub(super) fn tell_change(&mut self, stream: StreamId, from_to: String, why: String) {
+        if self.told.is_news(&from_to) {
+            lock(&self.shared.machine).notice(fallback_notice(stream, &from_to, &why));
+            (self.events)(Event::Fallback { side: Side::Target, from_to, why });
+        }
+    }
+
+    /// A target disk that slowed is tried with the other engines.
+    pub(super) fn watch_disk(&mut self, now: Instant) {
+        let Some(watch) = &mut self.disk_watch else { return };
+        let committer = &self.shared.committer;
+        let turn = watch.look(
+            now,
+            &self.shared.streams,
+            |_| committer.durable_bytes(),
+            |figures| figures.stages.target_ns,
+        );
+        if let Some(turn) = turn {
+            let to = format!("-> {}", turn.candidates[0].name);
+            self.shared.orders.give(turn.candidates);
+            self.tell_change(StreamId(0), to, turn.because);
+        }
+    }
+}
+
+/// The directory, or in a dry run, which makes none, the lowest of those above it that is there.
+fn open_existing(root: &Arc<Root>, base: &[u8], or_above: bool) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut name = base;
+    loop {
+        match root.open_beneath(name, flags, Mode::empty(), Links::Refuse) {
+            Err(error)
+                if or_above
+                    && !name.is_empty()
+                    && Errno::from_io_error(&error) == Some(Errno::NOENT) =>
+            {
+                name = split_last(name).0;
+            }
+            outcome => return outcome,
+        }
+    }
+}

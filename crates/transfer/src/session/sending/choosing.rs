@@ -1,0 +1,87 @@
+//! Which engine reads and sends, and what is said of it.
+
+use super::{Sending, lock};
+use crate::{
+    events::{Event, Side},
+    explain::Explained,
+    session::{
+        engines::{Chosen, DiskWatch},
+        supply::fallback_notice,
+    },
+    storage::source::{Location, SourceEntry},
+};
+use haul_datapath::{WireKind, choose};
+use haul_host::FileSystem;
+use haul_protocol::{
+    StreamId,
+    wire::{self, Fault, FaultCode},
+};
+use std::{sync::Arc, time::Instant};
+
+impl Sending<'_> {
+    /// By the first file of some size, as the others are like it more often than not. A stream that
+    /// finds another kind of file chooses again.
+    pub(super) fn choose_engines(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
+        let setup = &self.shared.setup;
+        let opened = entry.open().ok();
+        let is_zero = matches!(entry.location, Location::Zero);
+        let file = opened.as_ref().filter(|_| !is_zero).map(|file| file.file());
+        let size_bytes = entry.offer.size_bytes;
+        let resident_share = file.map_or(1.0, |file| {
+            let cached = haul_sys::cachestat::cached_bytes(file, 0, size_bytes);
+            cached.unwrap_or(size_bytes) as f64 / size_bytes.max(1) as f64
+        });
+        let facts = choose::SendFacts {
+            host: &setup.host,
+            wire: WireKind::Tcp,
+            file_system: file.and_then(|file| FileSystem::of(file).ok()).map(|fs| fs.kind),
+            size_bytes,
+            resident_share,
+            digest: setup.sees_bytes(),
+            forced: self.forced_engine.as_deref(),
+        };
+        let choice = choose::send_engine(&facts).map_err(|error| {
+            Fault::new(FaultCode::EngineRefused, wire::Side::Source, error.to_string())
+        })?;
+        if self.wishes.explain {
+            let words = vec![facts.in_words()];
+            let host = setup.host.clone();
+            self.explain(Explained::engines(Side::Source, words, &host, &choice));
+        }
+        let forced = self.forced_engine.is_some();
+        let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
+        self.disk_watch = Some(DiskWatch::new(&chosen, Instant::now()));
+        self.engines = Some(Arc::new(chosen));
+        Ok(())
+    }
+
+    /// A client tells its user, a server its client.
+    fn explain(&mut self, explained: Explained) {
+        if self.supply.connects() {
+            (self.events)(explained.into());
+        } else {
+            self.explained = Some(explained.into_wire());
+        }
+    }
+
+    /// Tells both sides' users of a change of engines, once however many streams change.
+    pub(super) fn tell_change(&mut self, stream: StreamId, from_to: String, why: String) {
+        if self.told.is_news(&from_to) {
+            lock(&self.shared.machine).notice(fallback_notice(stream, &from_to, &why));
+            (self.events)(Event::Fallback { side: Side::Source, from_to, why });
+        }
+    }
+
+    /// A source disk that slowed is tried with the other engines.
+    pub(super) fn watch_disk(&mut self, now: Instant) {
+        let Some(watch) = &mut self.disk_watch else { return };
+        let sent =
+            |figures: &[_]| figures.iter().map(|f: &super::StreamFigures| f.payload_bytes).sum();
+        let turn = watch.look(now, &self.shared.streams, sent, |figures| figures.stages.source_ns);
+        if let Some(turn) = turn {
+            let to = format!("-> {}", turn.candidates[0].name);
+            self.shared.orders.give(turn.candidates);
+            self.tell_change(StreamId(0), to, turn.because);
+        }
+    }
+}
