@@ -11,6 +11,7 @@ use crate::{EngineInfo, Host, Verdict, WireKind, engines};
 mod again;
 mod cases;
 mod path;
+mod place;
 
 pub use again::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
 use cases::{ReceiveCase, SendCase, in_words, percent, receiving, sending};
@@ -18,6 +19,7 @@ pub use path::{
     CongestionChoice, Loss, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
     STREAMS_MAX, StreamFacts, congestion, congestion_again, send_buffer_bytes, span_bytes, streams,
 };
+pub use place::{Placement, placement};
 
 /// What the choice of an engine that sends depends on.
 #[derive(Clone, Copy, Debug)]

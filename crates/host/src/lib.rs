@@ -16,8 +16,10 @@ mod kernel;
 mod limits;
 mod memory;
 mod network;
+mod numa;
 
 pub use file_system::{FileSystem, FsKind, rotational};
+pub use numa::{Node, interface_node};
 
 /// What was found out once, at start; engines and the chooser read it, never the system directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,10 @@ pub struct Host {
     pub page_bytes: u64,
     /// Processors this process may use: its affinity, lessened by a processor quota of its cgroup.
     pub cores: u32,
+    /// The numbers of the processors in this process's affinity; empty if they could not be read.
+    pub cpus: Vec<u32>,
+    /// The NUMA nodes that have processors.
+    pub nodes: Vec<Node>,
     /// Memory of the host, or of this process's cgroup where that has less.
     pub memory_bytes: u64,
     pub memory_available_bytes: u64,
@@ -62,6 +68,8 @@ impl Host {
             kernel: kernel::version(root),
             page_bytes: limits::page_bytes(),
             cores: cpu::cores(root),
+            cpus: cpu::allowed(root),
+            nodes: numa::nodes(root),
             memory_bytes: memory.total_bytes,
             memory_available_bytes: memory.available_bytes,
             dirty_limit_bytes: memory.dirty_limit_bytes,

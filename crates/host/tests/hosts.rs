@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use haul_host::Host;
+use haul_host::{Host, Node, interface_node};
 
 const KIB: u64 = 1024;
 const GIB: u64 = 1 << 30;
@@ -28,6 +28,7 @@ fn the_virtual_machine_of_the_measurements_is_read_as_it_is() {
     let expected = Host {
         kernel: (6, 18),
         cores: 2,
+        cpus: vec![0, 1],
         memory_bytes: 24_684_092 * KIB,
         memory_available_bytes: AVAILABLE_KIB * KIB,
         dirty_limit_bytes: AVAILABLE_KIB * KIB / 100 * 20,
@@ -47,6 +48,11 @@ fn a_limit_of_a_cgroup_above_ours_holds_for_us() {
     let expected = Host {
         kernel: (6, 8),
         cores: 6,
+        cpus: (0..16).chain(32..48).collect(),
+        nodes: vec![
+            Node { number: 0, cpus: (0..16).collect() },
+            Node { number: 1, cpus: (32..48).collect() },
+        ],
         memory_bytes: 8 * GIB,
         memory_available_bytes: 7 * GIB,
         dirty_limit_bytes: GIB / 4,
@@ -60,10 +66,19 @@ fn a_limit_of_a_cgroup_above_ours_holds_for_us() {
 }
 
 #[test]
+fn the_node_of_a_network_interface_is_known_where_it_has_hardware() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/hosts/memory-limited");
+    assert_eq!(interface_node(&root, "eth0"), Some(1));
+    assert_eq!(interface_node(&root, "lo"), None);
+    assert_eq!(interface_node(&root, "../net/eth0"), None);
+}
+
+#[test]
 fn a_container_under_cgroups_version_1_is_held_to_its_limits() {
     let expected = Host {
         kernel: (5, 14),
         cores: 1,
+        cpus: (0..8).collect(),
         memory_bytes: 4 * GIB,
         memory_available_bytes: 3 * GIB,
         dirty_limit_bytes: 3 * GIB / 100 * 20,

@@ -4,6 +4,7 @@
 
 pub mod cachestat;
 pub mod congestion;
+pub mod interfaces;
 pub mod low_water;
 pub mod mapping;
 pub mod pacing;

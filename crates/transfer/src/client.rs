@@ -14,7 +14,7 @@ use crate::{
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
-        OfferLimits, SessionEnd, Tally, drive,
+        OfferLimits, SessionEnd, Tally, drive, placing,
         receiving::{Receiving, ReceivingOptions},
         sending::{Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -656,7 +656,9 @@ impl<'a> Client<'a> {
         let noun = if granted.streams == 1 { "stream" } else { "streams" };
         let streams = format!("{} {noun}: {because}", granted.streams);
         let same_host = tcp::ends_on_this_host(opened.control.socket());
-        Explained::path(rtt, same_host, setup, streams)
+        let placed = placing::near_interface(opened.control.socket(), &self.host);
+        let placed = placed.map(|placement| placement.because);
+        Explained::path(rtt, same_host, setup, streams, placed)
     }
 
     fn say_selection(&self, control: &mut Control) {

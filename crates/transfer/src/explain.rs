@@ -57,7 +57,13 @@ impl Explained {
 
     /// Streams, spans and congestion control.
     #[must_use]
-    pub fn path(rtt: Duration, same_host: bool, setup: &StreamSetup, streams: String) -> Self {
+    pub fn path(
+        rtt: Duration,
+        same_host: bool,
+        setup: &StreamSetup,
+        streams: String,
+        placed: Option<String>,
+    ) -> Self {
         let host = &setup.host;
         let place = if same_host { ", both ends on this host" } else { "" };
         let permitted = if host.may_administer_network {
@@ -74,6 +80,7 @@ impl Explained {
             ),
         ];
         let mut because = vec![setup.congestion.because.clone(), streams];
+        because.extend(placed);
         if let Some(rate) = setup.pacing_bytes_per_s {
             because.push(format!("each stream is paced at {:.0} MB/s", rate as f64 / 1e6));
         }

@@ -12,6 +12,7 @@ mod following;
 pub mod growing;
 mod hard_links;
 mod patience;
+pub mod placing;
 mod receive_pack;
 pub mod receive_stream;
 pub mod receiving;

@@ -4,7 +4,7 @@ use super::{
     committer::{CommitterHandle, SharedTarget},
     contents::Contents,
     engines::Orders,
-    lock,
+    lock, placing,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
 use crate::{content::Part, digest::SpanDigest, error::io_fault, storage::open_files::Share};
@@ -121,6 +121,7 @@ pub fn run(
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
+    placing::run_near_interface(&socket, &host);
     let wire = socket.try_clone().map_err(|error| error.to_string())?;
     let receiver = fallback::Receiver::open(candidates, Wire::Tcp(socket), &host, memory)
         .map_err(|error| error.cause.to_string())?;

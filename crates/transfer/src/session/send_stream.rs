@@ -3,7 +3,7 @@
 use super::{
     contents::Contents,
     engines::{Chosen, Orders, SourceWatch},
-    lock,
+    lock, placing,
     send_pack::PACK_FILL_MIN_BYTES,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
@@ -119,6 +119,7 @@ pub fn run(
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
+    placing::run_near_interface(&socket, &host);
     let candidates = chosen.candidates.clone();
     let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
         .map_err(|error| error.cause.to_string())?;

@@ -1,0 +1,68 @@
+//! Streams run near their network interface, where the host has several NUMA nodes.
+
+use haul_datapath::{
+    Host,
+    choose::{self, Placement},
+};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::{net::SocketAddr, os::fd::AsFd, path::Path};
+
+/// Where threads that use this socket are to run; `None` leaves them to the scheduler.
+#[must_use]
+pub fn near_interface(socket: impl AsFd, host: &Host) -> Option<Placement> {
+    if host.nodes.len() < 2 {
+        return None;
+    }
+    let local = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
+    let interface = haul_sys::interfaces::name_of(local.ip()).ok()??;
+    let node = haul_host::interface_node(Path::new("/"), &interface);
+    choose::placement(host, &interface, node)
+}
+
+/// Keeps the calling thread, and those that it starts, where the socket's interface is.
+pub fn run_near_interface(socket: impl AsFd, host: &Host) {
+    let Some(placement) = near_interface(socket, host) else { return };
+    // Refused where another has confined this process meanwhile: then it runs where it may.
+    let _ = run_on(&placement);
+}
+
+fn run_on(placement: &Placement) -> rustix::io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in &placement.cpus {
+        let cpu = *cpu as usize;
+        if cpu < CpuSet::MAX_CPU {
+            set.set(cpu);
+        }
+    }
+    sched_setaffinity(None, &set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_host::Node;
+    use rustix::thread::sched_getaffinity;
+
+    #[test]
+    fn a_thread_stays_on_the_processors_it_is_given() {
+        std::thread::spawn(|| {
+            let all = sched_getaffinity(None).unwrap();
+            let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
+            let placement = Placement { cpus: vec![first as u32], because: String::new() };
+            run_on(&placement).unwrap();
+            let now = sched_getaffinity(None).unwrap();
+            assert_eq!((now.count(), now.is_set(first)), (1, true));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn loopback_is_near_every_node() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let node = |number, cpu| Node { number, cpus: vec![cpu] };
+        let nodes = vec![node(0, 0), node(1, 1)];
+        let host = Host { nodes, cpus: vec![0, 1], ..Host::default() };
+        assert_eq!(near_interface(&listener, &host), None);
+    }
+}
