@@ -78,8 +78,8 @@ def two_hosts():
 class Server:
     """`haul serve`; `within` are words that run it on another host."""
 
-    def __init__(self, haul, root, environment, within=(), address="127.0.0.1"):
-        self.words = [*within, haul, "serve", str(root), "--json", "--listen"]
+    def __init__(self, haul, root, environment, within=(), address="127.0.0.1", options=()):
+        self.words = [*within, haul, "serve", str(root), *options, "--json", "--listen"]
         self.environment = environment
         self.start(f"{address}:0")
 
