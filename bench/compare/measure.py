@@ -216,7 +216,9 @@ def _run_client(command, server_pid, env, limit_s, scratch):
     text = out_path.read_text(errors="replace")
     if process.returncode != 0:
         why = f"more than {limit_s:.0f} s" if watch.timed_out else f"status {process.returncode}"
-        words = (error_path.read_text(errors="replace") + text)[-ERROR_TEXT_CHARS_MAX:].strip()
+        words = (error_path.read_text(errors="replace") + text)[-ERROR_TEXT_CHARS_MAX:]
+        # A progress line's control characters are no words.
+        words = "".join(letter if letter.isprintable() else " " for letter in words).strip()
         raise RunFailed(f"{os.path.basename(command[0])} ended with {why}: {words}")
     return seconds, usage, watch, text
 

@@ -2,14 +2,16 @@
 
 import os
 
+from compare.sizes import MIB, shown_size
 from compare.targets import best_peer, cpu, own_clock_speed, speed, targets
 from movers.mover import Role, Scenario
 
-MIB = 1 << 20
 TITLES = {
     Scenario.DISCARD: "A: warm file -> thrown away",
     Scenario.DISK: "B: warm file -> new file on the same file system, durable at the end",
     Scenario.TREE: "C: warm tree of small files -> new files, durable at the end",
+    Scenario.COLD: "D: cold file -> new file on the same file system, durable at the end",
+    Scenario.BEYOND: "E: larger than memory -> new file, durable at the end, haul alone",
 }
 
 
@@ -19,10 +21,11 @@ def as_dict(session, facts, command, complete) -> dict:
         "complete": complete,
         "size_bytes": session.options.size_bytes,
         "rounds": session.options.rounds,
+        "rounds_done": session.rounds_done,
         "host": facts,
         "skipped": session.skipped,
         "rows": [_row_dict(result) for result in session.results],
-        "targets": [target.as_dict() for target in targets(session.results)],
+        "targets": [target.as_dict() for target in targets(session, facts["file_system"])],
     }
 
 
@@ -31,6 +34,8 @@ def _row_dict(result) -> dict:
     return {
         "name": row.name,
         "scenario": row.scenario.value,
+        "congestion": result.mover.network.congestion,
+        "network": "every" if result.shared else result.network,
         "role": row.role.name.lower(),
         "label": row.label,
         "version": result.version,
@@ -38,6 +43,8 @@ def _row_dict(result) -> dict:
         "command": result.command_shown,
         "note": row.note,
         "failure": result.failure,
+        "absent": result.absent,
+        "resting": result.resting,
         "equality_checked": result.equality_checked,
         "gb_per_s": speed(result),
         "cpu_s_per_gb": cpu(result),
@@ -46,43 +53,75 @@ def _row_dict(result) -> dict:
 
 
 def as_markdown(session, facts, command, complete) -> str:
+    options = session.options
     parts = [
         "# haul and its peers",
         f"{facts['date']}. **Loopback**: both ends of every row run on this one host, so the CPU"
         " is shared by both and no number here is a network's."
-        f" One file of {_size(session.options.size_bytes)} random bytes, warm in the page cache;"
-        f" A tree of {session.options.files} files of 16 KiB."
-        f" {session.options.rounds} rounds, the rows interleaved. GB are 10^9 bytes."
-        " Speeds are median (lowest .. highest).",
+        f" One file of {shown_size(options.size_bytes)} random bytes;"
+        f" a tree of {options.files} files of 16 KiB."
+        f" {session.rounds_done} of {options.rounds} rounds, the rows interleaved."
+        " GB are 10^9 bytes. Speeds are median (lowest .. highest).",
+        _networks(session, facts),
     ]
     if not complete:
         parts.append("**This run was broken off: the numbers are incomplete.**")
+    elif session.rounds_done < options.rounds:
+        parts.append(
+            f"**Only {session.rounds_done} rounds**: another one would not have ended within"
+            f" {options.minutes} minutes (--minutes)."
+        )
     for scenario in Scenario:
-        parts += [f"## {TITLES[scenario]}", _table(session.results, scenario)]
-    parts += [
-        "## Targets",
-        _targets_table(session.results),
-        "Ratios are of the medians; in brackets the lowest and highest of the rounds, compared"
-        " within each round. After every peer and cp, `sync FILE DIRECTORY` makes it durable,"
-        " in their time and CPU seconds; haul syncs by itself. Every row is timed from the start to"
-        " the end of its process; iperf3 alone by its own clock, without the set-up of its test.",
-    ]
+        parts.append(f"## {TITLES[scenario]}")
+        parts += _tables(session, scenario)
     if session.skipped:
         skipped = [f"- {name}: skipped: {why}" for name, why in session.skipped.items()]
         parts += ["## Not here", "\n".join(skipped)]
     parts += ["## Host", _host_list(facts), "## Commands", f"    {command}", _commands(session)]
+    parts += [
+        "## Targets",
+        _targets_table(targets(session, facts["file_system"])),
+        "Ratios are of the medians; in brackets the lowest and highest of the rounds, compared"
+        " within each round. After every peer and cp, `sync FILE DIRECTORY` makes it durable,"
+        " in their time and CPU seconds; haul syncs by itself, and the bare engines call"
+        " fdatasync(2). Every row is timed from the start to the end of its process; iperf3 alone"
+        " by its own clock, without the set-up of its test. The best peer is the fastest mover of"
+        " the same table; bare engines, iperf3 and cp are never it.",
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _size(size_bytes) -> str:
-    gib = size_bytes >= 1 << 30
-    return f"{size_bytes / (1 << 30):g} GiB" if gib else f"{size_bytes / MIB:g} MiB"
+def _networks(session, facts) -> str:
+    if len(session.networks) == 1:
+        return (
+            f"Congestion control: {session.networks[0].title()}."
+            f" cubic for all: skipped: {facts['networks_missing']}."
+        )
+    titles = " and ".join(network.title() for network in session.networks)
+    return (
+        f"Every table is there twice, by the congestion control that programs get which choose"
+        f" none: {titles}. The second is a network namespace, in which servers and clients run;"
+        " nothing of the system was changed. haul chooses for itself in both."
+    )
+
+
+def _tables(session, scenario) -> list:
+    """One for each network, and one where no network touches a row."""
+    rows = [result for result in session.results if result.row.scenario is scenario]
+    if not rows:
+        return ["No row could be run."]
+    if all(result.shared for result in rows):
+        return [_table(session.of(session.networks[0]), scenario)]
+    parts = []
+    for network in session.networks:
+        if len(session.networks) > 1:
+            parts.append(f"### {network.title()}")
+        parts.append(_table(session.of(network), scenario))
+    return parts
 
 
 def _table(results, scenario) -> str:
     rows = [result for result in results if result.row.scenario is scenario]
-    if not rows:
-        return "No row could be run."
     best = best_peer(results, scenario)
     lines = [
         "| mover | version | checked on the way | GB/s | CPU s/GB: client + server |"
@@ -105,10 +144,8 @@ def _table(results, scenario) -> str:
 
 
 def _number_cells(result, best) -> list:
-    if result.failure:
-        return ["failed", "", "", ""]
-    if not result.samples:
-        return ["not run", "", "", ""]
+    if result.failure or not result.samples:
+        return ["failed" if result.failure else "not run", "", "", ""]
     rates = [sample.gb_per_s() for sample in result.samples]
     middle = sorted(result.samples, key=lambda sample: sample.cpu_s_per_gb())
     middle = middle[(len(middle) - 1) // 2]  # The two sides of one run, so that they add up.
@@ -136,6 +173,10 @@ def _note(result) -> str:
     parts = []
     if result.failure:
         parts.append("FAILED: " + " ".join(result.failure.split()))
+    if result.absent:
+        parts.append("skipped: " + " ".join(result.absent.split()))
+    if result.resting:
+        parts.append(f"runs: {len(result.samples)}; {result.resting}")
     if result.row.role in (Role.FLOOR, Role.REFERENCE, Role.LOCAL):
         parts.append(result.row.role.value)
     if result.row.note:
@@ -144,6 +185,9 @@ def _note(result) -> str:
         report = result.samples[-1].report
         engines = [str(report.get(name, "?")) for name in ("send_engine", "receive_engine")]
         parts.append(f"engines {' -> '.join(engines)}")
+        if "witness_resident" in report:
+            lowest = min(sample.report["witness_resident"] for sample in result.samples)
+            parts.append(f"of another program's file {lowest:.0%} still cached")
         if report.get("copied_bytes"):
             parts.append(f"the kernel copied {report['copied_bytes']} bytes in spite of zero-copy")
     own = own_clock_speed(result)
@@ -152,17 +196,20 @@ def _note(result) -> str:
     return "; ".join(parts)
 
 
-def _targets_table(results) -> str:
-    lines = ["| target | measured | wanted | verdict | compared with |", "|---|---|---|---|---|"]
-    for target in targets(results):
+def _targets_table(found) -> str:
+    lines = [
+        "| target | congestion control | measured | wanted | verdict | compared with |",
+        "|---|---|---|---|---|---|",
+    ]
+    for target in found:
         measured = "-"
         if target.value is not None:
-            measured = f"{target.value:.2f} {target.unit}"
+            measured = f"{target.value:.2f} {target.unit}".strip()
             if target.per_round:
                 measured += " ({:.2f} .. {:.2f})".format(*target.per_round)
         sign = ">=" if target.at_least else "<="
-        wanted = f"{sign} {target.limit:g} {target.unit}"
-        cells = [target.text, measured, wanted, target.verdict(), target.against]
+        wanted = f"{sign} {target.limit:g} {target.unit}".strip()
+        cells = [target.text, target.network, measured, wanted, target.verdict(), target.against]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -175,9 +222,9 @@ def _host_list(facts) -> str:
         f"memory: {facts['memory_bytes'] / (1 << 30):.1f} GiB",
         f"kernel: Linux {facts['kernel']}; {facts['distribution']}",
         f"file system: {facts['file_system']} on {facts['device']} ({facts['mount_options']})",
-        f"congestion control: {facts['congestion_default']} by default, which every peer gets;"
-        f" {facts['congestion_available']} available; haul chooses its own, and the bare engine is"
-        " given cubic, or reno where cubic may not be chosen",
+        f"congestion control: {facts['congestion_default']} by default, which every peer gets in"
+        f" the first tables; {facts['congestion_available']} available; haul chooses its own, and"
+        " the bare engine is given cubic, or reno where cubic may not be chosen",
         f"socket buffers: tcp_rmem {facts['tcp_rmem']}, tcp_wmem {facts['tcp_wmem']}",
         f"load average: {facts['load_before']} before, {facts['load_after']} after, the rows' own"
         f" load included; anything else that ran here is in the numbers",
@@ -188,7 +235,7 @@ def _host_list(facts) -> str:
 def _commands(session) -> str:
     lines = ["Each row's client, in its last round (/WORK is a temporary directory):", ""]
     for result in session.results:
-        if result.command_shown:
+        if result.command_shown and result.network == session.networks[0].key:
             env = " ".join(f"{name}={value}" for name, value in result.row.env.items())
             shown = " ".join(filter(None, (env, result.command_shown)))
             lines.append(f"- {result.row.name}: `{shown.replace(os.getcwd() + '/', '')}`")

@@ -72,7 +72,7 @@ def launch(command, env, folder, stdout=None) -> Server:
 def launch_on_free_port(make_command, env, folder) -> Server:
     """Starts `make_command(port)` and waits until it accepts connections."""
     for attempt in range(1, PORT_TRIES_MAX + 1):
-        port = _free_port()
+        port = free_port()
         server = launch(make_command(port), env, folder)
         server.port = port
         try:
@@ -86,7 +86,7 @@ def launch_on_free_port(make_command, env, folder) -> Server:
     raise RunFailed(f"the server did not accept connections: {server.last_words()}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

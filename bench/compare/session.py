@@ -1,35 +1,52 @@
 """Runs every row once a round, in rounds, and keeps what each run cost.
 
 All servers run for the whole session; idle ones cost nothing. The rows of a round begin one further
-than in the round before, so that none always follows the same one.
+than in the round before, so that none always follows the same one. Where there are two networks, a
+row runs in one and then in the other, and in the next round the other way round.
+
+A peer that cannot be the best one rests: after one run that was slower than a third of the best
+peer's median, after more when none of its runs reached a half. Its cold row, which is no faster, is
+judged by the warm one before it has run. That saves half of a session's time.
 """
 
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from compare import packages
+from compare import packages, page_cache
 from compare.measure import RunFailed, measure
-from compare.workspace import FILE_NAME, TREE_NAME, sha256_of
-from movers.mover import Place, Scenario
+from compare.workspace import FILE_NAME, TREE_NAME, sha256_of, sha256_of_zeros
+from movers.mover import RUN_ORDER, NotHere, Place, Role, Scenario
 
 SLOWEST_BYTES_PER_S = 20_000_000
 LIMIT_S_MIN = 60.0
 LIMIT_S_TREE = 300.0
+# Of the best peer's speed. One run may have had bad luck; several do not have it by a half.
+REST_BELOW_ONCE, REST_BELOW = 1 / 3, 1 / 2
 ENV_KEPT = ("PATH", "TZ")
 TOKEN_IN_URL = re.compile(r"haul://[^@/ ]+@")
+PASSWORD = re.compile(r"(--sftp-pass) [^ ]+")
 
 
 @dataclass
 class RowResult:
-    """All runs of one row. `failure` says why there is no number, or too few."""
+    """All runs of one row in one network.
+
+    `failure` says why there is no number, or too few; `absent` why this host cannot run the row;
+    `resting` why it was not run in every round.
+    """
 
     row: object
     mover: object
     version: str
+    network: str = "system"
+    shared: bool = False  # It stands in the tables of every network.
+    absent: str = ""
+    resting: str = ""
     command_shown: str = ""
     samples: list = field(default_factory=list)
     equality_checked: bool = False
@@ -72,9 +89,10 @@ class Sample:
 class Session:
     """The movers that can run here, and their results in table order."""
 
-    def __init__(self, options, workspace, movers):
-        self.options, self.workspace, self.movers = options, workspace, movers
-        self.skipped, self.results = {}, []
+    def __init__(self, options, workspace, kinds, networks):
+        self.options, self.workspace, self.kinds = options, workspace, kinds
+        self.networks = networks
+        self.skipped, self.results, self.rounds_done = {}, [], 0
         self.env = {name: os.environ[name] for name in ENV_KEPT if name in os.environ}
         self.env.setdefault("PATH", packages.PATH)
         home = workspace.root / "home"  # Settings of this user's must not reach the movers.
@@ -84,69 +102,149 @@ class Session:
     def run(self) -> None:
         started = []
         try:
-            for mover in self.movers:
-                self._start(mover, started)
+            for kind in self.kinds:
+                for network in self.networks if kind.in_every_network else self.networks[:1]:
+                    with network.entered():
+                        self._start(kind(self.options, network), started)
             self._run_rounds()
         finally:
             for mover in started:
                 mover.stop()
 
+    def of(self, network) -> list:
+        """The results that stand in the tables of a network."""
+        return [result for result in self.results if result.shared or result.network == network.key]
+
     def _start(self, mover, started) -> None:
         lacking = mover.lacking()
         if lacking:
-            self.skipped[mover.name] = lacking
-            say(f"{mover.name}: skipped: {lacking}")
+            self._skip(mover, lacking)
             return
         started.append(mover)  # Before the start: a server that half started is ended too.
         try:
             mover.start(self.workspace, self.env)
         except (RunFailed, OSError, LookupError) as error:
-            self.skipped[mover.name] = f"its server did not start: {error}"
-            say(f"{mover.name}: skipped: {self.skipped[mover.name]}")
+            self._skip(mover, f"its server did not start: {self._hide(str(error))}")
             return
         version = mover.version()
         for row in mover.rows():
             if self.options.wants(mover.name, row.name):
-                self.results.append(RowResult(row, mover, version))
+                result = RowResult(row, mover, version, mover.network.key)
+                result.shared = not mover.in_every_network
+                self.results.append(result)
+
+    def _skip(self, mover, why) -> None:
+        first = mover.network is self.networks[0]
+        name = mover.name if first else f"{mover.name} ({mover.network.title()})"
+        why = " ".join(why.split())  # A server's last words have lines of their own.
+        if first or self.skipped.get(mover.name) != why:
+            self.skipped[name] = why
+            say(f"{name}: skipped: {why}")
 
     def _run_rounds(self) -> None:
+        started = time.monotonic()
         for number in range(1, self.options.rounds + 1):
-            for scenario in Scenario:
-                rows = [result for result in self.results if result.row.scenario is scenario]
-                first = (number - 1) % len(rows) if rows else 0
-                for result in rows[first:] + rows[:first]:
-                    if not result.failure:
+            begun = time.monotonic()
+            for scenario in RUN_ORDER:
+                if scenario is Scenario.TREE:
+                    self.workspace.await_inodes()
+                for result in self._in_order(scenario, number):
+                    if self._takes_part(result, number):
                         self._run_row(result, number)
+            self.workspace.remove_trees()
+            self.rounds_done = number
+            now = time.monotonic()
+            over = now - started + (now - begun) > self.options.minutes * 60
+            if over and number < self.options.rounds:
+                say(f"{number} rounds in {(now - started) / 60:.0f} minutes: no time for another")
+                break
+
+    def _in_order(self, scenario, number) -> list:
+        """The rows of a table in a round: a row's networks one behind the other, in turns first."""
+        names = [result.row.name for result in self.results if result.row.scenario is scenario]
+        names = list(dict.fromkeys(names))
+        first = (number - 1) % len(names) if names else 0
+        ordered = []
+        for name in names[first:] + names[:first]:
+            networks = [result for result in self.results if result.row.name == name]
+            ordered += networks if number % 2 else networks[::-1]
+        return ordered
+
+    def _takes_part(self, result, number) -> bool:
+        if result.failure or result.absent or number > (result.row.rounds_max or number):
+            return False
+        if not result.resting and not self.options.all and result.row.role is Role.PEER:
+            result.resting = self._why_resting(result)
+        return not result.resting
+
+    def _why_resting(self, result) -> str:
+        peers = [
+            other
+            for other in self.results
+            if other.network == result.network and other.row.role is Role.PEER
+        ]
+        judged, where = result, ""
+        if not result.samples and result.row.twin:
+            judged = next((peer for peer in peers if peer.row.name == result.row.twin), result)
+            where = " from a warm source"
+        if not judged.samples:
+            return ""
+        best = max(_middle(peer) for peer in peers if peer.row.scenario is judged.row.scenario)
+        share = max(sample.gb_per_s() for sample in judged.samples) / best if best else 1.0
+        limit = REST_BELOW_ONCE if len(judged.samples) == 1 else REST_BELOW
+        return f"{share:.2f} of the best peer{where}, so it rested" if share < limit else ""
 
     def _run_row(self, result, number) -> None:
         row, folder = result.row, None
+        shown = f"round {number}/{self.options.rounds} {row.name}"
+        if len(self.networks) > 1 and not result.shared:
+            shown += f" ({result.mover.network.congestion})"
         try:
             if row.scenario is not Scenario.DISCARD:
-                folder = self.workspace.fresh_target(f"{row.name}-{number}", row.target_owner)
+                name = f"{row.name}-{result.network}-{number}"
+                folder = self.workspace.fresh_target(name, row.target_owner)
+            place = self._place(row, folder)
+            with result.mover.network.entered():
+                sample = self._timed_run(result, place, number)
             if row.scenario is Scenario.TREE:
-                target = folder / TREE_NAME
-                place = Place(self.workspace.tree, self.workspace.tree_bytes, target)
-            else:
-                target = folder / FILE_NAME if folder else None
-                place = Place(self.workspace.source, self.workspace.size_bytes, target)
-            sample = self._timed_run(result, place, number)
-            if row.scenario is Scenario.TREE:
-                self._check_tree(result, target)
-            elif target:
-                self._check_target(result, target)
+                self._check_tree(result, place.target)
+            elif place.target:
+                self._check_target(result, place)
             result.samples.append(sample)
-            say(
-                f"round {number}/{self.options.rounds} {row.name}: {sample.gb_per_s():.2f} GB/s,"
-                f" {sample.cpu_s_per_gb():.2f} CPU s/GB"
-            )
+            say(f"{shown}: {sample.gb_per_s():.2f} GB/s, {sample.cpu_s_per_gb():.2f} CPU s/GB")
+        except NotHere as error:
+            result.absent = self._hide(str(error))
+            say(f"{shown}: skipped: {result.absent}")
         except (RunFailed, OSError) as error:
             result.failure = self._hide(f"round {number}: {error}")
-            say(f"round {number}/{self.options.rounds} {row.name}: FAILED: {result.failure}")
+            say(f"{shown}: FAILED: {result.failure}")
         finally:
             if folder and row.scenario is Scenario.TREE:
                 self.workspace.keep_target(folder)
             elif folder:
                 self.workspace.remove_target(folder)
+
+    def _place(self, row, folder) -> Place:
+        if row.scenario is Scenario.TREE:
+            return Place(self.workspace.tree, self.workspace.tree_bytes, folder / TREE_NAME)
+        target = folder / FILE_NAME if folder else None
+        if row.source is not None:
+            return Place(row.source, row.size_bytes, target)
+        return Place(self.workspace.source, self.workspace.size_bytes, target)
+
+    def _prepare(self, row) -> None:
+        """Brings the source into the page cache, or out of it."""
+        if row.prepare:
+            row.prepare()
+        elif row.scenario is Scenario.TREE:
+            self.workspace.warm_tree()
+        elif row.scenario is Scenario.COLD:
+            try:
+                page_cache.evict(self.workspace.source)
+            except RunFailed as error:
+                raise NotHere(str(error)) from error
+        else:
+            self.workspace.warm_source()
 
     def _timed_run(self, result, place, number) -> Sample:
         row = result.row
@@ -161,28 +259,35 @@ class Session:
         limit_s = max(LIMIT_S_MIN, place.size_bytes / SLOWEST_BYTES_PER_S)
         if row.scenario is Scenario.TREE:
             limit_s = LIMIT_S_TREE
-        if row.scenario is Scenario.TREE:
-            self.workspace.warm_tree()
-        else:
-            self.workspace.warm_source()
+        self._prepare(row)
         cost = measure(commands, result.mover.server, env, limit_s, self.workspace.scratch)
         report = row.read_report(cost.stdout, place) if row.read_report else {}
+        if row.look_after:
+            report.update(row.look_after())
         seconds, size = cost.wall_s, place.size_bytes
         if row.own_clock:
             seconds, size = report["seconds"], report["bytes"]
         return Sample(number, seconds, size, cost, report)
 
-    def _check_target(self, result, target) -> None:
+    def _check_target(self, result, place) -> None:
         """The size in every round, every byte once, both outside the measured time."""
+        target = place.target
         if not target.is_file():
             raise RunFailed(f"the target {target} is not there")
         found = target.stat().st_size
-        if found != self.workspace.size_bytes:
-            raise RunFailed(f"the target has {found} of {self.workspace.size_bytes} bytes")
+        if found != place.size_bytes:
+            raise RunFailed(f"the target has {found} of {place.size_bytes} bytes")
         if not result.equality_checked:
-            if sha256_of(target) != self.workspace.source_sha256:
+            if sha256_of(target) != self._expected_sha256(place):
                 raise RunFailed("the target's SHA-256 is not the source's")
             result.equality_checked = True
+
+    def _expected_sha256(self, place) -> str:
+        if place.source == self.workspace.source:
+            return self.workspace.source_sha256
+        if isinstance(place.source, str):
+            return sha256_of_zeros(place.size_bytes)
+        return sha256_of(place.source)
 
     def _check_tree(self, result, target) -> None:
         """The number of files in every round, every byte once."""
@@ -197,9 +302,17 @@ class Session:
             result.equality_checked = True
 
     def _hide(self, text: str) -> str:
-        """A text without tokens and without this session's random directory name."""
+        """A text without tokens, passwords and without this session's random directory name."""
         text = TOKEN_IN_URL.sub("haul://TOKEN@", text)
+        text = PASSWORD.sub(r"\1 PASSWORD", text)
         return text.replace(str(self.workspace.root), "/WORK")
+
+
+def _middle(result) -> float:
+    """The median speed; 0 of a row without a number."""
+    if result.failure or not result.samples:
+        return 0.0
+    return statistics.median(sample.gb_per_s() for sample in result.samples)
 
 
 def say(text: str) -> None:

@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from compare.host import mount_of
@@ -14,6 +15,8 @@ FILE_NAME = "random.bin"
 TREE_NAME = "tree"
 TREE_DIRECTORIES = 20
 TREE_FILE_BYTES = 16 << 10
+TREE_FILES_FELT = 2000  # The removal of fewer files costs the next run nothing that is seen.
+FREED_INODE_S = 65.0  # RECENTCY_MIN of fs/ext4/ialloc.c is 60 s.
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
 
@@ -21,11 +24,11 @@ CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
 class Workspace:
     """Makes everything below one fresh directory, and removes that directory at the end."""
 
-    def __init__(self, parent, size_bytes: int, tree_files: int):
+    def __init__(self, parent, size_bytes: int, tree_files: int, trees_kept: int):
         self.size_bytes, self.tree_files = size_bytes, tree_files
         parent = Path(parent) if parent else roomiest_parent()
         self.tree_bytes = tree_files * TREE_FILE_BYTES
-        needed = 2 * (size_bytes + self.tree_bytes) + size_bytes // 10
+        needed = 2 * size_bytes + (1 + trees_kept) * self.tree_bytes + size_bytes // 10
         found = shutil.disk_usage(parent).free
         if found < needed:
             raise SystemExit(
@@ -40,6 +43,7 @@ class Workspace:
         for folder in (self.source.parent, self.targets, self.scratch, self.kept):
             folder.mkdir()
         self.source_sha256 = ""
+        self.servers, self.trees_removed_at = 0, None
         self.tree = self.source.parent / TREE_NAME
 
     def remove(self) -> None:
@@ -93,14 +97,10 @@ class Workspace:
     def remove_target(self, folder: Path) -> None:
         """Removes a run's target and lets the file system finish that before the next run."""
         shutil.rmtree(folder, ignore_errors=True)
-        descriptor = os.open(self.root, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        self._commit()
 
     def keep_target(self, folder: Path) -> None:
-        """Leaves a run's tree where it is until the session ends.
+        """Leaves a run's tree where it is until the round's last one has ended.
 
         ext4 looks at each inode that was freed in the last minute before it takes another one
         (recently_deleted, fs/ext4/ialloc.c): the run behind a removal would pay for it, not its
@@ -108,8 +108,31 @@ class Workspace:
         """
         folder.rename(self.kept / folder.name)
 
+    def remove_trees(self) -> None:
+        """Removes the round's trees; the next round's first one then waits out that minute."""
+        for folder in self.kept.iterdir():
+            shutil.rmtree(folder, ignore_errors=True)
+        self._commit()
+        self.trees_removed_at = time.monotonic()
+
+    def _commit(self) -> None:
+        """Lets the file system write down what was removed; files of others are not waited for."""
+        descriptor = os.open(self.root, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def await_inodes(self) -> None:
+        if self.trees_removed_at is None or self.tree_files < TREE_FILES_FELT:
+            return
+        left = FREED_INODE_S - (time.monotonic() - self.trees_removed_at)
+        if left > 0:
+            time.sleep(left)
+
     def server_folder(self, name: str, owner=None) -> Path:
-        folder = self.root / "servers" / name
+        self.servers += 1  # A mover has a server in each network.
+        folder = self.root / "servers" / f"{name}-{self.servers}"
         folder.mkdir(parents=True)
         if owner:
             user = pwd.getpwnam(owner)
@@ -123,6 +146,14 @@ def sha256_of(path: Path) -> str:
     with open(path, "rb", buffering=0) as file:
         while length := file.readinto(buffer):
             digest.update(view[:length])
+    return digest.hexdigest()
+
+
+def sha256_of_zeros(size_bytes: int) -> str:
+    digest, block = hashlib.sha256(), bytes(BLOCK_BYTES)
+    for _ in range(size_bytes // BLOCK_BYTES):
+        digest.update(block)
+    digest.update(block[: size_bytes % BLOCK_BYTES])
     return digest.hexdigest()
 
 

@@ -1,18 +1,29 @@
-"""The bare sendfile engine without protocol: an example of `crates/datapath`, both ends in one."""
+"""Bare pairs of engines without protocol: an example of `crates/datapath`, both ends in one.
+
+What the engines do without haul's protocol, spans and digests is the floor that its targets stand
+on. A pair's congestion control is cubic, or reno where cubic may not be chosen, as haul's is.
+"""
 
 import json
 import os
-import socket
 
 from compare import packages
 from compare.measure import RunFailed
-from movers.mover import Mover, Role, Row, Scenario
+from compare.networks import short_path_congestion
+from movers.mover import Mover, NotHere, Role, Row, Scenario
 
-TCP_CONGESTION = 13
+# To the disk; the best of them counts. All that can write a file faster than read and write.
+DISK_PAIRS = (
+    ("sendfile", "io-uring"),
+    ("sendfile", "direct"),
+    ("sendfile", "dontcache"),
+    ("splice", "io-uring"),
+)
 
 
 class Bare(Mover):
     name = "bare"
+    in_every_network = False  # It names its congestion control itself.
 
     def lacking(self):
         path = self.options.bare
@@ -27,42 +38,34 @@ class Bare(Mover):
         return "this tree"
 
     def rows(self) -> list:
-        start = "bare sendfile -> discard"
-        return [
-            self._row("bare-sendfile", start, "nothing", ["--tap", "none"]),
-            self._row("bare-sendfile-crc", f"{start}, with digest", "CRC32C", ["--tap", "crc"]),
+        rows = [
+            self._row("bare-sendfile", ("sendfile", "discard"), "nothing", ["--tap", "none"]),
+            self._row("bare-sendfile-crc", ("sendfile", "discard"), "CRC32C", ["--tap", "crc"]),
         ]
+        for pair in DISK_PAIRS:
+            rows.append(self._row(f"bare-{'-'.join(pair)}-disk", pair, "nothing", ["--sync"]))
+        return rows
 
-    def _row(self, name, label, checks, words) -> Row:
+    def _row(self, name, pair, checks, words) -> Row:
         congestion = short_path_congestion()
 
         def command(place):
             program = packages.find(self.options.bare) or self.options.bare
-            engines = ["--send", "sendfile", "--receive", "discard"]
+            engines = ["--send", pair[0], "--receive", pair[1]]
             rest = ["--file", str(place.source), "--congestion", congestion]
-            return [program, *engines, *rest, *words]
+            target = ["--target", str(place.target)] if place.target else []
+            return [program, *engines, *rest, *target, *words]
 
         return Row(
             name,
-            Scenario.DISCARD,
+            Scenario.DISK if "--sync" in words else Scenario.DISCARD,
             Role.FLOOR,
-            label,
+            f"bare {pair[0]} -> {pair[1]}" + (", with digest" if "crc" in words else ""),
             checks,
             command,
+            makes_durable=True,
             read_report=read_report,
         )
-
-
-def short_path_congestion() -> str:
-    """The best for a path below 1 ms that this process may choose: cubic, otherwise reno."""
-    for name in ("cubic", "reno"):
-        with socket.socket() as probe:
-            try:
-                probe.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, name.encode())
-                return name
-            except OSError:
-                continue
-    return "reno"
 
 
 def read_report(stdout: str, place) -> dict:
@@ -75,6 +78,6 @@ def read_report(stdout: str, place) -> dict:
         if isinstance(report, dict) and report.get("bytes") and report.get("seconds"):
             for side in ("send_fallbacks", "receive_fallbacks"):
                 if report.get(side, "[]") != "[]":
-                    raise RunFailed(f"bare used another engine: {report[side]}")
+                    raise NotHere(f"bare used another engine: {report[side]}")
             return report
     raise RunFailed(f"bare printed no JSON line with bytes and seconds: {stdout[-300:]}")

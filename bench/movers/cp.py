@@ -2,7 +2,7 @@
 
 from compare import packages
 from compare.host import mount_of
-from movers.mover import Mover, Role, Row, Scenario
+from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 SHARING_FILE_SYSTEMS = {"btrfs", "xfs", "bcachefs", "zfs"}
 
@@ -10,6 +10,7 @@ SHARING_FILE_SYSTEMS = {"btrfs", "xfs", "bcachefs", "zfs"}
 class Cp(Mover):
     name = "cp"
     programs = {"cp": "coreutils"}
+    in_every_network = False
 
     def rows(self) -> list:
         def command(place):
@@ -19,7 +20,9 @@ class Cp(Mover):
             options += ["--recursive"] if place.source.is_dir() else []
             return [packages.find("cp"), *options, str(place.source), str(place.target)]
 
-        return [
-            Row("cp-disk", Scenario.DISK, Role.LOCAL, "cp && sync", "nothing", command),
-            Row("cp-tree", Scenario.TREE, Role.LOCAL, "cp -r && sync", "nothing", command),
-        ]
+        return with_cold(
+            [
+                Row("cp-disk", Scenario.DISK, Role.LOCAL, "cp && sync", "nothing", command),
+                Row("cp-tree", Scenario.TREE, Role.LOCAL, "cp -r && sync", "nothing", command),
+            ]
+        )

@@ -1,7 +1,7 @@
 """globus-gridftp-server, anonymous, and globus-url-copy with four streams (mode E)."""
 
 from compare import packages, servers
-from movers.mover import Mover, Role, Row, Scenario
+from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 DROPPED_USER = "nobody"
 
@@ -31,14 +31,16 @@ class GridFtp(Mover):
         self.server = servers.launch_on_free_port(command, env, folder)
 
     def rows(self) -> list:
-        return [
-            self._row("gridftp-pull-discard", Scenario.DISCARD, pull=True),
-            self._row("gridftp-push-discard", Scenario.DISCARD, pull=False),
-            self._row("gridftp-pull-disk", Scenario.DISK, pull=True),
-            self._row("gridftp-push-disk", Scenario.DISK, pull=False),
-            self._row("gridftp-pull-tree", Scenario.TREE, pull=True),
-            self._row("gridftp-push-tree", Scenario.TREE, pull=False),
-        ]
+        return with_cold(
+            [
+                self._row("gridftp-pull-discard", Scenario.DISCARD, pull=True),
+                self._row("gridftp-push-discard", Scenario.DISCARD, pull=False),
+                self._row("gridftp-pull-disk", Scenario.DISK, pull=True),
+                self._row("gridftp-push-disk", Scenario.DISK, pull=False),
+                self._row("gridftp-pull-tree", Scenario.TREE, pull=True),
+                self._row("gridftp-push-tree", Scenario.TREE, pull=False),
+            ]
+        )
 
     def _row(self, name, scenario, *, pull) -> Row:
         def command(place):

@@ -7,7 +7,7 @@ import time
 
 from compare import servers
 from compare.measure import RunFailed
-from movers.mover import Mover, Role, Row, Scenario
+from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 START_S_MAX = 15.0
 PROTECTIONS = {
@@ -37,13 +37,17 @@ class Haul(Mover):
         folder.chmod(0o700)  # The URL that the server prints holds its token.
         self.client_env = {"HAUL_STATE": str(folder / "client-state")}
         env = {**env, "HAUL_STATE": str(folder / "server-state")}
-        command = [self.options.haul, "serve", str(workspace.root)]
+        command = [*self.words_before(), self.options.haul, "serve", str(workspace.root)]
         command += ["--listen", "127.0.0.1:0", "--json"]
         events_path = folder / "events.jsonl"
         with open(events_path, "wb") as events:
             self.server = servers.launch(command, env, folder, stdout=events)
         self.url = _listening_url(events_path, self.server)
         self.server.settle()
+
+    def words_before(self) -> list:
+        """What the server is started by."""
+        return []
 
     def rows(self) -> list:
         rows = []
@@ -56,7 +60,7 @@ class Haul(Mover):
         rows.append(self._row("pull", Scenario.DISK, "safe"))
         rows.append(self._row("push", Scenario.TREE, "safe"))
         rows.append(self._row("pull", Scenario.TREE, "safe"))
-        return rows
+        return with_cold(rows)
 
     def _row(self, direction, scenario, protection) -> Row:
         words, checks = PROTECTIONS[protection]

@@ -4,6 +4,7 @@ import json
 
 from compare import packages, servers
 from compare.measure import RunFailed
+from compare.networks import short_path_congestion
 from movers.mover import Mover, Role, Row, Scenario
 
 
@@ -20,23 +21,29 @@ class Iperf3(Mover):
         self.server = servers.launch_on_free_port(command, env, folder)
 
     def rows(self) -> list:
+        rows = [self._row("iperf3", [])]
+        chosen = short_path_congestion()  # As haul chooses it.
+        if chosen != self.network.congestion:
+            rows.append(self._row(f"iperf3-{chosen}", ["-C", chosen]))
+        return rows
+
+    def _row(self, name, words) -> Row:
         def command(place):
             ends = ["-c", "127.0.0.1", "-p", str(self.server.port)]
             amount = ["-l", "1M", "-n", str(place.size_bytes)]
-            return [packages.find("iperf3"), *ends, *amount, "-J"]
+            return [packages.find("iperf3"), *ends, *amount, *words, "-J"]
 
-        row = Row(
-            "iperf3",
+        return Row(
+            name,
             Scenario.DISCARD,
             Role.REFERENCE,
-            "iperf3 -l 1M, memory to memory",
+            f"{' '.join(['iperf3 -l 1M', *words])}, memory to memory",
             "nothing",
             command,
             read_report=read_report,
             own_clock=True,
             note="own clock: without the set-up of its test",
         )
-        return [row]
 
 
 def read_report(stdout: str, place) -> dict:

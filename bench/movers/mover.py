@@ -1,19 +1,26 @@
 """What a mover is to the bench: programs, a server, and the rows that it has in the tables."""
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Optional
 
 from compare import packages
+from compare.measure import RunFailed
 
 
 class Scenario(enum.Enum):
-    """The tables."""
+    """The tables, in the report's order."""
 
     DISCARD = "discard"
     DISK = "disk"
     TREE = "tree"
+    COLD = "cold"
+    BEYOND = "beyond"
+
+
+# A cold row leaves the cache as it found it; trees come last, as their removal disturbs ext4.
+RUN_ORDER = (Scenario.DISCARD, Scenario.DISK, Scenario.COLD, Scenario.BEYOND, Scenario.TREE)
 
 
 class Role(enum.Enum):
@@ -30,7 +37,7 @@ class Role(enum.Enum):
 class Place:
     """Where one run takes its bytes from and puts them."""
 
-    source: Path
+    source: object  # A path, or the words `zero:SIZE`.
     size_bytes: int
     target: Optional[Path]  # The new file or directory; None when the bytes are thrown away.
 
@@ -51,6 +58,30 @@ class Row:
     read_report: Optional[Callable[[str, Place], dict]] = None  # From what the client printed.
     own_clock: bool = False  # Rates come from the report's seconds, not from the process's life.
     note: str = ""
+    twin: str = ""  # Of a cold row the same row from a warm source.
+    source: Optional[object] = None  # A source of its own: a path or `zero:SIZE`,
+    size_bytes: int = 0  # and its size.
+    rounds_max: Optional[int] = None
+    prepare: Optional[Callable[[], None]] = None  # Before the clock starts.
+    look_after: Optional[Callable[[], dict]] = None  # After it stopped; added to the report.
+
+
+class NotHere(RunFailed):
+    """A row that this host cannot run: it is skipped, which is no failure."""
+
+
+def with_cold(rows) -> list:
+    """The rows, and behind them those that write to the disk once more, from a cold source."""
+    return rows + [
+        replace(
+            row,
+            name=row.name.replace(Scenario.DISK.value, Scenario.COLD.value),
+            scenario=Scenario.COLD,
+            twin=row.name,
+        )
+        for row in rows
+        if row.scenario is Scenario.DISK
+    ]
 
 
 class Mover:
@@ -58,9 +89,12 @@ class Mover:
 
     name = ""
     programs = {}  # Program -> Debian package.
+    in_every_network = True  # Otherwise the system's congestion control does not touch it.
+    rows_known = True  # Before `start`; otherwise --only takes the mover's name.
 
-    def __init__(self, options):
-        self.options, self.server, self.client_env = options, None, {}
+    def __init__(self, options, network=None):
+        self.options, self.network = options, network
+        self.server, self.client_env = None, {}
 
     def lacking(self):
         """None, or what is needed and what was found."""

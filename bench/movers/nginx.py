@@ -1,7 +1,7 @@
 """nginx (sendfile on, aio off) serves, curl fetches. No checksum of the content."""
 
 from compare import packages, servers
-from movers.mover import Mover, Role, Row, Scenario
+from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 CONFIGURATION = """\
 daemon off;
@@ -53,10 +53,12 @@ class NginxCurl(Mover):
         self.server = servers.launch_on_free_port(command, env, folder)
 
     def rows(self) -> list:
-        return [
-            self._row("curl-discard", Scenario.DISCARD),
-            self._row("curl-disk", Scenario.DISK),
-        ]
+        return with_cold(
+            [
+                self._row("curl-discard", Scenario.DISCARD),
+                self._row("curl-disk", Scenario.DISK),
+            ]
+        )
 
     def _row(self, name, scenario) -> Row:
         def command(place):

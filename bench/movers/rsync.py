@@ -4,7 +4,7 @@ rsync has no sink, but `--write-devices` lets it write into /dev/null as into a 
 """
 
 from compare import packages, servers
-from movers.mover import Mover, Role, Row, Scenario
+from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 CONFIGURATION = """\
 use chroot = no
@@ -38,13 +38,15 @@ class Rsync(Mover):
         self.server = servers.launch_on_free_port(command, env, folder)
 
     def rows(self) -> list:
-        return [
-            self._row("rsync-pull-discard", Scenario.DISCARD, pull=True),
-            self._row("rsync-pull-disk", Scenario.DISK, pull=True),
-            self._row("rsync-push-disk", Scenario.DISK, pull=False),
-            self._row("rsync-pull-tree", Scenario.TREE, pull=True),
-            self._row("rsync-push-tree", Scenario.TREE, pull=False),
-        ]
+        return with_cold(
+            [
+                self._row("rsync-pull-discard", Scenario.DISCARD, pull=True),
+                self._row("rsync-pull-disk", Scenario.DISK, pull=True),
+                self._row("rsync-push-disk", Scenario.DISK, pull=False),
+                self._row("rsync-pull-tree", Scenario.TREE, pull=True),
+                self._row("rsync-push-tree", Scenario.TREE, pull=False),
+            ]
+        )
 
     def _row(self, name, scenario, *, pull) -> Row:
         def command(place):

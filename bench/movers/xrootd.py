@@ -1,7 +1,7 @@
 """xrootd serves, xrdcp copies. By default it checks the CRC32C of every 4 KiB page on the way."""
 
 from compare import packages, servers
-from movers.mover import Mover, Role, Row, Scenario
+from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 DROPPED_USER = "nobody"  # xrootd refuses to run as root.
 CONFIGURATION = """\
@@ -36,12 +36,13 @@ class XRootD(Mover):
 
     def rows(self) -> list:
         rows = []
-        for scenario in Scenario:
+        for scenario in (Scenario.DISCARD, Scenario.DISK):
             rows.append(self._row("pull", scenario, page_checks=True))
             rows.append(self._row("pull", scenario, page_checks=False))
+        rows.append(self._row("pull", Scenario.TREE, page_checks=False))
         rows.append(self._row("push", Scenario.DISK, page_checks=True))
         rows.append(self._row("push", Scenario.DISK, page_checks=False))
-        return rows
+        return with_cold(rows)
 
     def _row(self, direction, scenario, *, page_checks) -> Row:
         pull = direction == "pull"
@@ -52,7 +53,11 @@ class XRootD(Mover):
             if not pull:
                 target = f"targets/{place.target.parent.name}/{place.target.name}"
                 ends = [str(place.source), f"{remote}{target}"]
-            return [packages.find("xrdcp"), "--force", "--silent", *ends]
+            options = ["--force", "--silent"]
+            if scenario is Scenario.TREE:  # It makes the directory `tree` itself.
+                options += ["--recursive", "--parallel", "4"]
+                ends[1] = str(place.target.parent)
+            return [packages.find("xrdcp"), *options, *ends]
 
         checks = "CRC32C of each 4 KiB page" if page_checks else "nothing"
         label = f"xrdcp {'from' if pull else 'to'} xrootd"

@@ -3,6 +3,8 @@
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,22 +12,30 @@ import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 sys.dont_write_bytecode = True
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from compare import measure, targets  # noqa: E402
-from compare.session import RowResult, Sample  # noqa: E402
-from movers.mover import Role, Row, Scenario  # noqa: E402
+from compare import measure, networks, packages, page_cache, session, targets  # noqa: E402
+from compare.memory_limit import MemoryLimit, NoLimit  # noqa: E402
+from compare.session import RowResult, Sample, Session  # noqa: E402
+from compare.workspace import Workspace  # noqa: E402
+from movers import GIVEN, beyond  # noqa: E402
+from movers.mover import Role, Row, Scenario, with_cold  # noqa: E402
 
 FAKE = BENCH / "tests" / "fake_haul.py"
+FAKE_MOVERS = BENCH / "tests" / "fake_movers.py"
 GB = 10**9
+GIB = 1 << 30
+SYSTEM = networks.Network("system", "bbr", {})
+APART = networks.Network("reno", "reno", {}, 7, 8)
 
 
-def result(name, scenario, role, seconds, cpu_s=1.0, memory_bytes=0):
+def result(name, scenario, role, seconds, cpu_s=1.0, memory_bytes=0, network="system"):
     row = Row(name, scenario, role, name, "nothing", command=lambda place: [])
-    made = RowResult(row, SimpleNamespace(server=None), "1")
+    made = RowResult(row, SimpleNamespace(server=None), "1", network)
     for number, taken in enumerate(seconds, 1):
         cost = measure.Measurement(taken, cpu_s, 0.0, 0.0, memory_bytes, 0, "")
         made.samples.append(Sample(number, taken, GB, cost, {}))
@@ -36,32 +46,82 @@ def run_peers(folder, *words, **environment):
     out = Path(folder) / "out.json"
     command = [sys.executable, str(BENCH / "peers"), "--size", "2M", "--files", "60", "--haul"]
     command.append(str(FAKE))
-    command += ["--dir", str(folder), "--json", str(out), *words]
+    command += ["--dir", str(folder), "--json", str(out), "--congestion", "system", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
     )
     return done, json.loads(out.read_text()) if out.exists() else None
 
 
+def session_of(results, *where):
+    made = Session.__new__(Session)
+    made.networks, made.results = list(where) or [SYSTEM], results
+    made.options = SimpleNamespace(files=20_000, all=False, rounds=5)
+    return made
+
+
 class Targets(unittest.TestCase):
-    def found(self, results, text):
-        return next(target for target in targets.targets(results) if target.text.startswith(text))
+    def found(self, results, text, *where):
+        every = targets.targets(session_of(results, *where))
+        return next(target for target in every if target.text.startswith(text))
 
     def test_ratios_are_of_medians_and_the_best_peer_is_the_fastest(self):
         results = [
             result("haul-push-safe-disk", Scenario.DISK, Role.HAUL, [0.4, 0.5, 9.0], cpu_s=0.3),
             result("slow", Scenario.DISK, Role.PEER, [2.0, 2.0, 2.0], cpu_s=0.4),
-            result("fast", Scenario.DISK, Role.PEER, [1.5, 1.0, 1.5], cpu_s=1.0),
+            result("fast", Scenario.DISK, Role.PEER, [1.6, 1.0, 1.6], cpu_s=1.0),
             result("cp-disk", Scenario.DISK, Role.LOCAL, [0.6, 0.6, 0.6]),
+            result("bare-a-disk", Scenario.DISK, Role.FLOOR, [0.7, 0.7, 0.7]),
+            result("bare-b-disk", Scenario.DISK, Role.FLOOR, [0.45, 0.45, 0.45]),
         ]
-        peer = self.found(results, "warm -> disk, durable, push safe / best peer")
+        start = "warm -> disk durable, push safe"
+        peer = self.found(results, f"{start} / best peer")
         self.assertEqual((peer.against, peer.verdict()), ("fast", "met"))
-        self.assertAlmostEqual(peer.value, 3.0)
-        self.assertEqual(self.found(results, "warm -> disk, durable, push safe / cp").verdict(),
-                         "missed")
-        plain = self.found(results, "warm -> disk, durable, push safe, CPU s per GB / best")
-        stricter = self.found(results, "warm -> disk, durable, push safe, CPU s per GB / thrift")
+        self.assertAlmostEqual(peer.value, 3.2)
+        self.assertEqual(self.found(results, f"{start} / cp").verdict(), "missed")
+        pair = self.found(results, f"{start} / best bare pair")
+        self.assertEqual((pair.against, pair.verdict()), ("bare-b-disk", "met"))
+        plain = self.found(results, f"{start}, CPU s per GB / best")
+        stricter = self.found(results, f"{start}, CPU s per GB / thrift")
         self.assertEqual((plain.verdict(), stricter.verdict()), ("met", "missed"))
+
+    def test_rounds_are_compared_with_the_same_round(self):
+        ours = result("haul-push-safe-disk", Scenario.DISK, Role.HAUL, [1.0, 2.0, 4.0])
+        rested = result("peer", Scenario.DISK, Role.PEER, [1.0, 1.0])
+        rested.samples[1].round = 3
+        target = self.found([ours, rested], "warm -> disk durable, push safe / best peer")
+        self.assertEqual(target.per_round, (0.25, 1.0))
+
+    def test_each_congestion_control_has_its_own_best_mover_and_its_own_limit(self):
+        ours, scenario = "haul-push-clear-none-discard", Scenario.DISCARD
+        results = [
+            result(ours, scenario, Role.HAUL, [0.5]),
+            result("curl", scenario, Role.PEER, [1.0]),
+            result(ours, scenario, Role.HAUL, [0.5], network="reno"),
+            result("curl", scenario, Role.PEER, [0.7], network="reno"),
+            result("bare-sendfile", scenario, Role.FLOOR, [0.5]),
+        ]
+        results[-1].shared = True
+        start = "warm -> null:, push, clear without digest"
+        system = self.found(results, f"{start} / best mover, as the", SYSTEM, APART)
+        apart = self.found(results, f"{start} / best mover, reno for all", SYSTEM, APART)
+        self.assertEqual((system.value, system.limit), (2.0, 2.3))
+        self.assertEqual((round(apart.value, 6), apart.limit), (1.4, 1.5))
+        bare = [
+            target.verdict()
+            for target in targets.targets(session_of(results, SYSTEM, APART))
+            if target.text == f"{start} / bare sendfile"
+        ]
+        self.assertEqual(bare, ["met", "met"])
+
+    def test_iperf3_is_compared_with_the_congestion_control_that_haul_chooses(self):
+        results = [
+            result("haul-push-clear-none-discard", Scenario.DISCARD, Role.HAUL, [1.0]),
+            result("iperf3", Scenario.DISCARD, Role.REFERENCE, [4.0]),
+            result("iperf3-cubic", Scenario.DISCARD, Role.REFERENCE, [0.8]),
+        ]
+        target = self.found(results, "warm -> null:, push, clear without digest / iperf3")
+        self.assertEqual((target.against, target.verdict()), ("iperf3-cubic", "missed"))
 
     def test_references_are_never_the_best_peer_and_failed_rows_have_no_number(self):
         failed = result("broken", Scenario.DISCARD, Role.PEER, [0.01])
@@ -75,6 +135,15 @@ class Targets(unittest.TestCase):
         self.assertIsNone(targets.speed(failed))
         self.assertEqual(self.found(results, "warm -> null:").verdict(), "not measured")
 
+    def test_larger_than_memory_is_a_rate_and_what_is_still_cached(self):
+        base = result("beyond-base-zero", Scenario.BEYOND, Role.HAUL, [1.0])
+        large = result("beyond-large-zero", Scenario.BEYOND, Role.HAUL, [1.2])
+        large.samples[0].report["witness_resident"] = 0.9
+        start = "larger than memory, push of zeros"
+        self.assertEqual(self.found([base, large], f"{start} /").verdict(), "missed")
+        cached = self.found([base, large], f"{start}: of another")
+        self.assertEqual((cached.value, cached.verdict()), (0.9, "missed"))
+
     def test_memory_is_the_highest_of_all_runs(self):
         results = [
             result("haul-a", Scenario.DISK, Role.HAUL, [1.0], memory_bytes=10 << 20),
@@ -82,6 +151,153 @@ class Targets(unittest.TestCase):
         ]
         memory = self.found(results, "peak memory")
         self.assertEqual((memory.value, memory.verdict()), (65.0, "missed"))
+
+
+class Rounds(unittest.TestCase):
+    def test_a_peer_that_cannot_be_the_best_one_rests_and_so_does_its_cold_row(self):
+        rows = with_cold([Row("a-disk", Scenario.DISK, Role.PEER, "a", "", command=None)])
+        self.assertEqual([row.name for row in rows], ["a-disk", "a-cold"])
+        slow, cold = (RowResult(row, None, "1") for row in rows)
+        slow.samples = result("", Scenario.DISK, Role.PEER, [3.1]).samples
+        fast = result("b-disk", Scenario.DISK, Role.PEER, [1.0])
+        near = result("c-disk", Scenario.DISK, Role.PEER, [2.9])
+        ours = result("haul-push-safe-disk", Scenario.DISK, Role.HAUL, [9.0])
+        other = result("d-disk", Scenario.DISK, Role.PEER, [0.1], network="reno")
+        made = session_of([slow, cold, fast, near, ours, other])
+        taking = [made._takes_part(one, 2) for one in made.results]
+        self.assertEqual(taking, [False, False, True, True, True, True])
+        self.assertIn("warm source", cold.resting)
+        near.samples = result("", Scenario.DISK, Role.PEER, [2.9, 2.1]).samples
+        self.assertFalse(made._takes_part(near, 3))
+        near.resting, near.samples[0].seconds = "", 1.9
+        self.assertTrue(made._takes_part(near, 3))
+        made.options.all, slow.resting = True, ""
+        self.assertTrue(made._takes_part(slow, 2))
+
+    def test_rows_of_two_networks_run_side_by_side_and_each_begins_in_turn(self):
+        names = [("a", "system"), ("b", "system"), ("a", "reno"), ("b", "reno")]
+        made = session_of(
+            [result(name, Scenario.DISK, Role.PEER, [], network=key) for name, key in names]
+        )
+        orders = [
+            [f"{one.row.name} {one.network}" for one in made._in_order(Scenario.DISK, number)]
+            for number in (1, 2)
+        ]
+        self.assertEqual(orders[0], ["a system", "a reno", "b system", "b reno"])
+        self.assertEqual(orders[1], ["b reno", "b system", "a reno", "a system"])
+        self.assertEqual(made._in_order(Scenario.TREE, 1), [])
+
+
+class Kernel(unittest.TestCase):
+    def test_a_network_of_its_own_changes_nothing_outside(self):
+        if os.geteuid() != 0:
+            with self.assertRaisesRegex(networks.NetworkMissing, "needs root"):
+                networks.own()
+            self.skipTest("needs root")
+        before = networks.system()
+        try:
+            apart = networks.own()
+        except networks.NetworkMissing as error:
+            self.skipTest(str(error))
+        words = ["cat", "/proc/sys/net/ipv4/tcp_congestion_control", "/proc/net/dev"]
+        with apart.entered():
+            inside = subprocess.run(words, capture_output=True, text=True).stdout
+            self.assertEqual(networks.system().settings, before.settings)
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                socket.create_connection(server.getsockname(), timeout=5).close()
+        self.assertEqual(inside.split()[0], apart.congestion)
+        self.assertIn(apart.congestion, networks.SHORT_PATH)
+        self.assertNotIn("eth0", inside)
+        self.assertEqual(networks.system(), before)
+
+    def test_a_file_is_seen_to_come_into_the_cache_and_to_leave_it(self):
+        with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
+            file.write(os.urandom(1 << 20))
+            file.flush()
+            self.assertEqual(page_cache.residency(file.name), 1.0)
+            try:
+                page_cache.evict(file.name)
+            except measure.RunFailed as error:
+                self.skipTest(str(error))
+            self.assertLess(page_cache.residency(file.name), 0.02)
+            with open(file.name, "rb") as again:
+                again.read()
+            self.assertEqual(page_cache.residency(file.name), 1.0)
+
+    def test_a_program_behind_a_limits_words_is_in_its_group(self):
+        try:
+            limit = MemoryLimit(64 << 20)
+        except NoLimit as error:
+            self.skipTest(str(error))
+        try:
+            done = subprocess.run(
+                [*limit.words(), "cat", "/proc/self/cgroup"], capture_output=True, text=True
+            )
+            self.assertIn(limit.group.name, done.stdout)
+        finally:
+            limit.remove()
+        self.assertFalse(limit.group.exists())
+
+    def test_the_file_is_larger_than_the_memory_that_is_left_for_it(self):
+        whole = beyond.plan(2 * GIB, 16 * GIB, 100 * GIB)
+        self.assertEqual((whole.limited, whole.limit_bytes), (False, 16 * GIB))
+        self.assertGreaterEqual(whole.large_bytes, 17 * GIB)
+        small = beyond.plan(2 * GIB, 16 * GIB, 30 * GIB)
+        tiny = beyond.plan(2 << 20, 16 * GIB, 30 * GIB)
+        for plan, base_bytes in ((small, 2 * GIB), (tiny, 2 << 20)):
+            self.assertTrue(plan.limited)
+            self.assertGreaterEqual(plan.large_bytes, 2 * plan.limit_bytes)
+            # The file beside it, and the witness, are held by what the large one exceeds.
+            self.assertGreaterEqual(plan.limit_bytes, base_bytes + beyond.WITNESS_BYTES)
+
+
+class Given(unittest.TestCase):
+    """Movers that only a path names, by programs that check their arguments and copy."""
+
+    def run_one(self, kind, paths):
+        programs = {"java": "java", "sshd": "sshd", "ssh-keygen": "ssh_keygen"}
+        programs.update({name: name for name in ("bbcp", "etd", "etc", "mscp", "wdt", "sftp")})
+        with tempfile.TemporaryDirectory() as folder:
+            for name, role in programs.items():
+                wrapper = Path(folder) / name
+                wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_MOVERS} {role} "$@"\n')
+                wrapper.chmod(0o755)
+            (Path(folder) / "fdt.jar").write_text("")
+            given = {kind.option: str(Path(folder) / paths)}
+            options = SimpleNamespace(
+                rounds=1, minutes=5, all=True, wants=lambda *_: True, is_root=False, **given
+            )
+            workspace = Workspace(folder, 1 << 20, 1, 0)
+
+            def find(program):
+                own = Path(folder) / program
+                return str(own) if own.exists() else shutil.which(program)
+
+            with mock.patch.object(packages, "find", find), mock.patch.object(session, "say"):
+                workspace.make_source()
+                made = Session(options, workspace, [kind], [SYSTEM])
+                made.run()
+            workspace.remove()
+        return made
+
+    def test_each_is_called_as_its_documentation_says(self):
+        paths = {"fdt": "fdt.jar", "etransfer": "."}
+        for kind in GIVEN:
+            with self.subTest(kind.name):
+                made = self.run_one(kind, paths.get(kind.option, kind.option))
+                self.assertEqual(made.skipped, {})
+                self.assertGreaterEqual(len(made.results), 2)
+                for one in made.results:
+                    self.assertEqual(one.failure, "")
+                    if not one.absent:  # A cold row, on a file system that keeps its pages.
+                        self.assertTrue(one.equality_checked, one.row.name)
+
+    def test_without_a_path_it_is_skipped_by_the_name_of_its_option(self):
+        for kind in GIVEN:
+            lacking = kind(SimpleNamespace(**{kind.option: None}), SYSTEM).lacking()
+            self.assertEqual(lacking, f"needs --{kind.option} {kind.metavar}, found none")
+            lacking = kind(SimpleNamespace(**{kind.option: "/nowhere"}), SYSTEM).lacking()
+            self.assertRegex(lacking, "needs /nowhere.*, found no such file")
 
 
 class Measure(unittest.TestCase):
@@ -125,8 +341,11 @@ class WholeRun(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(os.listdir(folder), ["out.json"])
         rows = {row["name"]: row for row in numbers["rows"]}
-        self.assertEqual(len(rows), 14)
+        self.assertEqual(len(rows), 19)
         for row in rows.values():
+            if row["absent"]:  # On a file system that keeps its pages.
+                self.assertEqual(row["scenario"], "cold")
+                continue
             self.assertEqual(len(row["samples"]), 2, row)
             self.assertEqual(row["equality_checked"], row["scenario"] != "discard", row)
         memory = rows["haul-push-safe-disk"]["samples"][0]["server_memory_bytes"]
@@ -134,6 +353,20 @@ class WholeRun(unittest.TestCase):
         for text in (done.stdout, done.stderr, json.dumps(numbers)):
             self.assertNotIn("secrettoken", text)
         self.assertIn("| met |", done.stdout)
+
+    def test_with_two_networks_each_row_has_numbers_of_both(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--only", "haul-push-safe-disk", "--rounds", "1", "--congestion", "both"]
+            done, numbers = run_peers(folder, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = numbers["host"]["networks"]
+        if len(found) == 1:
+            self.skipTest(numbers["host"]["networks_missing"])
+        rows = {row["network"]: row for row in numbers["rows"]}
+        self.assertEqual(set(rows), set(found))
+        self.assertEqual([len(row["samples"]) for row in rows.values()], [1, 1])
+        for title in found.values():
+            self.assertIn(f"### {title}", done.stdout)
 
     def test_a_changed_byte_fails_the_row(self):
         with tempfile.TemporaryDirectory() as folder:

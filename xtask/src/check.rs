@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{Outcome, child, generate, tidy};
+use crate::{Outcome, bench, child, generate, tidy};
 
 struct Step {
     name: &'static str,
     run: fn(&Path) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     Step { name: "tidy", run: tidy::run },
     Step { name: "rustfmt", run: rustfmt },
     Step { name: "generated files", run: generate::compare },
     Step { name: "clippy", run: clippy },
     Step { name: "documentation", run: documentation },
+    Step { name: "bench's tests", run: bench::test },
 ];
 
 struct StepResult {

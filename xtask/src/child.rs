@@ -71,6 +71,11 @@ pub fn is_installed(name: &str) -> bool {
     search_path().iter().any(|directory| directory.join(name).is_file())
 }
 
+/// Whether this process is root's.
+pub fn is_root(root: &Path) -> bool {
+    output_of(&mut command(root, "id", &["-u"])).is_ok_and(|output| output.trim_ascii() == b"0")
+}
+
 /// The command as a person would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());

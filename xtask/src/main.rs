@@ -3,6 +3,7 @@
 //! Nothing here is part of `haul` itself. Each chore runs programs as children that it waits for,
 //! and ends with an exit status other than 0 when anything it looked at is not in order.
 
+mod bench;
 mod check;
 mod child;
 mod generate;
@@ -22,11 +23,14 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check            rustfmt, clippy, tidy, generated files, documentation: all that CI looks at
+  check            rustfmt, clippy, tidy, generated files, documentation, the bench's own tests: all
+                   that CI looks at before the tests
   tidy             the project's rules that no other tool knows
   gen [--check]    writes the generated files; with --check only compares them
   test [-- ARGS]   installs what the tests need, runs them all, and counts the skipped ones;
                    ARGS go to `cargo test`
+  bench peers [ARGS]
+                   haul beside the movers that people use today; `bench --help` says more
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
   soak [NAMES]     runs the long forms of the tests of bad days, or those suites of them, and writes
                    docs/soak.md; half an hour, as root
@@ -60,6 +64,7 @@ fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
         ["gen", "--check"] => generate::compare(root),
         ["test"] => test::run(root, &[]),
         ["test", "--", rest @ ..] => test::run(root, rest),
+        ["bench", rest @ ..] => bench::run(root, rest),
         ["lab", name, rest @ ..] => lab::run(root, name, rest),
         ["soak", names @ ..] => soak::run(root, names),
         ["help" | "--help" | "-h"] => {

@@ -37,9 +37,7 @@ pub fn provide(root: &Path) {
         return;
     }
     let packages = packages_of(&missing);
-    let is_root = child::output_of(&mut child::command(root, "id", &["-u"]))
-        .is_ok_and(|output| output.trim_ascii() == b"0");
-    if is_root && child::is_installed("apt-get") {
+    if child::is_root(root) && child::is_installed("apt-get") {
         println!("test: installing {}", packages.join(" "));
         if let Err(error) = install(root, &packages) {
             println!("test: {error:#}");
