@@ -315,11 +315,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache discard" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)
@@ -421,11 +421,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache discard" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)

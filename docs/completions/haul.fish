@@ -64,7 +64,8 @@ mmap\t'send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
-io-uring\t'O_DIRECT at depth by io_uring; past the page cache'"
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
 mmap\t'send from and receive into a mapping of the file'
@@ -72,6 +73,7 @@ splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
@@ -121,7 +123,8 @@ mmap\t'send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
-io-uring\t'O_DIRECT at depth by io_uring; past the page cache'"
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
 mmap\t'send from and receive into a mapping of the file'
@@ -129,6 +132,7 @@ splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r

@@ -335,6 +335,23 @@ fn every_engine_pair_moves_the_same_bytes_both_ways() {
     println!("{pairs} pairs of engines, both ways");
 }
 
+/// The notices of zero-copy sends are an error queue's (POLLERR), and were once taken for a reset.
+#[test]
+fn zero_copy_sends_break_no_stream_and_say_once_that_the_wire_copies() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("data"), 100 * MIB);
+    let options = words!["--send-engine", "zerocopy-send", "--streams", "2"];
+    for pass in 0..3 {
+        let words = words![place.source("data"), server.url(format!("{pass}/"))];
+        let ran = place.push(&[words, options.clone()].concat());
+        assert_eq!((ran.number("reconnections"), ran.number("resent_spans")), (0, 0), "{ran:?}");
+        let fallbacks = ran.named("fallback");
+        assert!(fallbacks.len() <= 2, "one for each stream at most: {fallbacks:?}");
+        fs::remove_dir_all(place.root(pass.to_string())).unwrap();
+    }
+}
+
 #[test]
 fn discard_is_for_null_only() {
     let place = Place::new();

@@ -18,8 +18,8 @@ use std::{
 };
 
 use haul_datapath::{
-    Boundary, Buffers, EngineInfo, FileSpan, Host, SpanFile, SpanId, SpanTap, StageTimes, Wait,
-    Wire, engines,
+    Boundary, Buffers, EngineInfo, FileSpan, Host, InVain, SpanFile, SpanId, SpanTap, StageTimes,
+    Wait, Wire, engines,
     fallback::{Receiver, Sender},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -42,7 +42,11 @@ struct Options {
 
 impl Options {
     fn buffers(&self) -> Buffers {
-        Buffers { bytes_max: self.buffer_bytes, block_bytes: self.block_bytes }
+        Buffers {
+            bytes_max: self.buffer_bytes,
+            block_bytes: self.block_bytes,
+            in_vain: InVain::GoOn,
+        }
     }
 
     fn taps(&self, side: &str) -> bool {

@@ -21,6 +21,9 @@ pub(crate) trait BlockWriter: Send {
     /// The call it writes with.
     const CALL: &'static str;
 
+    /// What that call needs of the file system.
+    const NEEDS: &'static str;
+
     /// Writes all of `bytes`.
     fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written>;
 }
@@ -74,7 +77,11 @@ impl<W: BlockWriter> Copying<W> {
             });
             match written {
                 Ok(Written::AsAsked) => {}
-                Ok(Written::Plainly(errno)) => return Err(progress.unsupported(W::CALL, errno)),
+                Ok(Written::Plainly(errno)) => {
+                    let why = format!("needs {}, found that it refuses: {errno}", W::NEEDS);
+                    let why = io::Error::new(io::ErrorKind::Unsupported, why);
+                    return Err(progress.unsupported(W::CALL, why));
+                }
                 Err(error) => return Err(progress.file(W::CALL, error)),
             }
         }

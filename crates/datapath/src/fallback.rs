@@ -73,9 +73,10 @@ impl Bench {
                 Some(error) => Err(OpenError { wire, cause: error }),
                 None => {
                     let host = &self.host;
-                    let Buffers { bytes_max: buffer_bytes_max, block_bytes } = self.buffers;
+                    let Buffers { bytes_max: buffer_bytes_max, block_bytes, in_vain } =
+                        self.buffers;
                     // `refusal` looks at the wire and the host; only the direction is left.
-                    let setup = Setup { wire, host, buffer_bytes_max, block_bytes };
+                    let setup = Setup { wire, host, buffer_bytes_max, block_bytes, in_vain };
                     match open(info, setup) {
                         Some(opened) => opened,
                         None => unreachable!("candidates of the other direction were left out"),

@@ -26,6 +26,7 @@ mod copy_free;
 mod copying;
 pub mod engines;
 pub mod fallback;
+pub mod in_vain;
 mod progress;
 mod read_ahead;
 pub mod skeleton;
@@ -33,8 +34,11 @@ pub mod socket;
 pub mod span_file;
 mod stopwatch;
 mod write_behind;
+pub mod zcrx;
+mod zero_copy_sends;
 
 pub use haul_host::Host;
+pub use in_vain::InVain;
 pub use span_file::SpanFile;
 
 /// Names a span in completions and errors. The caller chooses the number.
@@ -207,6 +211,7 @@ pub struct Setup<'host> {
     pub buffer_bytes_max: usize,
     /// What one call moves at most, where that is to be studied.
     pub block_bytes: Option<usize>,
+    pub in_vain: InVain,
 }
 
 impl Setup<'_> {
@@ -221,17 +226,19 @@ impl Setup<'_> {
 pub const BLOCK_BYTES_MIN: usize = 4096;
 
 /// What the engines of a wire may use. A plain number is the memory alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Buffers {
     /// Memory for buffers, in bytes.
     pub bytes_max: usize,
     /// What one call moves at most; `None` leaves it to the engine.
     pub block_bytes: Option<usize>,
+    /// What an engine does when the kernel copies in spite of zero-copy.
+    pub in_vain: InVain,
 }
 
 impl From<usize> for Buffers {
     fn from(bytes_max: usize) -> Self {
-        Self { bytes_max, block_bytes: None }
+        Self { bytes_max, ..Self::default() }
     }
 }
 

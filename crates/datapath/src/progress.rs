@@ -159,7 +159,17 @@ pub fn is_unsupported_error(error: &io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(is_unsupported)
 }
 
-fn is_of_the_wire(errno: Errno) -> bool {
+/// Why a file cannot be moved past the page cache.
+#[must_use]
+pub fn without_direct(error: &io::Error) -> io::Error {
+    let why =
+        format!("needs a file that can be opened with O_DIRECT, found that it cannot: {error}");
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+/// The connection has failed.
+#[must_use]
+pub fn is_of_the_wire(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::PIPE

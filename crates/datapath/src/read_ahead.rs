@@ -1,17 +1,20 @@
-//! Sends spans whose blocks are read ahead beside the sending: the engines direct and io-uring.
+//! Sends spans whose blocks are read ahead beside the sending: the engines direct, io-uring and
+//! zerocopy-send.
 //!
 //! Blocks lie on a grid of the slot's size in the file, so that every read is aligned. Of a span's
 //! first and last block more is read than is sent. While one span is sent, the reads run on into
-//! the span that [`SendEngine::prepare`] announced.
+//! the span that [`SendEngine::prepare`] announced. Where blocks are sent without a copy, a slot is
+//! read into again when the kernel has let it go.
 
 use std::{collections::VecDeque, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
 use crate::{
-    Boundary, EngineError, FileSpan, SendEngine, SpanDone, SpanTap, StageTimes, Wire,
+    Boundary, EngineError, FileSpan, Remedy, SendEngine, SpanDone, SpanTap, StageTimes, Wait, Wire,
     block_queue::{ALIGN_BYTES, BlockQueue, Direction, Job},
-    progress::{Copied, Failure, Progress, Side},
+    progress::{Copied, Failure, Progress, Side, without_direct},
     socket,
     stopwatch::timed,
+    zero_copy_sends::ZeroCopySends,
 };
 
 /// A span that is being read.
@@ -53,6 +56,8 @@ pub(crate) struct ReadAhead<Q> {
     /// The span being sent, then the one that follows it.
     reading: VecDeque<Reading>,
     prepared: Option<FileSpan>,
+    /// `None`: the kernel copies what is sent.
+    zero_copy: Option<ZeroCopySends>,
     times: StageTimes,
 }
 
@@ -67,8 +72,18 @@ impl<Q: BlockQueue> ReadAhead<Q> {
             blocks: VecDeque::new(),
             reading: VecDeque::new(),
             prepared: None,
+            zero_copy: None,
             times: StageTimes::default(),
         }
+    }
+
+    pub(crate) fn without_copies(
+        engine: &'static str,
+        wire: Wire,
+        queue: Q,
+        sends: ZeroCopySends,
+    ) -> Self {
+        Self { zero_copy: Some(sends), ..Self::new(engine, wire, queue) }
     }
 
     /// Makes `span` the one that is read first, keeping what was read ahead of it.
@@ -101,7 +116,7 @@ impl<Q: BlockQueue> ReadAhead<Q> {
             while reading.started_bytes < reading.span.len_bytes && !self.free.is_empty() {
                 let file = match reading.span.file.direct() {
                     Ok(file) => file.clone(),
-                    Err(error) if place == 0 => return Err(error),
+                    Err(error) if place == 0 => return Err(without_direct(&error)),
                     // It is this span's turn to fail when it is submitted.
                     Err(_) => return Ok(()),
                 };
@@ -137,21 +152,22 @@ impl<Q: BlockQueue> ReadAhead<Q> {
         Ok(())
     }
 
-    /// The oldest block, read: its slot, the part to send, and whether that is all of it. What a
-    /// short read left out is read through the page cache, which knows the end of the file to the
-    /// byte.
-    fn next_block(
+    /// The oldest block, once it is read.
+    fn oldest_block(&mut self) -> io::Result<Block> {
+        while self.blocks.front().is_some_and(|block| block.outcome.is_none()) {
+            self.take_finished()?;
+        }
+        self.blocks.pop_front().ok_or_else(|| io::Error::other("no block was started"))
+    }
+
+    /// The part of the slot to send, and whether that is all of it. What a short read left out is
+    /// read through the page cache, which knows the end of the file to the byte.
+    fn complete(
         &mut self,
         progress: &Progress<'_>,
-    ) -> Result<(usize, Range<usize>, Whole), EngineError> {
-        let broken = |error| progress.unsupported("wait for a read", error);
-        while self.blocks.front().is_some_and(|block| block.outcome.is_none()) {
-            self.take_finished().map_err(broken)?;
-        }
-        let Some(Block { slot, mut part, outcome }) = self.blocks.pop_front() else {
-            return Err(broken(io::Error::other("no block was started")));
-        };
-        self.free.push(slot);
+        block: Block,
+    ) -> Result<(Range<usize>, Whole), EngineError> {
+        let Block { slot, mut part, outcome } = block;
         let read = outcome
             .unwrap_or(Ok(0))
             .map_err(|error| progress.failure(Failure::new("read", Side::File, error)))?;
@@ -172,7 +188,50 @@ impl<Q: BlockQueue> ReadAhead<Q> {
         }
         let whole = if got == part.end { Whole::Yes } else { Whole::EndOfFile };
         part.end = got;
-        Ok((slot, part, whole))
+        Ok((part, whole))
+    }
+
+    /// Shows a block to the tap and sends it.
+    fn send_block(
+        &mut self,
+        progress: &mut Progress<'_>,
+        block: Block,
+        tap: Option<&mut dyn SpanTap>,
+    ) -> Result<(), EngineError> {
+        let slot = block.slot;
+        let (part, whole) = self.complete(progress, block)?;
+        let bytes = &self.queue.slot(slot)[part];
+        if let Some(tap) = tap {
+            timed(&mut self.times.digest_ns, || tap.see(bytes));
+        }
+        let sent = match &mut self.zero_copy {
+            Some(sends) => sends.send(&self.wire, slot, bytes, &mut self.times),
+            None => timed(&mut self.times.send_ns, || {
+                socket::send_whole(&self.wire, bytes, Boundary::Flush)
+            }),
+        };
+        sent.map_err(|(_, error)| progress.wire("send", error))?;
+        progress.moved_bytes += bytes.len() as u64;
+        if whole == Whole::EndOfFile {
+            return Err(progress.truncated("read"));
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, slot: usize) {
+        match &mut self.zero_copy {
+            Some(sends) => sends.close(slot),
+            None => self.free.push(slot),
+        }
+    }
+
+    /// Takes the notices that have come, and with them free slots.
+    fn take_notices(&mut self) -> io::Result<()> {
+        if let Some(sends) = &mut self.zero_copy {
+            sends.collect(&self.wire)?;
+            self.free.extend(sends.take_freed());
+        }
+        Ok(())
     }
 
     fn send_span(
@@ -184,20 +243,20 @@ impl<Q: BlockQueue> ReadAhead<Q> {
             |progress: &Progress<'_>, error| progress.unsupported("open(O_DIRECT)", error);
         self.begin(progress.span).map_err(|error| refused(progress, error))?;
         while progress.left_bytes() > 0 {
+            self.take_notices().map_err(|error| progress.wire("recvmsg", error))?;
+            if let Some(sends) = &self.zero_copy {
+                let worth = sends.check(self.queue.slot_bytes());
+                worth.map_err(|error| progress.unsupported("send(MSG_ZEROCOPY)", error))?;
+            }
             self.start_reads().map_err(|error| refused(progress, error))?;
-            let (slot, part, whole) = self.next_block(progress)?;
-            let bytes = &self.queue.slot(slot)[part];
-            if let Some(tap) = tap.as_deref_mut() {
-                timed(&mut self.times.digest_ns, || tap.see(bytes));
-            }
-            timed(&mut self.times.send_ns, || {
-                socket::send_whole(&self.wire, bytes, Boundary::Flush)
-            })
-            .map_err(|(_, error)| progress.wire("send", error))?;
-            progress.moved_bytes += bytes.len() as u64;
-            if whole == Whole::EndOfFile {
-                return Err(progress.truncated("read"));
-            }
+            let block = self
+                .oldest_block()
+                .map_err(|error| progress.unsupported("wait for a read", error))?;
+            let slot = block.slot;
+            let tap = tap.as_mut().map(|tap| &mut **tap as &mut dyn SpanTap);
+            let sent = self.send_block(progress, block, tap);
+            self.release(slot);
+            sent?;
         }
         // Slots that became free with the last sends go to the next span.
         self.reading.pop_front();
@@ -223,20 +282,70 @@ impl<Q: BlockQueue> SendEngine for ReadAhead<Q> {
         done: &mut Vec<SpanDone>,
     ) -> Result<(), EngineError> {
         let mut progress = Progress::new(self.engine, span);
-        if let Err(error) = self.send_span(&mut progress, tap) {
+        if let Some(sends) = &mut self.zero_copy {
+            sends.begin(span.id);
+        }
+        let outcome = self.send_span(&mut progress, tap);
+        if outcome.is_err() {
             // After an error of the queue itself nothing can be waited for; its own end does that.
             let _ = self.forget();
-            return Err(error);
         }
-        done.push(progress.done(Copied::All));
-        Ok(())
+        match &mut self.zero_copy {
+            Some(sends) => {
+                sends.end(outcome.is_ok());
+                sends.hand_over(done);
+            }
+            None if outcome.is_ok() => done.push(progress.done(Copied::All)),
+            None => {}
+        }
+        outcome
+    }
+
+    fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        let Some(sends) = &mut self.zero_copy else { return Ok(()) };
+        let before = done.len();
+        let mut outcome = sends.collect(&self.wire).map(|_| ());
+        sends.hand_over(done);
+        while outcome.is_ok()
+            && sends.spans_in_flight() > 0
+            && match wait {
+                Wait::DontBlock => false,
+                Wait::ForOne => done.len() == before,
+                Wait::ForAll => true,
+            }
+        {
+            outcome = sends.wait(&self.wire, &mut self.times);
+            sends.hand_over(done);
+        }
+        self.free.extend(sends.take_freed());
+        outcome.map_err(|source| {
+            let span = sends.oldest_span();
+            sends.abandon();
+            EngineError {
+                engine: self.engine,
+                call: "wait for a notice of MSG_ZEROCOPY",
+                span,
+                offset_bytes: 0,
+                moved_bytes: 0,
+                remedy: Remedy::Reconnect,
+                source,
+            }
+        })
+    }
+
+    fn spans_in_flight(&self) -> u32 {
+        self.zero_copy.as_ref().map_or(0, ZeroCopySends::spans_in_flight)
     }
 
     fn stage_times(&self) -> StageTimes {
         self.times
     }
 
-    fn into_wire(self: Box<Self>) -> Wire {
+    /// The next engine finds no notices on the wire. Where it has ended none will come.
+    fn into_wire(mut self: Box<Self>) -> Wire {
+        if let Some(sends) = &mut self.zero_copy {
+            let _ = sends.wait_for_all(&self.wire, &mut self.times);
+        }
         self.wire
     }
 }

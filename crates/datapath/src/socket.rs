@@ -99,7 +99,7 @@ impl Payload {
     ///
     /// # Errors
     /// What recv(2) says; [`closed`] when the peer closed.
-    fn receive_some(&mut self, wire: &Wire, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive_some(&mut self, wire: &Wire, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left_bytes < WAKE_BYTES {
             self.end(wire);
         }
@@ -125,6 +125,28 @@ impl Payload {
                 Err(errno) => return Err(errno.into()),
             }
         }
+    }
+
+    /// Waits until bytes are there, or the connection's end.
+    ///
+    /// # Errors
+    /// What poll(2) says.
+    pub(crate) fn wait(&mut self, wire: &Wire) -> io::Result<()> {
+        if self.left_bytes < WAKE_BYTES {
+            self.end(wire);
+        }
+        loop {
+            match poll(&mut [PollFd::new(wire.socket(), PollFlags::IN)], None) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Bytes of the payload were taken in another way.
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes as u64);
     }
 
     /// Fills `buffer`.

@@ -16,7 +16,7 @@ use crate::{
     EngineError, FileSpan, ReceiveEngine, Remedy, SpanDone, SpanFile, SpanId, SpanTap, StageTimes,
     Wait, Wire,
     block_queue::{ALIGN_BYTES, BlockQueue, Direction, Job},
-    progress::{Progress, Run, is_unsupported_error},
+    progress::{Progress, Run, is_unsupported_error, without_direct},
     socket::{self, Payload},
     stopwatch::timed,
 };
@@ -211,7 +211,9 @@ impl<Q: BlockQueue> WriteBehind<Q> {
     ) -> Result<(), EngineError> {
         let direct = match progress.span.file.direct() {
             Ok(direct) => direct.clone(),
-            Err(error) => return Err(progress.unsupported("open(O_DIRECT)", error)),
+            Err(error) => {
+                return Err(progress.unsupported("open(O_DIRECT)", without_direct(&error)));
+            }
         };
         while self.free.is_empty() {
             if !self.take_finished(true) {

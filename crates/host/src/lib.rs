@@ -56,6 +56,8 @@ pub struct Host {
     pub receive_buffer_bytes_max: u64,
     /// The same for sending (net.ipv4.tcp_wmem).
     pub send_buffer_bytes_max: u64,
+    /// The drivers of the network cards, each once, in order.
+    pub network_drivers: Vec<String>,
 }
 
 impl Host {
@@ -82,6 +84,7 @@ impl Host {
             congestion_default: congestion.default,
             receive_buffer_bytes_max: network::buffer_bytes_max(root, "tcp_rmem"),
             send_buffer_bytes_max: network::buffer_bytes_max(root, "tcp_wmem"),
+            network_drivers: network::drivers(root),
         }
     }
 }

@@ -8,15 +8,20 @@ pub mod interfaces;
 pub mod low_water;
 pub mod mapping;
 pub mod pacing;
+pub mod page_memory;
 pub mod prefetch;
 pub mod ring;
 pub mod shutdown;
+pub mod socket_pages;
 pub mod tcp_info;
 pub mod tun;
 pub mod window;
+pub mod zero_copy;
 
 pub use mapping::Mapping;
+pub use page_memory::{MemoryKind, PageMemory};
 pub use ring::Ring;
+pub use socket_pages::SocketPages;
 pub use tcp_info::TcpInfo;
 pub use window::Window;
 

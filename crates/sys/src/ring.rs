@@ -7,7 +7,8 @@
 use std::{fs::File, io, ops::Range, os::fd::AsRawFd, sync::Arc};
 
 use io_uring::{IoUring, opcode, squeue, types::Fd};
-use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::{MemoryKind, PageMemory};
 
 /// IORING_REGISTER_BUFFERS takes no more (io_uring_register(2)).
 const SLOTS_MAX: u32 = 1 << 14;
@@ -44,6 +45,25 @@ impl Ring {
     /// # Panics
     /// If there are no slots, or more than 16384.
     pub fn new(slot_count: u32, slot_bytes: usize) -> io::Result<Self> {
+        let mut ring = Self::unregistered(slot_count, slot_bytes)?;
+        let memory = &ring.memory;
+        let slots = (0..slot_count as usize).map(|slot| memory.iovec(slot)).collect::<Vec<_>>();
+        // SAFETY: `memory` is unmapped only after the ring is closed: it is the later field.
+        let outcome = unsafe { ring.ring.submitter().register_buffers(&slots) };
+        // Refused where RLIMIT_MEMLOCK is too low for the slots; they work unregistered as well.
+        ring.registered = outcome.is_ok();
+        Ok(ring)
+    }
+
+    /// As `new`, but the slots' pages are not held by the kernel: they count for RLIMIT_MEMLOCK
+    /// only while they are used, and those of slots that are never used are never touched.
+    ///
+    /// # Errors
+    /// As `new`.
+    ///
+    /// # Panics
+    /// As `new`.
+    pub fn unregistered(slot_count: u32, slot_bytes: usize) -> io::Result<Self> {
         assert!((1..=SLOTS_MAX).contains(&slot_count), "{slot_count} slots");
         let memory = SlotMemory::new(slot_count as usize, slot_bytes)?;
         // Completions wait for the next system call instead of interrupting the thread; Linux 5.19.
@@ -51,13 +71,14 @@ impl Ring {
             .setup_coop_taskrun()
             .build(slot_count)
             .or_else(|_| IoUring::new(slot_count))?;
-        let slots = (0..slot_count as usize).map(|slot| memory.iovec(slot)).collect::<Vec<_>>();
-        // SAFETY: `memory` is unmapped only after the ring is closed: it is the later field.
-        let outcome = unsafe { ring.submitter().register_buffers(&slots) };
-        // Refused where RLIMIT_MEMLOCK is too low for the slots; they work unregistered as well.
-        let registered = outcome.is_ok();
         let in_flight = (0..slot_count).map(|_| None).collect();
-        Ok(Self { ring, memory, registered, in_flight })
+        Ok(Self { ring, memory, registered: false, in_flight })
+    }
+
+    /// What stands behind the slots.
+    #[must_use]
+    pub fn memory_kind(&self) -> MemoryKind {
+        self.memory.pages.kind()
     }
 
     #[must_use]
@@ -212,7 +233,7 @@ impl Drop for Ring {
         while self.in_flight() > 0 {
             if self.finished(true).is_err() {
                 // The kernel may write the slots at any time: they are given up for ever.
-                self.memory.leak();
+                self.memory.pages.leak();
                 return;
             }
         }
@@ -221,50 +242,24 @@ impl Drop for Ring {
 
 /// The slots, one behind the other, each at a page.
 struct SlotMemory {
-    start: *mut core::ffi::c_void,
+    pages: PageMemory,
     slot_bytes: usize,
-    len_bytes: usize,
 }
-
-// SAFETY: the value alone owns the memory, which is not bound to a thread.
-unsafe impl Send for SlotMemory {}
 
 impl SlotMemory {
     fn new(slot_count: usize, slot_bytes: usize) -> io::Result<Self> {
         let slot_bytes = slot_bytes.max(1).next_multiple_of(rustix::param::page_size());
         let len_bytes = slot_bytes.checked_mul(slot_count).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a null hint lets the kernel choose the place, so no live memory is replaced.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(
-                core::ptr::null_mut(),
-                len_bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }?;
-        Ok(Self { start, slot_bytes, len_bytes })
+        Ok(Self { pages: PageMemory::new(len_bytes)?, slot_bytes })
     }
 
     fn address(&self, slot: usize) -> *mut core::ffi::c_void {
-        assert!((slot + 1) * self.slot_bytes <= self.len_bytes, "there is no slot {slot}");
-        self.start.wrapping_byte_add(slot * self.slot_bytes)
+        assert!((slot + 1) * self.slot_bytes <= self.pages.len_bytes(), "there is no slot {slot}");
+        self.pages.start().wrapping_byte_add(slot * self.slot_bytes)
     }
 
     fn iovec(&self, slot: usize) -> libc::iovec {
         libc::iovec { iov_base: self.address(slot), iov_len: self.slot_bytes }
-    }
-
-    fn leak(&mut self) {
-        self.len_bytes = 0;
-    }
-}
-
-impl Drop for SlotMemory {
-    fn drop(&mut self) {
-        if self.len_bytes > 0 {
-            // SAFETY: the range mapped in `new`, unmapped once; the ring has nothing in flight.
-            let _ = unsafe { rustix::mm::munmap(self.start, self.len_bytes) };
-        }
     }
 }
 
@@ -320,6 +315,23 @@ mod tests {
         let mut content = vec![0; 4 * 8192];
         file.read_exact_at(&mut content, 0).unwrap();
         assert!(content.chunks(8192).zip(1_u8..).all(|(part, b)| part.iter().all(|c| *c == b)));
+    }
+
+    #[test]
+    fn many_slots_lie_in_huge_pages_and_few_do_not() {
+        let Some(few) = ring() else { return };
+        assert_eq!(few.memory_kind(), MemoryKind::Pages);
+        let mut many = Ring::unregistered(8, 1 << 20).unwrap();
+        println!("8 MiB of slots in {:?}", many.memory_kind());
+        assert_eq!(many.slot(0).as_ptr().align_offset(crate::page_memory::HUGE_PAGE_BYTES), 0);
+        assert!(!many.is_registered());
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        file.write_all_at(&[5; 1 << 20], 0).unwrap();
+        for slot in [7, 0] {
+            many.start_read(slot, 0..1 << 20, file.clone(), 0).unwrap();
+            assert_eq!(many.finished(true).unwrap().unwrap().1.unwrap(), 1 << 20);
+            assert!(many.slot(slot).iter().all(|byte| *byte == 5));
+        }
     }
 
     #[test]

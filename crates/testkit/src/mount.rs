@@ -31,6 +31,15 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: None })
     }
 
+    /// A ramfs at an existing directory: files in memory, which cannot be opened with O_DIRECT.
+    ///
+    /// # Errors
+    /// What mount(8) says: not permitted, most of the time.
+    pub fn ramfs(path: &Path) -> Result<Self, String> {
+        run("mount", ["-t", "ramfs", "haul-test"].map(OsStr::new), path)?;
+        Ok(Self { path: path.to_owned(), device: None })
+    }
+
     /// An ext2 of `size_bytes` in the new, sparse file `image`. It can't reserve space for a file,
     /// so a disk that fills up is found in the middle.
     ///

@@ -45,6 +45,7 @@ struct Dontcache;
 impl BlockWriter for Dontcache {
     const ENGINE: &'static str = "dontcache";
     const CALL: &'static str = "pwritev2(RWF_DONTCACHE)";
+    const NEEDS: &'static str = "a file system with RWF_DONTCACHE, as ext4, xfs and btrfs are";
 
     fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written> {
         let mut at = 0;

@@ -4,7 +4,10 @@
 //! where RLIMIT_MEMLOCK allows it. The wire is served by plain calls: bytes leave in order, and
 //! measured they are as fast as sends from the ring.
 
+use std::io;
+
 use haul_sys::Ring;
+use rustix::io::Errno;
 
 use crate::{
     EngineError, EngineInfo, Host, OpenError, Remedy, Setup, Verdict, Wire, WireKind,
@@ -50,17 +53,32 @@ fn open(setup: Setup<'_>) -> Result<(Wire, Ring), OpenError> {
     let (slots, slot_bytes) = slots_within(setup.buffer_bytes_max, SLOTS_MAX, slot_bytes_max);
     match Ring::new(slots as u32, slot_bytes) {
         Ok(ring) => Ok((setup.wire, ring)),
-        Err(source) => Err(OpenError {
+        Err(error) => Err(OpenError {
             wire: setup.wire,
             cause: EngineError {
                 engine: INFO.name,
-                call: "io_uring_setup",
+                call: "open",
                 span: None,
                 offset_bytes: 0,
                 moved_bytes: 0,
                 remedy: Remedy::UseAnotherEngine,
-                source,
+                source: why(&error),
             },
         }),
     }
+}
+
+/// What refuses io_uring without a fact that a probe could read.
+fn why(error: &io::Error) -> io::Error {
+    let forbids = match Errno::from_io_error(error) {
+        Some(Errno::PERM) => {
+            ". kernel.io_uring_disabled forbids it, or the seccomp profile of a container"
+        }
+        Some(Errno::NOSYS) => ". This kernel has none, or a container's seccomp profile hides it",
+        // Before its slots, the ring itself is memory that is locked.
+        Some(Errno::NOMEM) => ". RLIMIT_MEMLOCK may be too low for a ring: raise it (ulimit -l)",
+        _ => "",
+    };
+    let why = format!("needs io_uring, found that io_uring_setup(2) fails: {error}{forbids}");
+    io::Error::new(error.kind(), why)
 }

@@ -10,6 +10,8 @@ pub mod mmap;
 pub mod read_write;
 pub mod sendfile;
 pub mod splice;
+pub mod zerocopy_receive;
+pub mod zerocopy_send;
 
 /// In the order of the documentation: from the plainest on.
 pub static ENGINES: &[&EngineInfo] = &[
@@ -20,6 +22,8 @@ pub static ENGINES: &[&EngineInfo] = &[
     &direct::INFO,
     &io_uring::INFO,
     &dontcache::INFO,
+    &zerocopy_send::INFO,
+    &zerocopy_receive::INFO,
     &discard::INFO,
 ];
 

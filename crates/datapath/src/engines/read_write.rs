@@ -151,6 +151,7 @@ struct Pwrite;
 impl BlockWriter for Pwrite {
     const ENGINE: &'static str = "read-write";
     const CALL: &'static str = "pwrite";
+    const NEEDS: &'static str = "a file that can be written";
 
     fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written> {
         file.file().write_all_at(bytes, offset_bytes).map(|()| Written::AsAsked)

@@ -12,13 +12,15 @@ use std::{
 };
 
 use haul_datapath::{
-    Boundary, EngineError, EngineInfo, FileSpan, Host, Remedy, SpanDone, SpanFile, SpanId, SpanTap,
-    Wait, Wire, engines,
+    Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, InVain, Remedy, SpanDone, SpanFile,
+    SpanId, SpanTap, Wait, Wire, engines,
     fallback::{Fallback, Receiver, Sender},
     skeleton,
 };
 
-pub const BUFFER_BYTES: usize = 16 << 20;
+/// Engines go on where the kernel copies, so that loopback shows all that they do.
+pub const BUFFERS: Buffers =
+    Buffers { bytes_max: 16 << 20, block_bytes: None, in_vain: InVain::GoOn };
 pub const TRAILER: [u8; 5] = *b"over.";
 
 pub fn host() -> Host {
@@ -57,6 +59,10 @@ pub enum SocketBuffers {
     Automatic,
     /// The smallest that the kernel grants.
     Tiny,
+    /// As `Tiny`, for the sender only. What is sent without a copy reaches a receiver on this host
+    /// in whole pages: a receive buffer smaller than a page then has no window to offer, and some
+    /// hundred bytes go every 200 ms, when the sender asks again (tcp_send_probe0).
+    TinyToSend,
 }
 
 pub fn wires(buffers: SocketBuffers) -> (Wire, Wire) {
@@ -66,7 +72,7 @@ pub fn wires(buffers: SocketBuffers) -> (Wire, Wire) {
         set_socket_recv_buffer_size(&listener, 1).unwrap();
     }
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    if buffers == SocketBuffers::Tiny {
+    if buffers != SocketBuffers::Automatic {
         set_socket_send_buffer_size(&near, 1).unwrap();
     }
     near.set_nodelay(true).unwrap();
@@ -110,9 +116,10 @@ pub fn send(
     wire: Wire,
     spans: &[FileSpan],
     tapped: Tapped,
+    memory: Buffers,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut sender = Sender::open(candidates, wire, &host(), BUFFER_BYTES).unwrap();
+    let mut sender = Sender::open(candidates, wire, &host(), memory).unwrap();
     for (at, span) in spans.iter().enumerate() {
         if let Some(next) = spans.get(at + 1) {
             sender.prepare(next);
@@ -133,6 +140,7 @@ pub fn send(
         let boundary = if last || at % 3 == 0 { Boundary::Flush } else { Boundary::MoreFollows };
         sender.send_bytes(&TRAILER, boundary).unwrap();
     }
+    sender.reap(Wait::ForAll, &mut outcome.done).unwrap();
     assert_eq!(sender.spans_in_flight(), 0);
     outcome.fallbacks = sender.take_fallbacks();
     outcome
@@ -144,9 +152,10 @@ pub fn receive(
     wire: Wire,
     spans: &[FileSpan],
     tapped: Tapped,
+    memory: Buffers,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut receiver = Receiver::open(candidates, wire, &host(), BUFFER_BYTES).unwrap();
+    let mut receiver = Receiver::open(candidates, wire, &host(), memory).unwrap();
     for span in spans {
         let mut header = [0; 8];
         receiver.receive_bytes(&mut header).unwrap();
@@ -192,10 +201,23 @@ pub fn run(
     tapped: Tapped,
     buffers: SocketBuffers,
 ) -> (Outcome, Outcome) {
+    run_with(BUFFERS, send_with, receive_with, from, into, tapped, buffers)
+}
+
+/// As [`run`], with other memory for the engines.
+pub fn run_with(
+    memory: Buffers,
+    send_with: Vec<&'static EngineInfo>,
+    receive_with: Vec<&'static EngineInfo>,
+    from: &[FileSpan],
+    into: &[FileSpan],
+    tapped: Tapped,
+    buffers: SocketBuffers,
+) -> (Outcome, Outcome) {
     let (near, far) = wires(buffers);
     std::thread::scope(|threads| {
-        let sending = threads.spawn(move || send(send_with, near, from, tapped));
-        let received = receive(receive_with, far, into, tapped);
+        let sending = threads.spawn(move || send(send_with, near, from, tapped, memory));
+        let received = receive(receive_with, far, into, tapped, memory);
         (sending.join().unwrap(), received)
     })
 }

@@ -286,7 +286,9 @@ impl Streams {
             let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
             let is =
                 poll(&mut fds, Some(&at_once)).map_or(PollFlags::empty(), |_| fds[0].revents());
-            figures.hung_up = is.intersects(PollFlags::ERR | PollFlags::HUP);
+            // Not POLLERR: it also says that notices of zero-copy sends are there to be taken. A
+            // connection that was reset or timed out is closed, which is POLLHUP (tcp_poll).
+            figures.hung_up = is.contains(PollFlags::HUP);
             // Fewer than the thread sleeps for (SO_RCVLOWAT) do not wait for it: it waits for more.
             let waiting = is.contains(PollFlags::IN);
             let unread = || rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);

@@ -1,0 +1,81 @@
+//! `MSG_ZEROCOPY` from O_DIRECT buffers: disk to memory to network card, both by DMA.
+//!
+//! Copies per byte: none, where network card and driver can send the pages of a program; the
+//! digest sees the very bytes that leave. Needs plain TCP, a file system with O_DIRECT, and locked
+//! memory (RLIMIT_MEMLOCK) for what the wire has not yet acknowledged.
+//!
+//! Where the kernel copies after all, as over loopback, veth and while packets are captured, that
+//! costs more than to copy at once: the engine then gives up within 4 MiB and what is under way,
+//! also when it was asked for. What was copied is counted. A source that is in the page cache goes
+//! better by sendfile, which needs neither locked pages nor notices.
+
+use haul_sys::Ring;
+
+use crate::{
+    EngineError, EngineInfo, Host, OpenError, Remedy, SendEngine, Setup, Verdict, Wire, WireKind,
+    block_queue::{ALIGN_BYTES, BlockQueue, WorkerThread, slots_within},
+    read_ahead::ReadAhead,
+    zero_copy_sends::ZeroCopySends,
+};
+
+pub static INFO: EngineInfo = EngineInfo {
+    name: "zerocopy-send",
+    summary: "O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback",
+    wires: &[WireKind::Tcp],
+    align_bytes: ALIGN_BYTES as u32,
+    spans_in_flight_max: SLOTS_MAX as u32,
+    sees_bytes: true,
+    probe,
+    open_send: Some(open),
+    open_receive: None,
+};
+
+/// The wire holds those that are not acknowledged, beside those that the disk fills: twice as many
+/// as io-uring has.
+const SLOTS_MAX: usize = 16;
+/// Two are always left to the disk, so there should be more of them than that.
+const SLOTS_WANTED: usize = 4;
+const SLOT_BYTES_MAX: usize = 1 << 20;
+
+fn probe(host: &Host) -> Verdict {
+    if host.kernel < (4, 14) {
+        let found = format!("Linux {}.{}", host.kernel.0, host.kernel.1);
+        return Verdict::Refused { needs: "Linux 4.14 or later", found };
+    }
+    Verdict::Usable
+}
+
+fn open(setup: Setup<'_>) -> Result<Box<dyn SendEngine>, OpenError> {
+    let memory_bytes = setup.buffer_bytes_max;
+    let slot_bytes_max = setup.block_bytes_or(SLOT_BYTES_MAX).min(memory_bytes / SLOTS_WANTED);
+    let slot_bytes_max = slot_bytes_max.max(ALIGN_BYTES as usize);
+    let slot_bytes_max = slot_bytes_max - slot_bytes_max % ALIGN_BYTES as usize;
+    let (slots, slot_bytes) = slots_within(memory_bytes, SLOTS_MAX, slot_bytes_max);
+    let sends = match ZeroCopySends::new(&setup.wire, slots, setup.in_vain) {
+        Ok(sends) => sends,
+        Err(error) => return Err(refused(setup.wire, "setsockopt(SO_ZEROCOPY)", error)),
+    };
+    // Registered slots would be locked twice, and the limit of locked memory is for the sends.
+    match Ring::unregistered(slots as u32, slot_bytes) {
+        Ok(ring) => Ok(engine(setup.wire, ring, sends)),
+        Err(_) => match WorkerThread::new(INFO.name, slots, slot_bytes) {
+            Ok(worker) => Ok(engine(setup.wire, worker, sends)),
+            Err(error) => Err(refused(setup.wire, "start a thread", error)),
+        },
+    }
+}
+
+fn engine(
+    wire: Wire,
+    queue: impl BlockQueue + 'static,
+    sends: ZeroCopySends,
+) -> Box<dyn SendEngine> {
+    Box::new(ReadAhead::without_copies(INFO.name, wire, queue, sends))
+}
+
+fn refused(wire: Wire, call: &'static str, source: std::io::Error) -> OpenError {
+    let (engine, remedy) = (INFO.name, Remedy::UseAnotherEngine);
+    let (span, offset_bytes, moved_bytes) = (None, 0, 0);
+    let cause = EngineError { engine, call, span, offset_bytes, moved_bytes, remedy, source };
+    OpenError { wire, cause }
+}

@@ -1,0 +1,98 @@
+//! Whether an engine's own way really works here, measured while it works.
+//!
+//! A kernel that takes zero-copy calls may still copy: what a wire does shows only in what becomes
+//! of the bytes. An engine that finds this out gives up within [`WINDOW_BYTES`] and what is under
+//! way, so that the price of trying is bounded.
+
+use std::io;
+
+/// What can be done about bytes that go another way than the engine's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InVain {
+    /// Another engine takes over: it does the same with less work.
+    #[default]
+    GiveUp,
+    /// Go on, and count them as copied: a study wants to see what it costs.
+    GoOn,
+}
+
+/// Enough to be past the first segments of a connection, and over in a moment.
+pub const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Counts the bytes of one window after the other.
+#[derive(Debug)]
+pub(crate) struct Worth {
+    in_vain: InVain,
+    bytes: u64,
+    in_vain_bytes: u64,
+    /// Of a window that is over, and in which half the bytes or more went in vain.
+    verdict: Option<(u64, u64)>,
+}
+
+impl Worth {
+    pub(crate) fn new(in_vain: InVain) -> Self {
+        Self { in_vain, bytes: 0, in_vain_bytes: 0, verdict: None }
+    }
+
+    /// `bytes` have gone, `in_vain_bytes` of them another way than the engine's own.
+    pub(crate) fn count(&mut self, bytes: u64, in_vain_bytes: u64) {
+        self.bytes += bytes;
+        self.in_vain_bytes += in_vain_bytes;
+        if self.bytes >= WINDOW_BYTES {
+            if self.in_vain_bytes >= self.bytes / 2 {
+                self.verdict = Some((self.in_vain_bytes, self.bytes));
+            }
+            (self.bytes, self.in_vain_bytes) = (0, 0);
+        }
+    }
+
+    pub(crate) fn may_give_up(&self) -> bool {
+        self.in_vain == InVain::GiveUp
+    }
+
+    /// Why the engine shall give up: `in_words` puts bytes gone in vain, and all, into a sentence.
+    pub(crate) fn check(&self, in_words: impl FnOnce(u64, u64) -> String) -> io::Result<()> {
+        match self.verdict {
+            Some((in_vain, all)) if self.may_give_up() => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, in_words(in_vain, all)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(worth: &Worth) -> Option<String> {
+        worth.check(|vain, all| format!("{vain} of {all}")).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_window_with_half_of_it_in_vain_is_a_reason_to_give_up() {
+        let mut worth = Worth::new(InVain::GiveUp);
+        worth.count(WINDOW_BYTES - 1, WINDOW_BYTES - 1);
+        assert_eq!(verdict(&worth), None, "the window is not over");
+        worth.count(1, 0);
+        assert_eq!(verdict(&worth), Some(format!("{} of {WINDOW_BYTES}", WINDOW_BYTES - 1)));
+    }
+
+    #[test]
+    fn less_than_half_is_none_and_a_later_window_may_be() {
+        let mut worth = Worth::new(InVain::GiveUp);
+        for _ in 0..3 {
+            worth.count(WINDOW_BYTES, WINDOW_BYTES / 2 - 1);
+            assert_eq!(verdict(&worth), None);
+        }
+        worth.count(WINDOW_BYTES, WINDOW_BYTES / 2);
+        assert!(verdict(&worth).is_some());
+    }
+
+    #[test]
+    fn a_study_goes_on() {
+        let mut worth = Worth::new(InVain::GoOn);
+        worth.count(WINDOW_BYTES, WINDOW_BYTES);
+        assert_eq!(verdict(&worth), None);
+    }
+}

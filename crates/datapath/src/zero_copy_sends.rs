@@ -1,0 +1,324 @@
+//! Sends of one wire whose memory the kernel still reads, and the spans that wait for them.
+//!
+//! Each send has a number, which the kernel counts too. A slot of memory is free again, and a span
+//! is done, when notices have come for all of its sends. A send is entered before anything else is
+//! asked of the kernel, so that no notice comes before its entry.
+
+use std::{collections::VecDeque, io};
+
+use haul_sys::zero_copy;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use crate::{
+    Boundary, SpanDone, SpanId, StageTimes, Wire,
+    in_vain::{InVain, Worth},
+    socket,
+    stopwatch::timed,
+};
+
+/// A send that is not known to be over.
+struct Sent {
+    slot: usize,
+    flight: u64,
+    bytes: u64,
+    noticed: bool,
+}
+
+/// A span with sends that are not over, or that is still being sent.
+struct Flight {
+    /// A span may come again while an earlier try is still in flight.
+    number: u64,
+    id: SpanId,
+    moved_bytes: u64,
+    copied_bytes: u64,
+    sends_in_flight: u32,
+    /// Set when all of it has been handed to the kernel.
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    sends_in_flight: u32,
+    /// More sends of it may follow.
+    open: bool,
+}
+
+/// The peer is gone when it takes this long to bring a notice of a connection that has ended.
+const ENDED_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+pub(crate) struct ZeroCopySends {
+    /// In the order of their numbers.
+    sends: VecDeque<Sent>,
+    /// Of the first one in `sends`.
+    first_number: u32,
+    flights: VecDeque<Flight>,
+    /// Spans begun so far.
+    begun: u64,
+    slots: Vec<Slot>,
+    freed: Vec<usize>,
+    worth: Worth,
+    /// The kernel refused to lock memory for a send, with nothing in flight.
+    refused: bool,
+}
+
+impl ZeroCopySends {
+    /// On a wire that has never sent without a copy.
+    ///
+    /// # Errors
+    /// Where the kernel or the wire does not know such sends, or has already done some.
+    pub(crate) fn new(wire: &Wire, slot_count: usize, in_vain: InVain) -> io::Result<Self> {
+        if zero_copy::is_allowed(wire.socket())? {
+            let found = "needs a connection whose sends are not yet counted, found one that \
+                         another engine has sent on with MSG_ZEROCOPY";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, found));
+        }
+        zero_copy::allow(wire.socket())?;
+        Ok(Self {
+            sends: VecDeque::new(),
+            first_number: 0,
+            flights: VecDeque::new(),
+            begun: 0,
+            slots: vec![Slot::default(); slot_count],
+            freed: Vec::new(),
+            worth: Worth::new(in_vain),
+            refused: false,
+        })
+    }
+
+    pub(crate) fn begin(&mut self, id: SpanId) {
+        self.begun += 1;
+        self.flights.push_back(Flight {
+            number: self.begun,
+            id,
+            moved_bytes: 0,
+            copied_bytes: 0,
+            sends_in_flight: 0,
+            ended: false,
+        });
+    }
+
+    /// The last span begun is with the kernel; or it has failed and is nobody's any longer.
+    pub(crate) fn end(&mut self, whole: bool) {
+        if whole {
+            if let Some(flight) = self.flights.back_mut() {
+                flight.ended = true;
+            }
+        } else {
+            self.flights.pop_back();
+        }
+    }
+
+    /// Sends `bytes`, which are in `slot`, as a part of the last span begun.
+    ///
+    /// Where the wire holds all slots but two, the bytes are copied: the disk goes on reading, and
+    /// the wire is not held up by the memory of this engine.
+    ///
+    /// # Errors
+    /// Of the wire, with the bytes sent before it.
+    pub(crate) fn send(
+        &mut self,
+        wire: &Wire,
+        slot: usize,
+        bytes: &[u8],
+        times: &mut StageTimes,
+    ) -> Result<(), (usize, io::Error)> {
+        self.slots[slot].open = true;
+        let held = self.slots.iter().filter(|slot| slot.sends_in_flight > 0).count();
+        let mut sent = 0;
+        if held + 2 >= self.slots.len() {
+            sent += self.copy(wire, bytes, times)?;
+        }
+        while sent < bytes.len() {
+            let flags = socket::send_flags(Boundary::Flush);
+            let outcome =
+                timed(&mut times.send_ns, || zero_copy::send(wire.socket(), &bytes[sent..], flags));
+            match outcome {
+                Ok(moved) => {
+                    self.enter(slot, moved as u64);
+                    sent += moved;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {
+                    // Too many notices wait (net.core.optmem_max), or RLIMIT_MEMLOCK is reached.
+                    if self.sends.is_empty() {
+                        self.refused = true;
+                        let rest = self
+                            .copy(wire, &bytes[sent..], times)
+                            .map_err(|(more, error)| (sent + more, error))?;
+                        sent += rest;
+                    } else {
+                        self.wait(wire, times).map_err(|error| (sent, error))?;
+                    }
+                }
+                Err(error) => return Err((sent, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, slot: usize, bytes: u64) {
+        let Some(flight) = self.flights.back_mut() else { return };
+        flight.moved_bytes += bytes;
+        flight.sends_in_flight += 1;
+        self.slots[slot].sends_in_flight += 1;
+        self.sends.push_back(Sent { slot, flight: flight.number, bytes, noticed: false });
+    }
+
+    fn copy(
+        &mut self,
+        wire: &Wire,
+        bytes: &[u8],
+        times: &mut StageTimes,
+    ) -> Result<usize, (usize, io::Error)> {
+        timed(&mut times.send_ns, || socket::send_whole(wire, bytes, Boundary::Flush))?;
+        if let Some(flight) = self.flights.back_mut() {
+            flight.moved_bytes += bytes.len() as u64;
+            flight.copied_bytes += bytes.len() as u64;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Nothing more of the slot is sent: it is free when its notices have come.
+    pub(crate) fn close(&mut self, slot: usize) {
+        self.slots[slot].open = false;
+        if self.slots[slot].sends_in_flight == 0 {
+            self.freed.push(slot);
+        }
+    }
+
+    /// Slots that have become free since this was last asked.
+    pub(crate) fn take_freed(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// Takes the notices that are there. True if there was one.
+    ///
+    /// # Errors
+    /// What recvmsg(2) says.
+    pub(crate) fn collect(&mut self, wire: &Wire) -> io::Result<bool> {
+        let mut any = false;
+        while !self.sends.is_empty()
+            && let Some(notice) = zero_copy::take_notice(wire.socket())?
+        {
+            any = true;
+            let first = notice.first.wrapping_sub(self.first_number) as usize;
+            let count = notice.last.wrapping_sub(notice.first) as usize + 1;
+            for at in first..first.saturating_add(count).min(self.sends.len()) {
+                self.noticed(at, notice.copied);
+            }
+            while self.sends.front().is_some_and(|sent| sent.noticed) {
+                self.sends.pop_front();
+                self.first_number = self.first_number.wrapping_add(1);
+            }
+        }
+        Ok(any)
+    }
+
+    fn noticed(&mut self, at: usize, copied: bool) {
+        let sent = &mut self.sends[at];
+        if std::mem::replace(&mut sent.noticed, true) {
+            return;
+        }
+        let copied_bytes = if copied { sent.bytes } else { 0 };
+        self.worth.count(sent.bytes, copied_bytes);
+        let (slot, number) = (sent.slot, sent.flight);
+        self.slots[slot].sends_in_flight -= 1;
+        if self.slots[slot].sends_in_flight == 0 && !self.slots[slot].open {
+            self.freed.push(slot);
+        }
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {
+            flight.sends_in_flight -= 1;
+            flight.copied_bytes += copied_bytes;
+        }
+    }
+
+    /// Waits for a notice, while sends are in flight.
+    ///
+    /// # Errors
+    /// When the connection has ended and brings none.
+    pub(crate) fn wait(&mut self, wire: &Wire, times: &mut StageTimes) -> io::Result<()> {
+        let mut patience = None;
+        while !self.sends.is_empty() && !self.collect(wire)? {
+            let mut fds = [PollFd::new(wire.socket(), PollFlags::empty())];
+            let polled = timed(&mut times.send_ns, || poll(&mut fds, patience.as_ref()));
+            match polled {
+                Ok(0) => return Err(socket::closed()),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+                Ok(_) => {}
+            }
+            if self.collect(wire)? {
+                return Ok(());
+            }
+            // Woken, and not by a notice: the connection has ended (POLLERR, POLLHUP). What it
+            // still held is let go at that moment, so its last notices are on their way.
+            if patience.is_some() {
+                let error = rustix::net::sockopt::socket_error(wire.socket())?;
+                return Err(error.err().map_or_else(socket::closed, Into::into));
+            }
+            patience = Some(ENDED_PATIENCE);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is in flight.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub(crate) fn wait_for_all(&mut self, wire: &Wire, times: &mut StageTimes) -> io::Result<()> {
+        while !self.sends.is_empty() {
+            self.wait(wire, times)?;
+        }
+        Ok(())
+    }
+
+    /// Whether sending without a copy is worth while here.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub(crate) fn check(&self, slot_bytes: usize) -> io::Result<()> {
+        if self.refused && self.worth.may_give_up() {
+            // The kernel counts two pages more for where the bytes begin and end
+            // (mm_account_pinned_pages).
+            let needs_kib = (slot_bytes + 2 * rustix::param::page_size()) >> 10;
+            let found = format!(
+                "needs {needs_kib} KiB of locked memory for a send, found that the kernel does \
+                 not grant it (ENOBUFS): raise RLIMIT_MEMLOCK (ulimit -l)"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, found));
+        }
+        self.worth.check(|in_vain, all| {
+            format!("the kernel copied {in_vain} of {all} bytes in spite of MSG_ZEROCOPY")
+        })
+    }
+
+    /// Hands over the spans that are over.
+    pub(crate) fn hand_over(&mut self, done: &mut Vec<SpanDone>) {
+        self.flights.retain(|flight| {
+            let over = flight.ended && flight.sends_in_flight == 0;
+            if over {
+                let Flight { id, moved_bytes, copied_bytes, .. } = *flight;
+                done.push(SpanDone { id, moved_bytes, copied_bytes });
+            }
+            !over
+        });
+    }
+
+    pub(crate) fn spans_in_flight(&self) -> u32 {
+        self.flights.len() as u32
+    }
+
+    pub(crate) fn oldest_span(&self) -> Option<SpanId> {
+        self.flights.front().map(|flight| flight.id)
+    }
+
+    /// The wire is dead: what it has not said yet it never will.
+    pub(crate) fn abandon(&mut self) {
+        self.flights.clear();
+        self.sends.clear();
+    }
+}
