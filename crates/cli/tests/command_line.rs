@@ -71,10 +71,10 @@ fn stray_token() -> String {
 fn haul_alone_shows_a_short_help_with_every_command_that_exists() {
     let ran = Fresh::new().run(&[]);
     assert_eq!(ran.status, 2);
-    for command in ["demo", "serve", "push", "pull", "token"] {
+    for command in ["demo", "serve", "push", "pull", "token", "bench"] {
         assert!(ran.err.contains(&format!("\n  {command} ")), "{}", ran.err);
     }
-    for absent in ["generate-docs", "probe", "tune", "bench", "media", "history"] {
+    for absent in ["generate-docs", "bench-side", "probe", "tune", "media", "history"] {
         assert!(!ran.err.contains(absent), "{}", ran.err);
     }
     assert!(ran.err.lines().count() < 20);
@@ -83,7 +83,8 @@ fn haul_alone_shows_a_short_help_with_every_command_that_exists() {
 #[test]
 fn every_help_shows_examples_exit_statuses_and_environment() {
     let fresh = Fresh::new();
-    let commands: [&[&str]; 6] = [&[], &["demo"], &["serve"], &["push"], &["pull"], &["token"]];
+    let commands: [&[&str]; 7] =
+        [&[], &["demo"], &["serve"], &["push"], &["pull"], &["token"], &["bench", "engines"]];
     for command in commands {
         let help = fresh.run(&[command, &["--help"]].concat()).ok();
         for section in ["Examples:", "Exit status:", "Environment:"] {
@@ -254,16 +255,17 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     fresh.run(&["generate-docs", "one"]).ok();
     let mut command = fresh.command(&["generate-docs", "two"]);
     assert!(command.env("COLUMNS", "40").env("HAUL_TOKEN", "x").status().unwrap().success());
-    let pages = ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token"];
+    let pages = ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token", "-bench"];
     let pages = pages.map(|page| format!("haul{page}"));
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
+    names.extend(["engines", "files", "chooser"].map(|part| format!("man/haul-bench-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));
     for name in &names {
         let text = std::fs::read_to_string(fresh.path().join("one").join(name)).unwrap();
         let again = std::fs::read_to_string(fresh.path().join("two").join(name)).unwrap();
         assert!(text == again, "{name} differs from one run to the next");
-        assert!(!text.contains("generate-docs"), "{name}");
+        assert!(!text.contains("generate-docs") && !text.contains("bench-side"), "{name}");
         let home = fresh.path().to_str().unwrap();
         assert!(!text.contains(home), "{name} holds a path of this machine");
     }

@@ -9,12 +9,14 @@ pub mod low_water;
 pub mod mapping;
 pub mod pacing;
 pub mod page_memory;
+pub mod perf_counter;
 pub mod prefetch;
 pub mod ring;
 pub mod shutdown;
 pub mod socket_pages;
 pub mod tcp_info;
 pub mod tun;
+pub mod usage;
 pub mod window;
 pub mod zero_copy;
 

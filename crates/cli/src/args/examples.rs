@@ -44,7 +44,8 @@ haul demo                               a minute that shows it all
 haul serve /data                        receive into and send from /data; prints a URL
 haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
-haul verify run7.b3 /data               read it again, years later",
+haul verify run7.b3 /data               read it again, years later
+haul bench engines                      what each engine does on this host",
     },
     EXIT_STATUS,
     Section {
@@ -158,6 +159,62 @@ haul token revoke 1a2b3c4d",
     STATE_ENVIRONMENT,
 ];
 
+const BENCH_EXIT_STATUS: Section = Section {
+    title: "Exit status",
+    lines: "\
+0  measured; what an engine refused is said in its row
+1  broke off, or nothing at all could be measured
+2  nothing could start: wrong arguments, no directory",
+};
+
+const BENCH: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul bench engines                      every pair of engines, in about three minutes
+haul bench engines --html engines.html  with charts
+haul bench files --dir /data            the studies' tables, on the disk of /data
+haul bench chooser --dir /data          is haul's choice the best there?",
+    },
+    BENCH_EXIT_STATUS,
+];
+
+const BENCH_ENGINES: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul bench engines --quick              a look, in seconds
+haul bench engines --html engines.html  with charts
+haul bench engines --dir /data --send-engine sendfile,io-uring
+haul bench engines --full --budget 2h   all pairs with all block sizes and streams
+haul bench engines URL --target b.bin   to a server elsewhere, into its file b.bin
+haul bench engines --json | jq -r 'select(.table == \"cold\") | [.send_engine, .gb_per_s.median]'",
+    },
+    BENCH_EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
+const BENCH_FILES: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul bench files --dir /data            the table, and 10 GB sent and recorded
+haul bench files --dir /data --size 100G --html files.html",
+    },
+    BENCH_EXIT_STATUS,
+];
+
+const BENCH_CHOOSER: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul bench chooser                      all file systems that this host can make
+haul bench chooser --dir /data --sizes 1G,beyond --streams 1
+haul bench chooser --budget 10m --json",
+    },
+    BENCH_EXIT_STATUS,
+];
+
 const TOKEN_PART: &[Section] = &[PLAIN_EXIT_STATUS, STATE_ENVIRONMENT];
 
 /// The sections of a command, named with its parents: `haul`, `haul-push`, `haul-token-new`.
@@ -171,6 +228,10 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-pull" => PULL,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,
+        "haul-bench" => BENCH,
+        "haul-bench-engines" => BENCH_ENGINES,
+        "haul-bench-files" => BENCH_FILES,
+        "haul-bench-chooser" => BENCH_CHOOSER,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],
     }

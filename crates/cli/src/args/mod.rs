@@ -3,6 +3,7 @@
 //! [`LowArgs`] is what was typed. Each command's arguments are then checked into a request of the
 //! library (`checked`); only a request reaches a command.
 
+pub mod bench;
 pub mod demo;
 pub mod examples;
 pub mod recording;
@@ -42,6 +43,8 @@ pub enum LowCommand {
     Pull(transfer::LowPull),
     Verify(verify::LowVerify),
     Token(token::LowToken),
+    Bench(bench::LowBench),
+    BenchSide(bench::LowBenchSide),
     GenerateDocs(LowGenerateDocs),
 }
 

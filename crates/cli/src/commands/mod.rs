@@ -1,5 +1,6 @@
 //! The commands, one file each. They take checked requests and print what the library tells.
 
+pub mod bench;
 pub mod demo;
 pub mod generate_docs;
 pub mod pull;

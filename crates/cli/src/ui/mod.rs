@@ -1,5 +1,6 @@
 //! What a user sees of a transfer: a progress line, interval lines or JSON, and the report.
 
+pub mod bench;
 pub mod explain;
 pub mod json;
 pub mod notices;

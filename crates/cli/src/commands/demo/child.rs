@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use std::{
+    ffi::OsString,
     fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -38,10 +39,27 @@ impl Child {
         name: &str,
         arguments: impl FnOnce(&mut Command),
     ) -> Result<Self> {
+        Self::start_behind(&[], directory, name, arguments)
+    }
+
+    /// The same behind words that run it, such as those that put it into a control group.
+    pub fn start_behind(
+        words: &[OsString],
+        directory: &Path,
+        name: &str,
+        arguments: impl FnOnce(&mut Command),
+    ) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let errors = directory.join(format!("{name}.errors"));
         let error_file = File::create(&errors).context("cannot write to the fresh directory")?;
-        let mut command = Command::new(&program);
+        let mut command = match words {
+            [] => Command::new(&program),
+            [runner, rest @ ..] => {
+                let mut command = Command::new(runner);
+                command.args(rest).arg(&program);
+                command
+            }
+        };
         command
             .current_dir(directory)
             .env("HAUL_STATE", directory.join("state"))

@@ -3,8 +3,8 @@
 //! Everything happens in a fresh directory, which is removed at the end, also when a step fails.
 //! The server and the first push are other processes of this very program, ended by their handles.
 
-mod child;
-mod data_file;
+pub(super) mod child;
+pub(super) mod data_file;
 
 use crate::{
     args::{

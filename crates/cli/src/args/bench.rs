@@ -1,0 +1,473 @@
+//! `haul bench`: what can be chosen, and its check.
+
+use super::{usage_problem, values::Period};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValue, PossibleValuesParser},
+};
+use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
+use haul_transfer::{HaulUrl, events::Problem, size::parse_size};
+use std::{path::PathBuf, time::Duration};
+
+/// A file of `haul bench engines`, in bytes: large beside what a pair needs to start.
+const ENGINES_BYTES_DEFAULT: u64 = 256 << 20;
+/// The same with --quick.
+const QUICK_BYTES: u64 = 64 << 20;
+/// Rounds of each measurement, for a median.
+const ROUNDS_DEFAULT: u32 = 3;
+/// `haul bench engines` adds no more rounds after this.
+const ENGINES_TIME_MAX: Duration = Duration::from_secs(3 * 60);
+/// With --full there are some hundreds of measurements.
+const FULL_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+const FILES_TIME_MAX: Duration = Duration::from_secs(10 * 60);
+const CHOOSER_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+/// The largest block: no engine has more buffer.
+const BLOCK_BYTES_MAX: u64 = 32 << 20;
+
+/// Measures this host's engines and haul's choices, and repeats studies
+///
+/// Without set-up, and with charts where --html is given. All but `haul bench engines URL` runs
+/// over loopback, which has no network card: its numbers compare engines and tell nothing of a
+/// network. Everything is made in a fresh directory and removed at the end.
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "BENCH")]
+pub struct LowBench {
+    #[command(subcommand)]
+    pub command: LowBenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LowBenchCommand {
+    Engines(LowBenchEngines),
+    Files(LowBenchFiles),
+    Chooser(LowBenchChooser),
+}
+
+impl LowBench {
+    #[must_use]
+    pub fn json(&self) -> bool {
+        match &self.command {
+            LowBenchCommand::Engines(low) => low.output.json,
+            LowBenchCommand::Files(low) => low.output.json,
+            LowBenchCommand::Chooser(low) => low.output.json,
+        }
+    }
+}
+
+/// How results are shown.
+#[derive(Clone, Debug, Args)]
+pub struct LowBenchOutput {
+    /// Print one JSON object a line: host, cell, and what else a bench has
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with charts, tables and the host's facts; one file, nothing is fetched
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Measures every engine that sends with every engine that receives
+///
+/// In one run over loopback: all pairs from a warm source, all that send from a cold one, block
+/// sizes, a fixed offset against an advancing one, and numbers of streams. Each line has GB/s
+/// (median, lowest and highest of the rounds), and for both sides processor seconds, context
+/// switches and system calls per GB, and how often each byte was copied. `null:` throws away what
+/// arrives; a file is new, and synced at the end.
+///
+/// With URL the bytes go to a `haul serve` elsewhere, by real transfers with --protection clear
+/// --digest none, and each engine forced in turn.
+#[derive(Debug, Args)]
+pub struct LowBenchEngines {
+    #[arg(value_name = "URL")]
+    #[arg(help = "A server: haul://[TOKEN@]HOST[:PORT]; without it loopback")]
+    pub url: Option<String>,
+    /// With URL: also into this file below the server's root; it stays there
+    #[arg(long, value_name = "PATH", requires = "url")]
+    pub target: Option<String>,
+    /// Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Where the files are made; without it in the current directory
+    #[arg(long = "dir", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// How often each is measured, if time allows; without it 3, with --quick 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// No more rounds after this time; without it 3m, with --full 1h
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<Period>,
+    /// Numbers of streams, like 1,2,4,8; with URL the first of them
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub streams: Vec<u32>,
+    /// What one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M
+    #[arg(long, value_name = "LIST", value_parser = parse_block_sizes)]
+    pub block_sizes: Option<BlockSizes>,
+    /// Only these engines send
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = send_names())]
+    pub send_engine: Vec<String>,
+    /// Only these engines receive
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = receive_names())]
+    pub receive_engine: Vec<String>,
+    /// Less of everything: a look, no measurement
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// All pairs with all block sizes and numbers of streams, warm and cold: hours
+    #[arg(long)]
+    pub full: bool,
+    #[command(flatten)]
+    pub output: LowBenchOutput,
+}
+
+/// Repeats two studies: times of files against read and write, and rates over time
+///
+/// First the table of "Efficient data transfer through zero copy": files of 7 MB to 1 GB from the
+/// page cache, by reading and sending 4 KiB at a time and by sendfile. Then the curves of
+/// "Zero-copy for transmission and recording of massive data": one large file, sent and recorded,
+/// with zero-copy and with read and write, looked at ten times a second.
+#[derive(Debug, Args)]
+pub struct LowBenchFiles {
+    /// Bytes of the large file; without it 10 GB, or what fits
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Where the files are made; without it in the current directory
+    #[arg(long = "dir", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// How often each file of the table is sent, if time allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// No more rounds after this time; without it 10m
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<Period>,
+    /// Less of everything: the table's files up to --size only, 64M without it
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: LowBenchOutput,
+}
+
+/// Compares what haul chooses with every pair of engines that works
+///
+/// By real transfers over loopback with their usual protection, durable at the end: for warm and
+/// cold sources, on each file system, for each size and number of streams. In each round the choice
+/// and the pairs take turns; pairs that are far behind after the first are not repeated. Shown are
+/// the choice, the best pair, and the median of the rounds' ratios.
+///
+/// As root, and without --dir, file systems are made in image files and mounted for the time; a
+/// file larger than memory is one larger than a control group's limit.
+#[derive(Debug, Args)]
+pub struct LowBenchChooser {
+    /// A directory to work in, one for each file system; without it the current one, tmpfs, and
+    /// for root xfs and btrfs
+    #[arg(long = "dir", value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
+    /// Sizes of the file, like 1M,1G,beyond; `beyond` is larger than memory
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_chooser_size)]
+    pub sizes: Vec<ChooserSize>,
+    /// Numbers of streams; without it 1,4
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub streams: Vec<u32>,
+    /// Only pairs with these engines that send
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = send_names())]
+    pub send_engine: Vec<String>,
+    /// Only pairs with these engines that receive
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = receive_names())]
+    pub receive_engine: Vec<String>,
+    /// How often each pair is measured, if time allows; without it 5, with --quick 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// No more rounds after this time; without it 1h
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<Period>,
+    /// One round of a few sizes: a look, no measurement
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: LowBenchOutput,
+}
+
+/// One side of a measurement; `haul bench` starts it.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub struct LowBenchSide {
+    /// What to do, as JSON
+    pub spec: String,
+}
+
+/// Block sizes in bytes, as a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockSizes(pub Vec<usize>);
+
+/// How large a file of the chooser's matrix is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChooserSize {
+    Bytes(u64),
+    BeyondMemory,
+}
+
+/// What `haul bench engines` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchEngines {
+    pub url: Option<HaulUrl>,
+    pub target: Option<String>,
+    pub len_bytes: u64,
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub time_max: Duration,
+    pub streams: Vec<u32>,
+    pub block_sizes: Vec<usize>,
+    pub senders: Vec<&'static EngineInfo>,
+    pub receivers: Vec<&'static EngineInfo>,
+    pub full: bool,
+}
+
+/// What `haul bench files` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchFiles {
+    /// `None`: what fits.
+    pub len_bytes: Option<u64>,
+    /// Files of the table up to this size.
+    pub table_bytes_max: u64,
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub time_max: Duration,
+}
+
+/// What `haul bench chooser` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchChooser {
+    /// Empty: what this host has.
+    pub directories: Vec<PathBuf>,
+    pub sizes: Vec<ChooserSize>,
+    pub streams: Vec<u32>,
+    pub senders: Vec<&'static EngineInfo>,
+    pub receivers: Vec<&'static EngineInfo>,
+    pub rounds: u32,
+    pub time_max: Duration,
+}
+
+impl LowBenchEngines {
+    /// # Errors
+    /// Says which argument cannot be taken and why.
+    pub fn checked(&self) -> Result<BenchEngines, Problem> {
+        let url = self.url.as_ref().map(|text| {
+            let read = text.parse::<HaulUrl>();
+            // The word itself is not shown: it may hold a token.
+            read.map_err(|error| usage_problem(&error.to_string(), "", "", ""))
+        });
+        let own_blocks = if self.quick { "4K,1M" } else { "4K..4M" };
+        let blocks = match &self.block_sizes {
+            Some(blocks) => blocks.clone(),
+            None => parse_block_sizes(own_blocks).unwrap_or(BlockSizes(Vec::new())),
+        };
+        let streams: &[u32] = if self.quick { &[1, 2] } else { &[1, 2, 4, 8] };
+        let time_max = if self.full { FULL_TIME_MAX } else { ENGINES_TIME_MAX };
+        Ok(BenchEngines {
+            url: url.transpose()?,
+            target: self.target.clone(),
+            len_bytes: checked_size(self.size)?.unwrap_or(if self.quick {
+                QUICK_BYTES
+            } else {
+                ENGINES_BYTES_DEFAULT
+            }),
+            directory: self.directory.clone().unwrap_or_else(|| ".".into()),
+            rounds: self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS_DEFAULT }),
+            time_max: self.budget.map_or(time_max, |budget| budget.0),
+            streams: if self.streams.is_empty() { streams.into() } else { self.streams.clone() },
+            block_sizes: blocks.0,
+            senders: named(&self.send_engine, |engine| engine.open_send.is_some()),
+            receivers: named(&self.receive_engine, |engine| engine.open_receive.is_some()),
+            full: self.full,
+        })
+    }
+}
+
+impl LowBenchFiles {
+    /// # Errors
+    /// Says which argument cannot be taken and why.
+    pub fn checked(&self) -> Result<BenchFiles, Problem> {
+        let asked = checked_size(self.size)?;
+        let len_bytes = if self.quick { Some(asked.unwrap_or(QUICK_BYTES)) } else { asked };
+        Ok(BenchFiles {
+            len_bytes,
+            table_bytes_max: len_bytes.filter(|_| self.quick).unwrap_or(u64::MAX),
+            directory: self.directory.clone().unwrap_or_else(|| ".".into()),
+            rounds: self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS_DEFAULT }),
+            time_max: self.budget.map_or(FILES_TIME_MAX, |budget| budget.0),
+        })
+    }
+}
+
+impl LowBenchChooser {
+    #[must_use]
+    pub fn checked(&self) -> BenchChooser {
+        const ROUNDS: u32 = 5;
+        const FULL_SIZES: [ChooserSize; 3] =
+            [ChooserSize::Bytes(1 << 20), ChooserSize::Bytes(1 << 30), ChooserSize::BeyondMemory];
+        let sizes = if self.quick { &FULL_SIZES[..1] } else { &FULL_SIZES };
+        let streams: &[u32] = if self.quick { &[1] } else { &[1, 4] };
+        BenchChooser {
+            directories: self.directories.clone(),
+            sizes: if self.sizes.is_empty() { sizes.into() } else { self.sizes.clone() },
+            streams: if self.streams.is_empty() { streams.into() } else { self.streams.clone() },
+            senders: named(&self.send_engine, |engine| engine.open_send.is_some()),
+            receivers: named(&self.receive_engine, |engine| engine.open_receive.is_some()),
+            rounds: self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS }),
+            time_max: self.budget.map_or(CHOOSER_TIME_MAX, |budget| budget.0),
+        }
+    }
+}
+
+fn checked_size(size: Option<u64>) -> Result<Option<u64>, Problem> {
+    if size.is_some_and(|size| size < BLOCK_BYTES_MIN as u64) {
+        let needs = format!("{BLOCK_BYTES_MIN} bytes or more");
+        let hint = "write it like --size 1G";
+        return Err(usage_problem("cannot take --size", &needs, "fewer bytes", hint));
+    }
+    Ok(size)
+}
+
+/// The engines of these names, or all, that are able.
+fn named(names: &[String], able: fn(&EngineInfo) -> bool) -> Vec<&'static EngineInfo> {
+    let wanted = |engine: &&EngineInfo| {
+        able(engine) && (names.is_empty() || names.iter().any(|name| name == engine.name))
+    };
+    ENGINES.iter().copied().filter(wanted).collect()
+}
+
+fn send_names() -> PossibleValuesParser {
+    names(|engine| engine.open_send.is_some())
+}
+
+fn receive_names() -> PossibleValuesParser {
+    names(|engine| engine.open_receive.is_some())
+}
+
+fn names(able: fn(&EngineInfo) -> bool) -> PossibleValuesParser {
+    let able = ENGINES.iter().filter(|engine| able(engine));
+    let named = able.map(|engine| PossibleValue::new(engine.name).help(engine.summary));
+    PossibleValuesParser::new(named)
+}
+
+/// A list of sizes, or a range in steps of four.
+///
+/// # Errors
+/// Names the size that is none, or that no engine takes.
+pub fn parse_block_sizes(text: &str) -> Result<BlockSizes, String> {
+    const STEP: u64 = 4;
+    let one = |text: &str| -> Result<u64, String> {
+        let bytes = parse_size(text.trim())?;
+        let possible = BLOCK_BYTES_MIN as u64..=BLOCK_BYTES_MAX;
+        if possible.contains(&bytes) {
+            return Ok(bytes);
+        }
+        let (least, most) = (BLOCK_BYTES_MIN >> 10, BLOCK_BYTES_MAX >> 20);
+        Err(format!("{text:?} is not from {least}K to {most}M"))
+    };
+    let sizes: Vec<u64> = match text.split_once("..") {
+        Some((first, last)) => {
+            let (first, last) = (one(first)?, one(last)?);
+            if first > last {
+                return Err(format!("{text:?} begins with the larger size"));
+            }
+            std::iter::successors(Some(first), |size| Some(size * STEP))
+                .take_while(|size| *size <= last)
+                .collect()
+        }
+        None => text.split(',').map(one).collect::<Result<_, _>>()?,
+    };
+    Ok(BlockSizes(sizes.into_iter().map(|size| size as usize).collect()))
+}
+
+fn parse_chooser_size(text: &str) -> Result<ChooserSize, String> {
+    if text == "beyond" {
+        return Ok(ChooserSize::BeyondMemory);
+    }
+    match parse_size(text)? {
+        0 => Err("an empty file has no rate".to_owned()),
+        bytes => Ok(ChooserSize::Bytes(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{LowArgs, LowCommand};
+    use clap::Parser;
+
+    fn bench(words: &[&str]) -> Result<LowBenchCommand, String> {
+        let words = [&["haul", "bench"], words].concat();
+        match LowArgs::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            LowCommand::Bench(low) => Ok(low.command),
+            other => panic!("not a bench: {other:?}"),
+        }
+    }
+
+    fn engines(words: &[&str]) -> Result<BenchEngines, String> {
+        match bench(&[&["engines"], words].concat())? {
+            LowBenchCommand::Engines(low) => low.checked().map_err(|problem| problem.to_string()),
+            other => panic!("not of engines: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_engines_of_the_list_take_part_unless_some_are_named() {
+        let all = engines(&[]).unwrap();
+        let able = |able: fn(&EngineInfo) -> bool| ENGINES.iter().filter(|e| able(e)).count();
+        assert_eq!(all.senders.len(), able(|engine| engine.open_send.is_some()));
+        assert_eq!(all.receivers.len(), able(|engine| engine.open_receive.is_some()));
+        assert_eq!((all.len_bytes, all.rounds), (ENGINES_BYTES_DEFAULT, ROUNDS_DEFAULT));
+        let some = engines(&["--send-engine", "sendfile,mmap", "--streams=1,3"]).unwrap();
+        let names: Vec<_> = some.senders.iter().map(|engine| engine.name).collect();
+        assert_eq!((names, some.streams), (vec!["mmap", "sendfile"], vec![1, 3]));
+        let wrong = engines(&["--send-engine", "discard"]).unwrap_err();
+        assert!(wrong.contains("sendfile"), "{wrong}");
+    }
+
+    #[test]
+    fn block_sizes_are_a_list_or_a_range_in_steps_of_four() {
+        let sizes = |text| parse_block_sizes(text).map(|sizes| sizes.0);
+        assert_eq!(sizes("4K,1M"), Ok(vec![4096, 1 << 20]));
+        assert_eq!(sizes("4K..70K"), Ok(vec![4096, 16_384, 65_536]));
+        assert_eq!(engines(&[]).unwrap().block_sizes.len(), 6);
+        for bad in ["", "1K", "4K..", "1M..4K", "1G", "4K;8K"] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_read_and_never_shown() {
+        assert_eq!(engines(&["haul://h"]).unwrap().url.unwrap().server(), "h:7117");
+        let token = haul_transfer::Token::generate([3; 16]).unwrap().reveal();
+        let wrong = engines(&[&format!("haul:/{token}@h")]).unwrap_err();
+        assert!(!wrong.contains(&token), "{wrong}");
+        assert!(engines(&["--target", "x"]).unwrap_err().contains("URL"));
+    }
+
+    #[test]
+    fn quick_is_less_of_everything_and_never_full() {
+        let quick = engines(&["--quick"]).unwrap();
+        assert_eq!((quick.len_bytes, quick.rounds), (QUICK_BYTES, 1));
+        assert!(engines(&["--quick", "--full"]).is_err());
+        assert!(engines(&["--size", "1"]).unwrap_err().contains("4096 bytes"));
+        let LowBenchCommand::Files(files) = bench(&["files", "--quick", "--size=8M"]).unwrap()
+        else {
+            panic!("not of files")
+        };
+        let files = files.checked().unwrap();
+        assert_eq!((files.len_bytes, files.table_bytes_max), (Some(8 << 20), 8 << 20));
+    }
+
+    #[test]
+    fn the_choosers_matrix_has_a_size_beyond_memory() {
+        let sizes = |words: &[&str]| match bench(&[&["chooser"], words].concat())? {
+            LowBenchCommand::Chooser(low) => Ok::<_, String>(low.checked().sizes),
+            other => panic!("not of the chooser: {other:?}"),
+        };
+        let (mib, gib) = (ChooserSize::Bytes(1 << 20), ChooserSize::Bytes(1 << 30));
+        assert_eq!(sizes(&[]).unwrap(), [mib, gib, ChooserSize::BeyondMemory]);
+        let some = sizes(&["--sizes=1M,beyond"]).unwrap();
+        assert_eq!(some, [mib, ChooserSize::BeyondMemory]);
+        assert!(sizes(&["--sizes=0"]).is_err());
+    }
+}

@@ -1,0 +1,36 @@
+//! `haul bench`: measures the engines, repeats the studies' tables, checks haul's own choices.
+
+mod chooser;
+mod chooser_tables;
+mod engine_tables;
+mod engines;
+mod file_tables;
+mod files;
+mod host_facts;
+mod memory_group;
+mod mounts;
+mod pair;
+mod remote;
+mod results;
+mod series;
+pub mod side;
+mod side_samples;
+mod studies;
+mod transfers;
+mod workshop;
+
+use crate::{
+    args::bench::{LowBench, LowBenchCommand},
+    failure::{ExitStatus, Failure},
+};
+
+/// # Errors
+/// If nothing could start, or it was interrupted.
+pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
+    haul_transfer::raise_open_files_limit();
+    match &low.command {
+        LowBenchCommand::Engines(low) => engines::run(low),
+        LowBenchCommand::Files(low) => files::run(low),
+        LowBenchCommand::Chooser(low) => chooser::run(low),
+    }
+}

@@ -1,0 +1,28 @@
+//! What a bench is doing just now, on a terminal; elsewhere nothing.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A line on standard error that goes away at the end.
+#[derive(Debug)]
+pub struct Steps(ProgressBar);
+
+impl Steps {
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{elapsed_precise}  {pos} of {len}  {msg}");
+        Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    }
+
+    /// The next step begins.
+    pub fn begin(&self, what: &str) {
+        self.0.inc(1);
+        self.0.set_message(what.to_owned());
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,132 @@
+//! `perf_event_open(2)`: how many system calls a process makes.
+//!
+//! Counts the tracepoint `raw_syscalls:sys_enter` for the calling thread and for all threads that
+//! it starts afterwards, directly or not. Needs a kernel with tracepoints, a tracefs that this user
+//! may read, and the right to count (root, or CAP_PERFMON and read access to tracefs).
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::fd::{FromRawFd, RawFd},
+};
+
+/// Where tracefs is mounted: by itself since Linux 4.1, below debugfs before.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// PERF_TYPE_TRACEPOINT of include/uapi/linux/perf_event.h.
+const TYPE_TRACEPOINT: u32 = 2;
+/// The bit `inherit` of `struct perf_event_attr`: threads that are started later count too.
+const FLAG_INHERIT: u64 = 1 << 1;
+/// PERF_FLAG_FD_CLOEXEC.
+const OPEN_CLOEXEC: libc::c_ulong = 1 << 3;
+
+/// The first published form of `struct perf_event_attr`, which every kernel takes
+/// (PERF_ATTR_SIZE_VER0, 64 bytes).
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttr {
+    event_type: u32,
+    size_bytes: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_address: u64,
+}
+
+/// Counts system calls since it was opened.
+#[derive(Debug)]
+pub struct SystemCallCounter(File);
+
+impl SystemCallCounter {
+    /// Begins to count the calls of this thread and of those that it starts from now on.
+    ///
+    /// # Errors
+    /// `NotFound` without tracefs, `PermissionDenied` where this user may not read it or may not
+    /// count (perf_event_open(2)).
+    pub fn open() -> io::Result<Self> {
+        let attributes = PerfEventAttr {
+            event_type: TYPE_TRACEPOINT,
+            size_bytes: size_of::<PerfEventAttr>() as u32,
+            config: tracepoint_id("raw_syscalls/sys_enter")?,
+            flags: FLAG_INHERIT,
+            ..PerfEventAttr::default()
+        };
+        const THIS_THREAD: libc::pid_t = 0;
+        const ANY_PROCESSOR: libc::c_int = -1;
+        const NO_GROUP: libc::c_int = -1;
+        // SAFETY: `attributes` has the kernel's layout, says its size, and lives across the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                THIS_THREAD,
+                ANY_PROCESSOR,
+                NO_GROUP,
+                OPEN_CLOEXEC,
+            )
+        };
+        let descriptor = RawFd::try_from(result).ok().filter(|descriptor| *descriptor >= 0);
+        let Some(descriptor) = descriptor else { return Err(io::Error::last_os_error()) };
+        // SAFETY: the kernel has just given this descriptor, and nobody else has it.
+        Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
+    }
+
+    /// The calls so far, of all threads together.
+    ///
+    /// # Errors
+    /// What read(2) says.
+    pub fn count(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        (&self.0).read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+fn tracepoint_id(event: &str) -> io::Result<u64> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for root in TRACEFS {
+        match fs::read_to_string(format!("{root}/events/{event}/id")) {
+            Ok(text) => return text.trim().parse().map_err(io::Error::other),
+            // That one may not look is the better answer than that nothing is there.
+            Err(error) if last.kind() == io::ErrorKind::NotFound => last = error,
+            Err(_) => {}
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_threads_that_were_started_later_are_counted() {
+        let counter = match SystemCallCounter::open() {
+            Ok(counter) => counter,
+            Err(error) => return println!("skipped: needs the right to count, found {error}"),
+        };
+        let call = |times: usize| {
+            for _ in 0..times {
+                let _ = rustix::fs::statvfs("/");
+            }
+        };
+        let first = counter.count().unwrap();
+        call(1000);
+        let second = counter.count().unwrap();
+        assert!((1000..1200).contains(&(second - first)), "{first} {second}");
+        std::thread::spawn(move || call(5000)).join().unwrap();
+        let third = counter.count().unwrap();
+        assert!((5000..6000).contains(&(third - second)), "{second} {third}");
+    }
+
+    #[test]
+    fn an_unknown_tracepoint_is_not_found_or_not_to_be_seen() {
+        let error = tracepoint_id("no_such/event").unwrap_err();
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+        assert!(kinds.contains(&error.kind()), "{error}");
+    }
+}

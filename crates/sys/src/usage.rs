@@ -1,0 +1,63 @@
+//! `getrusage(2)`: processor time and context switches of this process, all threads together.
+
+use std::{io, mem::MaybeUninit, time::Duration};
+
+/// What the process has used since it began; threads that have ended count too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// In user and in kernel mode together.
+    pub cpu: Duration,
+    /// A thread gave its processor up because it waited.
+    pub voluntary_switches: u64,
+    /// A thread lost its processor to another.
+    pub involuntary_switches: u64,
+}
+
+/// What this process has used so far.
+///
+/// # Errors
+/// What getrusage(2) says: nothing, on a kernel that knows the call.
+pub fn of_this_process() -> io::Result<Usage> {
+    let mut found = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `found` is a whole `struct rusage` that lives across the call.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, found.as_mut_ptr()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeros are a valid value of each field, and the kernel has filled them in.
+    let found = unsafe { found.assume_init() };
+    Ok(Usage {
+        cpu: duration(found.ru_utime) + duration(found.ru_stime),
+        voluntary_switches: u64::try_from(found.ru_nvcsw).unwrap_or(0),
+        involuntary_switches: u64::try_from(found.ru_nivcsw).unwrap_or(0),
+    })
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_and_switches_of_threads_that_ended_are_counted() {
+        let before = of_this_process().unwrap();
+        let work = || {
+            let start = std::time::Instant::now();
+            let mut sum = 0_u64;
+            while start.elapsed() < Duration::from_millis(60) {
+                sum = std::hint::black_box(sum.wrapping_mul(31) + 1);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        std::thread::spawn(work).join().unwrap();
+        let after = of_this_process().unwrap();
+        // Much less than was worked: the machine may be busy.
+        assert!(after.cpu - before.cpu >= Duration::from_millis(1), "{before:?} {after:?}");
+        assert!(after.voluntary_switches > before.voluntary_switches);
+    }
+}
