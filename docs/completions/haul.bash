@@ -16,6 +16,9 @@ _haul() {
             ",$1")
                 cmd="haul"
                 ;;
+            haul,bench)
+                cmd="haul__subcmd__bench"
+                ;;
             haul,demo)
                 cmd="haul__subcmd__demo"
                 ;;
@@ -37,6 +40,33 @@ _haul() {
             haul,verify)
                 cmd="haul__subcmd__verify"
                 ;;
+            haul__subcmd__bench,chooser)
+                cmd="haul__subcmd__bench__subcmd__chooser"
+                ;;
+            haul__subcmd__bench,engines)
+                cmd="haul__subcmd__bench__subcmd__engines"
+                ;;
+            haul__subcmd__bench,files)
+                cmd="haul__subcmd__bench__subcmd__files"
+                ;;
+            haul__subcmd__bench,help)
+                cmd="haul__subcmd__bench__subcmd__help"
+                ;;
+            haul__subcmd__bench__subcmd__help,chooser)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__chooser"
+                ;;
+            haul__subcmd__bench__subcmd__help,engines)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__engines"
+                ;;
+            haul__subcmd__bench__subcmd__help,files)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__files"
+                ;;
+            haul__subcmd__bench__subcmd__help,help)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__help"
+                ;;
+            haul__subcmd__help,bench)
+                cmd="haul__subcmd__help__subcmd__bench"
+                ;;
             haul__subcmd__help,demo)
                 cmd="haul__subcmd__help__subcmd__demo"
                 ;;
@@ -57,6 +87,15 @@ _haul() {
                 ;;
             haul__subcmd__help,verify)
                 cmd="haul__subcmd__help__subcmd__verify"
+                ;;
+            haul__subcmd__help__subcmd__bench,chooser)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__chooser"
+                ;;
+            haul__subcmd__help__subcmd__bench,engines)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__engines"
+                ;;
+            haul__subcmd__help__subcmd__bench,files)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__files"
                 ;;
             haul__subcmd__help__subcmd__token,list)
                 cmd="haul__subcmd__help__subcmd__token__subcmd__list"
@@ -98,8 +137,226 @@ _haul() {
 
     case "${cmd}" in
         haul)
-            opts="-h -V --help --version demo serve push pull verify token help"
+            opts="-h -V --help --version demo serve push pull verify token bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench)
+            opts="-h -V --help --version engines files chooser help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__chooser)
+            opts="-h -V --dir --sizes --streams --send-engine --receive-engine --rounds --budget --quick --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --send-engine)
+                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
+                    return 0
+                    ;;
+                --receive-engine)
+                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__engines)
+            opts="-h -V --target --size --dir --rounds --budget --streams --block-sizes --send-engine --receive-engine --quick --full --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --target)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block-sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --send-engine)
+                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
+                    return 0
+                    ;;
+                --receive-engine)
+                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__files)
+            opts="-h -V --size --dir --rounds --budget --quick --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help)
+            opts="engines files chooser help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__chooser)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__engines)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__files)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -134,8 +391,64 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help)
-            opts="demo serve push pull verify token help"
+            opts="demo serve push pull verify token bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench)
+            opts="engines files chooser"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__chooser)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__engines)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__files)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

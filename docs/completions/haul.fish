@@ -32,6 +32,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_needs_command" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow' -r
 complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Where the fresh directory is made; without it where temporary files are (TMPDIR)' -r -F
@@ -204,13 +205,89 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'With URL: also into this file below the server\'s root; it stays there' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l size -d 'Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Where the files are made; without it in the current directory' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l rounds -d 'How often each is measured, if time allows; without it 3, with --quick 1' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l budget -d 'No more rounds after this time; without it 3m, with --full 1h' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l streams -d 'Numbers of streams, like 1,2,4,8; with URL the first of them' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l block-sizes -d 'What one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l send-engine -d 'Only these engines send' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+sendfile\t'page cache to socket inside the kernel'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l receive-engine -d 'Only these engines receive' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
+discard\t'throw away what arrives, for null:'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l quick -d 'Less of everything: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l full -d 'All pairs with all block sizes and numbers of streams, warm and cold: hours'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l size -d 'Bytes of the large file; without it 10 GB, or what fits' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l dir -d 'Where the files are made; without it in the current directory' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'How often each file of the table is sent, if time allows' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l budget -d 'No more rounds after this time; without it 10m' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l quick -d 'Less of everything: the table\'s files up to --size only, 64M without it'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l dir -d 'A directory to work in, one for each file system; without it the current one, tmpfs, and for root xfs and btrfs' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l sizes -d 'Sizes of the file, like 1M,1G,beyond; `beyond` is larger than memory' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l streams -d 'Numbers of streams; without it 1,4' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l send-engine -d 'Only pairs with these engines that send' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+sendfile\t'page cache to socket inside the kernel'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l receive-engine -d 'Only pairs with these engines that receive' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'send from and receive into a mapping of the file'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
+discard\t'throw away what arrives, for null:'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l rounds -d 'How often each pair is measured, if time allows; without it 5, with --quick 1' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l budget -d 'No more rounds after this time; without it 1h' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l quick -d 'One round of a few sizes: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'

@@ -582,9 +582,10 @@ fn the_lines_of_json_have_their_fixed_forms() {
             ("count", "bytes resumed_bytes files.done files.skipped files.failed streams"),
             ("count", "copied_bytes retransmits source.max_rss_bytes target.max_rss_bytes"),
             ("number", "seconds gbit_per_s source.cpu_s_per_gb target.cpu_s_per_gb"),
-            ("number", "bottleneck.share"),
+            ("number", "bottleneck.share bottleneck.gbit_per_s bottleneck.next_gbit_per_s"),
             ("text", "protection send_engine receive_engine chosen_because"),
-            ("text", "bottleneck.stage bottleneck.verdict"),
+            ("text", "bottleneck.stage bottleneck.next_stage"),
+            ("text", "bottleneck.verdict bottleneck.remedy"),
         ] {
             for key in keys.split(' ') {
                 assert_type(report, key, kind);
@@ -601,6 +602,9 @@ fn the_lines_of_json_have_their_fixed_forms() {
         for key in ["bytes_received", "bytes_durable", "bytes_total", "streams"] {
             assert_type(progress[0], key, "count");
         }
+        assert_type(progress[0], "limiting.stage", "text");
+        assert_type(progress[0], "limiting.share", "number");
+        assert!(progress[0]["stages"][0][1].is_number(), "{}", progress[0]);
         for key in ["path", "status", "bytes"] {
             assert!(ran.named("file")[0].get(key).is_some(), "{:?}", ran.named("file")[0]);
         }

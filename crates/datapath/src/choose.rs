@@ -410,6 +410,7 @@ mod tests {
             align_bytes: 1,
             spans_in_flight_max: 1,
             sees_bytes: true,
+            reads_while_sending: false,
             probe: |_| Verdict::Usable,
             open_send,
             open_receive,
@@ -438,6 +439,7 @@ mod tests {
         EngineInfo { sees_bytes: false, ..engine("sendfile", SENDS, None) },
         EngineInfo {
             sees_bytes: false,
+            reads_while_sending: false,
             wires: &[WireKind::Tcp],
             ..engine("splice", SENDS, RECEIVES)
         },

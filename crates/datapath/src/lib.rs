@@ -293,6 +293,8 @@ pub struct EngineInfo {
     pub spans_in_flight_max: u32,
     /// User space sees the bytes anyway, so a tap costs no second read.
     pub sees_bytes: bool,
+    /// Its call that sends reads the source too, so it may be the disk that it waits for.
+    pub reads_while_sending: bool,
     pub probe: fn(&Host) -> Verdict,
     pub open_send: Option<OpenSend>,
     pub open_receive: Option<OpenReceive>,

@@ -29,6 +29,8 @@ pub static INFO: EngineInfo = EngineInfo {
     spans_in_flight_max: 1,
     // A tap costs no second read.
     sees_bytes: true,
+    // What is waited for within the call that sends is the wire alone.
+    reads_while_sending: false,
     // Answers from the facts about the host alone; what only a try can tell is left to `open` and
     // to `submit`.
     probe: |_host| Verdict::Usable,

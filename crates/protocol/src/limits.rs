@@ -60,7 +60,7 @@ pub const STREAMS_MAX: u32 = 64;
 pub const STREAMS_EVER_MAX: u32 = 1 << 16;
 /// How often a span that arrived damaged is sent again before the file is given up.
 pub const SPAN_RETRIES_MAX: u32 = 8;
-/// Stages in one side's report.
+/// Stages in one side's report, or in its figures.
 pub const STAGES_MAX: usize = 64;
 /// Frames of one stream: the nonce has 40 bits for their number.
 pub const FRAMES_MAX: u64 = 1 << 40;

@@ -146,6 +146,7 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             ensure(progress.streams.len() <= limits::STREAMS_MAX as usize, "too many streams")
         }
         Message::Finish(finish) => check_report(finish),
+        Message::Figures(figures) => check_stages(&figures.stages),
         Message::Notice(notice) => {
             check_text(&notice.what)?;
             check_text(&notice.why)?;
@@ -283,10 +284,14 @@ fn check_fault(fault: &wire::Fault) -> Result<(), ProtocolError> {
 
 fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
     let Some(report) = &finish.report else { return Ok(()) };
-    ensure(report.stages.len() <= limits::STAGES_MAX, "too many stages in a report")?;
+    check_stages(&report.stages)?;
     check_text(&report.engine)?;
     check_text(&report.because)?;
     check_text(&report.read_back)
+}
+
+fn check_stages(stages: &[wire::StageTime]) -> Result<(), ProtocolError> {
+    ensure(stages.len() <= limits::STAGES_MAX, "too many stages in a report")
 }
 
 fn check_text(text: &str) -> Result<(), ProtocolError> {

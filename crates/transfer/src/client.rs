@@ -30,6 +30,7 @@ use crate::{
         waker::Waker,
     },
     url::HaulUrl,
+    verdict::{self, Rate},
     wishes::{Removal, Wishes},
 };
 use connect_failure::{ConnectFailure, is_passing};
@@ -55,8 +56,6 @@ use std::{
 /// This build, as the other side's log names it.
 pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// From this share of `--bwlimit` on, that was the bottleneck.
-const LIMITED_SHARE: f64 = 0.7;
 /// The paths of one request, in bytes: it must fit the first message, which is small.
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
 /// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
@@ -250,6 +249,7 @@ struct Run {
     mine: wire::SideReport,
     theirs: wire::SideReport,
     rtt_us: u64,
+    path: verdict::Path,
     streams: u32,
     /// With `--preflight`: the server's, and the time when they were heard.
     facts: Option<(wire::HostFacts, u64)>,
@@ -283,6 +283,7 @@ impl<'a> Client<'a> {
         open.digest = options.wire_digest() as i32;
         open.streams = options.streams.unwrap_or(0);
         open.span_bytes = options.span_bytes.unwrap_or(0);
+        open.wants_figures = true;
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
         let wishes = with_base(options.wishes, of_base);
         let all = options.selection.takes_all();
@@ -587,9 +588,7 @@ impl<'a> Client<'a> {
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
-        if self.wishes.explain {
-            on_event(self.explain_path(&opened, &setup, run).into());
-        }
+        self.wishes.explain.then(|| on_event(self.explain_path(&opened, &setup, run).into()));
         self.say_selection(&mut opened.control);
         if self.wishes.preflight {
             run.port = Some(self.try_port());
@@ -598,7 +597,8 @@ impl<'a> Client<'a> {
         let streams = Streams::new(waker.clone());
         let (server, count) = (self.url.server(), granted.streams);
         let source = supply::Source::Connect { server, count, early: opened.early.take() };
-        let meter = Meter::new(begun, run.done_before, &streams);
+        let meter = Meter::new(begun, run.done_before, &streams)
+            .judging(run.path, self.options.rate_bytes_per_s);
         let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
         match work {
             Work::Push(sources) => {
@@ -720,6 +720,7 @@ impl<'a> Client<'a> {
         let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
         run.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         run.streams = granted.streams;
+        run.path = verdict::Path::of(opened.control.socket());
         let streams = u64::from(granted.streams.max(1));
         Ok(StreamSetup {
             keys: Arc::new(keys),
@@ -770,14 +771,8 @@ impl<'a> Client<'a> {
         let in_place = tally.done_bytes + tally.skipped_bytes;
         let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes + tally.hole_bytes);
         let moved = in_place.saturating_sub(run.there_before.unwrap_or(0));
-        let session = stages::Session {
-            seconds,
-            rtt_us: run.rtt_us,
-            // A limit that was never reached limited nothing.
-            rate_limited: (self.options.rate_bytes_per_s)
-                .is_some_and(|limit| moved_now as f64 / seconds > limit as f64 * LIMITED_SHARE),
-        };
-        let (bottleneck, stages) = stages::judge(source, target, session);
+        let rate = Rate { bytes: moved_now, seconds, limit: self.options.rate_bytes_per_s };
+        let (bottleneck, stages) = verdict::of_reports(source, target, run.path, &rate);
         let done_again = run.done_before.min(tally.skipped_files);
         let files = FileCounts {
             done: tally.done_files + done_again,

@@ -87,6 +87,19 @@ pub struct Progress {
     pub retransmits: u64,
     pub streams: u32,
     pub files_done: u64,
+    /// What held the interval back; missing while no stream is at work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limiting: Option<Limiting>,
+    /// Share of the streams' time in the interval by stage, largest first; from both ends.
+    pub stages: Vec<(String, f64)>,
+}
+
+/// The stage that held an interval back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limiting {
+    pub stage: String,
+    /// Of the streams' time in the interval, 0 to 1.
+    pub share: f64,
 }
 
 /// How far the target is behind a file that is sent while it is written. As good as the looks at
@@ -271,6 +284,13 @@ pub struct Bottleneck {
     pub stage: String,
     /// Of the time that the streams were open, 0 to 1.
     pub share: f64,
+    /// What this stage allows by itself.
+    pub gbit_per_s: f64,
+    /// The stage that would limit next, and what it allows.
+    pub next_stage: String,
+    pub next_gbit_per_s: f64,
+    /// One thing to do about it.
+    pub remedy: String,
     pub verdict: String,
 }
 

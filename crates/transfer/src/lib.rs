@@ -24,6 +24,7 @@ pub mod storage;
 pub mod token;
 pub mod transport;
 pub mod url;
+pub mod verdict;
 pub mod verify;
 pub mod wishes;
 

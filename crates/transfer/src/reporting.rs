@@ -1,11 +1,13 @@
-//! A role of a client with what its user is told meanwhile: progress, about once a second.
+//! A role of a client with what its user is told meanwhile: progress and what limits it, about once
+//! a second; and a role of a server that tells the client its part of that.
 
 use crate::{
-    events::{Event, Lag, Progress, Side},
+    events::{Event, Lag, Limiting, Progress, Side},
     explain::Explained,
     preflight::now_ms,
     session::{Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams},
     stages,
+    verdict::{self, Rate},
 };
 use haul_protocol::{
     Message, ProtocolError,
@@ -23,6 +25,12 @@ pub struct Meter {
     told_at: Instant,
     told_bytes: u64,
     streams: Arc<Streams>,
+    path: verdict::Path,
+    limit_bytes_per_s: Option<u64>,
+    mine_before: wire::Figures,
+    theirs_before: wire::Figures,
+    /// What the server said last of its streams.
+    pub theirs: wire::Figures,
 }
 
 impl Meter {
@@ -34,10 +42,34 @@ impl Meter {
             told_at: Instant::now(),
             told_bytes: 0,
             streams: streams.clone(),
+            path: verdict::Path::default(),
+            limit_bytes_per_s: None,
+            mine_before: wire::Figures::default(),
+            theirs_before: wire::Figures::default(),
+            theirs: wire::Figures::default(),
         }
     }
 
-    fn progress(&mut self, tally: &Tally, now: Instant) -> Option<Progress> {
+    /// What the verdict on each interval needs to know.
+    pub fn judging(self, path: verdict::Path, limit_bytes_per_s: Option<u64>) -> Self {
+        Self { path, limit_bytes_per_s, ..self }
+    }
+
+    /// What held the last interval back, from both sides' figures.
+    fn judge<R: Reported>(&mut self, role: &R, bytes: u64, seconds: f64) -> Judged {
+        let mine = role.figures();
+        let of_mine = stages::since(&mine, &self.mine_before);
+        let of_theirs = stages::since(&self.theirs, &self.theirs_before);
+        self.mine_before = mine;
+        self.theirs_before = self.theirs.clone();
+        let rate = Rate { bytes, seconds, limit: self.limit_bytes_per_s };
+        let (source, target) =
+            if R::SENDS { (&of_mine, &of_theirs) } else { (&of_theirs, &of_mine) };
+        verdict::of_interval(source, target, self.path, &rate)
+    }
+
+    fn progress<R: Reported>(&mut self, role: &R, now: Instant) -> Option<Progress> {
+        let tally = role.tally();
         let interval = now.saturating_duration_since(self.told_at);
         if interval < Duration::from_secs(1) {
             return None;
@@ -54,6 +86,7 @@ impl Meter {
             .iter()
             .map(|figures| u64::from(figures.tcp.total_retransmits))
             .sum();
+        let (limiting, stages) = self.judge(role, interval_bytes, seconds);
         Some(Progress {
             seconds: stages::round(self.begun.elapsed().as_secs_f64(), 2),
             bytes_received: tally.received_bytes.max(before),
@@ -65,9 +98,14 @@ impl Meter {
             retransmits,
             streams: self.streams.open_count(),
             files_done: self.done_before + tally.done_files,
+            limiting,
+            stages,
         })
     }
 }
+
+/// How an interval went: what held it back, and the stages' shares.
+type Judged = (Option<Limiting>, Vec<(String, f64)>);
 
 /// A role of a client, with progress for its user.
 pub struct Reporting<R> {
@@ -82,6 +120,8 @@ pub struct Reporting<R> {
 
 /// What [`Reporting`] needs of a role.
 pub trait Reported: Role {
+    const SENDS: bool;
+    fn figures(&self) -> wire::Figures;
     fn tally(&self) -> &Tally;
     fn tell(&mut self, event: Event);
     fn stop(&mut self);
@@ -91,6 +131,10 @@ pub trait Reported: Role {
 }
 
 impl Reported for Sending<'_> {
+    const SENDS: bool = true;
+    fn figures(&self) -> wire::Figures {
+        Sending::figures(self)
+    }
     fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -112,6 +156,10 @@ impl Reported for Sending<'_> {
 }
 
 impl Reported for Receiving<'_> {
+    const SENDS: bool = false;
+    fn figures(&self) -> wire::Figures {
+        Receiving::figures(self)
+    }
     fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -143,13 +191,17 @@ impl<R: Reported> Role for Reporting<R> {
                 self.role.tell(Explained::from_wire(&explained, self.their_side).into());
                 Ok(())
             }
+            Message::Figures(figures) => {
+                self.meter.theirs = figures;
+                Ok(())
+            }
             message => self.role.handle(message),
         }
     }
 
     fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
         let pumped = self.role.pump(now);
-        if let Some(progress) = self.meter.progress(self.role.tally(), now) {
+        if let Some(progress) = self.meter.progress(&self.role, now) {
             self.role.tell(Event::Progress(progress));
         }
         pumped
@@ -157,6 +209,50 @@ impl<R: Reported> Role for Reporting<R> {
 
     fn poll_message(&mut self) -> Option<Message> {
         self.role.poll_message()
+    }
+
+    fn has_last_word(&self) -> bool {
+        self.role.has_last_word()
+    }
+
+    fn ends_in_order(&mut self, now: Instant) -> bool {
+        self.role.ends_in_order(now)
+    }
+}
+
+/// A server tells its figures so often: an interval of the client's is a second.
+const FIGURES_EVERY: Duration = Duration::from_millis(500);
+
+/// A role of a server, with figures for the client that wants them.
+pub struct Telling<R> {
+    pub role: R,
+    wanted: bool,
+    told_at: Instant,
+    due: Option<wire::Figures>,
+}
+
+impl<R> Telling<R> {
+    pub fn new(role: R, wanted: bool) -> Self {
+        Self { role, wanted, told_at: Instant::now(), due: None }
+    }
+}
+
+impl<R: Reported> Role for Telling<R> {
+    fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        self.role.handle(message)
+    }
+
+    fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
+        let pumped = self.role.pump(now);
+        if self.wanted && now.saturating_duration_since(self.told_at) >= FIGURES_EVERY {
+            self.told_at = now;
+            self.due = Some(self.role.figures());
+        }
+        pumped
+    }
+
+    fn poll_message(&mut self) -> Option<Message> {
+        self.role.poll_message().or_else(|| self.due.take().map(Message::Figures))
     }
 
     fn has_last_word(&self) -> bool {

@@ -1,85 +1,236 @@
-//! Where the time went: each side's figures for the report, and the verdict on what limited it.
+//! Where the time went: each side's streams, split into stages that add up to their open time.
 //!
-//! A stage's share is the part of the streams' open time in which that stage was at work (disks,
-//! digests, processors) or held the others back (the congestion window). The largest share names
-//! the bottleneck. Windows and buffers are TCP_INFO's own accounts (tcp_busy_time, rwnd_limited,
-//! sndbuf_limited; Linux 4.10).
+//! An engine's times are wall times of its calls, so each holds work, waiting for a processor and
+//! waiting for a disk or the wire. They are told apart by what the kernel counts for the thread
+//! (processor time and run-queue delay, proc_pid_schedstat(5)) and for the socket (TCP_INFO:
+//! tcpi_rwnd_limited, tcpi_sndbuf_limited, Linux 4.10; and whether it has room, poll(2)).
+//! Nothing is asked for a span; the kernel's counts are read when somebody wants the figures.
 
 use crate::{
-    events::{Bottleneck, SideCosts},
-    session::streams::StreamFigures,
+    events::SideCosts,
+    session::streams::{StreamFigures, Streams, elapsed_ns},
 };
-use haul_protocol::wire::{SideReport, Stage, StageTime};
+use haul_datapath::engines;
+use haul_protocol::wire::{Figures, SideReport, Stage, StageTime};
 
-/// Below this round-trip time a congestion window that is always full says nothing: the path is
-/// memory, and the processors limit it.
-const SHORT_PATH_RTT_US: u64 = 200;
+/// A stream's open time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Split {
+    open_ns: u64,
+    disk_ns: u64,
+    digest_ns: u64,
+    wire_ns: u64,
+    idle_ns: u64,
+    processor_ns: u64,
+    run_queue_ns: u64,
+}
 
-/// The sending side's figures.
-#[must_use]
-pub fn sender_report(streams: &[StreamFigures], because: String) -> SideReport {
-    let sum = |pick: fn(&StreamFigures) -> u64| streams.iter().map(pick).sum::<u64>();
-    let send = sum(|s| s.stages.send_ns);
-    let busy = sum(|s| s.tcp.busy_time_us * 1000);
-    let window = sum(|s| s.tcp.rwnd_limited_us * 1000).min(send);
-    let buffer = sum(|s| s.tcp.sndbuf_limited_us * 1000).min(send - window);
-    let cwnd = busy.saturating_sub(window + buffer).min(send - window - buffer);
-    let application = send - window - buffer - cwnd;
-    let stages = vec![
-        stage(Stage::SourceDisk, sum(|s| s.stages.source_ns)),
-        stage(Stage::Digest, sum(|s| s.stages.digest_ns)),
-        stage(Stage::SendApplication, application),
-        stage(Stage::SendCongestionWindow, cwnd),
-        stage(Stage::SendReceiverWindow, window),
-        stage(Stage::SendBuffer, buffer),
-        stage(Stage::Idle, sum(|s| s.idle_ns)),
-    ];
-    SideReport {
-        cpu_ns: sum(|s| s.cpu_ns),
-        max_rss_bytes: max_rss_bytes(),
-        copied_bytes: sum(|s| s.copied_bytes),
-        retransmits: sum(|s| s.tcp.total_retransmits.into()),
-        engine: engine_names(streams),
-        because,
-        stages,
-        threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
-        bad_spans: 0,
-        read_back: String::new(),
+/// Wall times of what a stream's thread did, with what it is at now.
+struct Walls {
+    disk_ns: u64,
+    wire_ns: u64,
+    idle_ns: u64,
+}
+
+/// Takes out of the calls' wall times what was no waiting.
+///
+/// The digest only computes: what it takes beyond the thread's processor time is waiting for a
+/// processor, and beyond that for pages that come from the disk. The rest of the processor time
+/// and of the run-queue delay goes off the other calls in proportion to their wall times.
+fn split(figures: &StreamFigures, open_ns: u64, walls: &Walls) -> Split {
+    let digest_ns = figures.stages.digest_ns.min(figures.cpu_ns);
+    let in_digest_ns = figures.stages.digest_ns - digest_ns;
+    let queued_there_ns = in_digest_ns.min(figures.run_queue_ns);
+    let processor_ns = figures.cpu_ns - digest_ns;
+    let waits_ns = walls.disk_ns + walls.wire_ns;
+    let left_ns =
+        waits_ns.saturating_sub(processor_ns + figures.run_queue_ns - queued_there_ns) as f64;
+    let waited = |ns: u64| (ns as f64 * (left_ns / waits_ns.max(1) as f64)) as u64;
+    Split {
+        open_ns,
+        disk_ns: waited(walls.disk_ns) + in_digest_ns - queued_there_ns,
+        digest_ns,
+        wire_ns: waited(walls.wire_ns),
+        idle_ns: walls.idle_ns,
+        processor_ns,
+        run_queue_ns: figures.run_queue_ns,
     }
 }
 
-/// The receiving side's figures. `committer_ns` is wall time in syncs, and processor time.
-#[must_use]
-pub fn receiver_report(
-    streams: &[StreamFigures],
-    because: String,
-    committer_ns: (u64, u64),
-    bad_spans: u64,
-) -> SideReport {
-    let sum = |pick: fn(&StreamFigures) -> u64| streams.iter().map(pick).sum::<u64>();
+/// What a stream's thread has been at since it last said what it did.
+fn open_call_ns(figures: &StreamFigures) -> u64 {
+    figures.updated_at.filter(|_| figures.is_open).map_or(0, elapsed_ns)
+}
+
+/// How long a stream was open, and the stages of that.
+type Spent = (u64, Vec<(Stage, u64)>);
+
+fn sender_stages(figures: &StreamFigures) -> Spent {
+    let times = &figures.stages;
+    let since_ns = open_call_ns(figures);
+    let open_ns = figures.wall_ns + since_ns;
+    let told_ns = times.source_ns + times.digest_ns + times.send_ns + figures.idle_ns;
+    let mut walls = Walls {
+        // Between the engine's calls files are opened and packs filled.
+        disk_ns: times.source_ns + figures.wall_ns.saturating_sub(told_ns),
+        wire_ns: times.send_ns,
+        idle_ns: figures.idle_ns,
+    };
+    let now = if !figures.in_span {
+        &mut walls.idle_ns
+    } else if figures.wire_holds {
+        &mut walls.wire_ns
+    } else {
+        &mut walls.disk_ns
+    };
+    *now += since_ns;
+    // The thread was idle, and what it had sent before was still in its socket.
+    let drained_ns = figures.idle_held_ns.min(walls.idle_ns);
+    walls.idle_ns -= drained_ns;
+    let mut split = split(figures, open_ns, &walls);
+    split.wire_ns += drained_ns;
+    let mut engines = figures.engines.iter().filter_map(|name| engines::find(name));
+    let reads_too =
+        engines.any(|engine| engine.reads_while_sending) && figures.read_bytes != Some(0);
+    let held_ns = if reads_too { figures.held_ns + drained_ns } else { u64::MAX };
+    let held_ns = split.wire_ns.min(held_ns);
+    let (window_ns, buffer_ns) = limited_ns(figures, held_ns);
     let stages = vec![
-        stage(Stage::Receive, sum(|s| s.stages.receive_ns)),
-        stage(Stage::Digest, sum(|s| s.stages.digest_ns)),
-        stage(Stage::TargetDisk, sum(|s| s.stages.target_ns)),
-        stage(Stage::Sync, committer_ns.0),
-        stage(Stage::Idle, sum(|s| s.idle_ns)),
+        (Stage::SourceDisk, split.disk_ns),
+        (Stage::Digest, split.digest_ns),
+        (Stage::SendApplication, split.wire_ns - held_ns),
+        (Stage::SendCongestionWindow, held_ns - window_ns - buffer_ns),
+        (Stage::SendReceiverWindow, window_ns),
+        (Stage::SendBuffer, buffer_ns),
+        (Stage::Idle, split.idle_ns),
+        (Stage::Processor, split.processor_ns),
+        (Stage::RunQueue, split.run_queue_ns),
     ];
-    SideReport {
-        cpu_ns: sum(|s| s.cpu_ns) + committer_ns.1,
-        max_rss_bytes: max_rss_bytes(),
-        copied_bytes: sum(|s| s.copied_bytes),
-        retransmits: sum(|s| s.tcp.total_retransmits.into()),
-        engine: engine_names(streams),
-        because,
-        stages,
-        threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
-        bad_spans,
-        read_back: String::new(),
+    (split.open_ns, stages)
+}
+
+/// A congestion control that paces keeps to the rate that it measured: where a window or buffer is
+/// full for this share of the time, that is what it measured.
+const PACE_FOLLOWS_FROM: u64 = 3;
+
+/// What of the time that the wire held a sender is the receiver's window's, and what its own
+/// buffer's.
+fn limited_ns(figures: &StreamFigures, held_ns: u64) -> (u64, u64) {
+    let window_ns = held_ns.min(figures.tcp.rwnd_limited_us * 1000);
+    let buffer_ns = (held_ns - window_ns).min(figures.tcp.sndbuf_limited_us * 1000);
+    let limited_ns = window_ns + buffer_ns;
+    if !figures.is_paced || limited_ns < held_ns / PACE_FOLLOWS_FROM {
+        return (window_ns, buffer_ns);
+    }
+    let rest_ns = held_ns - limited_ns;
+    if window_ns >= buffer_ns {
+        (window_ns + rest_ns, buffer_ns)
+    } else {
+        (window_ns, buffer_ns + rest_ns)
     }
 }
 
-fn stage(stage: Stage, ns: u64) -> StageTime {
-    StageTime { stage: stage as i32, ns }
+fn receiver_stages(figures: &StreamFigures) -> Spent {
+    let times = &figures.stages;
+    let since_ns = open_call_ns(figures);
+    let open_ns = figures.wall_ns + since_ns;
+    let told_ns = times.receive_ns + times.digest_ns + times.target_ns;
+    let mut walls = Walls {
+        // Between the engine's calls small files are made and packs written.
+        disk_ns: times.target_ns + figures.wall_ns.saturating_sub(told_ns),
+        wire_ns: times.receive_ns,
+        // A part of the receiving: waiting for a header.
+        idle_ns: figures.idle_ns,
+    };
+    if figures.in_span && figures.on_storage() {
+        walls.disk_ns += since_ns;
+    } else {
+        walls.wire_ns += since_ns;
+        walls.idle_ns += if figures.in_span { 0 } else { since_ns };
+    }
+    let split = split(figures, open_ns, &walls);
+    let idle_ns = split.idle_ns.min(split.wire_ns);
+    let stages = vec![
+        (Stage::Receive, split.wire_ns - idle_ns),
+        (Stage::Idle, idle_ns),
+        (Stage::Digest, split.digest_ns),
+        (Stage::TargetDisk, split.disk_ns),
+        (Stage::Processor, split.processor_ns),
+        (Stage::RunQueue, split.run_queue_ns),
+    ];
+    (split.open_ns, stages)
+}
+
+/// Adds up what all streams of a side did.
+fn added(streams: &[StreamFigures], of: fn(&StreamFigures) -> Spent) -> Figures {
+    let mut all = Figures::default();
+    for (open_ns, stages) in streams.iter().map(of) {
+        all.streams_ns += open_ns;
+        for (stage, ns) in stages {
+            add(&mut all.stages, stage, ns);
+        }
+    }
+    all
+}
+
+fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
+    match stages.iter_mut().find(|time| time.stage == stage as i32) {
+        Some(time) => time.ns += ns,
+        None => stages.push(StageTime { stage: stage as i32, ns }),
+    }
+}
+
+/// What a side's report is made of, beside the streams' figures.
+pub struct Part {
+    figures: Figures,
+    cpu_ns: u64,
+    streams: Vec<StreamFigures>,
+}
+
+impl Part {
+    #[must_use]
+    pub fn of_sender(streams: &Streams) -> Self {
+        let streams = streams.all_figures();
+        Self { figures: added(&streams, sender_stages), cpu_ns: 0, streams }
+    }
+
+    /// `committer_ns` is wall time in syncs, and processor time.
+    #[must_use]
+    pub fn of_receiver(streams: &Streams, committer_ns: (u64, u64)) -> Self {
+        let streams = streams.all_figures();
+        let mut figures = added(&streams, receiver_stages);
+        add(&mut figures.stages, Stage::Sync, committer_ns.0);
+        Self { figures, cpu_ns: committer_ns.1, streams }
+    }
+
+    /// Where the time of its streams went so far.
+    #[must_use]
+    pub fn figures(self) -> Figures {
+        self.figures
+    }
+
+    #[must_use]
+    pub fn report(self, because: String) -> SideReport {
+        let Self { figures, cpu_ns, streams } = self;
+        let sum = |pick: fn(&StreamFigures) -> u64| streams.iter().map(pick).sum::<u64>();
+        let rtt_us = sum(|s| s.tcp.rtt_us.into()).checked_div(streams.len() as u64).unwrap_or(0);
+        SideReport {
+            cpu_ns: sum(|s| s.cpu_ns) + cpu_ns,
+            max_rss_bytes: max_rss_bytes(),
+            copied_bytes: sum(|s| s.copied_bytes),
+            retransmits: sum(|s| s.tcp.total_retransmits.into()),
+            engine: engine_names(&streams),
+            because,
+            stages: figures.stages,
+            threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
+            bad_spans: 0,
+            read_back: String::new(),
+            streams_ns: figures.streams_ns,
+            sent_bytes: sum(|s| s.tcp.bytes_sent),
+            resent_bytes: sum(|s| s.tcp.bytes_retransmitted),
+            rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 fn engine_names(streams: &[StreamFigures]) -> String {
@@ -115,111 +266,136 @@ pub fn round(value: f64, digits: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-/// How long a session's streams were open, and over what path.
-#[derive(Clone, Copy, Debug)]
-pub struct Session {
-    pub seconds: f64,
-    pub rtt_us: u64,
-    pub rate_limited: bool,
-}
-
-/// Names the stage that held the transfer back, and gives all shares, largest first.
+/// What was added since earlier figures of the same streams. A call that goes on is guessed at
+/// until it returns, so a stage may also lose some.
 #[must_use]
-pub fn judge(
-    source: &SideReport,
-    target: &SideReport,
-    session: Session,
-) -> (Bottleneck, Vec<(String, f64)>) {
-    let share = |report: &SideReport, stages: &[Stage]| {
-        let total = session.seconds * 1e9 * f64::from(report.threads.max(1));
-        let ns = stages.iter().fold(0, |sum: u64, s| sum.saturating_add(ns_of(report, *s)));
-        if total > 0.0 { (ns as f64 / total).min(1.0) } else { 0.0 }
-    };
-    // Processor time outside the digest: what the system calls themselves took.
-    let processor = |report: &SideReport| {
-        let total = session.seconds * 1e9 * f64::from(report.threads.max(1));
-        let ns = report.cpu_ns.saturating_sub(ns_of(report, Stage::Digest));
-        if total > 0.0 { (ns as f64 / total).min(1.0) } else { 0.0 }
-    };
-    let short = session.rtt_us < SHORT_PATH_RTT_US;
-    let network = if short { 0.0 } else { share(source, &[Stage::SendCongestionWindow]) };
-    let reading = share(source, &[Stage::SourceDisk, Stage::SendApplication]);
-    let reading = if short { (reading - processor(source)).max(0.0) } else { reading };
-    let syncing = session.seconds * 1e9;
-    let syncing = if syncing > 0.0 { ns_of(target, Stage::Sync) as f64 / syncing } else { 0.0 };
-    let mut shares = vec![
-        ("source_disk", reading),
-        ("source_digest", share(source, &[Stage::Digest])),
-        ("send", processor(source)),
-        ("network", network),
-        ("send_buffer", if short { 0.0 } else { share(source, &[Stage::SendBuffer]) }),
-        ("receive", processor(target)),
-        ("target_digest", share(target, &[Stage::Digest])),
-        ("target_disk", share(target, &[Stage::TargetDisk])),
-        ("sync", syncing.min(1.0)),
-    ];
-    shares.sort_by(|one, other| other.1.total_cmp(&one.1));
-    let (stage, largest) = if session.rate_limited { ("limit", 1.0) } else { shares[0] };
-    let shares = shares.into_iter().map(|(name, share)| (name.to_owned(), round(share, 3)));
-    let verdict = verdict(stage, largest);
-    (Bottleneck { stage: stage.into(), share: round(largest, 3), verdict }, shares.collect())
-}
-
-fn ns_of(report: &SideReport, stage: Stage) -> u64 {
-    let of_stage = report.stages.iter().filter(|time| time.stage == stage as i32);
-    // The other side may say any number.
-    of_stage.fold(0, |sum, time| sum.saturating_add(time.ns))
-}
-
-fn verdict(stage: &str, share: f64) -> String {
-    let percent = (share * 100.0).round();
-    let (what, remedy) = match stage {
-        "source_disk" => ("reading the source", "a faster source disk, or a warm page cache"),
-        "source_digest" => ("the digest at the source", "more streams, if cores are idle there"),
-        "send" => ("the sender's processor", "more streams, if cores are idle there"),
-        "network" => ("the network (congestion window)", "look at loss and rate of the path"),
-        "send_buffer" => ("the sender's socket buffer", "raise net.ipv4.tcp_wmem's maximum"),
-        "receive" => ("the receiver's processor", "more streams, if cores are idle there"),
-        "target_digest" => ("the digest at the target", "more streams, if cores are idle there"),
-        "target_disk" => ("writing the target", "a faster target disk, or more of them"),
-        "sync" => ("syncing the target", "a faster target disk, or more of them"),
-        _ => return "the rate was limited by --bwlimit".into(),
-    };
-    format!("{what} was at work {percent} % of the time; to go faster: {remedy}")
+pub fn since(now: &Figures, before: &Figures) -> Figures {
+    let earlier = |stage: i32| before.stages.iter().find(|time| time.stage == stage);
+    let stages = now.stages.iter().map(|time| StageTime {
+        stage: time.stage,
+        ns: time.ns.saturating_sub(earlier(time.stage).map_or(0, |time| time.ns)),
+    });
+    Figures {
+        streams_ns: now.streams_ns.saturating_sub(before.streams_ns),
+        stages: stages.collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_datapath::StageTimes;
+    use haul_sys::tcp_info::TcpInfo;
 
-    fn report(cpu_ns: u64, stages: &[(Stage, u64)]) -> SideReport {
-        let stages = stages.iter().map(|(s, ns)| stage(*s, *ns)).collect();
-        SideReport { cpu_ns, stages, threads: 1, ..SideReport::default() }
+    /// Milliseconds, in nanoseconds.
+    const MS: u64 = 1_000_000;
+
+    fn of(stages: &[(Stage, u64)], stage: Stage) -> u64 {
+        stages.iter().find(|(of, _)| *of == stage).map_or(0, |(_, ns)| ns / MS)
     }
 
-    const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn the_stage_that_worked_all_the_time_is_named() {
-        let session = Session { seconds: 1.0, rtt_us: 50, rate_limited: false };
-        let idle = report(SECOND / 10, &[]);
-        let disk = report(SECOND / 10, &[(Stage::TargetDisk, SECOND * 9 / 10)]);
-        assert_eq!(judge(&idle, &disk, session).0.stage, "target_disk");
-        let digest = report(SECOND * 95 / 100, &[(Stage::Digest, SECOND * 8 / 10)]);
-        assert_eq!(judge(&digest, &idle, session).0.stage, "source_digest");
-        let source = report(SECOND / 10, &[(Stage::SourceDisk, SECOND * 7 / 10)]);
-        assert_eq!(judge(&source, &idle, session).0.stage, "source_disk");
-        let limited = Session { rate_limited: true, ..session };
-        assert_eq!(judge(&source, &idle, limited).0.stage, "limit");
+    fn stream(cpu_ms: u64, run_queue_ms: u64, stages: StageTimes) -> StreamFigures {
+        StreamFigures {
+            wall_ns: 1000 * MS,
+            cpu_ns: cpu_ms * MS,
+            run_queue_ns: run_queue_ms * MS,
+            stages,
+            engines: vec!["sendfile"],
+            ..StreamFigures::default()
+        }
     }
 
     #[test]
-    fn a_full_congestion_window_counts_only_on_a_long_path() {
-        let window = report(SECOND / 10, &[(Stage::SendCongestionWindow, SECOND)]);
-        let idle = report(SECOND / 5, &[]);
-        let long = Session { seconds: 1.0, rtt_us: 50_000, rate_limited: false };
-        assert_eq!(judge(&window, &idle, long).0.stage, "network");
-        let short = Session { rtt_us: 50, ..long };
-        assert_eq!(judge(&window, &idle, short).0.stage, "receive");
+    fn the_stages_of_a_sender_add_up_to_its_open_time() {
+        let times = StageTimes { digest_ns: 300 * MS, send_ns: 600 * MS, ..StageTimes::default() };
+        let mut figures = stream(350, 100, times);
+        figures.held_ns = 250 * MS;
+        figures.tcp =
+            TcpInfo { rwnd_limited_us: 150_000, sndbuf_limited_us: 20_000, ..TcpInfo::default() };
+        let (open_ns, stages) = sender_stages(&figures);
+        let sum: u64 = stages.iter().map(|(_, ns)| ns).sum();
+        assert!(open_ns.abs_diff(sum) < MS, "{open_ns} {sum}");
+        assert_eq!(of(&stages, Stage::SendReceiverWindow), 150);
+        assert_eq!(of(&stages, Stage::SendBuffer), 20);
+        assert_eq!(of(&stages, Stage::SendCongestionWindow), 80);
+        assert!(of(&stages, Stage::SendApplication) > 150, "the wire held nothing back then");
+        // The same engine times of one that reads before it sends: all of it is the wire's.
+        figures.engines = vec!["read-write"];
+        let (_, stages) = sender_stages(&figures);
+        assert_eq!(of(&stages, Stage::SendApplication), 0);
+        // So it is where nothing came from a disk.
+        let warm =
+            StreamFigures { engines: vec!["sendfile"], read_bytes: Some(0), ..figures.clone() };
+        assert_eq!(of(&sender_stages(&warm).1, Stage::SendApplication), 0);
+        let paced = StreamFigures { is_paced: true, held_ns: 250 * MS, ..warm };
+        assert!(of(&sender_stages(&paced).1, Stage::SendReceiverWindow) > 100);
+    }
+
+    #[test]
+    fn a_socket_that_is_not_empty_yet_is_no_idleness() {
+        let times = StageTimes { send_ns: 100 * MS, ..StageTimes::default() };
+        let mut figures = stream(0, 0, times);
+        (figures.idle_ns, figures.idle_held_ns) = (900 * MS, 700 * MS);
+        let (_, stages) = sender_stages(&figures);
+        assert_eq!(of(&stages, Stage::Idle), 200);
+        assert_eq!(
+            of(&stages, Stage::SendCongestionWindow),
+            700,
+            "sendfile may have read in its 100"
+        );
+    }
+
+    #[test]
+    fn a_pace_follows_the_window_that_was_full_when_it_was_measured() {
+        let mut figures = stream(0, 0, StageTimes::default());
+        figures.tcp =
+            TcpInfo { rwnd_limited_us: 500_000, sndbuf_limited_us: 50_000, ..TcpInfo::default() };
+        assert_eq!(limited_ns(&figures, 1000 * MS), (500 * MS, 50 * MS));
+        figures.is_paced = true;
+        assert_eq!(limited_ns(&figures, 1000 * MS), (950 * MS, 50 * MS));
+        assert_eq!(limited_ns(&figures, 9000 * MS), (500 * MS, 50 * MS), "mostly not full");
+    }
+
+    #[test]
+    fn a_digest_that_waits_for_pages_waits_for_the_disk() {
+        let times = StageTimes { digest_ns: 900 * MS, send_ns: 100 * MS, ..StageTimes::default() };
+        let (_, stages) = sender_stages(&stream(150, 50, times));
+        assert_eq!(of(&stages, Stage::SourceDisk), 700);
+        assert_eq!(of(&stages, Stage::RunQueue), 50);
+        let (_, stages) = receiver_stages(&stream(150, 850, times));
+        assert_eq!(of(&stages, Stage::TargetDisk), 0, "it waited for a processor");
+        assert_eq!(of(&stages, Stage::RunQueue), 850);
+    }
+
+    #[test]
+    fn a_call_that_goes_on_counts_where_it_seems_to_be() {
+        let long_ago = std::time::Instant::now() - std::time::Duration::from_secs(5);
+        let now = StreamFigures {
+            updated_at: Some(long_ago),
+            is_open: true,
+            in_span: true,
+            ..stream(0, 0, StageTimes::default())
+        };
+        let (open_ns, stages) = sender_stages(&now);
+        assert!(open_ns >= 6000 * MS && of(&stages, Stage::SourceDisk) >= 5000);
+        let (_, stages) = sender_stages(&StreamFigures { wire_holds: true, ..now.clone() });
+        let wire = [Stage::SendCongestionWindow, Stage::SendApplication];
+        assert!(wire.iter().map(|stage| of(&stages, *stage)).sum::<u64>() >= 5000);
+        let (_, stages) = receiver_stages(&StreamFigures { unread_bytes: 9, ..now.clone() });
+        assert!(of(&stages, Stage::TargetDisk) >= 5000);
+        let (_, stages) = receiver_stages(&now);
+        assert!(of(&stages, Stage::Receive) >= 5000);
+    }
+
+    #[test]
+    fn an_interval_is_what_was_added() {
+        let figures = |streams_ns, ns| {
+            let mut figures = Figures { streams_ns, stages: Vec::new() };
+            add(&mut figures.stages, Stage::Sync, ns);
+            figures
+        };
+        assert_eq!(since(&figures(10, 7), &figures(4, 5)), figures(6, 2));
+        assert_eq!(since(&figures(10, 3), &figures(4, 5)), figures(6, 0));
+        assert_eq!(since(&figures(10, 3), &Figures::default()), figures(10, 3));
     }
 }

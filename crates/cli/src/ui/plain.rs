@@ -5,7 +5,10 @@ use super::{
     notices::{Notices, file_line, lag_line, session_line},
     report, units, write_line,
 };
-use haul_transfer::{Event, Report, events::Progress};
+use haul_transfer::{
+    Event, Report,
+    events::{Limiting, Progress},
+};
 use std::io::Write;
 
 /// Prints a line an interval, notices on the error output, the report at the end.
@@ -42,7 +45,8 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
             self.header_shown = true;
             write_line(
                 &mut self.output,
-                "[  interval       ]  received and verified, in powers of 1024",
+                "[  interval       ]  received and verified, in powers of 1024; at the end what \
+                 limited it",
             );
         }
         let retransmits = progress.retransmits.saturating_sub(self.retransmits_before);
@@ -51,16 +55,25 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
     }
 }
 
-/// `[  3.00-  4.00 s]  2.31 GBytes  19.8 Gbit/s  retransmits 0  durable 4.10 GBytes`
+/// `[  3.00-  4.00 s]  2.31 GBytes  19.8 Gbit/s  retransmits 0  durable 4.10 GBytes  sync 83 %`
 fn interval_line(progress: &Progress, retransmits: u64) -> String {
+    let limiting = progress.limiting.as_ref().map(limiting_text);
+    let limiting = limiting.map_or(String::new(), |text| format!("  {text}"));
     format!(
-        "[{:6.2}-{:6.2} s]  {:>11}  {:>11}  retransmits {retransmits}  durable {}",
+        "[{:6.2}-{:6.2} s]  {:>11}  {:>11}  retransmits {retransmits}  durable {}{limiting}",
         (progress.seconds - progress.interval_seconds).max(0.0),
         progress.seconds,
         units::iperf_bytes(progress.interval_bytes),
         units::rate(progress.gbit_per_s),
         units::iperf_bytes(progress.bytes_durable),
     )
+}
+
+/// `target disk 83 %`
+#[must_use]
+pub fn limiting_text(limiting: &Limiting) -> String {
+    let stage = limiting.stage.replace('_', " ");
+    format!("{stage} {}", units::percent(limiting.share))
 }
 
 impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {

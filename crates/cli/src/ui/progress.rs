@@ -3,6 +3,7 @@
 use super::{
     Screen, explain,
     notices::{Notices, file_line, lag_text, session_line},
+    plain::limiting_text,
     report, units, write_line,
 };
 use haul_transfer::{Event, Report, events::Progress};
@@ -96,8 +97,10 @@ pub fn progress_text(progress: &Progress, rate: &SmoothRate) -> String {
     } else {
         progress.bytes_received as f64 / progress.bytes_total as f64
     };
+    let limiting = progress.limiting.as_ref().map(limiting_text);
+    let limiting = limiting.map_or(String::new(), |text| format!("  {text}"));
     format!(
-        "{:>5}  {} of {}  {}  ETA {left}  {}  {}",
+        "{:>5}  {} of {}  {}  ETA {left}  {}  {}{limiting}",
         units::percent(share),
         units::bytes(progress.bytes_received),
         units::bytes(progress.bytes_total),

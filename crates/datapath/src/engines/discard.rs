@@ -22,6 +22,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: 1,
     spans_in_flight_max: 1,
     sees_bytes: true,
+    reads_while_sending: false,
     probe: |_| Verdict::Usable,
     open_send: None,
     open_receive: Some(|setup| Ok(Box::new(Discard::new(setup)))),

@@ -23,6 +23,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: ALIGN_BYTES as u32,
     spans_in_flight_max: 16,
     sees_bytes: true,
+    reads_while_sending: false,
     probe,
     open_send: Some(|setup| {
         let (wire, ring) = open(setup)?;

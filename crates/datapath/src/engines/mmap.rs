@@ -24,6 +24,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: 1,
     spans_in_flight_max: 1,
     sees_bytes: false,
+    reads_while_sending: true,
     probe: |_| Verdict::Usable,
     open_send: Some(|setup: Setup<'_>| Ok(Box::new(CopyFree::new(setup, Window { open: None })))),
     open_receive: Some(|setup: Setup<'_>| {

@@ -22,6 +22,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: 1,
     spans_in_flight_max: 1,
     sees_bytes: false,
+    reads_while_sending: true,
     probe: |_| Verdict::Usable,
     open_send: Some(|setup: Setup<'_>| Ok(Box::new(CopyFree::new(setup, Sendfile)))),
     open_receive: None,

@@ -32,6 +32,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: 1,
     spans_in_flight_max: 1,
     sees_bytes: false,
+    reads_while_sending: false,
     probe: |_| Verdict::Usable,
     open_send: Some(|setup| Ok(Box::new(open(setup)?))),
     open_receive: Some(|setup| Ok(Box::new(open(setup)?))),

@@ -29,6 +29,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: 1,
     spans_in_flight_max: 1,
     sees_bytes: true,
+    reads_while_sending: false,
     probe,
     open_send: None,
     open_receive: Some(open),

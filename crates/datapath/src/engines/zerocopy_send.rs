@@ -25,6 +25,7 @@ pub static INFO: EngineInfo = EngineInfo {
     align_bytes: ALIGN_BYTES as u32,
     spans_in_flight_max: SLOTS_MAX as u32,
     sees_bytes: true,
+    reads_while_sending: false,
     probe,
     open_send: Some(open),
     open_receive: None,

@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -59,6 +59,8 @@ pub mod control {
         Facts(super::HostFacts),
         #[prost(message, tag = "23")]
         Explained(super::Explained),
+        #[prost(message, tag = "24")]
+        Figures(super::Figures),
     }
 }
 /// Client to server, first. A server that supports none of the versions answers `refused`.
@@ -123,6 +125,9 @@ pub struct Open {
     /// push: as an earlier session of this transfer was told
     #[prost(bool, tag = "21")]
     pub target_is_name: bool,
+    /// the server says `figures` about twice a second
+    #[prost(bool, tag = "22")]
+    pub wants_figures: bool,
 }
 /// What the user asks for beyond the bytes, of whichever side the server is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -477,6 +482,27 @@ pub struct SideReport {
     /// how the target was read back, in words
     #[prost(string, tag = "20")]
     pub read_back: ::prost::alloc::string::String,
+    /// how long the streams were open, added up: what `stages` are parts of
+    #[prost(uint64, tag = "21")]
+    pub streams_ns: u64,
+    /// by TCP on the data streams, what was sent again included
+    #[prost(uint64, tag = "22")]
+    pub sent_bytes: u64,
+    /// of these, sent again
+    #[prost(uint64, tag = "23")]
+    pub resent_bytes: u64,
+    /// smoothed, the mean of the data streams
+    #[prost(uint32, tag = "24")]
+    pub rtt_us: u32,
+}
+/// Server to client, about twice a second, where `wants_figures` asks for it: where the time of the
+/// server's streams went since the session began.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Figures {
+    #[prost(uint64, tag = "1")]
+    pub streams_ns: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub stages: ::prost::alloc::vec::Vec<StageTime>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StageTime {
@@ -846,6 +872,10 @@ pub enum Stage {
     TargetDisk = 8,
     Sync = 9,
     Idle = 10,
+    /// on a processor, but for the digest
+    Processor = 11,
+    /// ready to run, and another thread had the processor
+    RunQueue = 12,
 }
 impl Stage {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -865,6 +895,8 @@ impl Stage {
             Self::TargetDisk => "TARGET_DISK",
             Self::Sync => "SYNC",
             Self::Idle => "IDLE",
+            Self::Processor => "PROCESSOR",
+            Self::RunQueue => "RUN_QUEUE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -881,6 +913,8 @@ impl Stage {
             "TARGET_DISK" => Some(Self::TargetDisk),
             "SYNC" => Some(Self::Sync),
             "IDLE" => Some(Self::Idle),
+            "PROCESSOR" => Some(Self::Processor),
+            "RUN_QUEUE" => Some(Self::RunQueue),
             _ => None,
         }
     }

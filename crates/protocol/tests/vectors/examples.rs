@@ -65,7 +65,7 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "token_secret": "000102030405060708090a0b0c0d0e0f",
             "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
             "direction": "PUSH", "paths": ["6e6577"], "protection": "SAFE", "digest": "AES_GMAC",
-            "verify_target": true, "target_is_name": true}}),
+            "verify_target": true, "target_is_name": true, "wants_figures": true}}),
         ),
         (
             "its session",
@@ -253,7 +253,14 @@ fn report_messages() -> Vec<(&'static str, Value)> {
             "cpu_ns": 1_000_000_000, "max_rss_bytes": 8_388_608, "copied_bytes": 1,
             "retransmits": 2, "engine": "sendfile", "because": "the page cache holds it",
             "stages": [{"stage": "SOURCE_DISK", "ns": 5}, {"stage": "IDLE", "ns": 6}],
-            "threads": 4, "bad_spans": 1, "read_back": "O_DIRECT"}}}),
+            "threads": 4, "bad_spans": 1, "read_back": "O_DIRECT", "streams_ns": 12,
+            "sent_bytes": 9, "resent_bytes": 3, "rtt_us": 50_000}}}),
+        ),
+        (
+            "where a server's time went so far",
+            json!({"figures": {"streams_ns": 8_000_000_000_u64, "stages": [
+            {"stage": "PROCESSOR", "ns": 1_000_000_000},
+            {"stage": "RUN_QUEUE", "ns": 2}]}}),
         ),
         ("what was not offered is gone", json!({"removed": {"names": ["612f62", "61"]}})),
         (

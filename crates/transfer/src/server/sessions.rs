@@ -9,6 +9,7 @@ use crate::{
     events::Event,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight,
+    reporting::Telling,
     selection::Arriving,
     session::{
         OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
@@ -505,10 +506,11 @@ fn run_role(
                 }
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
-            let mut role = Sending::new(sources, setup, streams, source, options, tell);
-            let end = drive(control, &mut role, &waker, &interrupt);
-            role.stop();
-            (end, role.tally.clone())
+            let role = Sending::new(sources, setup, streams, source, options, tell);
+            let mut telling = Telling::new(role, open.wants_figures);
+            let end = drive(control, &mut telling, &waker, &interrupt);
+            telling.role.stop();
+            (end, telling.role.tally.clone())
         }
         Work::Receive(place) => {
             let options = ReceivingOptions {
@@ -523,12 +525,13 @@ fn run_role(
                 verify_target: open.verify_target,
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
-                Ok(mut role) => {
-                    let end = drive(control, &mut role, &waker, &interrupt);
+                Ok(role) => {
+                    let mut telling = Telling::new(role, open.wants_figures);
+                    let end = drive(control, &mut telling, &waker, &interrupt);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
-                    role.stop();
+                    telling.role.stop();
                     SESSIONS_ENDING.fetch_sub(1, Ordering::Relaxed);
-                    (end, role.tally.clone())
+                    (end, telling.role.tally.clone())
                 }
                 Err(error) => (SessionEnd::Lost(error.to_string()), Tally::default()),
             }

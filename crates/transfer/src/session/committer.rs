@@ -99,6 +99,8 @@ struct Shared {
     results: Mutex<Vec<Committed>>,
     durable_bytes: AtomicU64,
     sync_ns: AtomicU64,
+    /// When the sync under way began.
+    sync_begun: Mutex<Option<Instant>>,
     cpu_ns: AtomicU64,
     publisher_cpu_ns: AtomicU64,
     contents: Arc<Contents>,
@@ -246,7 +248,8 @@ impl CommitterHandle {
         let cpu_ns = [&self.0.cpu_ns, &self.0.publisher_cpu_ns];
         let cpu_ns: u64 = cpu_ns.iter().map(|ns| ns.load(Ordering::Relaxed)).sum();
         let cpu_ns = cpu_ns + self.0.check.as_ref().map_or(0, TargetCheck::cpu_ns);
-        (self.0.sync_ns.load(Ordering::Relaxed), cpu_ns)
+        let open_ns = lock(&self.0.sync_begun).map_or(0, elapsed_ns);
+        (self.0.sync_ns.load(Ordering::Relaxed) + open_ns, cpu_ns)
     }
 }
 
@@ -283,6 +286,16 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    fn sync_begins(&self) -> Instant {
+        *lock(&self.sync_begun).insert(Instant::now())
+    }
+
+    fn sync_ended(&self, begun: Instant) {
+        let mut open = lock(&self.sync_begun);
+        *open = None;
+        self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
     }
 
     /// Lets files come together that are to share a sync.
@@ -378,7 +391,7 @@ impl Shared {
     /// Makes the content of files durable, all of them one step at a time, so that many share a
     /// sync: it is also that of the names of those before them.
     fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) {
-        let begun = Instant::now();
+        let begun = self.sync_begins();
         let mut batch = self.take_batch(files);
         self.settle_rounds(&mut batch);
         self.each(&mut batch, TargetFile::seal);
@@ -390,7 +403,7 @@ impl Shared {
             self.each(&mut batch, TargetFile::sync);
             self.each(&mut named, |target| target.sync_directory());
         }
-        self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
+        self.sync_ended(begun);
         lock(&self.queue).synced.extend(batch);
         self.to_publish.notify_all();
         for entry in named {
@@ -476,10 +489,10 @@ impl Shared {
             spans.sort_unstable();
             let values = self.contents.values(file, &spans).unwrap_or_default();
             let ranges = ranges_of(&spans);
-            let begun = Instant::now();
+            let begun = self.sync_begins();
             let result =
                 target.and_then(|t| lock(&t).as_mut().map(|t| t.make_durable(&ranges, &values)));
-            self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
+            self.sync_ended(begun);
             match result {
                 Some(Ok(())) => {
                     self.durable_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -430,6 +430,7 @@ impl ReceiveStream {
         let mut figures = lock(&self.figures);
         figures.cpu_ns = thread_cpu_ns();
         figures.wall_ns = elapsed_ns(self.begun);
+        figures.updated_at = Some(Instant::now());
         figures.idle_ns = self.idle_ns;
         figures.copied_bytes = self.copied_bytes;
         figures.stages = self.receiver.stage_times();

@@ -200,12 +200,21 @@ impl<'a> Receiving<'a> {
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
         let because = self.engines.as_ref().map_or(String::new(), |chosen| chosen.because.clone());
-        let costs = self.shared.committer.costs_ns();
-        let damaged = self.shared.damaged_spans.load(Ordering::Relaxed);
         wire::SideReport {
             read_back: self.shared.committer.read_back_ways().into(),
-            ..stages::receiver_report(&self.shared.streams.all_figures(), because, costs, damaged)
+            bad_spans: self.shared.damaged_spans.load(Ordering::Relaxed),
+            ..self.part().report(because)
         }
+    }
+
+    fn part(&self) -> stages::Part {
+        stages::Part::of_receiver(&self.shared.streams, self.shared.committer.costs_ns())
+    }
+
+    /// Where the time of this side's streams went so far.
+    #[must_use]
+    pub fn figures(&self) -> wire::Figures {
+        self.part().figures()
     }
 
     /// Tells this side's user something.

@@ -204,6 +204,7 @@ impl SendStream {
             }
             let shared = self.shared.clone();
             let machine = lock(&shared.machine);
+            lock(&self.figures).in_span = false;
             // Under the lock, so that no notice is missed.
             if machine.has_pending() || shared.streams.stopping() {
                 continue;
@@ -211,6 +212,7 @@ impl SendStream {
             let _ = shared.spans.wait_timeout(machine, IDLE_POLL);
         };
         self.idle_ns += elapsed_ns(begun);
+        lock(&self.figures).in_span = work.is_some();
         work
     }
 
@@ -353,6 +355,7 @@ impl SendStream {
         let mut figures = lock(&self.figures);
         figures.cpu_ns = thread_cpu_ns();
         figures.wall_ns = elapsed_ns(self.begun);
+        figures.updated_at = Some(Instant::now());
         figures.idle_ns = self.idle_ns;
         figures.copied_bytes = self.copied_bytes;
         figures.stages = self.sender.stage_times();

@@ -197,7 +197,13 @@ impl<'a> Sending<'a> {
         let congestion = &self.shared.setup.congestion.because;
         let because =
             if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
-        stages::sender_report(&self.shared.streams.all_figures(), because)
+        stages::Part::of_sender(&self.shared.streams).report(because)
+    }
+
+    /// Where the time of this side's streams went so far.
+    #[must_use]
+    pub fn figures(&self) -> wire::Figures {
+        stages::Part::of_sender(&self.shared.streams).figures()
     }
 
     /// Tells this side's user something.

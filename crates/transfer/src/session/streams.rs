@@ -14,6 +14,7 @@ use haul_sys::tcp_info::TcpInfo;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt,
+    thread::{Pid, gettid},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a stream's thread found out, updated at each span.
+/// What a stream's thread found out, updated at each span, and what the kernel counts for it.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFigures {
     pub cpu_ns: u64,
@@ -44,8 +45,28 @@ pub struct StreamFigures {
     pub payload_bytes: u64,
     /// Everything of this stream that its thread has taken so far: frames and payload.
     pub consumed_bytes: u64,
-    /// Receiving: between a header and the end of its span.
+    /// Receiving: between a header and the end of its span. Sending: it has a span to send.
     pub in_span: bool,
+    /// When its thread said all this.
+    pub updated_at: Option<Instant>,
+    /// It has not ended.
+    pub is_open: bool,
+    /// Its thread's number for the kernel.
+    pub thread: Option<Pid>,
+    /// Ready to run, and not running.
+    pub run_queue_ns: u64,
+    /// Sending: at the last look the socket had no room for more.
+    pub wire_holds: bool,
+    /// Sending: so long it was so.
+    pub held_ns: u64,
+    /// Sending: so long the thread had nothing to send, and its socket still had.
+    pub idle_held_ns: u64,
+    /// Sending: the congestion control sends at the rate that it measured.
+    pub is_paced: bool,
+    /// What the thread has read from disks, where the kernel counts it.
+    pub read_bytes: Option<u64>,
+    /// When the session's thread asked the kernel last.
+    pub looked_at: Option<Instant>,
     /// Received by the kernel and not taken by the thread yet: it is busy elsewhere, with its disk.
     pub unread_bytes: u64,
     /// Receiving: its thread has all that it asked the wire for, and writes.
@@ -67,6 +88,58 @@ impl StreamFigures {
     pub fn on_storage(&self) -> bool {
         self.writing || self.unread_bytes > 0
     }
+
+    /// Takes what the socket says now.
+    fn look(&mut self, socket: &TcpStream) -> PollFlags {
+        let now = Instant::now();
+        let since = self.looked_at.replace(now).map(|at| now - at);
+        if since.is_none() {
+            let control = haul_sys::congestion::congestion(socket);
+            self.is_paced = control.is_ok_and(|control| control.starts_with("bbr"));
+        }
+        let since_ns = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        if let Ok(tcp) = TcpInfo::of(socket) {
+            self.tcp = tcp;
+        }
+        let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is = poll(&mut fds, Some(&at_once)).map_or(PollFlags::empty(), |_| fds[0].revents());
+        // Who waits in send(2) is woken when there is room, which is when poll(2) says so.
+        self.wire_holds = !is.contains(PollFlags::OUT);
+        // A part of a segment may wait for more to fill it (MSG_MORE).
+        let has_more = self.wire_holds || self.tcp.notsent_bytes > self.tcp.mss_bytes;
+        if self.in_span && self.wire_holds {
+            self.held_ns += since_ns;
+        } else if !self.in_span && has_more {
+            self.idle_held_ns += since_ns;
+        }
+        is
+    }
+
+    /// Takes what the kernel counts for the thread, where it does (CONFIG_SCHED_INFO).
+    fn look_at_thread(&mut self) {
+        if let Some((cpu_ns, run_queue_ns)) = self.thread.and_then(schedstat) {
+            self.cpu_ns = self.cpu_ns.max(cpu_ns);
+            self.run_queue_ns = run_queue_ns;
+        }
+        self.read_bytes = self.thread.and_then(read_bytes).or(self.read_bytes);
+    }
+}
+
+/// Time on a processor and time waiting for one, of a thread of this process
+/// (proc_pid_schedstat(5)).
+fn schedstat(thread: Pid) -> Option<(u64, u64)> {
+    let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// What a thread of this process has read from disks, read ahead included (proc_pid_io(5)).
+fn read_bytes(thread: Pid) -> Option<u64> {
+    let path = format!("/proc/self/task/{}/io", thread.as_raw_nonzero());
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
 }
 
 pub type SharedFigures = Arc<Mutex<StreamFigures>>;
@@ -205,7 +278,9 @@ impl Streams {
         let streams = self.clone();
         let thread =
             thread::Builder::new().name(format!("haul-stream-{}", stream.0)).spawn(move || {
-                let figures = Arc::new(Mutex::new(StreamFigures::default()));
+                let (thread, is_open) = (Some(gettid()), true);
+                let figures = StreamFigures { thread, is_open, ..StreamFigures::default() };
+                let figures = Arc::new(Mutex::new(figures));
                 let result = connect()
                     .and_then(|socket| {
                         let handle =
@@ -234,9 +309,9 @@ impl Streams {
         if let Some(handle) = lock(&self.handles).remove(&stream) {
             let _ = handle.socket.shutdown(Shutdown::Both);
             let mut figures = lock(&handle.figures).clone();
-            if let Ok(tcp) = TcpInfo::of(&handle.socket) {
-                figures.tcp = tcp;
-            }
+            figures.look(&handle.socket);
+            figures.look_at_thread();
+            figures.is_open = false;
             lock(&self.ended).push(figures);
         }
         self.release(stream);
@@ -278,14 +353,9 @@ impl Streams {
     #[must_use]
     pub fn open(&self) -> Vec<(StreamId, StreamFigures)> {
         let look = |(stream, handle): (&StreamId, &StreamHandle)| {
-            let mut figures = lock(&handle.figures).clone();
-            if let Ok(tcp) = TcpInfo::of(&handle.socket) {
-                figures.tcp = tcp;
-            }
-            let mut fds = [PollFd::new(&handle.socket, PollFlags::IN)];
-            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let is =
-                poll(&mut fds, Some(&at_once)).map_or(PollFlags::empty(), |_| fds[0].revents());
+            let mut figures = lock(&handle.figures);
+            let is = figures.look(&handle.socket);
+            let mut figures = figures.clone();
             // Not POLLERR: it also says that notices of zero-copy sends are there to be taken. A
             // connection that was reset or timed out is closed, which is POLLHUP (tcp_poll).
             figures.hung_up = is.contains(PollFlags::HUP);
@@ -298,11 +368,14 @@ impl Streams {
         lock(&self.handles).iter().map(look).collect()
     }
 
-    /// The figures of all streams, open and ended.
+    /// The figures of all streams, open and ended, with what the kernel counts for their threads.
     #[must_use]
     pub fn all_figures(&self) -> Vec<StreamFigures> {
         let mut all = lock(&self.ended).clone();
-        all.extend(self.open().into_iter().map(|(_, figures)| figures));
+        all.extend(self.open().into_iter().map(|(_, mut figures)| {
+            figures.look_at_thread();
+            figures
+        }));
         all
     }
 

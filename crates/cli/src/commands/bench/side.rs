@@ -15,7 +15,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use haul_datapath::{
-    Boundary, Buffers, EngineError, FileSpan, Host, Remedy, SpanFile, SpanId, Wait, Wire,
+    Boundary, Buffers, EngineError, FileSpan, Host, InVain, Remedy, SpanFile, SpanId, Wait, Wire,
     choose::{send_buffer_bytes, span_bytes},
     engines,
     fallback::{Receiver, Sender},
@@ -314,7 +314,8 @@ fn open_file(spec: &SideSpec) -> Result<SpanFile> {
 
 fn buffers(spec: &SideSpec) -> Buffers {
     let bytes_max = BUFFER_BYTES_MAX / spec.streams.max(1) as usize;
-    Buffers { bytes_max, block_bytes: spec.block_bytes }
+    // What an engine is good for is to be seen where its own way does not pay, too.
+    Buffers { bytes_max, block_bytes: spec.block_bytes, in_vain: InVain::GoOn }
 }
 
 /// Engines that send, each on its connection, and the same sockets to look at.

@@ -1,0 +1,413 @@
+//! The verdict: which stage held a transfer back, what the others would have allowed, what to do.
+//!
+//! A stage's share is the part of its side's stream time in which it was at work, or in which the
+//! others waited for it. Streams run side by side, so a stage that takes a share S of the time at a
+//! rate R would allow R / S by itself. `docs/stages.md` tells what each stage is.
+
+use crate::{
+    events::{Bottleneck, Limiting},
+    stages::round,
+    transport::tcp,
+};
+use haul_protocol::wire::{Figures, SideReport, Stage};
+use std::net::TcpStream;
+
+/// Less says nothing of what a stage would allow: it would be a guess of thousands of Gbit/s.
+const SHARE_TOLD_MIN: f64 = 0.02;
+/// From this share of bytes that went out again, loss is what limits a congestion window.
+const LOSS_SHARE_MIN: f64 = 0.001;
+/// A socket's buffer holds twice its window: half of it is the kernel's own (tcp_adv_win_scale,
+/// ip-sysctl.rst).
+const BUFFER_PER_WINDOW: f64 = 2.0;
+/// No buffer is advised for more than so many times the rate of now.
+const GROWTH_ADVISED_MAX: f64 = 10.0;
+/// From this share of `--bwlimit` on, that was the bottleneck.
+const LIMITED_SHARE: f64 = 0.7;
+/// In bytes.
+const MIB: f64 = (1 << 20) as f64;
+
+/// Shares by stage, the largest first.
+type Shares = Vec<(&'static str, f64)>;
+
+/// What a verdict needs beside the shares.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    /// Of the source's streams, smoothed.
+    rtt_us: u32,
+    /// Of the bytes on the data streams, sent again.
+    resent_share: f64,
+    streams: u32,
+    gbit_per_s: f64,
+}
+
+impl Facts {
+    fn new(source: &SideReport, moved_bytes: u64) -> Self {
+        let seconds = stream_seconds(source);
+        let rate = moved_bytes as f64 * 8.0 / 1e9 / seconds;
+        Self {
+            rtt_us: source.rtt_us,
+            resent_share: source.resent_bytes as f64 / source.sent_bytes.max(1) as f64,
+            streams: source.threads.max(1),
+            gbit_per_s: if seconds > 0.0 { rate } else { 0.0 },
+        }
+    }
+}
+
+/// How long a side's streams were open, as if they all had been so from first to last.
+fn stream_seconds(report: &SideReport) -> f64 {
+    report.streams_ns as f64 / 1e9 / f64::from(report.threads.max(1))
+}
+
+/// What lies between both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// Both ends are on one host: there is no wire that could be full.
+    Loopback,
+    #[default]
+    Network,
+}
+
+impl Path {
+    #[must_use]
+    pub fn of(socket: &TcpStream) -> Self {
+        if tcp::ends_on_this_host(socket) { Self::Loopback } else { Self::Network }
+    }
+}
+
+/// What was moved in a time, and what the user allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    pub bytes: u64,
+    pub seconds: f64,
+    /// In bytes a second.
+    pub limit: Option<u64>,
+}
+
+impl Rate {
+    /// A limit that was never reached limited nothing.
+    fn is_limited(&self) -> bool {
+        let rate = self.bytes as f64 / self.seconds.max(f64::MIN_POSITIVE);
+        self.limit.is_some_and(|limit| rate > limit as f64 * LIMITED_SHARE)
+    }
+}
+
+/// The verdict on a transfer, and the stages' shares, largest first.
+#[must_use]
+pub fn of_reports(
+    source: &SideReport,
+    target: &SideReport,
+    path: Path,
+    rate: &Rate,
+) -> (Bottleneck, Vec<(String, f64)>) {
+    let figures_of = |side: &SideReport| {
+        // An older haul does not say it.
+        let whole_ns = (rate.seconds * 1e9 * f64::from(side.threads)) as u64;
+        let streams_ns = if side.streams_ns > 0 { side.streams_ns } else { whole_ns };
+        Figures { streams_ns, stages: side.stages.clone() }
+    };
+    let (of_source, of_target) = (figures_of(source), figures_of(target));
+    let seconds = stream_seconds(source);
+    let shares =
+        judged(&of_source, &of_target, &Rate { seconds, ..*rate }, path, rate.is_limited());
+    (verdict(&shares, &Facts::new(source, rate.bytes)), told(&shares))
+}
+
+/// With a rate limit that was reached, that is what held the sender's sockets back, on any path.
+fn judged(source: &Figures, target: &Figures, rate: &Rate, path: Path, is_limited: bool) -> Shares {
+    if is_limited {
+        return paced(shares(source, target, rate.seconds, Path::Network));
+    }
+    shares(source, target, rate.seconds, path)
+}
+
+/// What held an interval back, and the stages' shares, largest first.
+#[must_use]
+pub fn of_interval(
+    source: &Figures,
+    target: &Figures,
+    path: Path,
+    rate: &Rate,
+) -> (Option<Limiting>, Vec<(String, f64)>) {
+    if source.streams_ns == 0 && target.streams_ns == 0 {
+        return (None, Vec::new());
+    }
+    let shares = judged(source, target, rate, path, rate.is_limited());
+    let limiting = shares
+        .first()
+        .map(|(stage, share)| Limiting { stage: (*stage).into(), share: round(*share, 3) });
+    (limiting, told(&shares))
+}
+
+fn share_of(figures: &Figures, stage: Stage) -> f64 {
+    let streams_ns = figures.streams_ns as f64;
+    if streams_ns > 0.0 { (ns_of(figures, stage) / streams_ns).min(1.0) } else { 0.0 }
+}
+
+/// The stages' shares in `seconds`, from what both sides say of them.
+///
+/// Waiting in the socket is the network's only while both ends wait: a sender whose receiver is
+/// busy waits for that receiver's disk or processor, and a receiver whose sender is busy for that.
+#[must_use]
+pub fn shares(source: &Figures, target: &Figures, seconds: f64, path: Path) -> Shares {
+    let of_source = |stage| share_of(source, stage);
+    let of_target = |stage| share_of(target, stage);
+    let held = [Stage::SendCongestionWindow, Stage::SendReceiverWindow, Stage::SendBuffer];
+    let reads_too = of_source(Stage::SendApplication);
+    let sender_waits = held.map(of_source).iter().sum::<f64>() + reads_too;
+    let receiver_waits = if target.streams_ns == 0 {
+        1.0
+    } else {
+        of_target(Stage::Receive) + of_target(Stage::Idle)
+    };
+    let both = sender_waits.min(receiver_waits) / sender_waits.max(f64::MIN_POSITIVE);
+    let idle = if source.streams_ns == 0 { 1.0 } else { of_source(Stage::Idle) };
+    // Streams never wait for a sync: it holds back when they have nothing left to do.
+    let sync_seconds = ns_of(target, Stage::Sync) / 1e9;
+    let sync = if seconds > 0.0 { (sync_seconds / seconds).min(idle) } else { 0.0 };
+    let window = if path == Path::Loopback { 0.0 } else { of_source(held[0]) * both };
+    let mut shares = vec![
+        ("source_disk", of_source(Stage::SourceDisk) + reads_too * both),
+        ("source_digest", of_source(Stage::Digest)),
+        ("source_processor", of_source(Stage::Processor)),
+        ("source_run_queue", of_source(Stage::RunQueue)),
+        ("network", window),
+        ("receiver_window", of_source(held[1]) * both),
+        ("send_buffer", of_source(held[2]) * both),
+        ("target_digest", of_target(Stage::Digest)),
+        ("target_processor", of_target(Stage::Processor)),
+        ("target_run_queue", of_target(Stage::RunQueue)),
+        ("target_disk", of_target(Stage::TargetDisk)),
+        ("sync", sync),
+        ("waiting", if source.streams_ns == 0 { 0.0 } else { idle - sync }),
+    ];
+    shares.iter_mut().for_each(|(_, share)| *share = share.clamp(0.0, 1.0));
+    shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+    shares
+}
+
+fn ns_of(figures: &Figures, stage: Stage) -> f64 {
+    let of_stage = figures.stages.iter().filter(|time| time.stage == stage as i32);
+    // The other side may say any number.
+    of_stage.map(|time| time.ns as f64).sum()
+}
+
+/// With a rate limit that was reached: it, and not the network, held the sender's sockets back.
+fn paced(shares: Shares) -> Shares {
+    let by_pace = |stage: &str| ["network", "receiver_window", "send_buffer"].contains(&stage);
+    let held = shares.iter().filter(|(stage, _)| by_pace(stage)).map(|(_, share)| share).sum();
+    let rest = shares.into_iter().filter(|(stage, _)| !by_pace(stage));
+    std::iter::once(("limit", held)).chain(rest).collect()
+}
+
+/// `None` where nothing was at work.
+fn first_at_work(shares: &Shares) -> Option<&(&'static str, f64)> {
+    shares.first().filter(|(stage, share)| *stage == "limit" || *share > 0.0)
+}
+
+/// The shares as they are shown.
+fn told(shares: &Shares) -> Vec<(String, f64)> {
+    let shown = shares.iter().map(|(stage, share)| ((*stage).to_owned(), round(*share, 3)));
+    shown.filter(|(_, share)| *share > 0.0).collect()
+}
+
+/// Names the first stage, what it allows and what the next would, and what to do.
+fn verdict(shares: &Shares, facts: &Facts) -> Bottleneck {
+    let Some((stage, share)) = first_at_work(shares).copied() else {
+        return Bottleneck::default();
+    };
+    let allowed = |share: f64| facts.gbit_per_s / share.max(SHARE_TOLD_MIN);
+    let others = shares[1..].iter().filter(|(stage, _)| *stage != "waiting");
+    let next = others.max_by(|one, other| one.1.total_cmp(&other.1)).copied();
+    let (next_stage, next_share) = next.unwrap_or(("", 0.0));
+    let own = if stage == "limit" { facts.gbit_per_s } else { allowed(share) };
+    let without = allowed(next_share);
+    let remedy = remedy(stage, facts, without);
+    let percent = (share * 100.0).round();
+    let held = format!("{} {percent} % of the time", what(stage));
+    let least = if next_share < SHARE_TOLD_MIN { "at least" } else { "about" };
+    let rates = if stage == "waiting" || facts.gbit_per_s <= 0.0 {
+        String::new()
+    } else {
+        let next = noun(next_stage);
+        let (own, without) = (gbit(own), gbit(without));
+        format!(", which allows about {own}; without it {next} would allow {least} {without}")
+    };
+    Bottleneck {
+        stage: stage.into(),
+        share: round(share, 3),
+        gbit_per_s: round(own, 3),
+        next_stage: next_stage.into(),
+        next_gbit_per_s: round(without, 3),
+        verdict: format!("{held}{rates}; to go faster: {remedy}"),
+        remedy,
+    }
+}
+
+/// A stage as a part of a sentence.
+fn noun(stage: &str) -> &'static str {
+    match stage {
+        "source_disk" => "the source disk",
+        "source_digest" => "the sender's digest",
+        "source_processor" => "the sender's processor",
+        "source_run_queue" => "the sender's run queue",
+        "network" => "the network",
+        "receiver_window" => "the receiver's window",
+        "send_buffer" => "the send buffer",
+        "target_digest" => "the receiver's digest",
+        "target_processor" => "the receiver's processor",
+        "target_run_queue" => "the receiver's run queue",
+        "target_disk" => "the target disk",
+        _ => "the sync",
+    }
+}
+
+fn gbit(rate: f64) -> String {
+    match rate {
+        rate if rate >= 10.0 => format!("{rate:.0} Gbit/s"),
+        rate if rate >= 1.0 => format!("{rate:.1} Gbit/s"),
+        rate => format!("{:.1} Mbit/s", rate * 1000.0),
+    }
+}
+
+fn what(stage: &str) -> &'static str {
+    match stage {
+        "source_disk" => "the sender waited for its disk",
+        "source_digest" => "the sender computed digests",
+        "source_processor" => "the sender's processor was at work outside digests",
+        "source_run_queue" => "the sender waited for a processor that others had",
+        "network" => "the congestion window was full",
+        "receiver_window" => "the receiver's TCP window was full, with its streams waiting,",
+        "send_buffer" => "the sender's socket buffer was all in flight",
+        "limit" => "the rate limit (--bwlimit) held the sender back",
+        "target_digest" => "the receiver computed digests",
+        "target_processor" => "the receiver's processor was at work outside digests",
+        "target_run_queue" => "the receiver waited for a processor that others had",
+        "target_disk" => "the receiver waited for its disk",
+        "sync" => "all was sent and the receiver synced",
+        _ => "nothing could be sent",
+    }
+}
+
+/// One thing to do about a stage; `without` is what the others would allow, in Gbit/s.
+fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
+    let more = format!("more streams than {} (--streams), if cores are idle", facts.streams);
+    let bdp = buffer_advised(facts, without);
+    let cheaper = "or a digest that costs less (--protection clear, no --manifest)";
+    let cores = "stop what else runs there, or give haul cores of its own (taskset, cpuset)";
+    match stage {
+        "source_disk" => "a faster source disk, or sources that are in the page cache".into(),
+        "source_digest" => format!("{more} at the sender, {cheaper}"),
+        "source_processor" => format!("{more} at the sender"),
+        "source_run_queue" | "target_run_queue" => cores.into(),
+        "network" if facts.resent_share >= LOSS_SHARE_MIN => format!(
+            "find where packets are lost (ip -s link, ethtool -S on every hop), as {:.1} % of the \
+             bytes went out again; bbr bears more loss (net.ipv4.tcp_congestion_control at the \
+             sender)",
+            facts.resent_share * 100.0
+        ),
+        "network" => format!(
+            "a faster link; if it is not full, more streams than {} (--streams)",
+            facts.streams
+        ),
+        "receiver_window" => {
+            format!("raise the maximum of net.ipv4.tcp_rmem at the receiver to {bdp}")
+        }
+        "send_buffer" => format!("raise the maximum of net.ipv4.tcp_wmem at the sender to {bdp}"),
+        "limit" => "raise --bwlimit, or leave it out".into(),
+        "target_digest" => format!("{more} at the receiver, {cheaper}"),
+        "target_processor" => format!("{more} at the receiver"),
+        "target_disk" => "a faster target disk, or several (RAID 0, one server a disk)".into(),
+        "sync" => "a target disk that takes synced writes faster, as flash with power-loss \
+                   protection does"
+            .into(),
+        _ => "sources that are listed or written faster, or a shorter round trip".into(),
+    }
+}
+
+/// The buffer that a stream's part of the rate needs over this round trip, and how it is computed.
+fn buffer_advised(facts: &Facts, without: f64) -> String {
+    let rate = without.min(facts.gbit_per_s * GROWTH_ADVISED_MAX);
+    let window = rate * 1e9 / 8.0 * f64::from(facts.rtt_us) / 1e6 / f64::from(facts.streams);
+    let mib = (window * BUFFER_PER_WINDOW / MIB).ceil().max(1.0);
+    let (ms, streams) = (f64::from(facts.rtt_us) / 1000.0, facts.streams);
+    let (rate, plural) = (gbit(rate), if streams == 1 { "" } else { "s" });
+    format!(
+        "{mib} MiB (twice the round trip, {ms:.1} ms, times {rate}, for {streams} stream{plural})"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::wire::StageTime;
+
+    fn figures(stages: &[(Stage, u64)]) -> Figures {
+        let stages = stages.iter().map(|(stage, ns)| StageTime { stage: *stage as i32, ns: *ns });
+        Figures { streams_ns: 1000, stages: stages.collect() }
+    }
+
+    fn first(source: &[(Stage, u64)], target: &[(Stage, u64)]) -> (&'static str, f64) {
+        let (stage, share) = shares(&figures(source), &figures(target), 1e-6, Path::Network)[0];
+        (stage, round(share, 3))
+    }
+
+    #[test]
+    fn a_full_window_is_the_receivers_disk_while_the_receiver_is_busy() {
+        let window = [(Stage::SendReceiverWindow, 900), (Stage::SendBuffer, 50)];
+        let busy = [(Stage::TargetDisk, 850), (Stage::Receive, 100)];
+        assert_eq!(first(&window, &busy), ("target_disk", 0.85));
+        let waiting = [(Stage::TargetDisk, 10), (Stage::Receive, 950)];
+        assert_eq!(first(&window, &waiting), ("receiver_window", 0.9));
+        let congestion = [(Stage::SendCongestionWindow, 900)];
+        assert_eq!(first(&congestion, &waiting), ("network", 0.9));
+        let shares = shares(&figures(&congestion), &figures(&waiting), 1e-6, Path::Loopback);
+        assert!(shares.contains(&("network", 0.0)), "{shares:?}");
+    }
+
+    #[test]
+    fn a_sync_holds_back_only_when_nothing_else_is_to_be_done() {
+        let beside = [(Stage::SourceDisk, 600), (Stage::Idle, 100)];
+        let syncing = [(Stage::Sync, 900), (Stage::Receive, 900)];
+        assert_eq!(first(&beside, &syncing), ("source_disk", 0.6));
+        assert_eq!(first(&[(Stage::Idle, 950)], &syncing), ("sync", 0.9));
+        assert_eq!(first(&[(Stage::Idle, 950)], &[(Stage::Idle, 950)]).0, "waiting");
+    }
+
+    #[test]
+    fn a_peer_that_says_nonsense_or_nothing_yields_shares_within_bounds() {
+        let mad = Figures {
+            streams_ns: 1,
+            stages: [Stage::Sync, Stage::Sync, Stage::TargetDisk]
+                .map(|stage| StageTime { stage: stage as i32, ns: u64::MAX })
+                .into(),
+        };
+        for (one, other) in [(&mad, &mad), (&Figures::default(), &mad), (&mad, &Figures::default())]
+        {
+            for (stage, share) in shares(one, other, 0.5, Path::Network) {
+                assert!((0.0..=1.0).contains(&share), "{stage} {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_verdict_says_what_the_stage_and_the_next_allow_and_what_to_do() {
+        let facts = Facts { rtt_us: 50_000, resent_share: 0.0, streams: 2, gbit_per_s: 0.9 };
+        let shares: Shares = vec![("receiver_window", 0.9), ("waiting", 0.5), ("target_disk", 0.1)];
+        let told = verdict(&shares, &facts);
+        assert_eq!((told.gbit_per_s, told.next_gbit_per_s), (1.0, 9.0));
+        assert_eq!(told.next_stage, "target_disk");
+        // 9 Gbit/s over 50 ms are 56 MB, half of it for each stream, twice for the buffer.
+        assert!(told.remedy.contains("tcp_rmem") && told.remedy.contains("54 MiB"), "{told:?}");
+        assert!(told.verdict.contains("about 1.0 Gbit/s"), "{told:?}");
+        let lossy = Facts { resent_share: 0.02, ..facts };
+        let network: Shares = vec![("network", 0.8), ("source_disk", 0.001)];
+        let told = verdict(&network, &lossy);
+        assert!(told.remedy.contains("2.0 % of the bytes"), "{told:?}");
+        assert!(told.verdict.contains("at least 45 Gbit/s"), "{told:?}");
+        let limited = paced(vec![("network", 0.7), ("send_buffer", 0.2), ("source_disk", 0.1)]);
+        assert_eq!(limited.len(), 2);
+        let told = verdict(&limited, &lossy);
+        assert_eq!((told.stage.as_str(), told.gbit_per_s), ("limit", 0.9));
+        assert!(told.remedy.contains("--bwlimit") && told.next_gbit_per_s == 9.0, "{told:?}");
+    }
+}
