@@ -57,6 +57,18 @@ use std::{
 /// What a client may have offered and unsettled: enough for small files on a long path, in memory
 /// that 64 sessions may take.
 const OFFER_LIMITS: OfferLimits = OfferLimits { files: 16_384, bytes: 4 << 20 };
+/// Within a site answers come at once: fewer open files keep to memory that was touched before. Of
+/// 16 KiB each, 20,000 went a tenth faster so.
+const OFFERS_ON_SHORT_PATH: u32 = 4096;
+const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
+
+fn offer_limits(rtt: Duration) -> OfferLimits {
+    let is_short = rtt < SHORT_PATH_RTT;
+    OfferLimits {
+        files: if is_short { OFFERS_ON_SHORT_PATH } else { OFFER_LIMITS.files },
+        ..OFFER_LIMITS
+    }
+}
 /// How long a single-use token's next session waits for one that is just ending.
 const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// Problems of one session that are told, each by a line.
@@ -133,7 +145,7 @@ impl Accepted {
             protection: self.open.protection,
             digest: self.open.digest,
             streams: self.streams_granted,
-            offers_max: OFFER_LIMITS.files,
+            offers_max: offer_limits(self.rtt).files,
             offer_bytes_max: OFFER_LIMITS.bytes,
             rtt_us: u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX),
             verify_target: self.open.verify_target,
@@ -489,7 +501,7 @@ fn run_role(
     match work {
         Work::Send(top) => {
             let options = SendingOptions {
-                offers: OFFER_LIMITS,
+                offers: offer_limits(accepted.rtt),
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
@@ -514,7 +526,7 @@ fn run_role(
         }
         Work::Receive(place) => {
             let options = ReceivingOptions {
-                offers: OFFER_LIMITS,
+                offers: offer_limits(accepted.rtt),
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),

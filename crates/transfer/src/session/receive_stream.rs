@@ -340,8 +340,13 @@ impl ReceiveStream {
     fn settle_pending(&mut self, wait: Wait) -> Result<(), Leave> {
         loop {
             let reaped = self.receiver.reap(wait, &mut self.done);
-            for done in std::mem::take(&mut self.done) {
-                self.copied_bytes += done.copied_bytes;
+            let done = std::mem::take(&mut self.done);
+            if !done.is_empty() {
+                self.copied_bytes += done.iter().map(|done| done.copied_bytes).sum::<u64>();
+                // Before the spans are told of: with the last one the report is made.
+                lock(&self.figures).copied_bytes = self.copied_bytes;
+            }
+            for done in done {
                 if let Some(pending) = self.pending.iter_mut().find(|p| p.id == done.id) {
                     pending.written = true;
                 }
