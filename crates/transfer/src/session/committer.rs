@@ -349,9 +349,11 @@ impl Shared {
             let mut batch = Vec::from(std::mem::take(&mut queue.synced));
             queue.publishing = true;
             drop(queue);
-            let count = batch.len();
+            let (count, begun) = (batch.len(), Instant::now());
             self.read_back(&mut batch);
             self.each(&mut batch, TargetFile::publish);
+            // A file that is replaced is removed by the rename, which takes a disk its time.
+            self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
             if batch.len() < count {
                 // Some have failed.
                 wake();
