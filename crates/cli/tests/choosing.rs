@@ -8,9 +8,10 @@ use harness::{
     Place, assert_no_temporaries, assert_same_files,
     far::Far,
     journey::{Journey, WAYS, Way},
-    process::Ran,
+    process::{Haul, Ran, behind},
+    server::Server,
 };
-use haul_testkit::{page_cache, skip::skip, wan::Path};
+use haul_testkit::{disk_limit::DiskLimit, mount::Mount, page_cache, skip::skip, wan::Path};
 use serde_json::Value;
 use std::{ops::Range, process::Command, time::Duration};
 
@@ -141,6 +142,40 @@ fn where_the_page_cache_ends_another_engine_goes_on_and_it_is_said_once() {
             assert!(ran.named("fallback").is_empty(), "{ran:?}");
         }
     }
+}
+
+/// The disk of a source becomes five times slower: the other engines are tried.
+#[test]
+fn a_disk_that_slows_down_is_tried_with_the_other_engines() {
+    const RATE: u64 = 30 * MIB;
+    let place = Place::new();
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = match Mount::ext4(&disk, &place.path("image"), 700 * MIB) {
+        Ok(mount) => mount,
+        Err(why) => return skip("root and loop devices", &why),
+    };
+    place.file(&disk.join("file"), 600 * MIB);
+    // Nothing of it is in the page cache afterwards.
+    mount.mount_again().unwrap();
+    let limit = match DiskLimit::of_reads(&disk, RATE) {
+        Ok(limit) => limit,
+        Err(why) => return skip("root and control groups that limit disks", &why),
+    };
+    let server = Server::start(&place);
+    let words =
+        words!["push", disk.join("file"), server.url("null:"), "--json", "--span-size", "1M"];
+    let mut client = Haul::start(behind(&limit.words(), place.command(&words)));
+    client.wait_for_bytes("bytes_received", 5 * RATE);
+    limit.change_to(RATE / 5).unwrap();
+    let slowed = client.wait_for("a trial", |event| event["event"] == "fallback");
+    let why = slowed["why"].as_str().unwrap();
+    assert!(why.starts_with("the disk slowed from") && why.contains("tried"), "{slowed}");
+    assert_eq!((&slowed["side"], &slowed["from_to"]), (&"source".into(), &"-> direct".into()));
+    // Another may or may not be faster; each is tried once.
+    let end = |event: &Value| event["why"].as_str().is_some_and(|why| why.contains("MB/s for"));
+    client.wait_for("the end of a trial", end);
+    client.kill();
 }
 
 /// Reno takes each lost segment for a full queue; BBR does not, where it is permitted.

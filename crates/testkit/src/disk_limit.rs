@@ -24,6 +24,8 @@ const REMOVE_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct DiskLimit {
     group: PathBuf,
+    /// The file with the limit, and what stands before its number.
+    limit: (PathBuf, String),
 }
 
 impl DiskLimit {
@@ -44,14 +46,24 @@ impl DiskLimit {
                 why = format!("{}: {error}", group.display());
                 continue;
             }
-            let this = Self { group };
-            let limit = format!("{major}:{minor} {unit}{bytes_per_s}");
-            match fs::write(this.group.join(file), limit) {
+            let limit = (group.join(file), format!("{major}:{minor} {unit}"));
+            let this = Self { group, limit };
+            match this.change_to(bytes_per_s) {
                 Ok(()) => return Ok(this),
-                Err(error) => why = format!("{file}: {error}"),
+                Err(error) => why = error,
             }
         }
         Err(why)
+    }
+
+    /// Another limit from now on.
+    ///
+    /// # Errors
+    /// What write(2) says.
+    pub fn change_to(&self, bytes_per_s: u64) -> Result<(), String> {
+        let (file, before) = &self.limit;
+        let written = fs::write(file, format!("{before}{bytes_per_s}"));
+        written.map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// The words that run a program in this group when they stand before it.
