@@ -5,7 +5,7 @@ use crate::{
     events::{Event, Side, printable},
     session::streams::StreamSetup,
 };
-use haul_datapath::{EngineInfo, Host, choose};
+use haul_datapath::{EngineInfo, Host, Verdict, choose};
 use haul_protocol::{limits::EXPLAINED_MAX, wire};
 use serde::Serialize;
 use std::time::Duration;
@@ -50,8 +50,14 @@ impl Explained {
             usable: false,
             what: engine.why.clone(),
         };
-        let candidates = choice.candidates.iter().map(usable);
-        let candidates = candidates.chain(choice.passed_over.iter().map(passed_over)).collect();
+        let mut candidates: Vec<Candidate> = choice.candidates.iter().map(usable).collect();
+        candidates.extend(choice.passed_over.iter().map(passed_over));
+        if side == Side::Target
+            && let Verdict::Refused { needs, found } = haul_datapath::zcrx::verdict(host)
+        {
+            let what = format!("needs {needs}, found {found}");
+            candidates.push(Candidate { engine: "io_uring zcrx".into(), usable: false, what });
+        }
         Self { side, facts, candidates, because: vec![choice.because.clone()] }
     }
 
