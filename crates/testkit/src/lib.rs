@@ -1,6 +1,7 @@
 //! Tools for haul's own tests; no shipped crate depends on them.
 
 pub mod content;
+mod control_group;
 pub mod disk_limit;
 pub mod faulty_proxy;
 pub mod memory_limit;
