@@ -105,6 +105,23 @@ impl Bench {
         Err(OpenError { wire, cause })
     }
 
+    /// Puts the first waiting engine that can be opened on `wire` into the empty seat, or else the
+    /// bare wire.
+    fn fill<E: ?Sized>(
+        &mut self,
+        seat: &mut Seat<E>,
+        open: Open<E>,
+        wire: Wire,
+        from: Option<(&'static str, EngineError)>,
+    ) -> Result<(), EngineError> {
+        let (filled, outcome) = match self.open_next(open, wire, from) {
+            Ok(engine) => (Seat::Engine(engine), Ok(())),
+            Err(OpenError { wire, cause }) => (Seat::Bare(wire), Err(cause)),
+        };
+        *seat = filled;
+        outcome
+    }
+
     /// Why the engine cannot even be opened here.
     fn refusal(&self, info: &EngineInfo, wire: &Wire) -> Option<EngineError> {
         if !info.wires.contains(&wire.kind()) {
@@ -294,21 +311,11 @@ impl Sender {
             self.seat = Seat::Bare(wire);
             return Err(worse);
         }
-        match self.bench.open_next(open_send, wire, Some((gave_up, error))) {
-            Ok(engine) => {
-                self.seat = Seat::Engine(engine);
-                Ok(())
-            }
-            Err(OpenError { wire, cause }) => {
-                self.seat = Seat::Bare(wire);
-                Err(self.bench.whole(EngineError {
-                    span: Some(id),
-                    offset_bytes,
-                    moved_bytes: 0,
-                    ..cause
-                }))
-            }
-        }
+        let filled = self.bench.fill(&mut self.seat, open_send, wire, Some((gave_up, error)));
+        filled.map_err(|cause| {
+            let whole = EngineError { span: Some(id), offset_bytes, moved_bytes: 0, ..cause };
+            self.bench.whole(whole)
+        })
     }
 
     /// Between two spans: the first of `candidates` that can be opened goes on, because it was
@@ -338,16 +345,7 @@ impl Sender {
             Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
         };
         self.bench.waiting = candidates.into();
-        match self.bench.open_next(open_send, wire, None) {
-            Ok(engine) => {
-                self.seat = Seat::Engine(engine);
-                Ok(())
-            }
-            Err(OpenError { wire, cause }) => {
-                self.seat = Seat::Bare(wire);
-                Err(cause)
-            }
-        }
+        self.bench.fill(&mut self.seat, open_send, wire, None)
     }
 
     /// As [`SendEngine::reap`].
@@ -511,21 +509,12 @@ impl Receiver {
         self.bench.complete(&mut done[first..]);
         self.bench.carry(id, &error);
         self.bench.earlier_times.add(&engine.stage_times());
-        match self.bench.open_next(open_receive, engine.into_wire(), Some((gave_up, error))) {
-            Ok(engine) => {
-                self.seat = Seat::Engine(engine);
-                Ok(())
-            }
-            Err(OpenError { wire, cause }) => {
-                self.seat = Seat::Bare(wire);
-                Err(self.bench.whole(EngineError {
-                    span: Some(id),
-                    offset_bytes,
-                    moved_bytes: 0,
-                    ..cause
-                }))
-            }
-        }
+        let wire = engine.into_wire();
+        let filled = self.bench.fill(&mut self.seat, open_receive, wire, Some((gave_up, error)));
+        filled.map_err(|cause| {
+            let whole = EngineError { span: Some(id), offset_bytes, moved_bytes: 0, ..cause };
+            self.bench.whole(whole)
+        })
     }
 
     /// As [`ReceiveEngine::reap`].
@@ -577,16 +566,7 @@ impl Receiver {
             Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
         };
         self.bench.waiting = candidates.into();
-        match self.bench.open_next(open_receive, wire, None) {
-            Ok(engine) => {
-                self.seat = Seat::Engine(engine);
-                Ok(())
-            }
-            Err(OpenError { wire, cause }) => {
-                self.seat = Seat::Bare(wire);
-                Err(cause)
-            }
-        }
+        self.bench.fill(&mut self.seat, open_receive, wire, None)
     }
 
     /// Spans whose completion or error is still to come from [`Receiver::reap`].
