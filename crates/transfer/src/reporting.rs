@@ -82,7 +82,7 @@ impl Meter {
         self.told_bytes = self.told_bytes.max(moved);
         let retransmits = self
             .streams
-            .all_figures()
+            .socket_figures()
             .iter()
             .map(|figures| u64::from(figures.tcp.total_retransmits))
             .sum();

@@ -100,11 +100,17 @@ impl Slowdown {
         }
     }
 
+    /// There is nothing to try, or nothing more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.untried.is_empty() && matches!(self.state, State::AtWork { .. })
+    }
+
     /// To be called often. `now` and `bytes` count from the same beginning; `bytes` is what the
     /// disk has done (durable, or read), `disk_share` the part of its streams' time since the last
     /// look in which they waited for it.
     pub fn look(&mut self, now: Duration, bytes: u64, disk_share: f64) -> Option<Turn> {
-        if self.untried.is_empty() && matches!(self.state, State::AtWork { .. }) {
+        if self.is_over() {
             return None;
         }
         let Some((then, bytes_then)) = self.looked else {

@@ -6,12 +6,18 @@
 use super::{
     lock,
     streams::{StreamFigures, Streams},
+    supply::fallback_notice,
+};
+use crate::{
+    events::{Event, Side},
+    explain::Explained,
 };
 use haul_datapath::{
     EngineInfo, FileSpan, Host, SpanFile, WireKind,
     choose::{self, Choice, Slowdown, Turn},
 };
 use haul_host::FileSystem;
+use haul_protocol::{Message, StreamId, wire};
 use std::{
     collections::BTreeSet,
     ops::Range,
@@ -144,11 +150,11 @@ impl DiskWatch {
         disk_ns: fn(&StreamFigures) -> u64,
     ) -> Option<Turn> {
         let passed = now.saturating_duration_since(self.looked_at);
-        if passed < LOOK_EVERY {
+        if passed < LOOK_EVERY || self.slowdown.is_over() {
             return None;
         }
         self.looked_at = now;
-        let figures = streams.all_figures();
+        let figures = streams.socket_figures();
         let waited_ns: u64 = figures.iter().map(disk_ns).sum();
         let stream_ns = passed.as_nanos() as f64 * f64::from(streams.open_count().max(1));
         let share = waited_ns.saturating_sub(self.disk_ns) as f64 / stream_ns;
@@ -157,14 +163,78 @@ impl DiskWatch {
     }
 }
 
-/// What was told of changes of engines: each once, however many streams change.
-#[derive(Debug, Default)]
-pub struct Told(BTreeSet<String>);
+/// The engines of one side's session, and what is said of them.
+#[derive(Debug)]
+pub struct Engines {
+    side: Side,
+    pub chosen: Option<Arc<Chosen>>,
+    disk: Option<DiskWatch>,
+    /// Changes that were told: each is told once, however many streams change.
+    told: BTreeSet<String>,
+    /// For the client that asked how this side chose.
+    explained: Option<wire::Explained>,
+}
 
-impl Told {
-    /// Whether it is news.
-    pub fn is_news(&mut self, from_to: &str) -> bool {
-        self.0.insert(from_to.to_owned())
+/// A change for both sides' users: the other's, and this one's.
+pub type Change = (wire::Notice, Event);
+
+impl Engines {
+    #[must_use]
+    pub fn new(side: Side) -> Self {
+        Self { side, chosen: None, disk: None, told: BTreeSet::new(), explained: None }
+    }
+
+    /// `watches_disk`: the choice may be made again by the disk's rate.
+    pub fn choose(&mut self, choice: Choice, forced: bool, watches_disk: bool) {
+        let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
+        self.disk = watches_disk.then(|| DiskWatch::new(&chosen, Instant::now()));
+        self.chosen = Some(Arc::new(chosen));
+    }
+
+    /// For the report; empty before there was a choice.
+    #[must_use]
+    pub fn because(&self) -> String {
+        self.chosen.as_ref().map_or(String::new(), |chosen| chosen.because.clone())
+    }
+
+    /// Keeps for the client how a server chose.
+    pub fn explain(&mut self, explained: Explained) {
+        self.explained = Some(explained.into_wire());
+    }
+
+    pub fn take_explained(&mut self) -> Option<Message> {
+        self.explained.take().map(Message::Explained)
+    }
+
+    /// What to tell of a change, if it is news. `side` is the path where no engine changes.
+    pub fn change(
+        &mut self,
+        side: Option<Side>,
+        stream: StreamId,
+        from_to: String,
+        why: String,
+    ) -> Option<Change> {
+        if !self.told.insert(from_to.clone()) {
+            return None;
+        }
+        let notice = fallback_notice(stream, &from_to, &why);
+        let side = side.unwrap_or(self.side);
+        Some((notice, Event::Fallback { side, from_to, why }))
+    }
+
+    /// Has the streams try other engines where the disk has slowed; `bytes` and `disk_ns` are those
+    /// of [`DiskWatch::look`].
+    pub fn watch_disk(
+        &mut self,
+        now: Instant,
+        (streams, orders): (&Streams, &Orders),
+        bytes: impl FnOnce(&[StreamFigures]) -> u64,
+        disk_ns: fn(&StreamFigures) -> u64,
+    ) -> Option<Change> {
+        let turn = self.disk.as_mut()?.look(now, streams, bytes, disk_ns)?;
+        let to = format!("-> {}", turn.candidates[0].name);
+        orders.give(turn.candidates);
+        self.change(None, StreamId(0), to, turn.because)
     }
 }
 

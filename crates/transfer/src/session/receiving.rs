@@ -9,7 +9,7 @@ use super::{
     committer::{Committed, Committer},
     comparing::Hashing,
     contents::Contents,
-    engines::{Chosen, DiskWatch, Orders, Told},
+    engines::{Engines, Orders},
     growing::Growing,
     io_problem_fault, lock,
     patience::Patience,
@@ -83,11 +83,7 @@ pub struct Receiving<'a> {
     /// The names of open files that are not those offered.
     stored_as: BTreeMap<FileId, Vec<u8>>,
     /// Chosen at the first regular file, for all streams.
-    engines: Option<Arc<Chosen>>,
-    disk_watch: Option<DiskWatch>,
-    told: Told,
-    /// For the client that asked how this side chose.
-    explained: Option<wire::Explained>,
+    engines: Engines,
     progress_at: Instant,
     finishing: bool,
     ended: Option<SessionEnd>,
@@ -180,10 +176,7 @@ impl<'a> Receiving<'a> {
             growing_durable: 0,
             removing,
             stored_as: BTreeMap::new(),
-            engines: None,
-            disk_watch: None,
-            told: Told::default(),
-            explained: None,
+            engines: Engines::new(Side::Target),
             progress_at: now,
             finishing: false,
             ended: None,
@@ -199,7 +192,7 @@ impl<'a> Receiving<'a> {
     /// What this side found out, for the report.
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
-        let because = self.engines.as_ref().map_or(String::new(), |chosen| chosen.because.clone());
+        let because = self.engines.because();
         wire::SideReport {
             read_back: self.shared.committer.read_back_ways().into(),
             bad_spans: self.shared.damaged_spans.load(Ordering::Relaxed),
@@ -611,7 +604,7 @@ impl<'a> Receiving<'a> {
 
     fn open_streams(&mut self) {
         // The first bytes of a stream may overtake the offers that its engine is chosen by.
-        if self.engines.is_none() && !self.supply.connects() {
+        if self.engines.chosen.is_none() && !self.supply.connects() {
             return;
         }
         for (stream, connect) in self.supply.next(self.wants_streams) {
@@ -622,7 +615,7 @@ impl<'a> Receiving<'a> {
     fn spawn(&self, stream: StreamId, connect: Connect) {
         let shared = self.shared.clone();
         let candidates =
-            self.engines.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
+            self.engines.chosen.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
         self.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
             receive_stream::run(&shared, stream, socket, candidates, figures)
@@ -633,7 +626,8 @@ impl<'a> Receiving<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    self.tell_change(stream, from_to, why);
+                    let change = self.engines.change(None, stream, from_to, why);
+                    self.tell_change(change);
                 }
                 StreamEvent::Violated { why } => {
                     let what = "a data stream broke the protocol and was closed";
@@ -814,10 +808,7 @@ impl Role for Receiving<'_> {
     }
 
     fn poll_message(&mut self) -> Option<Message> {
-        if let Some(explained) = self.explained.take() {
-            return Some(Message::Explained(explained));
-        }
-        lock(&self.shared.machine).poll_message()
+        self.engines.take_explained().or_else(|| lock(&self.shared.machine).poll_message())
     }
 
     /// A watch ends when its user wants it to, and is complete when nothing is under way then.

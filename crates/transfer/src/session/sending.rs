@@ -8,7 +8,7 @@ use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     comparing::{Content, Hashing},
     contents::Contents,
-    engines::{Chosen, DiskWatch, Orders, Told},
+    engines::{Chosen, Engines, Orders},
     following::Following,
     hard_links::{HardLinks, Met},
     lock,
@@ -80,12 +80,8 @@ pub struct Sending<'a> {
     pub tally: Tally,
     pub peer_report: Option<wire::SideReport>,
     /// Chosen at the first regular file, for all streams.
-    engines: Option<Arc<Chosen>>,
-    disk_watch: Option<DiskWatch>,
+    engines: Engines,
     loss: LossWatch,
-    told: Told,
-    /// For the client that asked how this side chose.
-    explained: Option<wire::Explained>,
     forced_engine: Option<String>,
     manifest: Option<Lines>,
     listed_all: bool,
@@ -169,11 +165,8 @@ impl<'a> Sending<'a> {
             events,
             tally: Tally::default(),
             peer_report: None,
-            engines: None,
-            disk_watch: None,
+            engines: Engines::new(Side::Source),
             loss: LossWatch::new(Instant::now()),
-            told: Told::default(),
-            explained: None,
             forced_engine: options.engine,
             manifest: options.manifest,
             listed_all: false,
@@ -193,7 +186,7 @@ impl<'a> Sending<'a> {
     /// What this side found out, for the report.
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
-        let because = self.engines.as_ref().map_or(String::new(), |chosen| chosen.because.clone());
+        let because = self.engines.because();
         let congestion = &self.shared.setup.congestion.because;
         let because =
             if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
@@ -349,7 +342,7 @@ impl<'a> Sending<'a> {
 
     /// `before` is the number that it was offered under before.
     fn offer(&mut self, entry: SourceEntry, before: Option<FileId>) {
-        if self.engines.is_none()
+        if self.engines.chosen.is_none()
             && entry.offer.kind() == FileKind::Regular
             && entry.offer.size_bytes > 0
             && let Err(fault) = self.choose_engines(&entry)
@@ -395,7 +388,7 @@ impl<'a> Sending<'a> {
 
     fn open_streams(&mut self) {
         // As soon as there is something to send, if it is wanted: by then the streams are there.
-        let wanted = self.engines.is_some();
+        let wanted = self.engines.chosen.is_some();
         for (stream, connect) in self.supply.next(wanted) {
             self.spawn(stream, connect);
         }
@@ -403,7 +396,7 @@ impl<'a> Sending<'a> {
 
     fn spawn(&self, stream: StreamId, connect: Connect) {
         let shared = self.shared.clone();
-        let chosen = self.engines.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
+        let chosen = self.engines.chosen.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
         let set_up = self.shared.setup.clone();
         self.shared.streams.spawn(
             stream,
@@ -423,7 +416,8 @@ impl<'a> Sending<'a> {
         for event in self.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
-                    self.tell_change(stream, from_to, why);
+                    let change = self.engines.change(None, stream, from_to, why);
+                    self.tell_change(change);
                 }
                 // A sender reads nothing of its streams.
                 StreamEvent::Violated { .. } => {}
@@ -829,10 +823,7 @@ impl Role for Sending<'_> {
     }
 
     fn poll_message(&mut self) -> Option<Message> {
-        if let Some(explained) = self.explained.take() {
-            return Some(Message::Explained(explained));
-        }
-        lock(&self.shared.machine).poll_message()
+        self.engines.take_explained().or_else(|| lock(&self.shared.machine).poll_message())
     }
 
     /// A watch ends when its user wants it to, and is complete when nothing is under way then.

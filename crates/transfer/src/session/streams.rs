@@ -338,6 +338,8 @@ impl Streams {
             if !haul_sys::congestion::congestion(&handle.socket).is_ok_and(|now| now == control) {
                 // Not permitted after all: the path stays as it was.
                 let _ = haul_sys::congestion::set_congestion(&handle.socket, control);
+                // It is asked what it is at the next look.
+                lock(&handle.figures).looked_at = None;
             }
         }
     }
@@ -368,14 +370,19 @@ impl Streams {
         lock(&self.handles).iter().map(look).collect()
     }
 
-    /// The figures of all streams, open and ended, with what the kernel counts for their threads.
+    /// The figures of all streams, open and ended, without what has to be read from /proc.
+    #[must_use]
+    pub fn socket_figures(&self) -> Vec<StreamFigures> {
+        let mut all = lock(&self.ended).clone();
+        all.extend(self.open().into_iter().map(|(_, figures)| figures));
+        all
+    }
+
+    /// As [`Self::socket_figures`], with what the kernel counts for the streams' threads.
     #[must_use]
     pub fn all_figures(&self) -> Vec<StreamFigures> {
-        let mut all = lock(&self.ended).clone();
-        all.extend(self.open().into_iter().map(|(_, mut figures)| {
-            figures.look_at_thread();
-            figures
-        }));
+        let mut all = self.socket_figures();
+        all.iter_mut().filter(|figures| figures.is_open).for_each(StreamFigures::look_at_thread);
         all
     }
 

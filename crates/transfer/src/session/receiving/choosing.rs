@@ -2,13 +2,9 @@
 
 use super::{Receiving, lock};
 use crate::{
-    events::{Event, Side},
+    events::Side,
     explain::Explained,
-    session::{
-        engines::{Chosen, DiskWatch},
-        io_problem_fault,
-        supply::fallback_notice,
-    },
+    session::{engines::Change, io_problem_fault, streams::StreamFigures},
     storage::{
         root::{Links, Root, split_last},
         target::TargetPlace,
@@ -16,10 +12,7 @@ use crate::{
 };
 use haul_datapath::{WireKind, choose};
 use haul_host::FileSystem;
-use haul_protocol::{
-    StreamId,
-    wire::{self, Fault, FaultCode, FileKind, FileOffer},
-};
+use haul_protocol::wire::{self, Fault, FaultCode, FileKind, FileOffer};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -31,7 +24,7 @@ impl Receiving<'_> {
     pub(super) fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
         let is_moved = offer.kind() == FileKind::Regular && offer.size_bytes > 0;
         let wishes = self.place.wishes();
-        if self.engines.is_some() || !is_moved || (wishes.dry_run && !wishes.explain) {
+        if self.engines.chosen.is_some() || !is_moved || (wishes.dry_run && !wishes.explain) {
             return Ok(());
         }
         let setup = &self.shared.setup;
@@ -68,10 +61,7 @@ impl Receiving<'_> {
             self.explain(Explained::engines(Side::Target, words, &host, &choice));
         }
         let forced = self.options.engine.is_some();
-        let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
-        let has_disk = matches!(self.place, TargetPlace::Below { .. });
-        self.disk_watch = has_disk.then(|| DiskWatch::new(&chosen, Instant::now()));
-        self.engines = Some(Arc::new(chosen));
+        self.engines.choose(choice, forced, matches!(self.place, TargetPlace::Below { .. }));
         Ok(())
     }
 
@@ -80,33 +70,24 @@ impl Receiving<'_> {
         if self.supply.connects() {
             (self.events)(explained.into());
         } else {
-            self.explained = Some(explained.into_wire());
+            self.engines.explain(explained);
         }
     }
 
-    /// Tells both sides' users of a change of engines, once however many streams change.
-    pub(super) fn tell_change(&mut self, stream: StreamId, from_to: String, why: String) {
-        if self.told.is_news(&from_to) {
-            lock(&self.shared.machine).notice(fallback_notice(stream, &from_to, &why));
-            (self.events)(Event::Fallback { side: Side::Target, from_to, why });
-        }
+    /// Tells both sides' users of a change.
+    pub(super) fn tell_change(&mut self, change: Option<Change>) {
+        let Some((notice, event)) = change else { return };
+        lock(&self.shared.machine).notice(notice);
+        (self.events)(event);
     }
 
     /// A target disk that slowed is tried with the other engines.
     pub(super) fn watch_disk(&mut self, now: Instant) {
-        let Some(watch) = &mut self.disk_watch else { return };
-        let committer = &self.shared.committer;
-        let turn = watch.look(
-            now,
-            &self.shared.streams,
-            |_| committer.durable_bytes(),
-            |figures| figures.stages.target_ns,
-        );
-        if let Some(turn) = turn {
-            let to = format!("-> {}", turn.candidates[0].name);
-            self.shared.orders.give(turn.candidates);
-            self.tell_change(StreamId(0), to, turn.because);
-        }
+        let shared = &self.shared;
+        let durable = |_: &[StreamFigures]| shared.committer.durable_bytes();
+        let streams = (&*shared.streams, &shared.orders);
+        let change = self.engines.watch_disk(now, streams, durable, |f| f.stages.target_ns);
+        self.tell_change(change);
     }
 }
 

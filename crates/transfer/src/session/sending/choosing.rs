@@ -1,22 +1,16 @@
 //! Which engine reads and sends, and what is said of it.
 
-use super::{Sending, lock};
+use super::{Sending, StreamFigures, lock};
 use crate::{
-    events::{Event, Side},
+    events::Side,
     explain::Explained,
-    session::{
-        engines::{Chosen, DiskWatch},
-        supply::fallback_notice,
-    },
+    session::engines::Change,
     storage::source::{Location, SourceEntry},
 };
 use haul_datapath::{WireKind, choose};
 use haul_host::FileSystem;
-use haul_protocol::{
-    StreamId,
-    wire::{self, Fault, FaultCode},
-};
-use std::{sync::Arc, time::Instant};
+use haul_protocol::wire::{self, Fault, FaultCode};
+use std::time::Instant;
 
 impl Sending<'_> {
     /// By the first file of some size, as the others are like it more often than not. A stream that
@@ -49,9 +43,7 @@ impl Sending<'_> {
             self.explain(Explained::engines(Side::Source, words, &host, &choice));
         }
         let forced = self.forced_engine.is_some();
-        let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
-        self.disk_watch = Some(DiskWatch::new(&chosen, Instant::now()));
-        self.engines = Some(Arc::new(chosen));
+        self.engines.choose(choice, forced, true);
         Ok(())
     }
 
@@ -60,28 +52,23 @@ impl Sending<'_> {
         if self.supply.connects() {
             (self.events)(explained.into());
         } else {
-            self.explained = Some(explained.into_wire());
+            self.engines.explain(explained);
         }
     }
 
-    /// Tells both sides' users of a change of engines, once however many streams change.
-    pub(super) fn tell_change(&mut self, stream: StreamId, from_to: String, why: String) {
-        if self.told.is_news(&from_to) {
-            lock(&self.shared.machine).notice(fallback_notice(stream, &from_to, &why));
-            (self.events)(Event::Fallback { side: Side::Source, from_to, why });
-        }
+    /// Tells both sides' users of a change.
+    pub(super) fn tell_change(&mut self, change: Option<Change>) {
+        let Some((notice, event)) = change else { return };
+        lock(&self.shared.machine).notice(notice);
+        (self.events)(event);
     }
 
     /// A source disk that slowed is tried with the other engines.
     pub(super) fn watch_disk(&mut self, now: Instant) {
-        let Some(watch) = &mut self.disk_watch else { return };
-        let sent =
-            |figures: &[_]| figures.iter().map(|f: &super::StreamFigures| f.payload_bytes).sum();
-        let turn = watch.look(now, &self.shared.streams, sent, |figures| figures.stages.source_ns);
-        if let Some(turn) = turn {
-            let to = format!("-> {}", turn.candidates[0].name);
-            self.shared.orders.give(turn.candidates);
-            self.tell_change(StreamId(0), to, turn.because);
-        }
+        let shared = &self.shared;
+        let sent = |figures: &[StreamFigures]| figures.iter().map(|f| f.payload_bytes).sum();
+        let streams = (&*shared.streams, &shared.orders);
+        let change = self.engines.watch_disk(now, streams, sent, |f| f.stages.source_ns);
+        self.tell_change(change);
     }
 }

@@ -1,10 +1,7 @@
 //! A long path that loses segments: its streams change to a congestion control that bears it.
 
-use super::{Sending, lock};
-use crate::{
-    events::{Event, Side},
-    session::supply::fallback_notice,
-};
+use super::Sending;
+use crate::events::Side;
 use haul_datapath::choose::{self, Loss};
 use haul_protocol::StreamId;
 use std::time::{Duration, Instant};
@@ -39,7 +36,7 @@ impl Sending<'_> {
         if let Some(control) = &self.loss.control {
             return streams.set_congestion(control);
         }
-        let figures = streams.all_figures();
+        let figures = streams.socket_figures();
         let tcp = || figures.iter().map(|stream| stream.tcp);
         let total = Loss {
             sent_bytes: tcp().map(|tcp| tcp.bytes_sent).sum(),
@@ -63,10 +60,7 @@ impl Sending<'_> {
         streams.set_congestion(&control);
         let from_to = format!("{own} -> {control}");
         self.loss.control = Some(control);
-        if self.told.is_news(&from_to) {
-            let notice = fallback_notice(StreamId(0), &from_to, &choice.because);
-            lock(&self.shared.machine).notice(notice);
-            (self.events)(Event::Fallback { side: Side::Path, from_to, why: choice.because });
-        }
+        let change = self.engines.change(Some(Side::Path), StreamId(0), from_to, choice.because);
+        self.tell_change(change);
     }
 }
