@@ -301,8 +301,8 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
         "source_run_queue" | "target_run_queue" => cores.into(),
         "network" if facts.resent_share >= LOSS_SHARE_MIN => format!(
             "find where packets are lost (ip -s link, ethtool -S on every hop), as {:.1} % of the \
-             bytes went out again; bbr bears more loss (net.ipv4.tcp_congestion_control at the \
-             sender)",
+             bytes went out again; bbr bears more of it, if another is used \
+             (net.ipv4.tcp_congestion_control at the sender)",
             facts.resent_share * 100.0
         ),
         "network" => format!(
