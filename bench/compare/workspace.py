@@ -24,12 +24,14 @@ CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
 class Workspace:
     """Makes everything below one fresh directory, and removes that directory at the end."""
 
-    def __init__(self, parent, size_bytes: int, tree_files: int, trees_kept: int):
+    def __init__(self, parent, size_bytes: int, tree_files: int, trees_a_round: int, rounds: int):
         self.size_bytes, self.tree_files = size_bytes, tree_files
         parent = Path(parent) if parent else roomiest_parent()
         self.tree_bytes = tree_files * TREE_FILE_BYTES
-        needed = 2 * size_bytes + (1 + trees_kept) * self.tree_bytes + size_bytes // 10
+        needed = 2 * size_bytes + (1 + trees_a_round) * self.tree_bytes + size_bytes // 10
         found = shutil.disk_usage(parent).free
+        trees_later = trees_a_round * (rounds - 1) * self.tree_bytes
+        self.keeps_all_trees = found // 2 >= needed + trees_later
         if found < needed:
             raise SystemExit(
                 f"peers: {parent}: needs {needed} free bytes for source and target, found {found}."
@@ -100,7 +102,8 @@ class Workspace:
         self._commit()
 
     def keep_target(self, folder: Path) -> None:
-        """Leaves a run's tree where it is until the round's last one has ended.
+        """Leaves a run's tree where it is until the last one has ended, of the session or, where
+        the disk has no room for so many, of the round.
 
         ext4 looks at each inode that was freed in the last minute before it takes another one
         (recently_deleted, fs/ext4/ialloc.c): the run behind a removal would pay for it, not its
@@ -110,6 +113,8 @@ class Workspace:
 
     def remove_trees(self) -> None:
         """Removes the round's trees; the next round's first one then waits out that minute."""
+        if self.keeps_all_trees:
+            return
         for folder in self.kept.iterdir():
             shutil.rmtree(folder, ignore_errors=True)
         self._commit()

@@ -267,7 +267,7 @@ class Given(unittest.TestCase):
             options = SimpleNamespace(
                 rounds=1, minutes=5, all=True, wants=lambda *_: True, is_root=False, **given
             )
-            workspace = Workspace(folder, 1 << 20, 1, 0)
+            workspace = Workspace(folder, 1 << 20, 1, 0, 1)
 
             def find(program):
                 own = Path(folder) / program

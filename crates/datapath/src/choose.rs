@@ -641,13 +641,11 @@ mod tests {
     }
 
     #[test]
-    fn btrfs_gets_dontcache_where_the_kernel_has_it() {
-        let new = host();
-        assert_eq!(received(&target(&new, FsKind::Btrfs)).0, ["dontcache", "read-write"]);
-        let old = Host { kernel: (6, 13), ..host() };
-        let (names, because) = received(&target(&old, FsKind::Btrfs));
-        assert_eq!(names, ["read-write"]);
-        assert!(because.ends_with("(dontcache needs Linux 6.14, found 6.13)"), "{because}");
+    fn btrfs_is_written_by_a_thread_of_its_own() {
+        let host = host();
+        let (names, because) = received(&target(&host, FsKind::Btrfs));
+        assert_eq!(names, ["direct", "read-write"]);
+        assert!(because.contains("computes checksums while it writes"), "{because}");
     }
 
     #[test]

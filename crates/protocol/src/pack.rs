@@ -33,8 +33,11 @@ impl PackHeader {
 /// Puts a pack together; its memory is used again for the next.
 #[derive(Debug)]
 pub struct PackWriter {
-    /// The pack's header, and the spans so far.
+    /// The pack's header, the spans so far, and what earlier packs left behind them: memory is not
+    /// cleared for a payload that is about to be read into it.
     bytes: Vec<u8>,
+    /// Header and spans.
+    end: usize,
     spans: u32,
     /// Where the span that was begun has its payload.
     payload_at: usize,
@@ -42,13 +45,13 @@ pub struct PackWriter {
 
 impl Default for PackWriter {
     fn default() -> Self {
-        Self { bytes: vec![0; HEADER_BYTES], spans: 0, payload_at: HEADER_BYTES }
+        Self { bytes: vec![0; HEADER_BYTES], end: HEADER_BYTES, spans: 0, payload_at: HEADER_BYTES }
     }
 }
 
 impl PackWriter {
     pub fn clear(&mut self) {
-        self.bytes.truncate(HEADER_BYTES);
+        self.end = HEADER_BYTES;
         self.spans = 0;
     }
 
@@ -60,7 +63,7 @@ impl PackWriter {
     /// The spans so far, headers and trailers too.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        (self.bytes.len() - HEADER_BYTES) as u64
+        (self.end - HEADER_BYTES) as u64
     }
 
     /// Whether a span of this length may be added.
@@ -70,26 +73,41 @@ impl PackWriter {
         self.len_bytes().saturating_add(more) <= limits::PACK_BYTES_MAX
     }
 
-    /// Adds a span's header, and returns the place of its payload. [`Self::end_span`] follows.
+    /// Adds a span's header, and returns the place of its payload, which holds anything: all of it
+    /// is to be written. [`Self::end_span`] follows.
     ///
     /// # Panics
     /// If there is no room for it.
     pub fn begin_span(&mut self, header: &SpanHeader) -> &mut [u8] {
         assert!(self.has_room_for(header.len_bytes), "ask has_room_for first");
-        self.bytes.extend_from_slice(&FrameHeader::Span(*header).encode());
-        self.payload_at = self.bytes.len();
-        self.bytes.resize(self.payload_at + header.len_bytes as usize, 0);
-        &mut self.bytes[self.payload_at..]
+        self.append(&FrameHeader::Span(*header).encode());
+        self.payload_at = self.end;
+        self.end += header.len_bytes as usize;
+        self.grow();
+        &mut self.bytes[self.payload_at..self.end]
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        let begin = self.end;
+        self.end += bytes.len();
+        self.grow();
+        self.bytes[begin..self.end].copy_from_slice(bytes);
+    }
+
+    fn grow(&mut self) {
+        if self.bytes.len() < self.end {
+            self.bytes.resize(self.end, 0);
+        }
     }
 
     /// The payload of the span that was begun.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        &self.bytes[self.payload_at..]
+        &self.bytes[self.payload_at..self.end]
     }
 
     pub fn end_span(&mut self, trailer: &SpanTrailer) {
-        self.bytes.extend_from_slice(&trailer.encode());
+        self.append(&trailer.encode());
         self.spans += 1;
     }
 
@@ -98,7 +116,7 @@ impl PackWriter {
         let len_bytes = self.len_bytes();
         let header = PackHeader { spans: self.spans, len_bytes, sequence: first, stream };
         self.bytes[..HEADER_BYTES].copy_from_slice(&FrameHeader::Pack(header).encode());
-        &self.bytes
+        &self.bytes[..self.end]
     }
 }
 

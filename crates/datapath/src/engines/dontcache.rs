@@ -2,7 +2,7 @@
 //!
 //! Copies per byte: two. The page cache does not fill up, so a transfer larger than memory runs as
 //! evenly as with O_DIRECT, without its rules for alignment. Linux 6.14 and newer, on file systems
-//! that take part (ext4, xfs, btrfs).
+//! that take part (ext4, xfs).
 
 use std::{
     io::{self, IoSlice},
@@ -46,7 +46,7 @@ struct Dontcache;
 impl BlockWriter for Dontcache {
     const ENGINE: &'static str = "dontcache";
     const CALL: &'static str = "pwritev2(RWF_DONTCACHE)";
-    const NEEDS: &'static str = "a file system with RWF_DONTCACHE, as ext4, xfs and btrfs are";
+    const NEEDS: &'static str = "a file system with RWF_DONTCACHE, as ext4 and xfs are";
 
     fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written> {
         let mut at = 0;

@@ -56,17 +56,21 @@ impl SendStream {
     }
 }
 
-/// Fills `payload` with the file's first bytes.
+/// Fills `payload` with the file's first bytes; with zeros behind those that could be read.
 fn read_whole(file: &SpanFile, payload: &mut [u8]) -> io::Result<()> {
     let mut at = 0;
-    while at < payload.len() {
+    let read = loop {
+        if at == payload.len() {
+            break Ok(());
+        }
         let (offset_bytes, len_bytes) = file.run_at(at as u64, (payload.len() - at) as u64);
         match file.file().read_at(&mut payload[at..at + len_bytes as usize], offset_bytes) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(got) => at += got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => break Err(error),
         }
-    }
-    Ok(())
+    };
+    payload[at..].fill(0);
+    read
 }

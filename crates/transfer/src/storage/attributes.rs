@@ -114,6 +114,17 @@ impl Attributes {
     /// # Errors
     /// If something that was asked for cannot be set.
     pub fn apply(&self, file: impl AsFd, offer: &FileOffer, has_time: bool) -> io::Result<()> {
+        self.apply_to(file, None, offer, has_time)
+    }
+
+    /// As [`Self::apply`], for a file that is known to have the mode `has_mode`.
+    pub(super) fn apply_to(
+        &self,
+        file: impl AsFd,
+        has_mode: Option<u32>,
+        offer: &FileOffer,
+        has_time: bool,
+    ) -> io::Result<()> {
         let file = file.as_fd();
         // Before mode and owner, behind which they may not be set any more.
         if self.preserve.xattrs {
@@ -125,7 +136,9 @@ impl Attributes {
             return Err(named(errno, "its owner or group may not be set"));
         }
         let mode = self.mode_of(offer);
-        if let Err(errno) = fchmod(file, Mode::from_raw_mode(mode)) {
+        if has_mode != Some(mode)
+            && let Err(errno) = fchmod(file, Mode::from_raw_mode(mode))
+        {
             // FAT and the like have no modes, and refuse even the owner.
             let is_ours = fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
             if !(is_ours && matches!(errno, Errno::PERM | Errno::OPNOTSUPP)) {
@@ -181,7 +194,8 @@ impl Attributes {
         owner_differs || time_differs || mode_differs || self.preserve.needs_xattrs()
     }
 
-    fn mode_of(&self, offer: &FileOffer) -> u32 {
+    /// The permission bits that a target gets.
+    pub(super) fn mode_of(&self, offer: &FileOffer) -> u32 {
         if self.preserve.mode {
             return offer.mode & MODE_BITS;
         }

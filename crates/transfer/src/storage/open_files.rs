@@ -48,19 +48,26 @@ pub fn empty_files_max() -> usize {
 /// The files of one kind that all sessions of this process have open.
 #[derive(Debug)]
 struct Gate {
-    open: Mutex<u64>,
+    counts: Mutex<Counts>,
     changed: Condvar,
     most: u64,
     most_each: u64,
 }
 
+#[derive(Debug, Default)]
+struct Counts {
+    open: u64,
+    /// To wake nobody is a system call, too: with small files one each.
+    waiting: u64,
+}
+
 impl Gate {
     fn new(most: u64, most_each: u64) -> Self {
-        Self { open: Mutex::new(0), changed: Condvar::new(), most, most_each }
+        Self { counts: Mutex::default(), changed: Condvar::new(), most, most_each }
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,24 +110,26 @@ impl Share {
     /// Who waits must have let all files that he opened go on to their names: their passes come
     /// back then.
     pub fn wait(&self, is_over: impl Fn() -> bool) -> Option<Pass> {
-        let mut open = self.gate.lock();
+        let mut counts = self.gate.lock();
         loop {
-            if let Some(pass) = self.take_of(&mut open) {
+            if let Some(pass) = self.take_of(&mut counts) {
                 return Some(pass);
             }
             if is_over() {
                 return None;
             }
-            let waited = self.gate.changed.wait_timeout(open, LOOK_EVERY);
-            open = waited.unwrap_or_else(PoisonError::into_inner).0;
+            counts.waiting += 1;
+            let waited = self.gate.changed.wait_timeout(counts, LOOK_EVERY);
+            counts = waited.unwrap_or_else(PoisonError::into_inner).0;
+            counts.waiting -= 1;
         }
     }
 
-    fn take_of(&self, open: &mut u64) -> Option<Pass> {
+    fn take_of(&self, counts: &mut Counts) -> Option<Pass> {
         let held = self.held.load(Ordering::Relaxed);
-        let leaves_enough = held < self.gate.most_each && held + *open < self.gate.most;
+        let leaves_enough = held < self.gate.most_each && held + counts.open < self.gate.most;
         (held == 0 || leaves_enough).then(|| {
-            *open += 1;
+            counts.open += 1;
             self.held.store(held + 1, Ordering::Relaxed);
             Pass(self.clone())
         })
@@ -133,11 +142,14 @@ pub struct Pass(Share);
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut open = self.0.gate.lock();
-        *open -= 1;
+        let mut counts = self.0.gate.lock();
+        counts.open -= 1;
         self.0.held.fetch_sub(1, Ordering::Relaxed);
-        drop(open);
-        self.0.gate.changed.notify_all();
+        let somebody_waits = counts.waiting > 0;
+        drop(counts);
+        if somebody_waits {
+            self.0.gate.changed.notify_all();
+        }
     }
 }
 
@@ -162,7 +174,7 @@ mod tests {
         let waiting = std::thread::spawn(move || of_thread.wait(|| false).is_some());
         drop(held);
         assert!(waiting.join().unwrap());
-        assert_eq!(*share.gate.lock(), 0);
+        assert_eq!(share.gate.lock().open, 0);
     }
 
     /// One client that never confirms its files held them all, and the others' files waited.

@@ -5,7 +5,7 @@ pub mod growing;
 
 use super::{
     aborted::{check_not_aborted, sync_directory},
-    attributes::Attributes,
+    attributes::{Attributes, MODE_BITS},
     holes,
     journal::{Identity, Journal},
     open_files::Pass,
@@ -21,8 +21,8 @@ use haul_protocol::{
 };
 use rustix::{
     fs::{
-        Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fadvise,
-        fallocate, flock, fstat, linkat, openat, renameat, statat, unlinkat,
+        Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat,
+        fadvise, fallocate, flock, fstat, linkat, openat, renameat, statat, unlinkat,
     },
     io::Errno,
 };
@@ -75,6 +75,8 @@ pub(super) struct Part {
     pub poisoned: bool,
     /// It has mode and time already.
     sealed: bool,
+    /// The permission bits that it was made with, where they are its own already.
+    mode: Option<u32>,
     /// It has no name at all before its final one (O_TMPFILE, open(2)): nobody can lay hands on it,
     /// and nothing of it outlives this process.
     nameless: bool,
@@ -119,18 +121,22 @@ impl Part {
     }
 
     /// Opens the temporary of a file of at most one span: nothing of an earlier run is of use to
-    /// it. In a directory that is `fresh` it needs no name; elsewhere it is locked.
+    /// it. In a directory that is `fresh` it needs no name, and may have the permission bits `mode`
+    /// from the beginning; elsewhere it is locked.
     pub fn begin_whole(
         root: &Root,
         name: &[u8],
         fresh: bool,
+        mode: u32,
         pass: Option<Pass>,
     ) -> Result<Self, Fault> {
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
-        if fresh && let Some((file, inode)) = create_nameless(&directory).map_err(failed)? {
-            let part = Self::new(directory, last, file, inode);
-            return Ok(Self { nameless: true, pass, ..part });
+        if fresh && let Some((file, stat)) = create_nameless(&directory, mode).map_err(failed)? {
+            let part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));
+            // The umask, or an ACL of the directory, may have taken bits away.
+            let mode = Some(stat.st_mode & MODE_BITS);
+            return Ok(Self { nameless: true, mode, pass, ..part });
         }
         let part_name = hidden_name(last, PART_SUFFIX);
         let (file, inode) = match create_locked(&directory, &part_name).map_err(failed)? {
@@ -161,6 +167,7 @@ impl Part {
             entered: false,
             poisoned: false,
             sealed: false,
+            mode: None,
             nameless: false,
             pass: None,
         }
@@ -324,7 +331,7 @@ impl Part {
         }
         let file = self.file.file();
         holes::punch(file, &offer.holes)?;
-        attributes.apply(file, offer, has_time(offer))?;
+        attributes.apply_to(file, self.mode, offer, has_time(offer))?;
         self.sealed = true;
         Ok(())
     }
@@ -436,20 +443,20 @@ fn identity_of(
     })
 }
 
-/// A file without a name, with number and device of its inode; `None` where the file system has no
-/// such files, or they could not be given a name later.
-fn create_nameless(directory: &impl AsFd) -> io::Result<Option<(File, (u64, u64))>> {
+/// A file without a name, and what it is like; `None` where the file system has no such files, or
+/// they could not be given a name later.
+fn create_nameless(directory: &impl AsFd, mode: u32) -> io::Result<Option<(File, Stat)>> {
     static HAS_PROC: OnceLock<bool> = OnceLock::new();
     if !HAS_PROC.get_or_init(|| std::path::Path::new("/proc/self/fd").exists()) {
         return Ok(None);
     }
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let file = match openat(directory, ".", flags, Mode::from_raw_mode(0o600)) {
+    let file = match openat(directory, ".", flags, Mode::from_raw_mode(mode)) {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => return Ok(None),
         other => other?,
     };
     let stat = fstat(&file)?;
-    Ok(Some((file.into(), (stat.st_ino, stat.st_dev))))
+    Ok(Some((file.into(), stat)))
 }
 
 /// Enters an open file in a directory.

@@ -413,7 +413,8 @@ impl TargetFile {
 
     fn whole_part(&mut self, pass: Option<Pass>) -> Result<&mut Part, Fault> {
         if let Shape::Whole { root, fresh } = &self.shape {
-            let part = Part::begin_whole(root, &self.name, *fresh, pass)?;
+            let mode = self.rules.attributes.mode_of(&self.offer);
+            let part = Part::begin_whole(root, &self.name, *fresh, mode, pass)?;
             self.shape = Shape::Regular(Box::new(part));
         }
         match &mut self.shape {

@@ -39,6 +39,11 @@ const GROUP_BYTES: u64 = 1 << 30;
 const BEYOND_GROUP_BYTES: u64 = 2 << 30;
 /// Pairs that reach less than this of the best in the first round are not repeated.
 const WORTH_REPEATING: f64 = 0.8;
+/// The choice and the best pair alone are compared by so many times the rounds: no more than these
+/// two take part, and the verdict is theirs.
+const DUELS_FACTOR: u32 = 4;
+/// What a process needs to start and to end, beside its transfer.
+const START_AND_END: Duration = Duration::from_millis(300);
 /// Transfers of less are over in some milliseconds: more rounds tell more and take no time.
 const SHORT_BYTES: u64 = 64 << 20;
 const SHORT_ROUNDS_FACTOR: u32 = 4;
@@ -282,7 +287,13 @@ fn measure_place(
                 left = left.saturating_sub(1);
                 let pairs = pairs(plan, &place.workshop.host);
                 let mut cell = Cell::new(place, &sized, residency, streams, pairs);
-                let bench = CellBench { place, sized: &sized, server: &server, behind: &behind };
+                let bench = CellBench {
+                    place,
+                    sized: &sized,
+                    server: &server,
+                    behind: &behind,
+                    pushes: std::cell::Cell::default(),
+                };
                 bench.measure(plan, &mut cell, share)?;
                 cells.push(cell);
             }
@@ -344,6 +355,16 @@ impl Cell {
         self.choice.first().is_some_and(same)
     }
 
+    /// How long a transfer of the first round is worth waiting for; one that takes longer would be
+    /// left out.
+    fn worth_waiting(&self) -> Option<Duration> {
+        let first = self.pairs.iter().map(|pair| &pair.runs).chain([&self.choice]);
+        let rates = first.filter_map(|runs| runs.first()).map(|run| run.gb_per_s);
+        let best = rates.fold(0.0, f64::max);
+        let seconds = self.len_bytes as f64 / (WORTH_REPEATING * best * 1e9);
+        Duration::try_from_secs_f64(seconds).ok().map(|seconds| seconds + START_AND_END)
+    }
+
     /// After the first round only those that may be the best take part.
     fn leave_out_the_slow(&mut self) {
         let rate = |pair: &PairRuns| pair.runs.first().map_or(0.0, |run| run.gb_per_s);
@@ -390,6 +411,8 @@ struct CellBench<'a> {
     sized: &'a Sized,
     server: &'a LoopbackServer,
     behind: &'a [OsString],
+    /// So many pushes were made.
+    pushes: std::cell::Cell<u64>,
 }
 
 impl CellBench<'_> {
@@ -398,7 +421,7 @@ impl CellBench<'_> {
         let short = cell.len_bytes < SHORT_BYTES && plan.rounds > 1;
         let rounds = if short { plan.rounds * SHORT_ROUNDS_FACTOR } else { plan.rounds };
         // The first transfer of a new server is slower than all others.
-        if let Pushed::Refused(why) = self.push(cell, None)? {
+        if let Pushed::Refused(why) = self.push(cell, None, None)? {
             cell.skipped = Some(why);
             return Ok(());
         }
@@ -415,18 +438,18 @@ impl CellBench<'_> {
         let Some((send, receive)) = best.map(|(pair, _)| (pair.send, pair.receive)) else {
             return Ok(());
         };
-        for round in 0..rounds {
+        for round in 0..rounds * DUELS_FACTOR {
             if round > 0 && started.elapsed() > time_max {
                 break;
             }
             // In turns, so that neither is always the first.
             let best_first = round % 2 == 1;
             let early =
-                if best_first { Some(self.push(cell, Some((send, receive)))?) } else { None };
-            let choice = self.push(cell, None)?;
+                if best_first { Some(self.push(cell, Some((send, receive)), None)?) } else { None };
+            let choice = self.push(cell, None, None)?;
             let best = match early {
                 Some(best) => best,
-                None => self.push(cell, Some((send, receive)))?,
+                None => self.push(cell, Some((send, receive)), None)?,
             };
             if let (Pushed::Done(choice), Pushed::Done(best)) = (choice, best) {
                 cell.duels.push((*choice, *best));
@@ -440,9 +463,10 @@ impl CellBench<'_> {
         let count = cell.pairs.len() + 1;
         for turn in 0..count {
             let Some(at) = ((turn + round) % count).checked_sub(1) else {
-                match self.push(cell, None)? {
+                match self.push(cell, None, None)? {
                     Pushed::Done(report) => cell.choice.push(*report),
                     Pushed::Refused(why) => cell.skipped = Some(why),
+                    Pushed::TooSlow => {}
                 }
                 continue;
             };
@@ -450,32 +474,58 @@ impl CellBench<'_> {
             if pair.refused.is_some() || pair.left_out {
                 continue;
             }
-            match self.push(cell, Some((pair.send, pair.receive)))? {
+            let worth_waiting = if round == 0 { cell.worth_waiting() } else { None };
+            match self.push(cell, Some((pair.send, pair.receive)), worth_waiting)? {
                 Pushed::Done(report) => cell.pairs[at].runs.push(*report),
                 Pushed::Refused(why) => cell.pairs[at].refused = Some(why),
+                Pushed::TooSlow => cell.pairs[at].left_out = true,
             }
         }
         Ok(())
     }
 
-    fn push(&self, cell: &Cell, forced: Option<(&str, &str)>) -> Result<Pushed> {
+    fn push(
+        &self,
+        cell: &Cell,
+        forced: Option<(&str, &str)>,
+        worth_waiting: Option<Duration>,
+    ) -> Result<Pushed> {
         let workshop = &self.place.workshop;
         workshop.go_on()?;
-        remove(&workshop.path().join(ROOT).join(SOURCE))?;
+        self.clear_root()?;
         if let Some(why) = self.bring(cell)? {
             return Ok(Pushed::Refused(why));
         }
+        // A name of its own: the server may not have noticed yet that the last one was ended.
+        let number = self.pushes.get() + 1;
+        self.pushes.set(number);
         let push = Push {
             source: SOURCE,
             len_bytes: cell.len_bytes,
             server: &self.server.url,
-            target: "",
+            target: &format!("{number}"),
             send_engine: forced.map(|(send, _)| send),
             receive_engine: forced.map(|(_, receive)| receive),
             streams: Some(cell.streams),
             protection: BenchProtection::Default,
+            worth_waiting,
         };
         push.run(workshop, self.behind)
+    }
+
+    /// Removes the last target, or what is there of one that was ended.
+    fn clear_root(&self) -> Result<()> {
+        let root = self.place.workshop.path().join(ROOT);
+        let what = || format!("cannot clear {}", root.display());
+        for entry in std::fs::read_dir(&root).with_context(what)? {
+            match std::fs::remove_file(entry.with_context(what)?.path()) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(what);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Makes the source warm or cold. What is larger than memory is as warm as memory allows: read
@@ -510,14 +560,5 @@ impl CellBench<'_> {
         )?;
         ensure!(line == Some(true), "the source could not be read: {}", reader.errors());
         Ok(None)
-    }
-}
-
-fn remove(target: &Path) -> Result<()> {
-    match std::fs::remove_file(target) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).context("cannot remove the last target")
-        }
-        _ => Ok(()),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     },
 };
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The choice is as good as the best pair if it reaches this share of its rate.
 const AS_GOOD: f64 = 0.95;
@@ -120,7 +121,7 @@ pub fn results(plan: &BenchChooser, facts: HostFacts, cells: &[Cell]) -> Results
         format!(
             "Real transfers with the default protection, durable at the end, up to {} rounds; four \
              times as many of short files. In each round the choice and the pairs take turns; \
-             pairs below 0.8 of the best in the first are not repeated. The best pair has the \
+             pairs below 0.8 of the best in the first are ended early and not repeated. The best pair has the \
              highest median. As it may be the luckiest, it and the choice then take turns alone: \
              their rates and the ratio, the median of the ratios within a round, are of these \
              rounds. It is 1 where the choice is the best pair.",
@@ -189,14 +190,15 @@ fn pair_name(pair: &RatedPair) -> String {
     format!("{} to {}", pair.send_engine, pair.receive_engine)
 }
 
-/// Each reason once, with the file systems where it was met.
+/// Each reason once, with the file systems where it was met; at which byte makes no difference.
 fn refusals(lines: &[CellLine<'_>]) -> Table {
     let mut table = Table::new("Pairs that refused", 2, &["file system", "why"]);
+    let mut seen = BTreeSet::new();
     for line in lines {
         for why in line.pairs.iter().filter_map(|pair| pair.refused) {
-            let row = vec![line.file_system.to_owned(), why.to_owned()];
-            if !table.rows.contains(&row) {
-                table.row(row);
+            let without_numbers = why.replace(|letter: char| letter.is_ascii_digit(), "");
+            if seen.insert((line.file_system, without_numbers)) {
+                table.row(vec![line.file_system.to_owned(), why.to_owned()]);
             }
         }
     }

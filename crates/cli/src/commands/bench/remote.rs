@@ -121,11 +121,13 @@ fn measure(
                 receive_engine: Some(cell.receive_engine),
                 streams: Some(cell.streams),
                 protection: BenchProtection::Nothing,
+                worth_waiting: None,
             };
             workshop.bring(&workshop.source(), plan.len_bytes, Residency::Warm)?;
             match push.run(workshop, &[])? {
                 Pushed::Done(report) => cell.runs.push(*report),
                 Pushed::Refused(why) => cell.refused = Some(why),
+                Pushed::TooSlow => {}
             }
         }
     }

@@ -63,6 +63,8 @@ pub struct Push<'a> {
     pub receive_engine: Option<&'a str>,
     pub streams: Option<u32>,
     pub protection: BenchProtection,
+    /// It is ended when it takes longer: so slow that more is of no use.
+    pub worth_waiting: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub struct PushReport {
 #[derive(Clone, Debug)]
 pub enum Pushed {
     Done(Box<PushReport>),
+    /// It took longer than was worth waiting for; the server may have a part of the file.
+    TooSlow,
     /// It did not start with these engines, or another one had to help.
     Refused(String),
 }
@@ -119,7 +123,8 @@ impl Push<'_> {
             }
             command.env(TOKEN_VARIABLE, &token);
         })?;
-        let time_max = TIME_MAX + Duration::from_secs(self.len_bytes / RATE_BYTES_PER_S_MIN);
+        let slowest = TIME_MAX + Duration::from_secs(self.len_bytes / RATE_BYTES_PER_S_MIN);
+        let time_max = self.worth_waiting.unwrap_or(slowest);
         let started = Instant::now();
         let mut helped = None;
         let mut wrong = None;
@@ -145,9 +150,10 @@ impl Push<'_> {
             }
             (_, _, Some(wrong)) => Pushed::Refused(wrong),
             (_, Some(helped), _) => Pushed::Refused(format!("another engine helped: {helped}")),
-            (None, ..) if started.elapsed() >= time_max => {
-                Pushed::Refused(format!("not done within {} s", time_max.as_secs()))
-            }
+            (None, ..) if started.elapsed() >= time_max => match self.worth_waiting {
+                Some(_) => Pushed::TooSlow,
+                None => Pushed::Refused(format!("not done within {} s", time_max.as_secs())),
+            },
             _ => Pushed::Refused(child.errors()),
         })
     }
