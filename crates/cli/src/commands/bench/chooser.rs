@@ -350,7 +350,9 @@ impl Cell {
     /// The choice is that very pair, by the report.
     pub fn chose(&self, pair: &PairRuns) -> bool {
         let same = |report: &PushReport| {
-            report.send_engine == pair.send && report.receive_engine == pair.receive
+            let same_pair =
+                report.send_engine == pair.send && report.receive_engine == pair.receive;
+            same_pair && !report.changed
         };
         self.choice.first().is_some_and(same)
     }

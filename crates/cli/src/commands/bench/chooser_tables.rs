@@ -121,10 +121,10 @@ pub fn results(plan: &BenchChooser, facts: HostFacts, cells: &[Cell]) -> Results
         format!(
             "Real transfers with the default protection, durable at the end, up to {} rounds; four \
              times as many of short files. In each round the choice and the pairs take turns; \
-             pairs below 0.8 of the best in the first are ended early and not repeated. The best pair has the \
-             highest median. As it may be the luckiest, it and the choice then take turns alone: \
-             their rates and the ratio, the median of the ratios within a round, are of these \
-             rounds. It is 1 where the choice is the best pair.",
+             pairs below 0.8 of the best in the first are ended early and not repeated. The best \
+             pair has the highest median. As it may be the luckiest, it and the choice then take \
+             turns alone: their rates and the ratio, the median of the ratios within a round, are \
+             of these rounds. It is 1 where the choice is the best pair.",
             plan.rounds
         ),
         format!("In {good} of {all} cells the choice is within 5 % of the best pair."),

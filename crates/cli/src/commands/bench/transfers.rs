@@ -87,6 +87,8 @@ pub struct PushReport {
     pub copied_bytes: u64,
     pub moved_bytes: u64,
     pub because: String,
+    /// haul went over to another engine on the way.
+    pub changed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -94,7 +96,7 @@ pub enum Pushed {
     Done(Box<PushReport>),
     /// It took longer than was worth waiting for; the server may have a part of the file.
     TooSlow,
-    /// It did not start with these engines, or another one had to help.
+    /// It did not start with the engines that were asked for, or another one had to help.
     Refused(String),
 }
 
@@ -144,9 +146,14 @@ impl Push<'_> {
                 _ => Wanted::More,
             },
         )?;
+        // What haul itself goes over to belongs to its choice.
+        let changed = helped.is_some();
+        if self.send_engine.is_none() && self.receive_engine.is_none() {
+            helped = None;
+        }
         Ok(match (report, helped, wrong) {
             (Some(report), None, None) if report["ok"] == true => {
-                Pushed::Done(Box::new(read_report(&report)))
+                Pushed::Done(Box::new(PushReport { changed, ..read_report(&report) }))
             }
             (_, _, Some(wrong)) => Pushed::Refused(wrong),
             (_, Some(helped), _) => Pushed::Refused(format!("another engine helped: {helped}")),
@@ -186,6 +193,7 @@ fn read_report(report: &Value) -> PushReport {
         copied_bytes: report["copied_bytes"].as_u64().unwrap_or(0),
         moved_bytes: report["moved_bytes"].as_u64().unwrap_or(0),
         because: text("chosen_because"),
+        changed: false,
     }
 }
 
