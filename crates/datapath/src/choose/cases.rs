@@ -167,9 +167,7 @@ impl ReceiveCase {
                 let disk = if rotating { ", on a disk that says it rotates" } else { "" };
                 format!("{size} go to {place}{disk}")
             }
-            Self::Btrfs => {
-                "btrfs computes checksums while it writes, which takes a thread of its own".into()
-            }
+            Self::Btrfs => "btrfs computes checksums while it writes".into(),
             Self::Elsewhere => format!("{place} may not write past the page cache"),
         }
     }

@@ -29,9 +29,6 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// part that does not depend on how many files share it, and holds up who makes new ones. But the
 /// longer files wait for one, the more memory they hold.
 const GATHER_DIVISOR: u32 = 2;
-/// Of a disk whose syncs take less: each sync ends a transaction of the file system's journal, and
-/// the next one begins with copies of the same blocks.
-const GATHER_MIN: Duration = Duration::from_millis(5);
 /// No file waits longer than this for others to share its sync.
 const GATHER_MAX: Duration = Duration::from_millis(100);
 /// So many files share a sync well enough.
@@ -270,7 +267,7 @@ impl Shared {
                 let many = commits.len() >= GROUP_MIN;
                 self.commit(&commits, named);
                 if many {
-                    gather = (begun.elapsed() / GATHER_DIVISOR).clamp(GATHER_MIN, GATHER_MAX);
+                    gather = (begun.elapsed() / GATHER_DIVISOR).min(GATHER_MAX);
                 }
             }
             if ending || Instant::now() >= checkpoint_at {

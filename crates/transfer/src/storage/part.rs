@@ -451,7 +451,9 @@ fn create_nameless(directory: &impl AsFd, mode: u32) -> io::Result<Option<(File,
         return Ok(None);
     }
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let file = match openat(directory, ".", flags, Mode::from_raw_mode(mode)) {
+    // Engines open it once more by /proc, which takes rights that a mode like 0444 does not give.
+    let mode = Mode::from_raw_mode(mode) | Mode::RUSR | Mode::WUSR;
+    let file = match openat(directory, ".", flags, mode) {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => return Ok(None),
         other => other?,
     };

@@ -674,7 +674,7 @@ fn publish_link(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use std::{os::unix::fs::MetadataExt, path::Path};
 
     const PART: &str = ".x.haul-part";
 
@@ -697,6 +697,23 @@ mod tests {
                 *target
             }
             _ => panic!("nothing is there yet"),
+        }
+    }
+
+    /// Engines open a file again with O_DIRECT while it is written: 0444 would refuse that.
+    #[test]
+    fn a_file_without_a_name_may_be_opened_again_until_it_has_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let attributes = Attributes::default();
+        for wanted in [0o444, 0o600, 0o640, 0o755] {
+            let offer = FileOffer { mode: wanted, ..offer(b"x", 1) };
+            let mode = attributes.mode_of(&offer);
+            let mut part = Part::begin_whole(&root, b"x", true, mode, None).unwrap();
+            let mode_now = |part: &Part| part.file.file().metadata().unwrap().mode() & 0o777;
+            assert_eq!(mode_now(&part) & 0o600, 0o600);
+            part.seal(&offer, &attributes).unwrap();
+            assert_eq!(mode_now(&part), mode, "{wanted:o}");
         }
     }
 
