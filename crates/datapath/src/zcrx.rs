@@ -22,7 +22,7 @@ pub fn verdict(host: &Host) -> Verdict {
         );
     }
     if host.io_uring_disabled {
-        let found = "io_uring is disabled by sysctl".to_owned();
+        let found = "it forbids io_uring to this process".to_owned();
         return refused("kernel.io_uring_disabled = 0", found);
     }
     if !host.may_administer_network {

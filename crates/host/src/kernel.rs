@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use crate::{below, number, text};
+use crate::{
+    below,
+    credentials::{self, CAP_SYS_ADMIN},
+    number, text,
+};
 
 /// The oldest kernel that `haul` supports: believed when the kernel does not say.
 const OLDEST: (u32, u32) = (5, 10);
@@ -15,8 +19,20 @@ pub(crate) fn version(root: &Path) -> (u32, u32) {
 }
 
 /// Kernels before 6.6 have no such switch, and a kernel without io_uring refuses its set-up call.
+/// 1 forbids it to who has neither CAP_SYS_ADMIN nor the group `io_uring_group`, 2 to all
+/// (Documentation/admin-guide/sysctl/kernel.rst).
 pub(crate) fn io_uring_disabled(root: &Path) -> bool {
-    number(&below(root, "/proc/sys/kernel/io_uring_disabled")).is_some_and(|value| value != 0)
+    let setting = |name| number(&below(root, "/proc/sys/kernel").join(name));
+    match setting("io_uring_disabled") {
+        None | Some(0) => false,
+        Some(1) => {
+            // -1 is no group.
+            let group = setting("io_uring_group");
+            let is_in_group = group.is_some_and(|group| credentials::is_in_group(root, group));
+            !(credentials::has(root, CAP_SYS_ADMIN) || is_in_group)
+        }
+        Some(_) => true,
+    }
 }
 
 fn parse(release: &str) -> Option<(u32, u32)> {
@@ -34,6 +50,29 @@ mod tests {
         assert_eq!(parse("5.14.0-503.el9.x86_64"), Some((5, 14)));
         assert_eq!(parse("7.0-rc1"), Some((7, 0)));
         assert_eq!(parse("6.1+"), Some((6, 1)));
+    }
+
+    #[test]
+    fn io_uring_may_be_left_to_some() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!io_uring_disabled(root.path()), "an old kernel has no switch");
+        for directory in ["proc/sys/kernel", "proc/self"] {
+            std::fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).unwrap();
+        let disabled = |value: &str| {
+            write("proc/sys/kernel/io_uring_disabled", value);
+            io_uring_disabled(root.path())
+        };
+        let user = "Gid:\t9\t9\t9\t9\nGroups:\t9\nCapEff:\t0000000000000000\n";
+        write("proc/self/status", user);
+        write("proc/sys/kernel/io_uring_group", "-1\n");
+        assert!(!disabled("0\n") && disabled("1\n") && disabled("2\n"));
+        write("proc/sys/kernel/io_uring_group", "9\n");
+        assert!(!disabled("1\n") && disabled("2\n"));
+        write("proc/sys/kernel/io_uring_group", "-1\n");
+        write("proc/self/status", &user.replace("0000000\n", "0200000\n"));
+        assert!(!disabled("1\n") && disabled("2\n"), "CAP_SYS_ADMIN");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{
 
 mod cgroup;
 mod cpu;
+mod credentials;
 pub mod file_system;
 mod kernel;
 mod limits;
@@ -42,7 +43,7 @@ pub struct Host {
     pub memlock_limit_bytes: u64,
     /// RLIMIT_NOFILE, soft; `u64::MAX` is no limit.
     pub open_files_max: u64,
-    /// /proc/sys/kernel/io_uring_disabled is not 0.
+    /// By /proc/sys/kernel/io_uring_disabled this process may not use io_uring.
     pub io_uring_disabled: bool,
     /// This process has CAP_NET_ADMIN in effect, so it may choose any congestion control.
     pub may_administer_network: bool,
@@ -78,7 +79,7 @@ impl Host {
             memlock_limit_bytes: limits::memlock_bytes(),
             open_files_max: limits::open_files_max(),
             io_uring_disabled: kernel::io_uring_disabled(root),
-            may_administer_network: network::may_administer(root),
+            may_administer_network: credentials::has(root, credentials::CAP_NET_ADMIN),
             congestion_allowed: congestion.allowed,
             congestion_available: congestion.available,
             congestion_default: congestion.default,

@@ -3,13 +3,10 @@
 
 use std::{fs, path::Path};
 
-use crate::{below, text, value_after};
+use crate::{below, text};
 
 /// Built into every kernel, and always permitted (net/ipv4/tcp_cong.c, TCP_CONG_NON_RESTRICTED).
 const ALWAYS_THERE: &str = "reno";
-
-/// CAP_NET_ADMIN is bit 12 (include/uapi/linux/capability.h).
-const CAP_NET_ADMIN: u64 = 1 << 12;
 
 pub(crate) struct Congestion {
     pub(crate) allowed: Vec<String>,
@@ -24,15 +21,6 @@ pub(crate) fn read(root: &Path) -> Congestion {
         available: names(root, "tcp_available_congestion_control"),
         default: setting(root, "tcp_congestion_control").unwrap_or_default().trim().to_owned(),
     }
-}
-
-/// Whether CAP_NET_ADMIN is in effect. In a container it may still not hold for the host's network.
-pub(crate) fn may_administer(root: &Path) -> bool {
-    text(&below(root, "/proc/self/status"))
-        .as_deref()
-        .and_then(|status| value_after(status, "CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
-        .is_some_and(|capabilities| capabilities & CAP_NET_ADMIN != 0)
 }
 
 /// How large TCP lets a socket's buffer grow by itself, in bytes: the last number of tcp_rmem or

@@ -43,7 +43,7 @@ fn probe(host: &Host) -> Verdict {
     if host.io_uring_disabled {
         return Verdict::Refused {
             needs: "kernel.io_uring_disabled = 0",
-            found: "io_uring is disabled by sysctl".into(),
+            found: "it forbids io_uring to this process".into(),
         };
     }
     Verdict::Usable
