@@ -21,7 +21,7 @@ sys.path.insert(0, str(BENCH))
 from compare import measure, networks, packages, page_cache, session, targets  # noqa: E402
 from compare.memory_limit import MemoryLimit, NoLimit  # noqa: E402
 from compare.session import RowResult, Sample, Session  # noqa: E402
-from compare.workspace import Workspace  # noqa: E402
+from compare.workspace import TREE_FILE_BYTES, Workspace  # noqa: E402
 from movers import GIVEN, beyond  # noqa: E402
 from movers.mover import Role, Row, Scenario, with_cold  # noqa: E402
 
@@ -186,6 +186,23 @@ class Rounds(unittest.TestCase):
         self.assertEqual(orders[0], ["a system", "a reno", "b system", "b reno"])
         self.assertEqual(orders[1], ["b reno", "b system", "a reno", "a system"])
         self.assertEqual(made._in_order(Scenario.TREE, 1), [])
+
+    def test_trees_stay_to_the_sessions_end_where_half_of_the_room_is_enough(self):
+        tree = 100 * TREE_FILE_BYTES
+        # Source, tree and the trees of one round; then those of the other rounds.
+        needed = 2 * GIB + (1 + 8) * tree + GIB // 10
+        enough = 2 * (needed + 8 * 4 * tree)
+        for free, keeps in [(enough, True), (enough - 2, False)]:
+            with tempfile.TemporaryDirectory() as folder:
+                room = SimpleNamespace(free=free)
+                with mock.patch.object(shutil, "disk_usage", return_value=room):
+                    workspace = Workspace(folder, GIB, 100, trees_a_round=8, rounds=5)
+                target = workspace.fresh_target("run", None)
+                workspace.keep_target(target)
+                workspace.remove_trees()
+                self.assertEqual((workspace.kept / "run").exists(), keeps, free)
+                workspace.remove()
+                self.assertEqual(os.listdir(folder), [])
 
 
 class Kernel(unittest.TestCase):

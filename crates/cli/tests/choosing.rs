@@ -144,6 +144,47 @@ fn where_the_page_cache_ends_another_engine_goes_on_and_it_is_said_once() {
     }
 }
 
+/// The engines for many files are not those for the first.
+#[test]
+fn many_files_behind_a_small_one_get_engines_of_their_own() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        journey.place.file(&journey.from("tree/0"), 3);
+        for number in 1..=40 {
+            let file = journey.from(&format!("tree/file{number:02}"));
+            journey.place.file(&file, 2 * MIB);
+            if !forget(&file, 0..2 * MIB) {
+                return;
+            }
+        }
+        let words = match way {
+            Way::Push => words!["push", journey.from("tree"), journey.server.url("")],
+            Way::Pull => words!["pull", journey.server.url("tree"), journey.to("")],
+        };
+        let ran = journey.place.run(&[words, words!["--explain"]].concat());
+        let report = ran.ok().clone();
+        for (side, at_work) in [("source", "send_engine"), ("target", "receive_engine")] {
+            let told = ran.named("explained").into_iter().filter(|e| e["side"] == side);
+            let told: Vec<_> = told.collect();
+            let facts: Vec<_> = told.iter().map(|e| e["facts"][0].as_str().unwrap()).collect();
+            // A server tells the choice that counts where the first did not last.
+            let last = told[told.len() - 1];
+            assert!(told.len() <= 2 && facts[0].starts_with(['3', '6']), "{facts:?}");
+            assert!(last["facts"][0].as_str().unwrap().starts_with("64 MiB"), "{facts:?}");
+            if !facts[0].contains("ext4") {
+                return skip("ext4 below the temporary directory", facts[0]);
+            }
+            let name = choice(last);
+            assert_eq!(name, "io-uring", "{last}");
+            assert!(report[at_work].as_str().unwrap().contains(name), "{report}");
+        }
+        for number in [1, 40] {
+            let name = format!("tree/file{number:02}");
+            assert_same_files(&journey.from(&name), &journey.to(&name));
+        }
+    }
+}
+
 /// The disk of a source becomes five times slower: the other engines are tried.
 #[test]
 fn a_disk_that_slows_down_is_tried_with_the_other_engines() {

@@ -14,6 +14,7 @@ mod path;
 mod place;
 
 pub use again::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
+pub use cases::LARGE_BYTES;
 use cases::{ReceiveCase, SendCase, in_words, percent, receiving, sending};
 pub use path::{
     CongestionChoice, Loss, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
@@ -39,6 +40,11 @@ pub struct SendFacts<'facts> {
 }
 
 impl SendFacts<'_> {
+    /// Memory cannot hold all of it; false where it is not known how much there is.
+    fn is_beyond_memory(&self) -> bool {
+        self.host.memory_bytes > 0 && self.size_bytes > self.host.memory_bytes
+    }
+
     /// What is to be sent, and how, in words.
     #[must_use]
     pub fn in_words(&self) -> String {
@@ -64,6 +70,8 @@ pub struct ReceiveFacts<'facts> {
     pub size_bytes: u64,
     /// The transfer is not done before its bytes are on the disk.
     pub durable: bool,
+    /// It is written while it is sent, and read once more at its end.
+    pub grows: bool,
     /// A digest or MAC is computed over the bytes.
     pub digest: bool,
     /// The target's disk says that it rotates; `None` if it says nothing.
@@ -477,6 +485,7 @@ mod tests {
             target: Target::File(kind),
             size_bytes: 4 * GIB,
             durable: true,
+            grows: false,
             digest: false,
             rotational: None,
             forced: None,
@@ -609,7 +618,7 @@ mod tests {
             for digest in [false, true] {
                 let facts = ReceiveFacts { digest, ..target(&host, kind) };
                 let (names, because) = received(&facts);
-                assert_eq!(names, ["io-uring", "dontcache", "direct", "read-write"]);
+                assert_eq!(names, ["io-uring", "direct", "dontcache", "read-write"]);
                 assert_eq!(
                     because,
                     format!(
@@ -661,14 +670,32 @@ mod tests {
     #[test]
     fn a_small_transfer_gets_read_write() {
         let host = host();
-        for kind in [FsKind::Ext, FsKind::Tmpfs, FsKind::Btrfs, FsKind::Nfs] {
-            let facts = ReceiveFacts { size_bytes: LARGE_BYTES - 1, ..target(&host, kind) };
-            let (names, because) = received(&facts);
+        let small = |kind| ReceiveFacts { size_bytes: LARGE_BYTES - 1, ..target(&host, kind) };
+        for kind in [FsKind::Tmpfs, FsKind::Btrfs, FsKind::Nfs] {
+            let (names, because) = received(&small(kind));
             assert_eq!(names, ["read-write"]);
             assert!(because.starts_with("the transfer is small (64 MiB)"), "{because}");
         }
+        // Neither waits for the disk, or is read back from it at once.
+        for facts in [
+            ReceiveFacts { durable: false, ..small(FsKind::Ext) },
+            ReceiveFacts { grows: true, ..small(FsKind::Xfs) },
+        ] {
+            assert_eq!(received(&facts).0, ["read-write"]);
+        }
         let facts = ReceiveFacts { size_bytes: LARGE_BYTES, ..target(&host, FsKind::Ext) };
         assert_eq!(received(&facts).0[0], "io-uring");
+    }
+
+    #[test]
+    fn a_small_transfer_onto_a_disk_is_written_out_at_once() {
+        let host = host();
+        for kind in [FsKind::Ext, FsKind::Xfs] {
+            let facts = ReceiveFacts { size_bytes: 1 << 20, ..target(&host, kind) };
+            let (names, because) = received(&facts);
+            assert_eq!(names, ["dontcache", "read-write"]);
+            assert!(because.starts_with("the transfer is small (1 MiB)"), "{because}");
+        }
     }
 
     #[test]

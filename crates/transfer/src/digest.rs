@@ -223,6 +223,8 @@ struct Gmac {
     stream: u32,
     sequence: u64,
     chunks: u64,
+    /// Of the span, still to come.
+    left_bytes: u64,
     /// Header, status, then the chunks' tags.
     list: Vec<u8>,
     partial: Vec<u8>,
@@ -230,11 +232,13 @@ struct Gmac {
 
 impl Gmac {
     fn new(keys: Arc<SessionKeys>) -> Self {
-        Self { keys, stream: 0, sequence: 0, chunks: 0, list: Vec::new(), partial: Vec::new() }
+        let (list, partial) = (Vec::new(), Vec::new());
+        Self { keys, stream: 0, sequence: 0, chunks: 0, left_bytes: 0, list, partial }
     }
 
     fn start(&mut self, header: &SpanHeader, bound: &[u8]) {
         (self.stream, self.sequence, self.chunks) = (header.stream.0, header.sequence, 0);
+        self.left_bytes = header.len_bytes;
         self.list.clear();
         self.list.extend_from_slice(bound);
         self.list.push(0);
@@ -242,6 +246,7 @@ impl Gmac {
     }
 
     fn update(&mut self, mut bytes: &[u8]) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes.len() as u64);
         if !self.partial.is_empty() {
             let take = bytes.len().min(CHUNK_BYTES - self.partial.len());
             self.partial.extend_from_slice(&bytes[..take]);
@@ -257,7 +262,13 @@ impl Gmac {
         for chunk in &mut chunks {
             self.chunk(chunk);
         }
-        self.partial.extend_from_slice(chunks.remainder());
+        let rest = chunks.remainder();
+        // The last of the span needs to wait for nothing: small files are not copied.
+        if self.left_bytes == 0 && self.partial.is_empty() && !rest.is_empty() {
+            self.chunk(rest);
+        } else {
+            self.partial.extend_from_slice(rest);
+        }
     }
 
     fn chunk(&mut self, chunk: &[u8]) {

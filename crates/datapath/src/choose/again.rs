@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Choice, SendCase, SendFacts, send_engine};
+use super::{Choice, SendCase, SendFacts, cases::in_words, send_engine};
 use crate::EngineInfo;
 
 /// So much of a source is looked at at a time: some hundredths of a second of a fast transfer, and
@@ -14,21 +14,34 @@ pub const WINDOW_BYTES: u64 = 128 << 20;
 /// one that reads past it until more than the other is. In between each is as good.
 const STAYS_WARM_SHARE: f64 = 0.3;
 const STAYS_COLD_SHARE: f64 = 0.7;
+/// Where memory cannot hold all of it: what is read into the page cache takes the place of what is
+/// there and comes next (0.94 of reading past it, with 75 to 91 % of each window cached).
+const STAYS_WARM_SHARE_BEYOND: f64 = 0.8;
+const STAYS_COLD_SHARE_BEYOND: f64 = 0.95;
 
 /// Another engine for what comes next of a source, if the one at work does not suit it any more.
 ///
-/// `facts` are of the next [`WINDOW_BYTES`] of a file: `resident_share` of these, `size_bytes` of
-/// all that is left of the file. An engine that was asked for stays.
+/// `facts` are of what comes next: `resident_share` of the `looked_at_bytes`, at most
+/// [`WINDOW_BYTES`]; `size_bytes` of all that is left. An engine that was asked for stays.
 #[must_use]
-pub fn send_engine_again(facts: &SendFacts<'_>, at_work: &'static EngineInfo) -> Option<Choice> {
+pub fn send_engine_again(
+    facts: &SendFacts<'_>,
+    looked_at_bytes: u64,
+    at_work: &'static EngineInfo,
+) -> Option<Choice> {
     if facts.forced.is_some() || facts.file_system.is_none() {
         return None;
     }
     let reads_past = SendCase::ColdLargeOnDisk.order()[..2].contains(&at_work.name);
-    let suits = if reads_past {
-        facts.resident_share <= STAYS_COLD_SHARE
+    let (stays_warm, stays_cold) = if facts.is_beyond_memory() {
+        (STAYS_WARM_SHARE_BEYOND, STAYS_COLD_SHARE_BEYOND)
     } else {
-        facts.resident_share >= STAYS_WARM_SHARE
+        (STAYS_WARM_SHARE, STAYS_COLD_SHARE)
+    };
+    let suits = if reads_past {
+        facts.resident_share <= stays_cold
+    } else {
+        facts.resident_share >= stays_warm
     };
     if suits {
         return None;
@@ -38,8 +51,8 @@ pub fn send_engine_again(facts: &SendFacts<'_>, at_work: &'static EngineInfo) ->
         return None;
     }
     let percent = (facts.resident_share.max(0.0) * 100.0).round().min(100.0);
-    let window = WINDOW_BYTES >> 20;
-    choice.because = format!("{percent} % of the next {window} MiB is in the page cache");
+    let window = in_words(looked_at_bytes);
+    choice.because = format!("{percent} % of the next {window} is in the page cache");
     Some(choice)
 }
 
@@ -209,7 +222,9 @@ mod tests {
     }
 
     fn again(facts: &SendFacts<'_>, at_work: &str) -> Option<&'static str> {
-        send_engine_again(facts, engines::find(at_work).unwrap()).map(|c| c.candidates[0].name)
+        let looked_at_bytes = facts.size_bytes.min(WINDOW_BYTES);
+        let at_work = engines::find(at_work).unwrap();
+        send_engine_again(facts, looked_at_bytes, at_work).map(|c| c.candidates[0].name)
     }
 
     #[test]
@@ -221,8 +236,18 @@ mod tests {
         assert_eq!(again(&facts(&host, 0.0), "io-uring"), None);
         assert_eq!(again(&facts(&host, 0.69), "io-uring"), None);
         assert_eq!(again(&facts(&host, 0.71), "io-uring"), Some("sendfile"));
-        let choice = send_engine_again(&facts(&host, 0.024), engines::find("sendfile").unwrap());
+        let sendfile = engines::find("sendfile").unwrap();
+        let choice = send_engine_again(&facts(&host, 0.024), WINDOW_BYTES, sendfile);
         assert_eq!(choice.unwrap().because, "2 % of the next 128 MiB is in the page cache");
+    }
+
+    #[test]
+    fn what_memory_cannot_hold_is_read_past_the_page_cache_unless_nearly_all_is_there() {
+        let host = Host { kernel: (6, 18), memory_bytes: 1 << 30, ..Host::default() };
+        assert_eq!(again(&facts(&host, 0.94), "io-uring"), None);
+        assert_eq!(again(&facts(&host, 0.96), "io-uring"), Some("sendfile"));
+        assert_eq!(again(&facts(&host, 0.81), "sendfile"), None);
+        assert_eq!(again(&facts(&host, 0.79), "sendfile"), Some("io-uring"));
     }
 
     #[test]

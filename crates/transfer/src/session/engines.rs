@@ -1,10 +1,12 @@
-//! The engines of a session's streams: chosen at the first file, and again when the facts change.
+//! The engines of a session's streams: chosen at the first file, once more when the files are found
+//! to be many, and again when the facts change.
 //!
 //! A sending stream looks at the page cache ahead of it ([`SourceWatch`]); the session's thread
 //! looks at the disk's rate ([`DiskWatch`]). Either way a stream changes between two spans.
 
 use super::{
     lock,
+    send_pack::SMALL_FILE_BYTES_MAX,
     streams::{StreamFigures, Streams},
     supply::fallback_notice,
 };
@@ -17,7 +19,10 @@ use haul_datapath::{
     choose::{self, Choice, Slowdown, Turn},
 };
 use haul_host::FileSystem;
-use haul_protocol::{Message, StreamId, wire};
+use haul_protocol::{
+    Message, StreamId,
+    wire::{self, Compared, FileKind, FileOffer, Growth},
+};
 use std::{
     collections::BTreeSet,
     ops::Range,
@@ -50,27 +55,40 @@ impl Chosen {
 #[derive(Debug, Default)]
 pub struct Orders {
     number: AtomicU64,
-    candidates: Mutex<Vec<&'static EngineInfo>>,
+    latest: Mutex<Order>,
+}
+
+/// What the streams are to go over to between two spans.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// Never empty once it is given.
+    pub candidates: Vec<&'static EngineInfo>,
+    /// A choice by the files, which another look at the page cache may overrule; otherwise a trial.
+    pub is_choice: bool,
 }
 
 impl Orders {
-    pub fn give(&self, candidates: Vec<&'static EngineInfo>) {
-        let mut now = lock(&self.candidates);
-        *now = candidates;
+    pub fn give(&self, order: Order) {
+        let mut latest = lock(&self.latest);
+        *latest = order;
         self.number.fetch_add(1, Ordering::Release);
     }
 
-    /// The candidates to go on with, if there is an order that the stream has not `seen`.
+    /// The latest order, if the stream has not `seen` it.
     #[must_use]
-    pub fn newer_than(&self, seen: &mut u64) -> Option<Vec<&'static EngineInfo>> {
+    pub fn newer_than(&self, seen: &mut u64) -> Option<Order> {
         if self.number.load(Ordering::Acquire) == *seen {
             return None;
         }
-        let now = lock(&self.candidates);
+        let latest = lock(&self.latest);
         *seen = self.number.load(Ordering::Acquire);
-        Some(now.clone())
+        Some(latest.clone())
     }
 }
+
+/// So much of a source is looked at before another engine is chosen. Where files are shorter it is
+/// several of them: a warm one among cold ones changes nothing.
+const LOOK_BYTES: u64 = 16 << 20;
 
 /// Looks at the page cache ahead of a stream, a window at a time.
 #[derive(Debug)]
@@ -80,6 +98,9 @@ pub struct SourceWatch {
     /// What suits what was looked at last; that another stands in for it changes nothing.
     suits: &'static EngineInfo,
     looked_at: Option<(Weak<SpanFile>, Range<u64>)>,
+    /// Of the windows since the last that was judged.
+    window_bytes: u64,
+    cached_bytes: u64,
 }
 
 impl SourceWatch {
@@ -87,11 +108,21 @@ impl SourceWatch {
     #[must_use]
     pub fn new(host: &Arc<Host>, digest: bool, chosen: &Chosen) -> Option<Self> {
         let suits = chosen.candidates.first().filter(|_| !chosen.forced)?;
-        Some(Self { host: host.clone(), digest, suits, looked_at: None })
+        let host = host.clone();
+        Some(Self { host, digest, suits, looked_at: None, window_bytes: 0, cached_bytes: 0 })
     }
 
-    /// Another engine for this span and what comes behind it.
-    pub fn look(&mut self, span: &FileSpan) -> Option<Choice> {
+    /// The session's thread has chosen for all streams, or tries an engine, which says nothing of
+    /// what suits the source.
+    pub fn ordered(&mut self, order: &Order) {
+        if order.is_choice {
+            self.suits = order.candidates[0];
+        }
+    }
+
+    /// Another engine for this span and what comes behind it. `bulk_bytes`: see
+    /// [`Engines::bulk_bytes`].
+    pub fn look(&mut self, span: &FileSpan, bulk_bytes: u64) -> Option<Choice> {
         let is_seen = self.looked_at.as_ref().is_some_and(|(file, window)| {
             std::ptr::eq(file.as_ptr(), Arc::as_ptr(&span.file))
                 && window.contains(&span.offset_bytes)
@@ -107,16 +138,24 @@ impl SourceWatch {
         self.looked_at = Some((Arc::downgrade(&span.file), window));
         let cached =
             haul_sys::cachestat::cached_bytes(file, span.offset_bytes, window_bytes).ok()?;
+        self.window_bytes += window_bytes;
+        self.cached_bytes += cached.min(window_bytes);
+        if self.window_bytes < LOOK_BYTES.min(left_bytes.max(bulk_bytes)) {
+            return None;
+        }
+        let resident_share = self.cached_bytes as f64 / self.window_bytes.max(1) as f64;
+        let looked_at_bytes = std::mem::take(&mut self.window_bytes);
+        self.cached_bytes = 0;
         let facts = choose::SendFacts {
             host: &self.host,
             wire: WireKind::Tcp,
             file_system: FileSystem::of(file).ok().map(|system| system.kind),
-            size_bytes: left_bytes,
-            resident_share: cached as f64 / window_bytes.max(1) as f64,
+            size_bytes: left_bytes.max(bulk_bytes),
+            resident_share,
             digest: self.digest,
             forced: None,
         };
-        let choice = choose::send_engine_again(&facts, self.suits)?;
+        let choice = choose::send_engine_again(&facts, looked_at_bytes, self.suits)?;
         self.suits = choice.candidates[0];
         Some(choice)
     }
@@ -168,6 +207,9 @@ impl DiskWatch {
 pub struct Engines {
     side: Side,
     pub chosen: Option<Arc<Chosen>>,
+    /// The choice was made for many bytes, and not by a first small file.
+    chosen_for_many: bool,
+    bulk_bytes: u64,
     disk: Option<DiskWatch>,
     /// Changes that were told: each is told once, however many streams change.
     told: BTreeSet<String>,
@@ -181,14 +223,56 @@ pub type Change = (wire::Notice, Event);
 impl Engines {
     #[must_use]
     pub fn new(side: Side) -> Self {
-        Self { side, chosen: None, disk: None, told: BTreeSet::new(), explained: None }
+        Self {
+            side,
+            chosen: None,
+            chosen_for_many: false,
+            bulk_bytes: 0,
+            disk: None,
+            told: BTreeSet::new(),
+            explained: None,
+        }
     }
 
-    /// `watches_disk`: the choice may be made again by the disk's rate.
-    pub fn choose(&mut self, choice: Choice, forced: bool, watches_disk: bool) {
+    /// By how many bytes the engines are to be chosen now that this is offered, if they are: at the
+    /// first file that has some, and once more when the files, which are offered one by one, add up
+    /// to many.
+    pub fn offered(&mut self, offer: &FileOffer) -> Option<u64> {
+        // A file that was compared, or grew meanwhile, was offered before.
+        let is_new =
+            offer.compared() == Compared::NotCompared && offer.growth() == Growth::NotGrowing;
+        let counts = is_new || self.chosen.is_none();
+        if offer.kind() != FileKind::Regular || !counts {
+            return None;
+        }
+        if offer.size_bytes > SMALL_FILE_BYTES_MAX {
+            self.bulk_bytes = self.bulk_bytes.saturating_add(offer.size_bytes);
+        }
+        let is_due = match &self.chosen {
+            None => offer.size_bytes > 0,
+            Some(chosen) => {
+                !chosen.forced && !self.chosen_for_many && self.bulk_bytes >= choose::LARGE_BYTES
+            }
+        };
+        is_due.then(|| self.bulk_bytes.max(offer.size_bytes))
+    }
+
+    /// All that was offered in files that are not packed: engines move those, packs bypass them.
+    #[must_use]
+    pub fn bulk_bytes(&self) -> u64 {
+        self.bulk_bytes
+    }
+
+    /// `watches_disk`: the choice may be made again by the disk's rate. Streams that run already
+    /// get theirs by `orders`.
+    pub fn choose(&mut self, choice: Choice, forced: bool, watches_disk: bool, orders: &Orders) {
+        if self.chosen.is_some() {
+            orders.give(Order { candidates: choice.candidates.clone(), is_choice: true });
+        }
         let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
         self.disk = watches_disk.then(|| DiskWatch::new(&chosen, Instant::now()));
         self.chosen = Some(Arc::new(chosen));
+        self.chosen_for_many = self.bulk_bytes >= choose::LARGE_BYTES;
     }
 
     /// For the report; empty before there was a choice.
@@ -233,7 +317,7 @@ impl Engines {
     ) -> Option<Change> {
         let turn = self.disk.as_mut()?.look(now, streams, bytes, disk_ns)?;
         let to = format!("-> {}", turn.candidates[0].name);
-        orders.give(turn.candidates);
+        orders.give(Order { candidates: turn.candidates, is_choice: false });
         self.change(None, StreamId(0), to, turn.because)
     }
 }
@@ -250,10 +334,12 @@ mod tests {
         let orders = Orders::default();
         let (mut one, mut other) = (0, 0);
         assert!(orders.newer_than(&mut one).is_none());
-        orders.give(vec![&engines::read_write::INFO]);
-        assert_eq!(orders.newer_than(&mut one).map(|c| c[0].name), Some("read-write"));
+        let candidates = vec![&engines::read_write::INFO];
+        orders.give(Order { candidates, is_choice: false });
+        let name = |order: Order| order.candidates[0].name;
+        assert_eq!(orders.newer_than(&mut one).map(name), Some("read-write"));
         assert!(orders.newer_than(&mut one).is_none());
-        assert_eq!(orders.newer_than(&mut other).map(|c| c.len()), Some(1));
+        assert_eq!(orders.newer_than(&mut other).map(name), Some("read-write"));
     }
 
     #[test]
@@ -270,21 +356,104 @@ mod tests {
             return skip("a disk below this directory", &format!("{kind}, {forgotten:?}"));
         }
         let host = Arc::new(Host { kernel: (6, 18), ..Host::default() });
-        let chosen = Chosen {
-            candidates: vec![&engines::sendfile::INFO],
-            because: String::new(),
-            forced: false,
-        };
-        let mut watch = SourceWatch::new(&host, true, &chosen).unwrap();
+        let mut watch = watch(&host);
         let file = Arc::new(SpanFile::new(file.into_file()));
         let mut changes = Vec::new();
         for offset_bytes in (0..2 * half).step_by(8 << 20) {
             let id = SpanId(offset_bytes);
             let span = FileSpan { id, file: file.clone(), offset_bytes, len_bytes: 8 << 20 };
-            let choice = watch.look(&span);
+            let choice = watch.look(&span, 2 * half);
             changes.extend(choice.map(|choice| (offset_bytes, choice.candidates[0].name)));
         }
         assert_eq!(changes, [(half, "io-uring")]);
+    }
+
+    /// Of a stream that begins with sendfile.
+    fn watch(host: &Arc<Host>) -> SourceWatch {
+        let candidates = vec![&engines::sendfile::INFO];
+        let chosen = Chosen { candidates, because: String::new(), forced: false };
+        SourceWatch::new(host, true, &chosen).unwrap()
+    }
+
+    fn file(size_bytes: u64) -> FileOffer {
+        FileOffer { size_bytes, kind: FileKind::Regular as i32, ..FileOffer::default() }
+    }
+
+    #[test]
+    fn a_trial_says_nothing_of_what_suits_the_source_and_a_choice_does() {
+        let host = Arc::new(Host::default());
+        let mut watch = watch(&host);
+        let order = |is_choice| Order { candidates: vec![&engines::io_uring::INFO], is_choice };
+        watch.ordered(&order(false));
+        assert_eq!(watch.suits.name, "sendfile");
+        watch.ordered(&order(true));
+        assert_eq!(watch.suits.name, "io-uring");
+    }
+
+    fn chosen(engine: &'static EngineInfo) -> Choice {
+        Choice { candidates: vec![engine], because: String::new(), passed_over: Vec::new() }
+    }
+
+    #[test]
+    fn many_files_are_chosen_for_once_however_small_the_first_is() {
+        const MIB: u64 = 1 << 20;
+        let orders = Orders::default();
+        let mut seen = 0;
+        let mut all = Engines::new(Side::Target);
+        assert_eq!(all.offered(&file(0)), None);
+        assert_eq!(all.offered(&file(3)), Some(3));
+        all.choose(chosen(&engines::read_write::INFO), false, true, &orders);
+        assert!(orders.newer_than(&mut seen).is_none(), "no stream runs before the first choice");
+        // Packs bypass the engines.
+        assert!((0..1000).all(|_| all.offered(&file(SMALL_FILE_BYTES_MAX)).is_none()));
+        assert!((0..31).all(|_| all.offered(&file(2 * MIB)).is_none()));
+        assert_eq!(all.offered(&file(2 * MIB)), Some(64 * MIB));
+        all.choose(chosen(&engines::io_uring::INFO), false, true, &orders);
+        let order = orders.newer_than(&mut seen).unwrap();
+        assert!(order.is_choice && order.candidates[0].name == "io-uring", "{order:?}");
+        assert_eq!(all.offered(&file(1 << 40)), None, "once");
+
+        let mut all = Engines::new(Side::Target);
+        assert_eq!(all.offered(&file(MIB)), Some(MIB));
+        all.choose(chosen(&engines::read_write::INFO), true, true, &orders);
+        assert_eq!(all.offered(&file(1 << 40)), None, "what was asked for stays");
+
+        // What was offered before is no other file, and a directory is none.
+        let mut all = Engines::new(Side::Target);
+        let directory = FileOffer { kind: FileKind::Directory as i32, ..file(1 << 40) };
+        assert_eq!(all.offered(&directory), None);
+        let round = FileOffer { growth: Growth::Growing as i32, ..file(MIB) };
+        assert_eq!(all.offered(&round), Some(MIB));
+        all.choose(chosen(&engines::read_write::INFO), false, true, &orders);
+        let compared = FileOffer { compared: Compared::OtherContent as i32, ..file(MIB) };
+        assert!((0..100).all(|_| [&round, &compared].iter().all(|o| all.offered(o).is_none())));
+        assert_eq!(all.bulk_bytes(), MIB);
+    }
+
+    /// Each is too short to be worth another engine; together they are not.
+    #[test]
+    fn many_short_cold_files_change_engines_once() {
+        const MIB: u64 = 1 << 20;
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let host = Arc::new(Host { kernel: (6, 18), ..Host::default() });
+        let mut watch = watch(&host);
+        let mut changes = Vec::new();
+        for number in 1..=40 {
+            let path = directory.path().join(number.to_string());
+            std::fs::write(&path, vec![7; MIB as usize]).unwrap();
+            let kind = FileSystem::of(std::fs::File::open(&path).unwrap()).unwrap().kind;
+            // Some stay warm.
+            let forgotten = (number % 5 > 0).then(|| page_cache::forget(&path, 0..MIB));
+            if forgotten.is_some_and(|done| done.is_err()) || choose_cold(kind) != "io-uring" {
+                return skip("a disk below this directory", &kind.to_string());
+            }
+            let file = Arc::new(SpanFile::new(std::fs::File::open(&path).unwrap()));
+            let span = FileSpan { id: SpanId(number), file, offset_bytes: 0, len_bytes: MIB };
+            let choice = watch.look(&span, 64 * MIB);
+            changes.extend(choice.map(|choice| (number, choice.because)));
+        }
+        let because = "19 % of the next 16 MiB is in the page cache".to_owned();
+        assert_eq!(changes, [(16, because)]);
     }
 
     fn choose_cold(kind: haul_host::FsKind) -> &'static str {

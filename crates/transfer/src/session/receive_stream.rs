@@ -213,8 +213,10 @@ impl ReceiveStream {
 
     /// Another engine goes on where the session's thread asks for it.
     fn choose_again(&mut self) -> Result<(), Leave> {
-        if let Some(candidates) = self.shared.orders.newer_than(&mut self.order) {
-            self.receiver.change_to(candidates, &mut self.done)?;
+        if let Some(order) = self.shared.orders.newer_than(&mut self.order)
+            && order.candidates[0].name != self.receiver.info().name
+        {
+            self.receiver.change_to(order.candidates, &mut self.done)?;
             self.settle_pending(Wait::DontBlock)?;
         }
         Ok(())

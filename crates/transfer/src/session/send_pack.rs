@@ -74,3 +74,23 @@ fn read_whole(file: &SpanFile, payload: &mut [u8]) -> io::Result<()> {
     payload[at..].fill(0);
     read
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_what_can_be_read_of_a_file_are_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, [7; 100]).unwrap();
+        let file = SpanFile::new(std::fs::File::open(&path).unwrap());
+        // What a pack before left there.
+        let mut payload = [9; 160];
+        read_whole(&file, &mut payload[..100]).unwrap();
+        assert!(payload[..100] == [7; 100] && payload[100..] == [9; 60]);
+        let error = read_whole(&file, &mut payload).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(payload[..100] == [7; 100] && payload[100..] == [0; 60]);
+    }
+}

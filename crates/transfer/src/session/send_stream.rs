@@ -23,7 +23,10 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -42,17 +45,19 @@ pub struct SendShared {
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
     pub orders: Orders,
+    /// What the offers of files that are not packed add up to.
+    pub bulk_bytes: AtomicU64,
 }
 
 pub struct Source {
-    pub entry: SourceEntry,
+    pub entry: Arc<SourceEntry>,
     opened: Option<Arc<SpanFile>>,
 }
 
 impl Source {
     #[must_use]
     pub fn new(entry: SourceEntry) -> Self {
-        Self { entry, opened: None }
+        Self { entry: Arc::new(entry), opened: None }
     }
 }
 
@@ -179,12 +184,18 @@ impl SendStream {
 
     /// Another engine goes on where the session's thread, or the page cache ahead, asks for it.
     fn choose_again(&mut self, span: &FileSpan) -> Result<(), EngineError> {
-        if let Some(candidates) = self.shared.orders.newer_than(&mut self.order) {
-            self.sender.change_to(candidates, &mut self.done)?;
+        let shared = self.shared.clone();
+        if let Some(order) = shared.orders.newer_than(&mut self.order) {
+            if let Some(watch) = &mut self.watch {
+                watch.ordered(&order);
+            }
+            if order.candidates[0].name != self.sender.info().name {
+                self.sender.change_to(order.candidates, &mut self.done)?;
+            }
         }
-        let Some(choice) = self.watch.as_mut().and_then(|watch| watch.look(span)) else {
-            return Ok(());
-        };
+        let bulk_bytes = shared.bulk_bytes.load(Ordering::Relaxed);
+        let look = |watch: &mut SourceWatch| watch.look(span, bulk_bytes);
+        let Some(choice) = self.watch.as_mut().and_then(look) else { return Ok(()) };
         let from = self.sender.info().name;
         self.sender.change_to(choice.candidates, &mut self.done)?;
         let from_to = format!("{from} -> {}", self.sender.info().name);

@@ -40,7 +40,7 @@ use haul_protocol::{
 use loss::LossWatch;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Condvar, Mutex, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -141,6 +141,7 @@ impl<'a> Sending<'a> {
             streams,
             setup,
             orders: Orders::default(),
+            bulk_bytes: AtomicU64::new(0),
         });
         let follow = options.wishes.recording.follow;
         let following =
@@ -342,11 +343,7 @@ impl<'a> Sending<'a> {
 
     /// `before` is the number that it was offered under before.
     fn offer(&mut self, entry: SourceEntry, before: Option<FileId>) {
-        if self.engines.chosen.is_none()
-            && entry.offer.kind() == FileKind::Regular
-            && entry.offer.size_bytes > 0
-            && let Err(fault) = self.choose_engines(&entry)
-        {
+        if let Err(fault) = self.choose_engines(&entry) {
             self.ended = Some(SessionEnd::Refused(fault));
         }
         self.may_return += usize::from(self.may_return(&entry));
@@ -518,7 +515,7 @@ impl<'a> Sending<'a> {
 
     fn settled(&mut self, file: FileId, outcome: FileOutcome) {
         let Some(source) = lock(&self.shared.sources).remove(&file) else { return };
-        let mut entry = source.entry;
+        let mut entry = Arc::unwrap_or_clone(source.entry);
         self.may_return -= usize::from(self.may_return(&entry));
         if self.goes_on(file, &entry, &outcome) {
             return;

@@ -328,7 +328,7 @@ pub(super) fn has_time(offer: &FileOffer) -> bool {
 /// Something that is being received.
 #[derive(Debug)]
 pub struct TargetFile {
-    pub offer: FileOffer,
+    pub offer: Arc<FileOffer>,
     /// Below the root.
     pub name: Vec<u8>,
     shape: Shape,
@@ -368,7 +368,7 @@ impl TargetFile {
         shape: Shape,
         rules: Arc<TargetRules>,
     ) -> Self {
-        Self { offer: offer.clone(), name, shape, rules }
+        Self { offer: Arc::new(offer.clone()), name, shape, rules }
     }
 
     /// What engines write to; `None` for a file of one span, which is opened when that comes, and
@@ -491,7 +491,7 @@ impl TargetFile {
             }
             _ => SpanSet::new(grid.count()),
         };
-        self.offer = offer;
+        self.offer = Arc::new(offer);
         Ok(durable)
     }
 

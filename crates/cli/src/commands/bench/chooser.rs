@@ -42,6 +42,8 @@ const WORTH_REPEATING: f64 = 0.8;
 /// The choice and the best pair alone are compared by so many times the rounds: no more than these
 /// two take part, and the verdict is theirs.
 const DUELS_FACTOR: u32 = 4;
+/// So many are made however little time is left: one alone says nothing.
+const DUELS_MIN: u32 = 4;
 /// What a process needs to start and to end, beside its transfer.
 const START_AND_END: Duration = Duration::from_millis(300);
 /// Transfers of less are over in some milliseconds: more rounds tell more and take no time.
@@ -360,8 +362,8 @@ impl Cell {
     /// How long a transfer of the first round is worth waiting for; one that takes longer would be
     /// left out.
     fn worth_waiting(&self) -> Option<Duration> {
-        let first = self.pairs.iter().map(|pair| &pair.runs).chain([&self.choice]);
-        let rates = first.filter_map(|runs| runs.first()).map(|run| run.gb_per_s);
+        // Of the pairs alone, so that one is left however much better the choice is.
+        let rates = self.pairs.iter().filter_map(|pair| pair.runs.first()).map(|run| run.gb_per_s);
         let best = rates.fold(0.0, f64::max);
         let seconds = self.len_bytes as f64 / (WORTH_REPEATING * best * 1e9);
         Duration::try_from_secs_f64(seconds).ok().map(|seconds| seconds + START_AND_END)
@@ -441,7 +443,7 @@ impl CellBench<'_> {
             return Ok(());
         };
         for round in 0..rounds * DUELS_FACTOR {
-            if round > 0 && started.elapsed() > time_max {
+            if round >= DUELS_MIN && started.elapsed() > time_max {
                 break;
             }
             // In turns, so that neither is always the first.

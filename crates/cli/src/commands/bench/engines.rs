@@ -236,6 +236,7 @@ pub fn receiver_for(workshop: &Workshop, len_bytes: u64) -> Result<&'static Engi
         target: choose::Target::File(workshop.file_system()?.kind),
         size_bytes: len_bytes,
         durable: true,
+        grows: false,
         digest: false,
         rotational: haul_host::rotational(Path::new("/"), &directory),
         forced: None,

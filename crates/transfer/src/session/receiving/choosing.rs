@@ -1,6 +1,6 @@
 //! Which engine receives and writes, and what is said of it.
 
-use super::{Receiving, lock};
+use super::{Receiving, growth, lock};
 use crate::{
     events::Side,
     explain::Explained,
@@ -12,7 +12,7 @@ use crate::{
 };
 use haul_datapath::{WireKind, choose};
 use haul_host::FileSystem;
-use haul_protocol::wire::{self, Fault, FaultCode, FileKind, FileOffer};
+use haul_protocol::wire::{self, Fault, FaultCode, FileOffer};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -20,13 +20,13 @@ use rustix::{
 use std::{io, os::fd::OwnedFd, path::Path, sync::Arc, time::Instant};
 
 impl Receiving<'_> {
-    /// By the first file that has bytes.
+    /// By a file that is offered, if it is the first that has bytes or if they have become many.
     pub(super) fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
-        let is_moved = offer.kind() == FileKind::Regular && offer.size_bytes > 0;
         let wishes = self.place.wishes();
-        if self.engines.chosen.is_some() || !is_moved || (wishes.dry_run && !wishes.explain) {
+        if wishes.dry_run && !wishes.explain {
             return Ok(());
         }
+        let Some(size_bytes) = self.engines.offered(offer) else { return Ok(()) };
         let setup = &self.shared.setup;
         let (target, rotational) = match &self.place {
             TargetPlace::Null => (choose::Target::Null, None),
@@ -46,8 +46,9 @@ impl Receiving<'_> {
             host: &setup.host,
             wire: WireKind::Tcp,
             target,
-            size_bytes: offer.size_bytes,
+            size_bytes,
             durable: true,
+            grows: growth(offer).is_some(),
             digest: setup.sees_bytes(),
             rotational,
             forced: self.options.engine.as_deref(),
@@ -61,7 +62,8 @@ impl Receiving<'_> {
             self.explain(Explained::engines(Side::Target, words, &host, &choice));
         }
         let forced = self.options.engine.is_some();
-        self.engines.choose(choice, forced, matches!(self.place, TargetPlace::Below { .. }));
+        let watches_disk = matches!(self.place, TargetPlace::Below { .. });
+        self.engines.choose(choice, forced, watches_disk, &self.shared.orders);
         Ok(())
     }
 

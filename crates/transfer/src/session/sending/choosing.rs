@@ -10,12 +10,16 @@ use crate::{
 use haul_datapath::{WireKind, choose};
 use haul_host::FileSystem;
 use haul_protocol::wire::{self, Fault, FaultCode};
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 impl Sending<'_> {
-    /// By the first file of some size, as the others are like it more often than not. A stream that
-    /// finds another kind of file chooses again.
+    /// By a file that is offered, if it is the first that has bytes or if they have become many:
+    /// the others are like it more often than not. A stream that finds them otherwise chooses
+    /// again.
     pub(super) fn choose_engines(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
+        let due = self.engines.offered(&entry.offer);
+        self.shared.bulk_bytes.store(self.engines.bulk_bytes(), Ordering::Relaxed);
+        let Some(bytes) = due else { return Ok(()) };
         let setup = &self.shared.setup;
         let opened = entry.open().ok();
         let is_zero = matches!(entry.location, Location::Zero);
@@ -29,7 +33,7 @@ impl Sending<'_> {
             host: &setup.host,
             wire: WireKind::Tcp,
             file_system: file.and_then(|file| FileSystem::of(file).ok()).map(|fs| fs.kind),
-            size_bytes,
+            size_bytes: bytes,
             resident_share,
             digest: setup.sees_bytes(),
             forced: self.forced_engine.as_deref(),
@@ -43,7 +47,7 @@ impl Sending<'_> {
             self.explain(Explained::engines(Side::Source, words, &host, &choice));
         }
         let forced = self.forced_engine.is_some();
-        self.engines.choose(choice, forced, true);
+        self.engines.choose(choice, forced, true, &self.shared.orders);
         Ok(())
     }
 
