@@ -10,6 +10,7 @@ use haul_testkit::{seed::Random, skip::skip, strace::Strace};
 use std::{
     ffi::OsString,
     fs,
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -231,6 +232,25 @@ fn calls_fail(side: Side, way: Way) {
     bench.journey.server.still_serves(&bench.journey.place);
     println!("soak: {way:?}, of the {side:?}: {} cases, {} met", bench.cases, bench.met);
     assert!(bench.met >= bench.cases / 4, "too few of the calls were made: {}", bench.met);
+}
+
+#[test]
+fn a_directory_that_cannot_be_given_its_mode_is_named_by_both_sides() {
+    for (side, way) in [(Side::Server, Way::Push), (Side::Client, Way::Pull)] {
+        let journey = Journey::new(way);
+        let from = journey.from("tree");
+        journey.place.file(&from.join("deep/file"), 100);
+        fs::set_permissions(from.join("deep"), fs::Permissions::from_mode(0o750)).unwrap();
+        let case = Case { side, call: "fchmod", error: "EIO", when: "1+", is_known: false };
+        let (ran, met) = match with_failing_call(&journey, &case, "n", &[]) {
+            Ok(ran_and_met) => ran_and_met,
+            Err(why) => return skip("strace and the right to trace", &why),
+        };
+        assert_eq!((ran.status, met), (1, 2), "both directories: {ran:?}");
+        ran.says(&["target", "tree/deep", "cannot be given its attributes", "its mode"]);
+        assert_eq!(ran.named("report")[0]["files"]["failed"], 2, "{ran:?}");
+        journey.completes("tree", "n", &[]);
+    }
 }
 
 #[test]

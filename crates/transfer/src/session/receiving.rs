@@ -309,7 +309,9 @@ impl<'a> Receiving<'a> {
     /// Children first: setting a child's entry changes its directory's time.
     fn finish_directories(&mut self) {
         for offer in std::mem::take(&mut self.directories).iter().rev() {
-            self.place.finish_directory(offer);
+            if let Err(fault) = self.place.finish_directory(offer) {
+                self.failed_late(fault);
+            }
         }
     }
 
@@ -317,6 +319,7 @@ impl<'a> Receiving<'a> {
     fn removed_all(&mut self) -> bool {
         let Some(removing) = &mut self.removing else { return true };
         let options = &mut self.options;
+        let mut failed = Vec::new();
         removing.begin_once(self.tally.failed_files, || options.matcher.take());
         for event in removing.take_events() {
             match event {
@@ -329,15 +332,23 @@ impl<'a> Receiving<'a> {
                     }
                     lock(&self.shared.machine).removed(names);
                 }
-                RemovingEvent::Failed(fault) => {
-                    self.tally.failed_files += 1;
-                    (self.events)(Event::Error((&fault).into()));
-                    let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
-                    lock(&self.shared.machine).notice(notice);
-                }
+                RemovingEvent::Failed(fault) => failed.push(fault),
             }
         }
-        self.removing.as_ref().is_none_or(Removing::is_over)
+        let is_over = removing.is_over();
+        for fault in failed {
+            self.failed_late(fault);
+        }
+        is_over
+    }
+
+    /// What went wrong with no file that is under way: both sides tell and count it.
+    fn failed_late(&mut self, fault: Fault) {
+        self.tally.failed_files += 1;
+        self.tally.first_problem.get_or_insert_with(|| (&fault).into());
+        (self.events)(Event::Error((&fault).into()));
+        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        lock(&self.shared.machine).notice(notice);
     }
 
     /// A part of what the client says of the files that are meant.

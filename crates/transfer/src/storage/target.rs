@@ -19,7 +19,7 @@ use crate::{
     content::{FileContent, Value},
     error::io_fault,
     token::{Token, hex},
-    wishes::Wishes,
+    wishes::{Preserve, Wishes},
 };
 use haul_datapath::SpanFile;
 use haul_protocol::{
@@ -260,15 +260,22 @@ impl TargetPlace {
         }
     }
 
-    /// A directory's mode, time and the like, once everything below it is in place.
-    pub fn finish_directory(&self, offer: &FileOffer) {
-        let Self::Below { root, base, rename, rules } = self else { return };
+    /// A directory's mode, time and the like, once everything below it is in place. One that
+    /// belongs to somebody else keeps its own, unless --preserve asked for more than the default.
+    ///
+    /// # Errors
+    /// If the directory is there and cannot be given what was offered.
+    pub fn finish_directory(&self, offer: &FileOffer) -> Result<(), Fault> {
+        let Self::Below { root, base, rename, rules } = self else { return Ok(()) };
         let name = final_name(base, rename.as_deref(), &offer.name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        if let Ok(directory) = root.open_beneath(&name, flags, Mode::empty(), Links::Refuse) {
-            // A directory that belongs to someone else keeps its own.
-            let _ = rules.attributes.apply(&directory, offer, true);
-        }
+        let set = root
+            .open_beneath(&name, flags, Mode::empty(), Links::Refuse)
+            .and_then(|directory| rules.attributes.apply(&directory, offer, true));
+        let Err(error) = set else { return Ok(()) };
+        let fault = attributes_fault(&name, &error);
+        let is_default = rules.wishes.preserve == Preserve::default();
+        if fault.code() == FaultCode::NotPermitted && is_default { Ok(()) } else { Err(fault) }
     }
 }
 
