@@ -113,6 +113,8 @@ struct ReceiveStream {
 pub struct Receiver {
     files: BTreeMap<FileId, ReceiveFile>,
     streams: BTreeMap<StreamId, ReceiveStream>,
+    /// Of the files, those that are confirmed.
+    confirmed: usize,
     /// Every number seen: none is used twice.
     streams_ever: BTreeSet<StreamId>,
     /// Verified and not yet told.
@@ -137,6 +139,7 @@ impl Receiver {
         Self {
             files: BTreeMap::new(),
             streams: BTreeMap::new(),
+            confirmed: 0,
             streams_ever: BTreeSet::new(),
             untold: BTreeMap::new(),
             next_file: 0,
@@ -292,6 +295,7 @@ impl Receiver {
                 let one_span = entry.grid.is_some_and(|grid| grid.count() == 1);
                 if end == SpanEnd::Confirmed && one_span && !entry.confirmed {
                     entry.confirmed = true;
+                    self.confirmed += 1;
                     self.events.push_back(ReceiverEvent::Commit(file));
                 }
             }
@@ -361,6 +365,13 @@ impl Receiver {
     pub fn removed(&mut self, names: Vec<Vec<u8>>) {
         assert!(self.may_finish(), "ask may_finish first");
         self.outbox.push_back(Message::Removed(wire::Removed { names }));
+    }
+
+    /// Whether every file is there and confirmed, or settled, and no other is offered: all that is
+    /// left is to commit.
+    #[must_use]
+    pub fn is_all_confirmed(&self) -> bool {
+        self.offers_ended && self.confirmed == self.files.len()
     }
 
     /// Says goodbye with this side's report.
@@ -433,6 +444,7 @@ impl Receiver {
     fn forget(&mut self, file: FileId) -> bool {
         self.untold.remove(&file);
         let entry = self.files.remove(&file);
+        self.confirmed -= usize::from(entry.as_ref().is_some_and(|entry| entry.confirmed));
         self.offer_bytes -= entry.as_ref().map_or(0, |entry| entry.offer_bytes);
         entry.is_some()
     }
@@ -541,6 +553,7 @@ impl Receiver {
             return Err(ProtocolError::new("a confirmation before every span was acknowledged"));
         }
         entry.confirmed = true;
+        self.confirmed += 1;
         self.events.push_back(ReceiverEvent::Commit(file));
         Ok(())
     }

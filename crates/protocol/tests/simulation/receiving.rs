@@ -139,11 +139,15 @@ impl ReceivingSide {
                 }
                 ReceiverEvent::Finished(_) => {
                     assert!(!self.receiver.has_open_files(), "goodbye with files open");
+                    assert!(self.receiver.is_all_confirmed(), "nothing is left to confirm");
                     self.receiver.finish(wire::SideReport::default());
                 }
                 ReceiverEvent::OffersEnd { .. } | ReceiverEvent::AllVerified(_) => {}
                 other => panic!("unexpected: {other:?}"),
             }
+        }
+        if self.receiver.is_all_confirmed() {
+            assert_eq!(self.receiver.has_open_files(), !self.commits.is_empty(), "all is left");
         }
     }
 

@@ -25,12 +25,14 @@ use std::{
 /// How long verified spans wait before they are synced and journaled.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
-/// A sync takes at most two thirds of the committer's time while files go on coming: each has a
-/// part that does not depend on how many files share it, and holds up who makes new ones. But the
-/// longer files wait for one, the more memory they hold.
-const GATHER_DIVISOR: u32 = 2;
-/// No file waits longer than this for others to share its sync.
-const GATHER_MAX: Duration = Duration::from_millis(100);
+/// Files that come one after the other are let come together for twice as long as the last sync
+/// took: a sync has a part that does not depend on how many files share it, and holds up who makes
+/// new ones. But the longer files wait for one, the more of them are open.
+const GATHER_FACTOR: u32 = 2;
+const GATHER_MAX: Duration = Duration::from_millis(30);
+/// On a disk whose syncs take long, for half as long as one.
+const GATHER_SLOW_DIVISOR: u32 = 2;
+const GATHER_SLOW_MAX: Duration = Duration::from_millis(100);
 /// So many files share a sync well enough.
 const GATHER_FILES: usize = 2048;
 
@@ -65,6 +67,8 @@ struct Queue {
     idle: bool,
     /// No file is to wait for others.
     hurried: bool,
+    /// No other files come: those that are there wait for nothing.
+    has_all: bool,
     /// Files whose content is durable: the publisher puts them under their names.
     synced: VecDeque<Entry>,
     /// The publisher is at work on some that it has taken.
@@ -203,6 +207,14 @@ impl CommitterHandle {
         self.0.changed.notify_all();
     }
 
+    /// Every file that is to come is on its way to its name.
+    pub fn has_all(&self) {
+        let mut queue = lock(&self.0.queue);
+        if !std::mem::replace(&mut queue.has_all, true) {
+            self.0.changed.notify_all();
+        }
+    }
+
     /// The file is given up: its spans wait for nothing any more. Letting go of the target waits
     /// for a sync of it that may be under way, so the committer does that.
     pub fn give_up(&self, file: FileId, target: Option<SharedTarget>, keep: bool) {
@@ -267,7 +279,7 @@ impl Shared {
                 let many = commits.len() >= GROUP_MIN;
                 self.commit(&commits, named);
                 if many {
-                    gather = (begun.elapsed() / GATHER_DIVISOR).min(GATHER_MAX);
+                    gather = gather_for(begun.elapsed());
                 }
             }
             if ending || Instant::now() >= checkpoint_at {
@@ -302,8 +314,9 @@ impl Shared {
     fn gather(&self, mut left: Duration) {
         let deadline = Instant::now() + left;
         let mut queue = lock(&self.queue);
-        let waits =
-            |queue: &Queue| !queue.ending && !queue.hurried && queue.commits.len() < GATHER_FILES;
+        let waits = |queue: &Queue| {
+            !queue.has_all && !queue.ending && !queue.hurried && queue.commits.len() < GATHER_FILES
+        };
         while !left.is_zero() && waits(&queue) {
             queue = self
                 .changed
@@ -510,6 +523,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// How long files are to come together after a sync that took `took`.
+fn gather_for(took: Duration) -> Duration {
+    let slow = (took / GATHER_SLOW_DIVISOR).min(GATHER_SLOW_MAX);
+    (took * GATHER_FACTOR).min(GATHER_MAX).max(slow)
 }
 
 /// A file on its way to its name.

@@ -796,6 +796,9 @@ impl Role for Receiving<'_> {
         self.handle_compared();
         self.answer_waiting();
         self.handle_events();
+        if lock(&self.shared.machine).is_all_confirmed() {
+            self.shared.committer.has_all();
+        }
         self.say_goodbye();
         self.watch_streams(now);
         self.watch_disk(now);

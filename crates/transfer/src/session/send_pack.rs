@@ -11,7 +11,7 @@ pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
 /// From this length on a pack goes out. The first of a stream is short and each behind it twice as
 /// long: while its window is small, a stream shall not take what others could send.
 pub const PACK_FILL_MIN_BYTES: u64 = 64 << 10;
-const PACK_FILL_MAX_BYTES: u64 = 512 << 10;
+const PACK_FILL_MAX_BYTES: u64 = 832 << 10;
 
 impl Work {
     pub(super) fn is_small(&self) -> bool {
