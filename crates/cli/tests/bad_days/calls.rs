@@ -250,6 +250,8 @@ fn a_directory_that_cannot_be_given_its_mode_is_named_by_both_sides() {
         ran.says(&["target", "tree/deep", "cannot be given its attributes", "its mode"]);
         assert_eq!(ran.named("report")[0]["files"]["failed"], 2, "{ran:?}");
         journey.completes("tree", "n", &[]);
+        let (again, met) = with_failing_call(&journey, &case, "n", &[]).unwrap();
+        assert_eq!((again.status, met), (0, 2), "they have it already: {again:?}");
     }
 }
 

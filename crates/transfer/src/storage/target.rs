@@ -273,6 +273,11 @@ impl TargetPlace {
             .open_beneath(&name, flags, Mode::empty(), Links::Refuse)
             .and_then(|directory| rules.attributes.apply(&directory, offer, true));
         let Err(error) = set else { return Ok(()) };
+        // On a read-only file system, when nothing is left to do: the same command ran before.
+        let there = root.stat(&name, Links::Refuse);
+        if there.is_ok_and(|there| !rules.attributes.may_differ(&there, offer)) {
+            return Ok(());
+        }
         let fault = attributes_fault(&name, &error);
         let is_default = rules.wishes.preserve == Preserve::default();
         if fault.code() == FaultCode::NotPermitted && is_default { Ok(()) } else { Err(fault) }
