@@ -35,7 +35,7 @@ pub(crate) fn io_uring_disabled(root: &Path) -> bool {
     }
 }
 
-fn parse(release: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

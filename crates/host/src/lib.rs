@@ -10,6 +10,7 @@ use std::{
 };
 
 mod cgroup;
+pub mod checks;
 mod cpu;
 mod credentials;
 pub mod file_system;
@@ -18,6 +19,7 @@ mod limits;
 mod memory;
 mod network;
 mod numa;
+pub mod tune;
 
 pub use file_system::{FileSystem, FsKind, rotational};
 pub use numa::{Node, interface_node};

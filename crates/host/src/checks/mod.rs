@@ -1,0 +1,202 @@
+//! The tuning checks, one a file. Each reads, and says what it found, what should be, and why.
+//!
+//! To add one: a file with its `CHECK`, two lines here, its findings in `tests/stored_hosts/`.
+
+use crate::tune::{
+    Finding, Goal, Machine, Needs, Platform, Weight, goal,
+    machine::{Unread, Why},
+    setting::Setting,
+};
+
+/// Where a check stands in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    Tcp,
+    NetworkCard,
+    Processor,
+    Storage,
+    System,
+}
+
+impl Group {
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP and sockets",
+            Self::NetworkCard => "Network cards",
+            Self::Processor => "Processors and memory",
+            Self::Storage => "Storage",
+            Self::System => "System and limits",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// For `--apply=NAME` and `--explain NAME`.
+    pub name: &'static str,
+    pub group: Group,
+    /// What it looks at, in a few words.
+    pub summary: &'static str,
+    /// Why it matters, and for which goal.
+    pub why: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    pub look: fn(&Machine, &Goal) -> Vec<Finding>,
+}
+
+#[cfg(test)]
+mod stored;
+
+macro_rules! checks {
+    ($($file:ident),* $(,)?) => {
+        $(mod $file;)*
+        /// All of them, in the order of the report.
+        pub const CHECKS: &[Check] = &[$($file::CHECK),*];
+    };
+}
+
+checks! {
+    // TCP and sockets
+    socket_buffers, tcp_buffers, buffer_defaults, tcp_memory, optmem, tcp_options, mtu_probing,
+    metrics_save, congestion_control, backlog, qdisc,
+    // Network cards
+    card, rings, mtu, txqueuelen, offloads, pause, coalescing, pcie_link, pcie_read_request, big_tcp,
+    card_driver, interrupts, irqbalance, queues, numa_node,
+}
+
+/// The check of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Check> {
+    CHECKS.iter().find(|check| check.name == name)
+}
+
+/// From here on the processors and the bus are what limits, and their settings count.
+const FAST_BITS_PER_S: u64 = 40_000_000_000;
+
+/// What one looks at on each card of the goal that is there; `card` names those that are not.
+fn of_cards(machine: &Machine, goal: &Goal, look: impl Fn(&str) -> Finding) -> Vec<Finding> {
+    goal.cards.iter().filter(|card| is_there(machine, card)).map(|card| look(card)).collect()
+}
+
+/// A name with a blank or a slash is that of no interface (net/core/dev.c, dev_valid_name).
+fn is_there(machine: &Machine, card: &str) -> bool {
+    let is_name = !card.is_empty()
+        && !card.starts_with(['.', '-'])
+        && !card.contains(|sign: char| sign == '/' || sign.is_whitespace());
+    is_name && machine.path(&format!("/sys/class/net/{card}")).is_dir()
+}
+
+/// Where the card is on PCI, such as `0000:3b:00.0`; a virtual one may be nowhere.
+fn pci_address(machine: &Machine, card: &str) -> Option<String> {
+    let device = format!("/sys/class/net/{card}/device");
+    let is_address = |name: &String| {
+        let is_sign = |sign: char| sign.is_ascii_hexdigit() || matches!(sign, ':' | '.');
+        name.matches(':').count() == 2 && name.contains('.') && name.chars().all(is_sign)
+    };
+    if let Some(name) = machine.link_name(&device).filter(is_address) {
+        return Some(name);
+    }
+    let uevent = machine.text(&format!("{device}/uevent")).unwrap_or_default();
+    let name = crate::value_after(&uevent, "PCI_SLOT_NAME=")?.to_owned();
+    Some(name).filter(is_address)
+}
+
+/// What the card says it carries, or what it shall where it does not say.
+fn card_rate(machine: &Machine, goal: &Goal, card: &str) -> u64 {
+    goal::speed(machine, card).unwrap_or(goal.rate_bits_per_s)
+}
+
+/// What costs most on fast cards.
+fn weight_at(rate_bits_per_s: u64) -> Weight {
+    match rate_bits_per_s {
+        0..10_000_000_000 => Weight::Low,
+        10_000_000_000..FAST_BITS_PER_S => Weight::Medium,
+        _ => Weight::High,
+    }
+}
+
+/// Who decides what this host is made of.
+fn maker(machine: &Machine) -> Needs {
+    match machine.platform() {
+        Platform::Hardware => Needs::Hands,
+        Platform::Virtual => Needs::Hypervisor,
+        Platform::Container => Needs::ContainerHost,
+    }
+}
+
+/// What the driver does not have is absent; all else that cannot be read is not known.
+fn not_read(subject: &str, unread: &Unread) -> Finding {
+    match &unread.why {
+        Why::Failed(words) if words.contains("not supported") => {
+            Finding::absent(subject, &format!("its driver has no such thing ({})", unread.what))
+        }
+        _ => Finding::unknown(subject, unread),
+    }
+}
+
+/// A setting of sysctl(8) that shall be one value.
+fn sysctl_is(machine: &Machine, name: &str, wanted: &str, weight: Weight) -> Finding {
+    match machine.sysctl(name) {
+        Ok(found) if found == wanted => Finding::good(weight, name, &found),
+        Ok(found) => {
+            Finding::improve(weight, name, &found, wanted).change(Setting::sysctl(name), wanted)
+        }
+        Err(unread) => Finding::unknown(name, &unread),
+    }
+}
+
+/// A setting that holds one number, which shall be no smaller.
+fn sysctl_at_least(machine: &Machine, name: &str, wanted: u64, weight: Weight) -> Finding {
+    let found = match machine.sysctl(name) {
+        Ok(found) => found,
+        Err(unread) => return Finding::unknown(name, &unread),
+    };
+    match found.parse::<u64>() {
+        Ok(number) if number >= wanted => Finding::good(weight, name, &found),
+        Ok(_) => Finding::improve(weight, name, &found, &wanted.to_string())
+            .change(Setting::sysctl(name), wanted.to_string()),
+        Err(_) => Finding::unknown(name, &Unread::nonsense(name, &found)),
+    }
+}
+
+/// The numbers of a setting that holds several.
+fn sysctl_numbers<const COUNT: usize>(
+    machine: &Machine,
+    name: &str,
+) -> Result<[u64; COUNT], Unread> {
+    let text = machine.sysctl(name)?;
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
+    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| Unread::nonsense(name, &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own_and_says_why() {
+        for check in CHECKS {
+            assert_eq!(CHECKS.iter().filter(|other| other.name == check.name).count(), 1);
+            let is_name = |sign: char| sign.is_ascii_lowercase() || sign == '-';
+            assert!(check.name.chars().all(is_name), "{}", check.name);
+            assert!(!check.summary.is_empty() && !check.source.is_empty(), "{}", check.name);
+            assert!(check.why.len() > 60, "{}", check.name);
+        }
+        let groups: Vec<Group> = CHECKS.iter().map(|check| check.group).collect();
+        assert!(groups.is_sorted(), "checks of a group stand together");
+    }
+
+    #[test]
+    fn on_a_host_that_shows_nothing_every_check_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let machine = Machine::below(root.path());
+        let goal = Goal::of(&machine, &crate::tune::Wanted::default());
+        for check in CHECKS {
+            for finding in crate::tune::look(check, &machine, &goal) {
+                assert!(finding.changes.is_empty(), "{finding:?}");
+            }
+        }
+    }
+}

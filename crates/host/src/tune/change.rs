@@ -1,0 +1,336 @@
+//! Applies changes, all or none of them, and sets back what was applied.
+
+use super::{
+    ledger::{self, Changed, Ledger, LedgerError, Record, Standing},
+    machine::{Machine, Unread, Why},
+    persist::{Persisted, files},
+    setting::same,
+};
+use crate::tune::Change;
+
+/// Settings that depend on each other need more than one turn: taking fq away gives the card what
+/// net.core.default_qdisc says, which may be set back only after it.
+const TURNS_MAX: u32 = 4;
+
+/// A change with the name of the check that wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    pub check: &'static str,
+    pub change: Change,
+}
+
+/// What was done about one setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    Changed(&'a Changed),
+    /// It had the value.
+    AlreadySo(&'a Change),
+    /// A file for the next boot.
+    Wrote(&'a str),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
+    /// One change failed, so all of this run were set back.
+    #[error("{what}. All {undone} changes of this run were set back")]
+    SetBack { what: String, undone: usize },
+    /// And some could not be set back.
+    #[error("{what}. And {}", left_words(.left))]
+    Left { what: String, left: Vec<String> },
+}
+
+fn left_words(left: &[String]) -> String {
+    format!("{} could not be set back: {}", left.len(), left.join("; "))
+}
+
+/// Makes the changes in their order, with the ledger's word before each, and then writes the files
+/// for the next boot, if that is wanted. What has its value already is left alone.
+///
+/// # Errors
+/// At the first change that fails, with all of this run set back.
+pub fn apply(
+    machine: &Machine,
+    ledger: &mut Ledger,
+    planned: &[Planned],
+    persisted: Option<&Persisted>,
+    tell: &mut dyn FnMut(Step<'_>),
+) -> Result<(), ApplyError> {
+    ledger.begin()?;
+    let done = make(machine, ledger, planned, tell).and_then(|()| match persisted {
+        Some(persisted) => persist(ledger, persisted, tell),
+        None => Ok(()),
+    });
+    let what = match done {
+        Ok(()) => return Ok(ledger.add(Record::End)?),
+        Err(what) => what,
+    };
+    let run = ledger.this_run();
+    let left = set_back(machine, &run, &mut |_, _| {});
+    if !left.is_empty() {
+        return Err(ApplyError::Left { what, left });
+    }
+    ledger.forget_this_run()?;
+    Err(ApplyError::SetBack { what, undone: run.settings.len() + run.files.len() })
+}
+
+/// Sets back the last run only, as one that did not help.
+///
+/// # Errors
+/// If something could not be set back: then the ledger keeps it.
+pub fn take_back_run(machine: &Machine, ledger: &mut Ledger) -> Result<(), ApplyError> {
+    let left = set_back(machine, &ledger.this_run(), &mut |_, _| {});
+    if !left.is_empty() {
+        let what = "a change that did not help shall be set back".to_owned();
+        return Err(ApplyError::Left { what, left });
+    }
+    Ok(ledger.forget_this_run()?)
+}
+
+fn make(
+    machine: &Machine,
+    ledger: &mut Ledger,
+    planned: &[Planned],
+    tell: &mut dyn FnMut(Step<'_>),
+) -> Result<(), String> {
+    for Planned { check, change } in planned {
+        let failed = |unread: &Unread| format!("{check}: {}", unread.words());
+        let old = change.setting.read(machine).map_err(|unread| failed(&unread))?;
+        if same(&old, &change.value) {
+            tell(Step::AlreadySo(change));
+            continue;
+        }
+        let changed = Changed {
+            check: (*check).to_owned(),
+            setting: change.setting.clone(),
+            old,
+            new: change.value.clone(),
+        };
+        let Changed { check, setting, old, new } = changed.clone();
+        ledger
+            .add(Record::Before { check, setting, old, new })
+            .map_err(|error| error.to_string())?;
+        change.setting.write(machine, &change.value).map_err(|unread| failed(&unread))?;
+        let now = change.setting.read(machine).map_err(|unread| failed(&unread))?;
+        if !same(&now, &change.value) {
+            let (setting, wanted) = (&change.setting, &change.value);
+            return Err(format!("{}: {setting} shall be {wanted} and is {now}", changed.check));
+        }
+        tell(Step::Changed(&changed));
+    }
+    Ok(())
+}
+
+/// Writes the files that make all that stands so at the next boot too.
+fn persist(
+    ledger: &mut Ledger,
+    persisted: &Persisted,
+    tell: &mut dyn FnMut(Step<'_>),
+) -> Result<(), String> {
+    for (path, content) in files(&ledger.standing(), persisted) {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let old = ledger::content(&path).map_err(|error| failed(&error))?;
+        if old == content {
+            continue;
+        }
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
+        }
+        ledger.add(Record::File { path: path.clone(), old }).map_err(|error| failed(&error))?;
+        ledger::write_whole(&path, &content).map_err(|error| failed(&error))?;
+        tell(Step::Wrote(&path.to_string_lossy()));
+    }
+    Ok(())
+}
+
+/// Sets back all that stands in the ledger, and empties it. Tells each setting with what it was
+/// found to be.
+///
+/// # Errors
+/// In words, what could not be set back: then the ledger keeps everything.
+pub fn undo(
+    machine: &Machine,
+    ledger: Ledger,
+    tell: &mut dyn FnMut(&Changed, &str),
+) -> Result<Result<Standing, Vec<String>>, LedgerError> {
+    let standing = ledger.standing();
+    let left = set_back(machine, &standing, tell);
+    if !left.is_empty() {
+        return Ok(Err(left));
+    }
+    ledger.close()?;
+    Ok(Ok(standing))
+}
+
+/// In reverse, as often as settings depend on each other; what could not be, in words.
+fn set_back(
+    machine: &Machine,
+    standing: &Standing,
+    tell: &mut dyn FnMut(&Changed, &str),
+) -> Vec<String> {
+    let mut left = Vec::new();
+    for (path, old) in standing.files.iter().rev() {
+        if let Err(error) = ledger::write_whole(path, old) {
+            left.push(format!("{}: {error}", path.display()));
+        }
+    }
+    for changed in standing.settings.iter().rev() {
+        if let Ok(now) = changed.setting.read(machine) {
+            tell(changed, &now);
+        }
+    }
+    for turn in 1..=TURNS_MAX {
+        let wrong: Vec<String> = standing
+            .settings
+            .iter()
+            .rev()
+            .filter_map(|changed| set_one_back(machine, changed).err())
+            .collect();
+        if wrong.is_empty() {
+            break;
+        }
+        if turn == TURNS_MAX {
+            left.extend(wrong);
+        }
+    }
+    left
+}
+
+/// `Ok` where it was as it had been; otherwise why it was not, or that it was written just now, so
+/// that another turn looks at it again.
+fn set_one_back(machine: &Machine, changed: &Changed) -> Result<(), String> {
+    let Changed { setting, old, .. } = changed;
+    match setting.read(machine) {
+        Ok(now) if same(&now, old) => return Ok(()),
+        Ok(_) => {}
+        // A card that was taken out took its settings with it.
+        Err(unread) if is_gone(&unread) => return Ok(()),
+        Err(unread) => return Err(unread.words()),
+    }
+    match setting.write(machine, old) {
+        Ok(()) => Err(format!("{setting} does not become {old}")),
+        Err(unread) => Err(unread.words()),
+    }
+}
+
+fn is_gone(unread: &Unread) -> bool {
+    match &unread.why {
+        Why::Missing => true,
+        Why::Failed(words) => {
+            words.contains("No such device")
+                || words.contains("Cannot find device")
+                || words.contains("does not exist")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::tune::Setting;
+
+    /// A host with settings `a` to `c`, each 1.
+    fn host() -> (tempfile::TempDir, Machine) {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("proc/sys/net");
+        fs::create_dir_all(&directory).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(directory.join(name), "1\n").unwrap();
+        }
+        let machine = Machine::below(root.path());
+        (root, machine)
+    }
+
+    fn planned(names: &[&str]) -> Vec<Planned> {
+        let change = |name: &&str| Planned {
+            check: "a-check",
+            change: Change { setting: Setting::sysctl(&format!("net.{name}")), value: "2".into() },
+        };
+        names.iter().map(change).collect()
+    }
+
+    fn values(root: &Path) -> String {
+        let value = |name| fs::read_to_string(root.join("proc/sys/net").join(name)).unwrap();
+        ["a", "b", "c"].map(value).map(|text| text.trim().to_owned()).concat()
+    }
+
+    fn ledger(root: &Path) -> Ledger {
+        Ledger::open(&root.join("ledger")).unwrap()
+    }
+
+    #[test]
+    fn what_is_applied_is_set_back_exactly() {
+        let (root, machine) = host();
+        let plan = planned(&["a", "c"]);
+        let mut told = 0;
+        let tell: &mut dyn FnMut(Step<'_>) = &mut |_| told += 1;
+        apply(&machine, &mut ledger(root.path()), &plan, None, tell).unwrap();
+        assert_eq!((values(root.path()).as_str(), told), ("212", 2));
+        // Once more changes nothing, and forgets nothing.
+        apply(&machine, &mut ledger(root.path()), &plan, None, &mut |step| {
+            assert!(matches!(step, Step::AlreadySo(_)));
+        })
+        .unwrap();
+        let standing = undo(&machine, ledger(root.path()), &mut |_, _| {}).unwrap().unwrap();
+        assert_eq!(standing.settings.len(), 2);
+        assert_eq!(values(root.path()), "111");
+        assert!(ledger(root.path()).standing().is_empty());
+    }
+
+    #[test]
+    fn at_the_first_failure_all_of_the_run_is_set_back_and_earlier_runs_stay() {
+        let (root, machine) = host();
+        apply(&machine, &mut ledger(root.path()), &planned(&["a"]), None, &mut |_| {}).unwrap();
+        let plan = planned(&["b", "c", "missing"]);
+        let error = apply(&machine, &mut ledger(root.path()), &plan, None, &mut |_| {});
+        let Err(ApplyError::SetBack { what, undone: 2 }) = error else { panic!("{error:?}") };
+        assert!(what.contains("/proc/sys/net/missing"), "{what}");
+        assert_eq!(values(root.path()), "211");
+        assert_eq!(ledger(root.path()).standing().settings.len(), 1);
+    }
+
+    #[test]
+    fn one_run_is_taken_back_and_the_one_before_it_stays() {
+        let (root, machine) = host();
+        let mut ledger = ledger(root.path());
+        apply(&machine, &mut ledger, &planned(&["a"]), None, &mut |_| {}).unwrap();
+        apply(&machine, &mut ledger, &planned(&["a", "b"]), None, &mut |_| {}).unwrap();
+        take_back_run(&machine, &mut ledger).unwrap();
+        assert_eq!(values(root.path()), "211");
+        assert_eq!(ledger.standing().settings.len(), 1);
+    }
+
+    #[test]
+    fn a_run_that_was_killed_can_be_undone() {
+        let (root, machine) = host();
+        let mut killed = ledger(root.path());
+        killed.begin().unwrap();
+        make(&machine, &mut killed, &planned(&["a", "b"]), &mut |_| {}).unwrap();
+        drop(killed);
+        assert!(Ledger::peek(&root.path().join("ledger")).unwrap().broken_off_seconds.is_some());
+        undo(&machine, ledger(root.path()), &mut |_, _| {}).unwrap().unwrap();
+        assert_eq!(values(root.path()), "111");
+    }
+
+    #[test]
+    fn what_cannot_be_set_back_is_named_and_kept() {
+        let (root, machine) = host();
+        apply(&machine, &mut ledger(root.path()), &planned(&["a", "b"]), None, &mut |_| {})
+            .unwrap();
+        let file = root.path().join("proc/sys/net/a");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let left = undo(&machine, ledger(root.path()), &mut |_, _| {}).unwrap().unwrap_err();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(ledger(root.path()).standing().settings.len(), 2);
+        // Once it is mended, undo goes on.
+        fs::remove_dir(&file).unwrap();
+        fs::write(&file, "2\n").unwrap();
+        undo(&machine, ledger(root.path()), &mut |_, _| {}).unwrap().unwrap();
+        assert_eq!(values(root.path()), "111");
+    }
+}

@@ -1,0 +1,204 @@
+//! The files that make the changes so at the next boot: sysctl.d, udev rules, a systemd unit.
+//!
+//! Each is written anew from all that the ledger says was changed, so applying again, or some more,
+//! leaves one consistent set.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    ledger::{Changed, Content, Standing},
+    setting::Setting,
+};
+
+const SYSCTL: &str = "etc/sysctl.d/90-haul-dtn.conf";
+const UDEV: &str = "etc/udev/rules.d/90-haul-dtn.rules";
+const SCRIPT: &str = "etc/haul/tune.sh";
+const UNIT: &str = "etc/systemd/system/haul-tune.service";
+/// What `systemctl enable` makes (the unit's WantedBy).
+const WANTED: &str = "etc/systemd/system/multi-user.target.wants/haul-tune.service";
+
+const HEAD: &str =
+    "# Written by haul tune; haul tune --undo takes it away. Changes here are lost.\n";
+
+/// Where the files are written, and how haul is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Persisted {
+    /// `/`, or the root of an image that shall boot so.
+    pub root: PathBuf,
+    /// The program and the words that name the goal, for what must be found anew at each boot.
+    pub again: Vec<String>,
+}
+
+/// What each file shall hold, in the order of writing. One without lines is taken away.
+#[must_use]
+pub fn files(standing: &Standing, persisted: &Persisted) -> Vec<(PathBuf, Content)> {
+    let mut lines = Lines::default();
+    for changed in &standing.settings {
+        lines.add(changed);
+    }
+    let has_script = !lines.script.is_empty() || !lines.again.is_empty();
+    let text = |lines: &[String]| match lines {
+        [] => Content::Nothing,
+        lines => Content::Text(format!("{HEAD}{}\n", lines.join("\n"))),
+    };
+    let script = if has_script {
+        Content::Text(lines.script_text(&persisted.again))
+    } else {
+        Content::Nothing
+    };
+    let (unit, wanted) = if has_script {
+        (Content::Text(unit()), Content::Link(Path::new("/").join(UNIT)))
+    } else {
+        (Content::Nothing, Content::Nothing)
+    };
+    let all = [
+        (SYSCTL, text(&lines.sysctl)),
+        (UDEV, text(&lines.udev)),
+        (SCRIPT, script),
+        (UNIT, unit),
+        (WANTED, wanted),
+    ];
+    all.map(|(path, content)| (persisted.root.join(path), content)).to_vec()
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    sysctl: Vec<String>,
+    udev: Vec<String>,
+    script: Vec<String>,
+    /// Checks that have to look again at each boot.
+    again: Vec<String>,
+}
+
+impl Lines {
+    fn add(&mut self, changed: &Changed) {
+        let Changed { check, setting, new, .. } = changed;
+        match setting {
+            Setting::Sysctl(_) | Setting::DirtyLimit { .. } => {
+                self.sysctl
+                    .extend(setting.sysctl_of(new).map(|(name, new)| format!("{name} = {new}")));
+            }
+            // The numbers of interrupts are given out anew at each boot.
+            Setting::File(path) if path.starts_with("/proc/irq/") => {
+                if !self.again.contains(check) {
+                    self.again.push(check.clone());
+                }
+            }
+            Setting::File(path) => match udev_attribute(path) {
+                Some((matches, attribute)) => self.udev.push(format!(
+                    "ACTION==\"add|change\", {matches}, ATTR{{{attribute}}}=\"{new}\""
+                )),
+                None => self.script.push(setting.shell(new)),
+            },
+            Setting::Ring { card, .. }
+            | Setting::Offload { card, .. }
+            | Setting::Pause { card, .. } => self.udev.push(format!(
+                "ACTION==\"add\", SUBSYSTEM==\"net\", KERNEL==\"{card}\", RUN+=\"/usr/sbin/{}\"",
+                setting.shell(new)
+            )),
+            Setting::Qdisc { .. } | Setting::Link { .. } => self.script.push(setting.shell(new)),
+            // systemctl enable and disable keep it themselves.
+            Setting::Service { .. } => {}
+        }
+    }
+
+    /// A line that fails does not keep the others from being done.
+    fn script_text(&self, again: &[String]) -> String {
+        let mut text = format!("#!/bin/sh\n{HEAD}status=0\n");
+        for line in &self.script {
+            text.push_str(&format!("{line} || status=1\n"));
+        }
+        if let ([program, words @ ..], false) = (again, self.again.is_empty()) {
+            let words: String = words.iter().map(|word| format!(" {word}")).collect();
+            let checks = self.again.join(",");
+            text.push_str(&format!(
+                "{program} tune --apply={checks} --this-boot{words} || status=1\n"
+            ));
+        }
+        text + "exit $status\n"
+    }
+}
+
+/// `KERNEL=="sda", SUBSYSTEM=="block"` and `queue/scheduler` for what udev can set when the device
+/// appears (udev(7)).
+fn udev_attribute(path: &str) -> Option<(String, &str)> {
+    for (prefix, subsystem) in [("/sys/block/", "block"), ("/sys/class/net/", "net")] {
+        if let Some((device, attribute)) = path.strip_prefix(prefix).and_then(|p| p.split_once('/'))
+        {
+            let matches = format!("SUBSYSTEM==\"{subsystem}\", KERNEL==\"{device}\"");
+            return Some((matches, attribute));
+        }
+    }
+    None
+}
+
+fn unit() -> String {
+    format!(
+        "{HEAD}[Unit]\nDescription=Settings that haul tune applied\nAfter=network.target\n\n\
+        [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh /{SCRIPT}\n\n\
+        [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(changes: &[(Setting, &str)]) -> Standing {
+        let changed = |(setting, new): &(Setting, &str)| Changed {
+            check: "a-check".to_owned(),
+            setting: setting.clone(),
+            old: "old".to_owned(),
+            new: (*new).to_owned(),
+        };
+        Standing { settings: changes.iter().map(changed).collect(), ..Standing::default() }
+    }
+
+    fn text_of(changes: &[(Setting, &str)], path: &str) -> Option<String> {
+        let again = ["/usr/bin/haul", "--rtt", "80ms"].map(str::to_owned).to_vec();
+        let persisted = Persisted { root: PathBuf::from("/"), again };
+        let all = files(&standing(changes), &persisted);
+        let (_, content) = all.into_iter().find(|(name, _)| name.ends_with(path)).unwrap();
+        match content {
+            Content::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn each_kind_of_setting_goes_where_the_next_boot_finds_it() {
+        let card = || "eth0".to_owned();
+        let changes = [
+            (Setting::sysctl("net.ipv4.tcp_rmem"), "4096 87380 33554432"),
+            (Setting::DirtyLimit { name: "vm.dirty".to_owned() }, "bytes 1073741824"),
+            (Setting::file("/sys/block/sda/queue/scheduler"), "mq-deadline"),
+            (Setting::file("/sys/class/net/eth0/mtu"), "9000"),
+            (Setting::Ring { card: card(), ring: "rx".to_owned() }, "4096"),
+            (Setting::file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "performance"),
+            (Setting::file("/proc/irq/42/smp_affinity_list"), "3"),
+        ];
+        let sysctl = text_of(&changes, SYSCTL).unwrap();
+        assert!(sysctl.contains("\nnet.ipv4.tcp_rmem = 4096 87380 33554432\n"), "{sysctl}");
+        assert!(sysctl.ends_with("\nvm.dirty_bytes = 1073741824\n"), "{sysctl}");
+        let udev = text_of(&changes, UDEV).unwrap();
+        assert!(udev.contains("KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\""), "{udev}");
+        assert!(udev.contains("KERNEL==\"eth0\", ATTR{mtu}=\"9000\""), "{udev}");
+        assert!(udev.contains("RUN+=\"/usr/sbin/ethtool -G eth0 rx 4096\""), "{udev}");
+        let script = text_of(&changes, SCRIPT).unwrap();
+        assert!(script.contains("echo performance > /sys/devices/system/cpu/cpu0"), "{script}");
+        // An interrupt's number is another one after a boot.
+        assert!(!script.contains("irq"), "{script}");
+        let again = "/usr/bin/haul tune --apply=a-check --this-boot --rtt 80ms || status=1\n";
+        assert!(script.contains(again), "{script}");
+        assert!(text_of(&changes, UNIT).is_some());
+    }
+
+    #[test]
+    fn without_a_change_of_its_kind_a_file_is_taken_away() {
+        let changes = [(Setting::sysctl("net.core.rmem_max"), "1")];
+        assert!(text_of(&changes, SYSCTL).is_some());
+        for path in [UDEV, SCRIPT, UNIT, WANTED] {
+            assert_eq!(text_of(&changes, path), None);
+        }
+    }
+}
