@@ -40,6 +40,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Pull(low) => commands::pull::run(&low),
         LowCommand::Verify(low) => commands::verify::run(low),
         LowCommand::Token(low) => commands::token::run(low),
+        LowCommand::Tune(low) => commands::tune::run(&low),
         LowCommand::Bench(low) => commands::bench::run(&low),
         LowCommand::BenchSide(low) => commands::bench::side::run(&low.spec),
         LowCommand::GenerateDocs(low) => commands::generate_docs::run(&low.directory),
@@ -58,6 +59,7 @@ fn wants_json(command: &LowCommand) -> bool {
             LowTokenCommand::List(low) => low.json,
             LowTokenCommand::Revoke(low) => low.json,
         },
+        LowCommand::Tune(low) => low.json,
         LowCommand::Bench(low) => low.json(),
         LowCommand::Demo(_) | LowCommand::BenchSide(_) | LowCommand::GenerateDocs(_) => false,
     }

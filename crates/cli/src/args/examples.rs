@@ -159,6 +159,27 @@ haul token revoke 1a2b3c4d",
     STATE_ENVIRONMENT,
 ];
 
+const TUNE: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul tune                               what should be otherwise here, and why
+haul tune --role test-host --rtt 80ms   for one fast stream over a long path
+haul tune --explain tcp-buffers         all about one check
+haul tune --dry-run                     the changes as a script
+sudo haul tune --apply                  make them, also for the next boot
+sudo haul tune --apply=rings,mtu        only these
+sudo haul tune --undo                   everything as it was",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  audited, changed or set back
+1  a change failed, and all of the run were set back; or something could not be set back
+2  nothing could start: wrong arguments, no right",
+    },
+];
+
 const BENCH_EXIT_STATUS: Section = Section {
     title: "Exit status",
     lines: "\
@@ -228,6 +249,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-pull" => PULL,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,
+        "haul-tune" => TUNE,
         "haul-bench" => BENCH,
         "haul-bench-engines" => BENCH_ENGINES,
         "haul-bench-files" => BENCH_FILES,

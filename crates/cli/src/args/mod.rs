@@ -11,6 +11,7 @@ pub mod serve;
 pub mod token;
 pub mod transfer;
 pub mod tree;
+pub mod tune;
 pub mod values;
 pub mod verify;
 
@@ -43,6 +44,7 @@ pub enum LowCommand {
     Pull(transfer::LowPull),
     Verify(verify::LowVerify),
     Token(token::LowToken),
+    Tune(tune::LowTune),
     Bench(bench::LowBench),
     BenchSide(bench::LowBenchSide),
     GenerateDocs(LowGenerateDocs),

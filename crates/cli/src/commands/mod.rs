@@ -9,6 +9,7 @@ pub mod serve;
 mod serve_log;
 pub mod token;
 pub mod token_source;
+pub mod tune;
 pub mod verify;
 
 use crate::{

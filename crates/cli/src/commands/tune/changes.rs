@@ -1,0 +1,175 @@
+//! `haul tune --apply` and `--undo`, told step by step.
+
+use super::{Plan, ledger_failure};
+use crate::{
+    args::{tune::LowTune, usage_problem},
+    failure::{ExitStatus, Failure},
+    ui::{self, json},
+};
+use haul_host::tune::{
+    Machine,
+    change::{self, ApplyError, Step},
+    ledger::{Changed, Ledger},
+    persist::Persisted,
+    setting::same,
+};
+use serde_json::json;
+
+/// # Errors
+/// If nothing could start, or a change failed and all were set back.
+pub fn apply(low: &LowTune, machine: &Machine, plan: &Plan) -> Result<ExitStatus, Failure> {
+    let planned = plan.planned();
+    if planned.is_empty() {
+        tell_rest(low, plan, 0);
+        return Ok(ExitStatus::AllDone);
+    }
+    needs_root("change settings")?;
+    let mut ledger = Ledger::open(&low.ledger).map_err(ledger_failure)?;
+    let mut made = 0;
+    let mut tell = |step: Step<'_>| {
+        made += usize::from(matches!(step, Step::Changed(_)));
+        tell_step(low.json, &step);
+    };
+    let persisted = persisted(low);
+    change::apply(machine, &mut ledger, &planned, persisted.as_ref(), &mut tell)
+        .map_err(failure)?;
+    tell_rest(low, plan, made);
+    Ok(ExitStatus::AllDone)
+}
+
+/// Where the files for the next boot go, unless none are wanted.
+pub fn persisted(low: &LowTune) -> Option<Persisted> {
+    let root = low.boot_root.clone();
+    (!low.this_boot).then(|| Persisted { root, again: again(low) })
+}
+
+/// A change that failed, with what can be done about it.
+pub fn failure(error: ApplyError) -> Failure {
+    let (words, hint) = match error {
+        ApplyError::Ledger(error) => return ledger_failure(error),
+        error @ ApplyError::Left { .. } => {
+            (error.to_string(), "look at what it names, then haul tune --undo")
+        }
+        error @ ApplyError::SetBack { .. } => {
+            let hint = "name the other checks with --apply=CHECK,CHECK to go without this one";
+            (error.to_string(), hint)
+        }
+    };
+    let problem = usage_problem("haul tune --apply failed", "", &words, hint);
+    Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) }
+}
+
+pub fn tell_step(as_json: bool, step: &Step<'_>) {
+    match step {
+        Step::Changed(changed) => tell_changed(as_json, changed),
+        Step::AlreadySo(_) => {}
+        Step::Wrote(path) if as_json => json::print(&json!({ "event": "wrote", "path": path })),
+        Step::Wrote(path) => ui::print_to_stdout(&format!("  wrote    {path}")),
+    }
+}
+
+/// How this program is called at each boot, for what must be found anew then.
+fn again(low: &LowTune) -> Vec<String> {
+    let Ok(program) = std::env::current_exe() else { return vec![] };
+    let mut words = vec![program.to_string_lossy().into_owned()];
+    words.extend(low.goal_words());
+    words
+}
+
+fn tell_changed(as_json: bool, changed: &Changed) {
+    let Changed { check, setting, old, new } = changed;
+    if as_json {
+        json::print(&json!({
+            "event": "change", "check": check, "setting": setting, "old": old, "new": new,
+        }));
+    } else {
+        ui::print_to_stdout(&format!("  changed  {setting}: {old} -> {new}"));
+    }
+}
+
+/// What was done in one sentence, and what was not.
+fn tell_rest(low: &LowTune, plan: &Plan, made: usize) {
+    if low.json {
+        let names = |findings: &[haul_host::tune::Finding]| {
+            findings.iter().map(|finding| finding.check).collect::<Vec<_>>()
+        };
+        json::print(&json!({
+            "event": "applied", "changes": made, "to_be_named": names(&plan.to_be_named),
+            "by_hand": names(&plan.by_hand),
+        }));
+        return;
+    }
+    let mut lines = vec![match made {
+        0 => "Nothing had to be changed.".to_owned(),
+        1 => "1 setting changed; haul tune --undo sets it back.".to_owned(),
+        made => format!("{made} settings changed; haul tune --undo sets them back."),
+    }];
+    for finding in &plan.to_be_named {
+        lines.push(format!(
+            "Left out, as it can cut connections: {} {}. --apply={} makes it so.",
+            finding.subject, finding.wanted, finding.check
+        ));
+    }
+    if !plan.by_hand.is_empty() {
+        let names: Vec<&str> = plan.by_hand.iter().map(|finding| finding.check).collect();
+        lines.push(format!("Left to you: {}. haul tune says how.", names.join(", ")));
+    }
+    ui::print_to_stdout(&lines.join("\n"));
+}
+
+/// # Errors
+/// If nothing could start, or something could not be set back.
+pub fn undo(low: &LowTune, machine: &Machine) -> Result<ExitStatus, Failure> {
+    let standing = Ledger::peek(&low.ledger).map_err(ledger_failure)?;
+    if standing.is_empty() {
+        if low.json {
+            json::print(&json!({ "event": "undone", "changes": 0 }));
+        } else {
+            ui::print_to_stdout("Nothing to set back: haul tune has changed nothing here.");
+        }
+        return Ok(ExitStatus::AllDone);
+    }
+    needs_root("set settings back")?;
+    let ledger = Ledger::open(&low.ledger).map_err(ledger_failure)?;
+    let mut tell = |changed: &Changed, now: &str| {
+        let Changed { setting, old, new, .. } = changed;
+        if low.json {
+            json::print(&json!({
+                "event": "set_back", "setting": setting, "from": now, "to": old,
+            }));
+            return;
+        }
+        // Somebody else may have changed it after us; it was theirs to keep in mind.
+        let since = if same(now, new) || same(now, old) { "" } else { " (changed since)" };
+        ui::print_to_stdout(&format!("  set back {setting}: {now}{since} -> {old}"));
+    };
+    match change::undo(machine, ledger, &mut tell).map_err(ledger_failure)? {
+        Ok(standing) => {
+            let (settings, files) = (standing.settings.len(), standing.files.len());
+            if low.json {
+                json::print(&json!({ "event": "undone", "changes": settings, "files": files }));
+            } else {
+                ui::print_to_stdout(&format!(
+                    "{settings} settings and {files} files are as they were."
+                ));
+            }
+            Ok(ExitStatus::AllDone)
+        }
+        Err(left) => {
+            let found = left.join("; ");
+            let hint = "mend what it names and run haul tune --undo again: nothing is forgotten";
+            let problem = usage_problem("not all could be set back", "", &found, hint);
+            Err(Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) })
+        }
+    }
+}
+
+pub fn needs_root(what: &str) -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let what = format!("cannot {what}");
+    let hint = "run it by sudo, or give --dry-run's script to who may";
+    Err(usage_problem(&what, "root", &format!("user {user}"), hint).into())
+}

@@ -1,0 +1,170 @@
+//! `haul tune`: audits this host, applies changes, sets them back.
+
+mod changes;
+mod report;
+mod script;
+
+use crate::{
+    args::{
+        tune::{LowTune, TuneTask},
+        usage_problem,
+    },
+    failure::{ExitStatus, Failure},
+    ui::{self, json},
+};
+use haul_host::tune::{
+    self, Caution, Change, Finding, Goal, Machine, State,
+    change::Planned,
+    ledger::{Ledger, LedgerError, Standing},
+};
+use serde::Serialize;
+
+/// # Errors
+/// If nothing could start, or a change failed.
+pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {
+    let task = low.task()?;
+    let machine = Machine::below(&low.root);
+    let goal = Goal::of(&machine, &low.wanted());
+    match task {
+        TuneTask::Audit => audit(low, &machine, &goal),
+        TuneTask::Explain(check) => {
+            report::explain(check, &tune::look(check, &machine, &goal), low.json);
+            Ok(ExitStatus::AllDone)
+        }
+        TuneTask::Apply(named) => {
+            let looked = if named.is_empty() {
+                tune::audit(&machine, &goal)
+            } else {
+                named.iter().flat_map(|check| tune::look(check, &machine, &goal)).collect()
+            };
+            let plan = Plan::of(&looked, !named.is_empty());
+            if low.dry_run {
+                ui::print_to_stdout(&script::to_apply(&plan, &goal, &machine));
+                return Ok(ExitStatus::AllDone);
+            }
+            changes::apply(low, &machine, &plan)
+        }
+        TuneTask::Undo if low.dry_run => {
+            let standing = Ledger::peek(&low.ledger).map_err(ledger_failure)?;
+            ui::print_to_stdout(&script::to_undo(&standing));
+            Ok(ExitStatus::AllDone)
+        }
+        TuneTask::Undo => changes::undo(low, &machine),
+    }
+}
+
+/// Which changes are made, and which findings are left to a person.
+struct Plan {
+    findings: Vec<Finding>,
+    /// Only when named: they can cut connections.
+    to_be_named: Vec<Finding>,
+    /// haul makes no change for them.
+    by_hand: Vec<Finding>,
+}
+
+impl Plan {
+    fn of(looked: &[Finding], by_name: bool) -> Self {
+        let mut plan = Self { findings: vec![], to_be_named: vec![], by_hand: vec![] };
+        for finding in looked.iter().filter(|finding| finding.state == State::Improve) {
+            let list = if finding.changes.is_empty() {
+                &mut plan.by_hand
+            } else if finding.caution == Caution::OnlyByName && !by_name {
+                &mut plan.to_be_named
+            } else {
+                &mut plan.findings
+            };
+            list.push(finding.clone());
+        }
+        plan
+    }
+
+    fn planned(&self) -> Vec<Planned> {
+        let of = |finding: &Finding| {
+            let check = finding.check;
+            let planned = |change: Change| Planned { check, change };
+            finding.changes.clone().into_iter().map(planned).collect::<Vec<_>>()
+        };
+        self.findings.iter().flat_map(of).collect()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    Goal {
+        role: tune::Role,
+        rate_bits_per_s: u64,
+        rate_from: &'a str,
+        rtt_ms: Option<f64>,
+        bdp_bytes: Option<u64>,
+        cards: &'a [String],
+    },
+    Finding {
+        group: haul_host::checks::Group,
+        #[serde(flatten)]
+        finding: &'a Finding,
+    },
+    /// A run that was killed had made changes.
+    BrokenOff {
+        changes: usize,
+    },
+    Report {
+        score: u32,
+        good: usize,
+        improve: usize,
+        unknown: usize,
+        absent: usize,
+    },
+}
+
+fn audit(low: &LowTune, machine: &Machine, goal: &Goal) -> Result<ExitStatus, Failure> {
+    let findings = tune::audit(machine, goal);
+    // A stored host has no ledger, and whoever may not read it cannot have written it.
+    let standing = if machine.is_live() {
+        Ledger::peek(&low.ledger).unwrap_or_default()
+    } else {
+        Standing::default()
+    };
+    if low.json {
+        print_json(goal, &findings, &standing);
+    } else {
+        ui::print_to_stdout(&report::text(goal, &findings, &standing, low.all));
+    }
+    if let Some(path) = &low.html {
+        report::write_page(path, goal, &findings)?;
+    }
+    Ok(ExitStatus::AllDone)
+}
+
+fn print_json(goal: &Goal, findings: &[Finding], standing: &Standing) {
+    json::print(&Line::Goal {
+        role: goal.role,
+        rate_bits_per_s: goal.rate_bits_per_s,
+        rate_from: &goal.rate_from,
+        rtt_ms: goal.rtt_ms,
+        bdp_bytes: goal.bdp_bytes(),
+        cards: &goal.cards,
+    });
+    if standing.broken_off_seconds.is_some() {
+        json::print(&Line::BrokenOff { changes: standing.settings.len() });
+    }
+    for finding in findings {
+        json::print(&Line::Finding { group: report::group_of(finding), finding });
+    }
+    let count = |state| findings.iter().filter(|finding| finding.state == state).count();
+    json::print(&Line::Report {
+        score: tune::score(findings),
+        good: count(State::Good),
+        improve: count(State::Improve),
+        unknown: count(State::Unknown),
+        absent: count(State::Absent),
+    });
+}
+
+fn ledger_failure(error: LedgerError) -> Failure {
+    let hint = match &error {
+        LedgerError::Io { .. } => "run as root, or name another --ledger",
+        LedgerError::Busy { .. } | LedgerError::Damaged { .. } => "",
+    };
+    usage_problem("cannot change anything", "", &error.to_string(), hint).into()
+}
