@@ -4,6 +4,7 @@
 
 pub mod cachestat;
 pub mod congestion;
+pub mod datagrams;
 pub mod interfaces;
 pub mod low_water;
 pub mod mapping;

@@ -20,6 +20,8 @@ pub struct TcpInfo {
     pub ssthresh_segments: u32,
     /// What the kernel puts into one segment it sends.
     pub mss_bytes: u32,
+    /// The largest packet that the kernel believes the path takes whole.
+    pub path_mtu_bytes: u32,
     pub unacked_segments: u32,
     pub lost_segments: u32,
     /// Segments sent again since the connection began.
@@ -79,6 +81,7 @@ impl TcpInfo {
             mss_bytes: u32_at(bytes, 16),
             unacked_segments: u32_at(bytes, 24),
             lost_segments: u32_at(bytes, 32),
+            path_mtu_bytes: u32_at(bytes, 60),
             rtt_us: u32_at(bytes, 68),
             rtt_variance_us: u32_at(bytes, 72),
             ssthresh_segments: u32_at(bytes, 76),
@@ -131,6 +134,7 @@ mod tests {
         assert_eq!(TcpInfo::of(&far).unwrap().bytes_received, 100_000);
         assert!(info.mss_bytes > 500 && info.cwnd_segments > 0 && info.rtt_us > 0, "{info:?}");
         assert_eq!(info.notsent_bytes, 0);
+        assert!(info.path_mtu_bytes > info.mss_bytes, "{info:?}");
     }
 
     #[test]
