@@ -30,6 +30,12 @@ impl ClientHandshake {
         (Self { reply: None }, [Message::Hello(hello), Message::Open(open)])
     }
 
+    /// What the server said of itself, before it opened the session.
+    #[must_use]
+    pub fn reply(&self) -> Option<&wire::HelloReply> {
+        self.reply.as_ref()
+    }
+
     /// Takes a message; `Some` once the session is open.
     ///
     /// # Errors

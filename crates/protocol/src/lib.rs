@@ -62,8 +62,11 @@ pub enum Awaited {
     Goodbye,
 }
 
-/// What this build can do beyond version 1, as numbers in `Hello.capabilities`. None yet.
-pub const CAPABILITIES: &[u32] = &[];
+/// Sessions of direction PROBE.
+pub const CAPABILITY_PROBE: u32 = 1;
+
+/// What this build can do beyond version 1, as numbers in `Hello.capabilities`.
+pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE];
 
 /// The protocol versions this build speaks.
 pub const VERSION_MIN: u32 = 1;

@@ -64,3 +64,14 @@ pub const SPAN_RETRIES_MAX: u32 = 8;
 pub const STAGES_MAX: usize = 64;
 /// Frames of one stream: the nonce has 40 bits for their number.
 pub const FRAMES_MAX: u64 = 1 << 40;
+/// Rounds of one probe.
+pub const PROBE_ROUNDS_MAX: u32 = 4096;
+/// What one round may take, omitted time included, in milliseconds.
+pub const PROBE_MS_MAX: u32 = 600_000;
+/// The shortest interval of its figures, in milliseconds.
+pub const PROBE_INTERVAL_MS_MIN: u32 = 50;
+/// What one call of a probe moves, in bytes.
+pub const PROBE_BLOCK_BYTES_MIN: u32 = 64;
+pub const PROBE_BLOCK_BYTES_MAX: u32 = 16 << 20;
+/// Streams in one message of a probe: of both ways.
+pub const PROBE_STREAMS_MAX: usize = 2 * STREAMS_MAX as usize;

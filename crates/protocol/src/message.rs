@@ -62,6 +62,14 @@ fn cut_texts(message: &mut Message) {
             cut(&mut explained.because);
         }
         Message::Refused(fault) => cut_fault(fault),
+        Message::Probe(probe) => cut(&mut probe.congestion),
+        Message::ProbeFigures(figures) => {
+            figures.streams.iter_mut().for_each(|stream| cut(&mut stream.congestion));
+        }
+        Message::ProbeResult(result) => {
+            result.fault.iter_mut().for_each(cut_fault);
+            result.streams.iter_mut().for_each(|stream| cut(&mut stream.congestion));
+        }
         Message::FileAnswer(wire::FileAnswer { answer: Some(Answer::Fault(fault)), .. }) => {
             cut_fault(fault);
         }
@@ -163,7 +171,19 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             ensure(removed.names.len() <= limits::REMOVED_MAX, "more than 4096 removed names")?;
             removed.names.iter().try_for_each(|name| check_name(name))
         }
+        Message::Probe(probe) => check_probe(probe),
+        Message::ProbeReady(ready) => {
+            ensure(ready.udp_port <= u32::from(u16::MAX), "a port beyond 65535")?;
+            let len = ready.datagram_key.len();
+            ensure(len == 0 || len == 16, "a datagram key that is not 16 bytes")
+        }
+        Message::ProbeFigures(figures) => check_probe_streams(&figures.streams),
+        Message::ProbeResult(result) => {
+            check_probe_streams(&result.streams)?;
+            result.fault.as_ref().map_or(Ok(()), check_fault)
+        }
         Message::OffersEnd(_)
+        | Message::ProbeStep(_)
         | Message::SpanBad(_)
         | Message::StreamClosed(_)
         | Message::Ping(_)
@@ -292,6 +312,29 @@ fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
 
 fn check_stages(stages: &[wire::StageTime]) -> Result<(), ProtocolError> {
     ensure(stages.len() <= limits::STAGES_MAX, "too many stages in a report")
+}
+
+fn check_probe(probe: &wire::Probe) -> Result<(), ProtocolError> {
+    let rounds = 1..=limits::PROBE_ROUNDS_MAX;
+    ensure(rounds.contains(&probe.round), "a round of a probe")?;
+    ensure(probe.kind() != wire::ProbeKind::Unknown, "a probe of unknown kind")?;
+    ensure(probe.to_server || probe.to_client, "a probe of no direction")?;
+    ensure((1..=limits::STREAMS_MAX).contains(&probe.streams), "a number of streams")?;
+    let blocks = limits::PROBE_BLOCK_BYTES_MIN..=limits::PROBE_BLOCK_BYTES_MAX;
+    ensure(blocks.contains(&probe.block_bytes), "a block of a probe")?;
+    let time_ms = probe.time_ms.checked_add(probe.omit_ms);
+    let fits = time_ms.is_some_and(|time_ms| time_ms <= limits::PROBE_MS_MAX);
+    ensure(fits && probe.time_ms > 0, "a time of a probe")?;
+    let slow = probe.interval_ms >= limits::PROBE_INTERVAL_MS_MIN;
+    ensure(slow, "an interval shorter than 50 ms")?;
+    let last = probe.first_stream.checked_add(2 * probe.streams);
+    ensure(last.is_some(), "a number of a stream")?;
+    check_text(&probe.congestion)
+}
+
+fn check_probe_streams(streams: &[wire::ProbeStream]) -> Result<(), ProtocolError> {
+    ensure(streams.len() <= limits::PROBE_STREAMS_MAX, "too many streams of a probe")?;
+    streams.iter().try_for_each(|stream| check_text(&stream.congestion))
 }
 
 fn check_text(text: &str) -> Result<(), ProtocolError> {

@@ -1,6 +1,6 @@
 //! Push and pull: connecting, the session, and coming back after it was lost.
 
-mod connect_failure;
+pub(crate) mod connect_failure;
 
 use crate::{
     Interrupt,

@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod options;
 mod places;
 pub mod preflight;
+pub mod probe;
 mod reporting;
 pub mod selection;
 pub mod server;

@@ -183,6 +183,8 @@ pub struct ServeOptions {
     /// The least protection a client may ask for.
     pub protection_min: Protection,
     pub sessions_max: u32,
+    /// Of these, probes; they take all that the network gives.
+    pub probes_max: u32,
     /// Connections that have not yet shown who they are.
     pub strangers_max: u32,
     pub handshake_timeout: Duration,
@@ -202,6 +204,7 @@ impl ServeOptions {
             read_only: false,
             protection_min: Protection::Clear,
             sessions_max: 64,
+            probes_max: 4,
             strangers_max: 64,
             handshake_timeout: Duration::from_secs(10),
             streams_max: 16,

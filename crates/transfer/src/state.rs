@@ -249,41 +249,7 @@ impl StateDirectory {
         purpose: &[u8],
         direction: wire::Direction,
     ) -> Result<Grant, wire::Fault> {
-        let hash = hex(&Token::secret_hash(secret));
-        let refuse = |code, what: &str, hint: &str| {
-            Err(wire::Fault::new(code, wire::Side::Unknown, what).hint(hint))
-        };
-        let tokens = self.tokens().map_err(|problem| state_fault(&problem))?;
-        let mut known =
-            tokens.iter().filter(|t| same_secret(t.secret_hash.as_bytes(), hash.as_bytes()));
-        let Some(record) = known.next() else {
-            let hint = "copy the whole URL that `haul serve` or `haul token new` printed";
-            return refuse(wire::FaultCode::TokenWrong, "the server does not know the token", hint);
-        };
-        let again = "ask for a new one (`haul token new` on the server)";
-        match record.status() {
-            "revoked" => {
-                return refuse(wire::FaultCode::TokenRevoked, "the token was revoked", again);
-            }
-            "expired" => {
-                return refuse(wire::FaultCode::TokenExpired, "the token has expired", again);
-            }
-            _ => {}
-        }
-        let other = record.used_for.as_ref().is_some_and(|used| *used != hex(purpose));
-        if record.used_up || other {
-            let what = "the token was for one transfer and is used";
-            return refuse(wire::FaultCode::TokenUsed, what, again);
-        }
-        let (allowed, right) = match direction {
-            wire::Direction::Push => (record.rights.write, "write"),
-            _ => (record.rights.read, "read"),
-        };
-        if !allowed {
-            let what = format!("the token has no right to {right} here");
-            let hint = format!("`haul token new --{right}` on the server makes one that has");
-            return refuse(wire::FaultCode::RightMissing, &what, &hint);
-        }
+        let record = self.known(secret, Some(purpose), direction)?;
         if record.single_use && record.used_for.is_none() {
             let claimed = self
                 .change_tokens(|tokens| {
@@ -295,16 +261,61 @@ impl StateDirectory {
                 })
                 .map_err(|problem| state_fault(&problem))?;
             if !claimed {
-                let what = "the token was for one transfer and is used";
-                return refuse(wire::FaultCode::TokenUsed, what, again);
+                return Err(used());
             }
         }
-        Ok(Grant {
-            single_use: record.single_use,
-            token_id: record.id.clone(),
-            rights: record.rights,
-            root: record.root.clone(),
-        })
+        Ok(grant_of(&record))
+    }
+
+    /// The same for what moves no file: a single-use token stays as it is.
+    ///
+    /// # Errors
+    /// As [`Self::authorize`].
+    pub fn look_at(&self, secret: &[u8], direction: wire::Direction) -> Result<Grant, wire::Fault> {
+        self.known(secret, None, direction).map(|record| grant_of(&record))
+    }
+
+    /// The token of this secret, when it allows the direction.
+    fn known(
+        &self,
+        secret: &[u8],
+        purpose: Option<&[u8]>,
+        direction: wire::Direction,
+    ) -> Result<TokenRecord, wire::Fault> {
+        let hash = hex(&Token::secret_hash(secret));
+        let tokens = self.tokens().map_err(|problem| state_fault(&problem))?;
+        let mut known =
+            tokens.into_iter().filter(|t| same_secret(t.secret_hash.as_bytes(), hash.as_bytes()));
+        let Some(record) = known.next() else {
+            let hint = "copy the whole URL that `haul serve` or `haul token new` printed";
+            let what = "the server does not know the token";
+            return Err(token_fault(wire::FaultCode::TokenWrong, what, hint));
+        };
+        match record.status() {
+            "revoked" => {
+                let code = wire::FaultCode::TokenRevoked;
+                return Err(token_fault(code, "the token was revoked", ASK_AGAIN));
+            }
+            "expired" => {
+                let code = wire::FaultCode::TokenExpired;
+                return Err(token_fault(code, "the token has expired", ASK_AGAIN));
+            }
+            _ => {}
+        }
+        let used_for = record.used_for.as_ref().zip(purpose);
+        if record.used_up || used_for.is_some_and(|(used, purpose)| *used != hex(purpose)) {
+            return Err(used());
+        }
+        let (allowed, right) = match direction {
+            wire::Direction::Push => (record.rights.write, "write"),
+            _ => (record.rights.read, "read"),
+        };
+        if !allowed {
+            let what = format!("the token has no right to {right} here");
+            let hint = format!("`haul token new --{right}` on the server makes one that has");
+            return Err(token_fault(wire::FaultCode::RightMissing, &what, &hint));
+        }
+        Ok(record)
     }
 
     /// A single-use token's transfer is complete.
@@ -398,6 +409,26 @@ fn state_problem(what: &str, path: &Path, error: &io::Error) -> Problem {
         &error.to_string(),
         "set HAUL_STATE to another directory, or mend this one",
     )
+}
+
+const ASK_AGAIN: &str = "ask for a new one (`haul token new` on the server)";
+
+fn token_fault(code: wire::FaultCode, what: &str, hint: &str) -> wire::Fault {
+    wire::Fault::new(code, wire::Side::Unknown, what).hint(hint)
+}
+
+fn used() -> wire::Fault {
+    let what = "the token was for one transfer and is used";
+    token_fault(wire::FaultCode::TokenUsed, what, ASK_AGAIN)
+}
+
+fn grant_of(record: &TokenRecord) -> Grant {
+    Grant {
+        single_use: record.single_use,
+        token_id: record.id.clone(),
+        rights: record.rights,
+        root: record.root.clone(),
+    }
 }
 
 fn state_fault(problem: &Problem) -> wire::Fault {

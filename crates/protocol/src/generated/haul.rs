@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -61,6 +61,16 @@ pub mod control {
         Explained(super::Explained),
         #[prost(message, tag = "24")]
         Figures(super::Figures),
+        #[prost(message, tag = "25")]
+        Probe(super::Probe),
+        #[prost(message, tag = "26")]
+        ProbeReady(super::ProbeReady),
+        #[prost(message, tag = "27")]
+        ProbeStep(super::ProbeStep),
+        #[prost(message, tag = "28")]
+        ProbeFigures(super::ProbeFigures),
+        #[prost(message, tag = "29")]
+        ProbeResult(super::ProbeResult),
     }
 }
 /// Client to server, first. A server that supports none of the versions answers `refused`.
@@ -495,6 +505,141 @@ pub struct SideReport {
     #[prost(uint32, tag = "24")]
     pub rtt_us: u32,
 }
+/// Client to server, in a session of direction PROBE: the next measurement.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Probe {
+    /// from 1 on
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    #[prost(enumeration = "ProbeKind", tag = "2")]
+    pub kind: i32,
+    #[prost(bool, tag = "3")]
+    pub to_server: bool,
+    #[prost(bool, tag = "4")]
+    pub to_client: bool,
+    /// each way
+    #[prost(uint32, tag = "5")]
+    pub streams: u32,
+    /// those to the server have the numbers from here on, then the others
+    #[prost(uint32, tag = "6")]
+    pub first_stream: u32,
+    /// of one call; of one datagram
+    #[prost(uint32, tag = "7")]
+    pub block_bytes: u32,
+    /// counted, behind what is omitted
+    #[prost(uint32, tag = "8")]
+    pub time_ms: u32,
+    #[prost(uint32, tag = "9")]
+    pub omit_ms: u32,
+    #[prost(uint32, tag = "10")]
+    pub interval_ms: u32,
+    /// of both senders; empty: each chooses by the path
+    #[prost(string, tag = "11")]
+    pub congestion: ::prost::alloc::string::String,
+    /// of all streams of a way; 0: no limit
+    #[prost(uint64, tag = "12")]
+    pub rate_bytes_per_s: u64,
+    /// the server throws away what arrives without copying it
+    #[prost(bool, tag = "13")]
+    pub discard: bool,
+}
+/// Server to client: what the client is to open now. A round that cannot be has `probe_result` with a
+/// fault instead.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeReady {
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    /// DATAGRAMS and PATH_MTU
+    #[prost(uint32, tag = "2")]
+    pub udp_port: u32,
+    /// 16 bytes at the front of each datagram of this round
+    #[prost(bytes = "vec", tag = "3")]
+    pub datagram_key: ::prost::alloc::vec::Vec<u8>,
+}
+/// Server to client: all streams are there, the time begins. Client to server, with `over`: a round
+/// of PATH_MTU has what it needs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeStep {
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    #[prost(bool, tag = "2")]
+    pub over: bool,
+}
+/// A stream of a round on one side, all since its begin. What is not known, or means nothing for the
+/// side or the kind, is 0.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeStream {
+    #[prost(uint32, tag = "1")]
+    pub stream: u32,
+    #[prost(bool, tag = "2")]
+    pub sends: bool,
+    /// handed to the kernel, or taken from it
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// of its thread
+    #[prost(uint64, tag = "4")]
+    pub cpu_ns: u64,
+    /// ready to run, and another had the processor
+    #[prost(uint64, tag = "5")]
+    pub run_queue_ns: u64,
+    #[prost(uint32, tag = "6")]
+    pub rtt_us: u32,
+    #[prost(uint32, tag = "7")]
+    pub min_rtt_us: u32,
+    #[prost(uint64, tag = "8")]
+    pub cwnd_bytes: u64,
+    #[prost(uint64, tag = "9")]
+    pub delivery_rate_bytes_per_s: u64,
+    #[prost(uint32, tag = "10")]
+    pub retransmits: u32,
+    /// by TCP, what was sent again included
+    #[prost(uint64, tag = "11")]
+    pub sent_bytes: u64,
+    #[prost(uint64, tag = "12")]
+    pub resent_bytes: u64,
+    #[prost(uint64, tag = "13")]
+    pub busy_us: u64,
+    #[prost(uint64, tag = "14")]
+    pub receiver_window_us: u64,
+    #[prost(uint64, tag = "15")]
+    pub send_buffer_us: u64,
+    /// sent, or received and none of them twice
+    #[prost(uint64, tag = "16")]
+    pub datagrams: u64,
+    /// one more than the highest seen
+    #[prost(uint64, tag = "17")]
+    pub sequence_next: u64,
+    #[prost(uint64, tag = "18")]
+    pub reordered: u64,
+    #[prost(uint64, tag = "19")]
+    pub duplicates: u64,
+    /// RFC 3550, 6.4.1
+    #[prost(uint64, tag = "20")]
+    pub jitter_ns: u64,
+    #[prost(string, tag = "21")]
+    pub congestion: ::prost::alloc::string::String,
+}
+/// Server to client, at the begin, after each interval, and when the omitted time is over.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProbeFigures {
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    /// since the round began
+    #[prost(uint64, tag = "2")]
+    pub at_us: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub streams: ::prost::alloc::vec::Vec<ProbeStream>,
+}
+/// Server to client, last of a round: its streams when nothing more came, or why it could not be.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProbeResult {
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    #[prost(message, optional, tag = "2")]
+    pub fault: ::core::option::Option<Fault>,
+    #[prost(message, repeated, tag = "3")]
+    pub streams: ::prost::alloc::vec::Vec<ProbeStream>,
+}
 /// Server to client, about twice a second, where `wants_figures` asks for it: where the time of the
 /// server's streams went since the session began.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -632,6 +777,8 @@ pub enum Direction {
     Push = 1,
     /// the client receives
     Pull = 2,
+    /// no files: the path is measured, where both have capability 1
+    Probe = 3,
 }
 impl Direction {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -643,6 +790,7 @@ impl Direction {
             Self::Unknown => "DIRECTION_UNKNOWN",
             Self::Push => "PUSH",
             Self::Pull => "PULL",
+            Self::Probe => "PROBE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -651,6 +799,7 @@ impl Direction {
             "DIRECTION_UNKNOWN" => Some(Self::Unknown),
             "PUSH" => Some(Self::Push),
             "PULL" => Some(Self::Pull),
+            "PROBE" => Some(Self::Probe),
             _ => None,
         }
     }
@@ -854,6 +1003,41 @@ impl Growth {
             "NOT_GROWING" => Some(Self::NotGrowing),
             "GROWING" => Some(Self::Growing),
             "GROWN" => Some(Self::Grown),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ProbeKind {
+    Unknown = 0,
+    /// data streams that carry what is thrown away
+    Streams = 1,
+    /// the same by UDP, at a rate
+    Datagrams = 2,
+    /// datagrams of several sizes, which must not be cut, are echoed
+    PathMtu = 3,
+}
+impl ProbeKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unknown => "PROBE_KIND_UNKNOWN",
+            Self::Streams => "STREAMS",
+            Self::Datagrams => "DATAGRAMS",
+            Self::PathMtu => "PATH_MTU",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PROBE_KIND_UNKNOWN" => Some(Self::Unknown),
+            "STREAMS" => Some(Self::Streams),
+            "DATAGRAMS" => Some(Self::Datagrams),
+            "PATH_MTU" => Some(Self::PathMtu),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ pub fn messages() -> Vec<(&'static str, Value)> {
     all.extend(offer_messages());
     all.extend(file_messages());
     all.extend(report_messages());
+    all.extend(probe_messages());
     all
 }
 
@@ -271,11 +272,75 @@ fn report_messages() -> Vec<(&'static str, Value)> {
     ]
 }
 
+fn probe_messages() -> Vec<(&'static str, Value)> {
+    let stream = json!({
+        "stream": 7, "sends": true, "bytes": 5_000_000_000_u64, "cpu_ns": 900_000_000,
+        "run_queue_ns": 5, "rtt_us": 101, "min_rtt_us": 99, "cwnd_bytes": 1_000_000,
+        "delivery_rate_bytes_per_s": 1_250_000_000, "retransmits": 3,
+        "sent_bytes": 5_000_004_344_u64, "resent_bytes": 4344, "busy_us": 4_000_000,
+        "receiver_window_us": 2, "send_buffer_us": 1, "congestion": "cubic"});
+    let datagrams = json!({
+        "stream": 8, "bytes": 147_200, "datagrams": 100, "sequence_next": 103, "reordered": 2,
+        "duplicates": 1, "jitter_ns": 20_000});
+    vec![
+        (
+            "a probe of the path",
+            json!({"probe": {
+            "round": 2, "kind": "STREAMS", "to_server": true, "to_client": true, "streams": 4,
+            "first_stream": 8, "block_bytes": 131_072, "time_ms": 5000, "omit_ms": 1000,
+            "interval_ms": 500, "congestion": "bbr", "rate_bytes_per_s": 125_000_000,
+            "discard": true}}),
+        ),
+        (
+            "a server that waits for datagrams",
+            json!({"probe_ready": {
+            "round": 3, "udp_port": 7117, "datagram_key": "000102030405060708090a0b0c0d0e0f"}}),
+        ),
+        ("a round is over", json!({"probe_step": {"round": 3, "over": true}})),
+        (
+            "what a server's streams did so far",
+            json!({"probe_figures": {"round": 2, "at_us": 1_000_017, "streams": [stream]}}),
+        ),
+        (
+            "what a server's streams did",
+            json!({"probe_result": {"round": 2, "streams": [datagrams]}}),
+        ),
+        (
+            "a round that cannot be",
+            json!({"probe_result": {"round": 4, "fault": {
+            "code": "NOT_PERMITTED", "what": "the server may not use bbr"}}}),
+        ),
+    ]
+}
+
 /// A name and the fields of a `Control` that a receiver refuses.
 pub fn bad_messages() -> Vec<(&'static str, Value)> {
     let mut all = bad_session_messages();
     all.extend(bad_file_messages());
+    all.extend(bad_probes());
     all
+}
+
+fn bad_probes() -> Vec<(&'static str, Value)> {
+    let probe = |field: &str, value: Value| {
+        let mut probe = json!({"round": 1, "kind": "STREAMS", "to_server": true, "streams": 1,
+            "block_bytes": 65536, "time_ms": 1000, "interval_ms": 1000});
+        probe[field] = value;
+        json!({"probe": probe})
+    };
+    vec![
+        ("a probe without a round", probe("round", json!(0))),
+        ("a probe of no direction", probe("to_server", json!(false))),
+        ("a probe of no streams", probe("streams", json!(0))),
+        ("a probe of 65 streams", probe("streams", json!(65))),
+        ("a probe of blocks of 63 bytes", probe("block_bytes", json!(63))),
+        ("a probe of more than ten minutes", probe("omit_ms", json!(600_000))),
+        ("a probe of an endless time", probe("omit_ms", json!(u32::MAX))),
+        ("a probe with figures every 49 ms", probe("interval_ms", json!(49))),
+        ("a probe of streams beyond 2^32", probe("first_stream", json!(u32::MAX))),
+        ("a datagram key of 15 bytes", json!({"probe_ready": {"datagram_key": "00".repeat(15)}})),
+        ("a port beyond 65535", json!({"probe_ready": {"udp_port": 65536}})),
+    ]
 }
 
 fn bad_file_messages() -> Vec<(&'static str, Value)> {

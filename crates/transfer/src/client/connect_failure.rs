@@ -7,7 +7,7 @@ use crate::{
 use haul_protocol::wire::{Fault, FaultCode};
 
 /// Why no session could be opened.
-pub(super) enum ConnectFailure {
+pub(crate) enum ConnectFailure {
     Unreachable {
         server: String,
         error: String,
@@ -30,7 +30,7 @@ pub(super) enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    pub(super) fn problem(&self) -> Problem {
+    pub(crate) fn problem(&self) -> Problem {
         match self {
             Self::Unreachable { server, error } => problem(
                 &format!("cannot connect to {server}"),
@@ -56,7 +56,7 @@ impl ConnectFailure {
     }
 
     /// Whether trying again may help.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Cut { .. } | Self::Broken { .. } => true,
             Self::WrongKey { .. } | Self::Interrupted => false,
@@ -65,11 +65,11 @@ impl ConnectFailure {
     }
 
     /// Whether a network may have cut it that lets the next handshake through.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         matches!(self, Self::Cut { .. })
     }
 
-    pub(super) fn into_start(self) -> TransferError {
+    pub(crate) fn into_start(self) -> TransferError {
         if matches!(self, Self::Interrupted) {
             return TransferError::Interrupted;
         }
@@ -78,6 +78,6 @@ impl ConnectFailure {
 }
 
 /// Whether trying again may help.
-pub(super) fn is_passing(fault: &Fault) -> bool {
+pub(crate) fn is_passing(fault: &Fault) -> bool {
     matches!(fault.code(), FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
 }

@@ -1,6 +1,7 @@
 //! The server: one port, where connections show what they are before anything is done for them.
 
 mod doorman;
+mod probes;
 mod refusals;
 mod sessions;
 

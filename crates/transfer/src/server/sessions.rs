@@ -76,14 +76,16 @@ const PROBLEMS_TOLD_MAX: u64 = 1000;
 /// How long a session that yields to its successor may take.
 const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
 
-struct Entry {
-    transfer: Vec<u8>,
-    token_id: String,
-    keys: Arc<SessionKeys>,
-    attach: mpsc::Sender<(StreamId, TcpStream)>,
-    streams: Arc<Streams>,
-    streams_granted: u64,
-    interrupt: Interrupt,
+pub struct Entry {
+    pub transfer: Vec<u8>,
+    pub token_id: String,
+    pub keys: Arc<SessionKeys>,
+    pub attach: mpsc::Sender<(StreamId, TcpStream)>,
+    pub streams: Arc<Streams>,
+    pub streams_granted: u64,
+    pub interrupt: Interrupt,
+    /// It moves no files.
+    pub is_probe: bool,
 }
 
 #[derive(Default)]
@@ -96,6 +98,23 @@ pub struct Sessions {
 impl Sessions {
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// How many of them are probes.
+    pub fn probes(&self) -> usize {
+        self.open.values().filter(|entry| entry.is_probe).count()
+    }
+
+    pub fn insert(&mut self, session: [u8; 16], entry: Entry) {
+        self.open.insert(session, entry);
+    }
+
+    pub fn remove(&mut self, session: &[u8; 16]) {
+        self.open.remove(session);
     }
 
     pub fn interrupt_all(&self) {
@@ -185,6 +204,13 @@ impl Server {
             Err(HandshakeFailure::Fault(fault)) => return refuse(&mut control, fault),
             Err(HandshakeFailure::Control(error)) => return Err(format!("handshake: {error}")),
         };
+        if open.direction() == Direction::Probe {
+            return match self.probe(&mut control, &open, (peer, stranger), on_event) {
+                Ok(()) => Ok(()),
+                Err(HandshakeFailure::Fault(fault)) => refuse(&mut control, fault),
+                Err(HandshakeFailure::Control(error)) => Err(error.to_string()),
+            };
+        }
         let accepted = match self.accept_open(&mut control, open, peer) {
             Ok(accepted) => accepted,
             Err(fault) => return refuse(&mut control, fault),
@@ -253,6 +279,7 @@ impl Server {
             attach,
             streams: streams.clone(),
             interrupt: interrupt.clone(),
+            is_probe: false,
         };
         self.place_for(&open, &grant)?.open.insert(session, entry);
         let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
@@ -294,7 +321,10 @@ impl Server {
         let begun = Instant::now();
         loop {
             let sessions = lock(&self.sessions);
-            let of_token = || sessions.open.values().filter(|e| e.token_id == grant.token_id);
+            let of_token = || {
+                let of_token = |e: &&Entry| e.token_id == grant.token_id && !e.is_probe;
+                sessions.open.values().filter(of_token)
+            };
             let is_leftover = |entry: &&Entry| entry.transfer == open.transfer;
             let mut leftovers = of_token().filter(is_leftover).peekable();
             if leftovers.peek().is_some() {
@@ -388,7 +418,7 @@ impl Server {
                 Ok(Work::Receive(place))
             }
             Direction::Pull => Ok(Work::Send(asked_sources(root.as_ref(), &open.paths))),
-            Direction::Unknown => {
+            Direction::Unknown | Direction::Probe => {
                 let what = "the client asked neither to push nor to pull";
                 Err(Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what))
             }
@@ -551,7 +581,7 @@ fn run_role(
     }
 }
 
-enum HandshakeFailure {
+pub enum HandshakeFailure {
     Fault(Fault),
     Control(ControlError),
 }

@@ -128,7 +128,7 @@ impl StreamFigures {
 
 /// Time on a processor and time waiting for one, of a thread of this process
 /// (proc_pid_schedstat(5)).
-fn schedstat(thread: Pid) -> Option<(u64, u64)> {
+pub(crate) fn schedstat(thread: Pid) -> Option<(u64, u64)> {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
     let text = std::fs::read_to_string(path).ok()?;
     let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
@@ -250,7 +250,7 @@ impl Streams {
     }
 
     /// A claimed stream is over.
-    fn release(&self, stream: StreamId) {
+    pub(crate) fn release(&self, stream: StreamId) {
         if lock(&self.claimed).contains(&stream) {
             self.alive.fetch_sub(1, Ordering::SeqCst);
         }

@@ -1,0 +1,825 @@
+//! The client's side of a probe: opens a session, and runs its rounds one after the other.
+
+use super::{
+    Event, NetProbe, NetReport, Receive, Transport, Ways,
+    datagrams::{Datagrams, streams_of},
+    marks::Marks,
+    path_mtu,
+    report::{Direction, PathFacts, RefusedRound, Round, Verdict},
+    streams::{RunningStreams, Work},
+    summary::{Counted, Sample, SideSamples},
+    talk::{Ended, Talk},
+    verdict,
+};
+use crate::{
+    Interrupt,
+    client::{SOFTWARE, connect_failure::ConnectFailure},
+    digest::SessionKeys,
+    error::{TransferError, problem},
+    events::{Problem, Side},
+    preflight,
+    session::streams::{StreamSetup, choose_congestion},
+    token::random_bytes,
+    transport::{
+        control::{Control, ControlError},
+        tcp,
+        tls::{self, WRONG_KEY},
+    },
+};
+use haul_datapath::Host;
+use haul_protocol::{
+    CAPABILITY_PROBE, ClientHandshake, Message, StreamId, limits,
+    wire::{self, Fault, HostFacts, ProbeKind},
+};
+use haul_sys::tcp_info::TcpInfo;
+use rustls::{ClientConnection, pki_types::ServerName};
+use std::{
+    io::{self, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the server may take to answer, beside what a round takes.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Datagrams are no larger without being asked for: jumbo frames, less the headers.
+const DATAGRAM_BYTES_MAX: u32 = 8952;
+/// The smallest interface that IPv4 allows here, for a path that says nothing.
+const MTU_DEFAULT: u32 = 1500;
+/// Of the round that looks for the path's MTU.
+const HELLO_EVERY: Duration = Duration::from_millis(50);
+
+/// Measures everything that was asked for.
+pub(super) fn run(
+    probe: &NetProbe,
+    interrupt: &Interrupt,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<NetReport, TransferError> {
+    let plan = plan(probe)?;
+    let mut opened = open(probe, interrupt)?;
+    let socket = opened.control.socket().try_clone().map_err(|error| set_up_failed(&error))?;
+    let mut session = Session {
+        talk: Talk::new(&mut opened.control, None, interrupt),
+        socket,
+        server: probe.url.server(),
+        keys: opened.keys,
+        session: opened.session,
+        addresses: opened.addresses,
+        rtt: opened.rtt,
+        host: Arc::new(Host::read(Path::new("/"))),
+        facts: HostFacts::default(),
+        round: 0,
+        next_stream: 0,
+        probe,
+    };
+    session.hear_facts()?;
+    let server = opened.addresses.1.to_string();
+    let rounds = plan.len();
+    on_event(Event::Connected {
+        server: server.clone(),
+        software: opened.software.clone(),
+        rounds,
+    });
+    let mut report = NetReport {
+        server,
+        software: opened.software,
+        loopback: tcp::ends_on_this_host(&session.socket),
+        rounds: Vec::new(),
+        refused: Vec::new(),
+        path: PathFacts::default(),
+        buffers: Vec::new(),
+        verdict: Verdict::default(),
+    };
+    let measured = session.all_rounds(&plan, &mut report, on_event);
+    let last_words = match &measured {
+        Err(Stop::Violated(fault)) => Some(fault.clone()),
+        _ => None,
+    };
+    session.talk.close(last_words);
+    measured.map_err(|stop| stop.into_error(&session.server))?;
+    if report.rounds.is_empty()
+        && let Some(refused) = report.refused.first()
+    {
+        let what = format!("no round of the probe could be measured ({})", refused.what);
+        return Err(TransferError::start(problem(&what, "", &refused.why, "")));
+    }
+    let own = preflight::facts(&session.host, None);
+    report.buffers = verdict::buffers(&report.rounds, &own, &session.facts);
+    let rtts = report.rounds.iter().flat_map(|round| &round.ways).map(|way| way.min_rtt_us);
+    let known = rtts.chain([report.path.min_rtt_us]).filter(|rtt| *rtt > 0);
+    report.path.min_rtt_us = known.min().unwrap_or(0);
+    report.verdict = verdict::of_all(&report, probe);
+    Ok(report)
+}
+
+/// One round to come.
+#[derive(Clone, Debug)]
+struct Planned {
+    streams: u32,
+    congestion: Option<String>,
+    receive: Receive,
+}
+
+/// Everything with everything, what is compared side by side.
+fn plan(probe: &NetProbe) -> Result<Vec<Planned>, TransferError> {
+    let mut plan = Vec::new();
+    for _ in 0..probe.rounds.max(1) {
+        for streams in &probe.streams {
+            for congestion in &probe.congestion {
+                for receive in &probe.receive {
+                    let (streams, congestion) = (*streams, congestion.clone());
+                    plan.push(Planned { streams, congestion, receive: *receive });
+                }
+            }
+        }
+    }
+    // One more is for the path's MTU.
+    let fits = (1..limits::PROBE_ROUNDS_MAX as usize).contains(&plan.len());
+    let whole = probe.time.checked_add(probe.omit).unwrap_or(Duration::MAX);
+    if fits && whole.as_millis() <= u128::from(limits::PROBE_MS_MAX) {
+        return Ok(plan);
+    }
+    let needs = format!(
+        "1 to {} rounds of at most {} s each",
+        limits::PROBE_ROUNDS_MAX - 1,
+        limits::PROBE_MS_MAX / 1000
+    );
+    let found = format!("{} of {} s", plan.len(), whole.as_secs());
+    let hint = "take fewer of them, or shorter ones";
+    Err(TransferError::start(problem("cannot run this probe", &needs, &found, hint)))
+}
+
+/// What a round is called.
+pub(super) fn words(
+    transport: &str,
+    streams: u32,
+    congestion: Option<&str>,
+    (receive, both): (&str, bool),
+) -> String {
+    let plural = if streams == 1 { "stream" } else { "streams" };
+    let mut words = format!("{streams} {plural} by {transport}");
+    if let Some(congestion) = congestion {
+        words += &format!(", {congestion}");
+    }
+    if receive == Receive::Discard.name() {
+        words += ", discarded without a copy";
+    }
+    if both {
+        words += ", both ways";
+    }
+    words
+}
+
+struct OpenedProbe {
+    control: Control,
+    keys: Arc<SessionKeys>,
+    session: [u8; 16],
+    /// This side's and the server's.
+    addresses: (SocketAddr, SocketAddr),
+    rtt: Duration,
+    software: String,
+}
+
+fn open(probe: &NetProbe, interrupt: &Interrupt) -> Result<OpenedProbe, TransferError> {
+    let server = probe.url.server();
+    let Some(token) = &probe.url.token else {
+        let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
+        let problem = problem("no token", "the server's token", "none", hint);
+        return Err(TransferError::start(problem));
+    };
+    let broken = |error: &dyn std::fmt::Display| {
+        let (server, error) = (server.clone(), error.to_string());
+        ConnectFailure::Broken { server, error }.into_start()
+    };
+    let socket = tcp::connect(&server, None).map_err(|error| {
+        let (server, error) = (server.clone(), error.to_string());
+        ConnectFailure::Unreachable { server, error }.into_start()
+    })?;
+    let addresses =
+        (socket.local_addr().map_err(|e| broken(&e))?, socket.peer_addr().map_err(|e| broken(&e))?);
+    let config = tls::client_config(token.fingerprint).map_err(|e| broken(&e))?;
+    let name = ServerName::try_from("haul").expect("a valid name");
+    let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
+    let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
+    let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
+    let open = wire::Open {
+        token_secret: token.secret.to_vec(),
+        transfer: transfer.to_vec(),
+        direction: wire::Direction::Probe as i32,
+        ..wire::Open::default()
+    };
+    let granted = shake_hands(&mut control, open, &server, interrupt)?;
+    control.trust();
+    let session: [u8; 16] = granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
+    let keys = Arc::new(control.session_keys(&session).map_err(|e| broken(&e))?);
+    let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
+    let measured = [tcp.rtt_us, tcp.min_rtt_us].into_iter().filter(|rtt| *rtt > 0).min();
+    let rtt = Duration::from_micros(measured.unwrap_or(0).into());
+    Ok(OpenedProbe { control, keys, session, addresses, rtt, software: granted.software })
+}
+
+/// Asks what the server can do before it is asked for a probe: an older one would take it for
+/// something else.
+fn shake_hands(
+    control: &mut Control,
+    open: wire::Open,
+    server: &str,
+    interrupt: &Interrupt,
+) -> Result<haul_protocol::handshake::Granted, TransferError> {
+    let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+    let (mut handshake, [hello, open]) = ClientHandshake::start(SOFTWARE, open);
+    control.queue(hello);
+    let mut open = Some(open);
+    loop {
+        let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
+            let (server, text) = (server.to_owned(), error.to_string());
+            match error {
+                ControlError::Tls(_) if text.contains(WRONG_KEY) => {
+                    ConnectFailure::WrongKey { server }
+                }
+                ControlError::Closed | ControlError::Io(_) => {
+                    ConnectFailure::Cut { server, error: text }
+                }
+                _ => ConnectFailure::Broken { server, error: text },
+            }
+            .into_start()
+        })?;
+        let mut messages = messages.into_iter();
+        while let Some(message) = messages.next() {
+            let refused = |fault| ConnectFailure::Refused(fault).into_start();
+            if let Some(granted) = handshake.handle(message).map_err(refused)? {
+                control.unread(messages.collect());
+                return Ok(granted);
+            }
+            if let Some(reply) = handshake.reply() {
+                if !reply.capabilities.contains(&CAPABILITY_PROBE) {
+                    return Err(too_old(control, server, &reply.software));
+                }
+                open.take().into_iter().for_each(|open| control.queue(open));
+            }
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        if Instant::now() > deadline {
+            let error = format!("no answer within {} s", HANDSHAKE_TIMEOUT.as_secs());
+            return Err(ConnectFailure::Broken { server: server.to_owned(), error }.into_start());
+        }
+    }
+}
+
+fn too_old(control: &mut Control, server: &str, software: &str) -> TransferError {
+    control.close(Duration::from_secs(1));
+    let what = format!("{server} cannot be probed");
+    let needs = "a haul there that knows `haul probe net`";
+    let found = format!("{software}, which does not");
+    let hint = "install the same haul version on both ends; `haul push zero:10G URL/null:` \
+                measures an older one";
+    TransferError::start(problem(&what, needs, &found, hint))
+}
+
+fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
+    let needs = "memory, threads and descriptors for a probe";
+    let hint = "see this host's limits (ulimit -a)";
+    TransferError::broken(problem("no probe can be set up", needs, &error.to_string(), hint))
+}
+
+/// Why a round does not go on.
+enum Stop {
+    /// The next one may.
+    Round(Problem),
+    Interrupted,
+    Refused(Fault),
+    Violated(Fault),
+    Lost(String),
+}
+
+impl Stop {
+    fn here(what: &str, error: &io::Error) -> Self {
+        Self::Round(problem(what, "", &error.to_string(), ""))
+    }
+
+    fn into_error(self, server: &str) -> TransferError {
+        match self {
+            Self::Round(problem) => TransferError::broken(problem),
+            Self::Interrupted => TransferError::Interrupted,
+            Self::Refused(fault) | Self::Violated(fault) => {
+                TransferError::broken(Problem::from(&fault))
+            }
+            Self::Lost(why) => {
+                let what = format!("the connection to {server} was lost in the middle of a probe");
+                let needs = "a server that stays until the end";
+                let hint = "see whether it still runs, then run the probe again";
+                let problem = problem(&what, needs, &why, hint);
+                TransferError::broken(Problem { side: Side::Path, ..problem })
+            }
+        }
+    }
+}
+
+impl From<Ended> for Stop {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Interrupted => Self::Interrupted,
+            Ended::Refused(fault) => Self::Refused(fault),
+            Ended::Violated(fault) => Self::Violated(fault),
+            Ended::Lost(why) => Self::Lost(why),
+            Ended::Closed => Self::Lost("the server closed it".into()),
+        }
+    }
+}
+
+struct Session<'a> {
+    talk: Talk<'a>,
+    /// The control connection, for the kernel's figures.
+    socket: TcpStream,
+    server: String,
+    keys: Arc<SessionKeys>,
+    session: [u8; 16],
+    addresses: (SocketAddr, SocketAddr),
+    rtt: Duration,
+    host: Arc<Host>,
+    facts: HostFacts,
+    round: u32,
+    next_stream: u32,
+    probe: &'a NetProbe,
+}
+
+/// What this side runs in a round.
+enum Running {
+    Streams(RunningStreams),
+    Datagrams(Datagrams),
+}
+
+impl Running {
+    fn figures(&self) -> Vec<wire::ProbeStream> {
+        match self {
+            Self::Streams(streams) => streams.figures(),
+            Self::Datagrams(datagrams) => datagrams.figures(),
+        }
+    }
+
+    fn end(&self) {
+        match self {
+            Self::Streams(streams) => streams.end(),
+            Self::Datagrams(datagrams) => datagrams.end(),
+        }
+    }
+
+    fn broken(&self) -> Option<String> {
+        match self {
+            Self::Streams(streams) => streams.broken(),
+            Self::Datagrams(datagrams) => datagrams.broken(),
+        }
+    }
+}
+
+impl Session<'_> {
+    fn all_rounds(
+        &mut self,
+        plan: &[Planned],
+        report: &mut NetReport,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Stop> {
+        self.look_at_path(report, on_event)?;
+        let mut refused = None;
+        for (at, planned) in plan.iter().enumerate() {
+            let (number, asked) = (at + 1, self.asked(planned, &report.path));
+            let what = self.words(planned);
+            on_event(Event::RoundBegins { number, what: what.clone() });
+            match self.measure(&asked, report.loopback) {
+                Ok(ways) => {
+                    let round = Round {
+                        number,
+                        transport: self.transport(),
+                        streams: planned.streams,
+                        congestion: planned.congestion.clone(),
+                        receive: planned.receive.name(),
+                        block_bytes: asked.block_bytes,
+                        ways,
+                    };
+                    on_event(Event::RoundEnded(Box::new(round.clone())));
+                    report.rounds.push(round);
+                }
+                Err(Stop::Round(problem)) => {
+                    let why = problem.to_string();
+                    let event =
+                        Event::RoundRefused { number, what: what.clone(), why: why.clone() };
+                    on_event(event);
+                    report.refused.push(RefusedRound { number, what, why });
+                    refused.get_or_insert(problem);
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        match refused {
+            Some(problem) if report.rounds.is_empty() => Err(Stop::Round(problem)),
+            _ => Ok(()),
+        }
+    }
+
+    fn transport(&self) -> &'static str {
+        match self.probe.transport {
+            Transport::Tcp => "tcp",
+            Transport::Udp { .. } => "udp",
+        }
+    }
+
+    fn words(&self, planned: &Planned) -> String {
+        let both = self.probe.ways == Ways::Both;
+        let congestion = planned.congestion.as_deref();
+        words(self.transport(), planned.streams, congestion, (planned.receive.name(), both))
+    }
+
+    /// The server's facts come right behind its opening.
+    fn hear_facts(&mut self) -> Result<(), TransferError> {
+        let server = self.server.clone();
+        let facts = self.hear_one(ANSWER_MAX, &mut |message| match message {
+            Message::Facts(facts) => Some(facts),
+            _ => None,
+        });
+        self.facts = facts.map_err(|stop| stop.into_error(&server))?;
+        Ok(())
+    }
+
+    /// The next message, which has to be this one, or the end of a round that cannot be.
+    fn hear_one<T>(
+        &mut self,
+        patience: Duration,
+        pick: &mut dyn FnMut(Message) -> Option<T>,
+    ) -> Result<T, Stop> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(message) = self.hear(until)? {
+                if let Message::ProbeResult(wire::ProbeResult { fault: Some(fault), .. }) = &message
+                {
+                    return Err(Stop::Round(Problem::from(fault)));
+                }
+                return pick(message).ok_or_else(out_of_place);
+            }
+            if Instant::now() >= until {
+                let why = format!("no answer within {} s", patience.as_secs());
+                return Err(Stop::Lost(why));
+            }
+        }
+    }
+
+    /// At most one message; others come by the next calls.
+    fn hear(&mut self, until: Instant) -> Result<Option<Message>, Stop> {
+        let messages = self.talk.hear(until)?;
+        let mut messages = messages.into_iter();
+        let first = messages.next();
+        self.talk.unhear(messages.collect());
+        Ok(first)
+    }
+
+    /// The number of the next round, and that of its first stream.
+    fn next_numbers(&mut self, streams: u32) -> (u32, u32) {
+        self.round += 1;
+        let first = self.next_stream;
+        self.next_stream += 2 * streams;
+        (self.round, first)
+    }
+
+    fn asked(&mut self, planned: &Planned, path: &PathFacts) -> wire::Probe {
+        let ways = self.probe.ways;
+        let (round, first_stream) = self.next_numbers(planned.streams);
+        let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let (kind, block_bytes) = match self.probe.transport {
+            Transport::Tcp => (ProbeKind::Streams, self.probe.block_bytes),
+            Transport::Udp { datagram_bytes } => {
+                let fitting = || self.datagram_bytes(path);
+                (ProbeKind::Datagrams, datagram_bytes.unwrap_or_else(fitting))
+            }
+        };
+        let default_rate = match self.probe.transport {
+            Transport::Tcp => 0,
+            Transport::Udp { .. } => super::DATAGRAM_RATE_DEFAULT,
+        };
+        wire::Probe {
+            round,
+            kind: kind as i32,
+            to_server: ways != Ways::ToClient,
+            to_client: ways != Ways::ToServer,
+            streams: planned.streams,
+            first_stream,
+            block_bytes,
+            time_ms: ms(self.probe.time).max(1),
+            omit_ms: ms(self.probe.omit),
+            interval_ms: ms(self.probe.interval).max(limits::PROBE_INTERVAL_MS_MIN),
+            congestion: planned.congestion.clone().unwrap_or_default(),
+            rate_bytes_per_s: self.probe.rate_bytes_per_s.unwrap_or(default_rate),
+            discard: planned.receive == Receive::Discard,
+        }
+    }
+
+    /// A datagram that the path takes whole.
+    fn datagram_bytes(&self, path: &PathFacts) -> u32 {
+        let passes = [path.passes_to_server_bytes, path.passes_to_client_bytes];
+        let believed = TcpInfo::of(&self.socket).map_or(0, |tcp| tcp.path_mtu_bytes);
+        let known = passes.into_iter().chain([believed]).filter(|mtu| *mtu > 0).min();
+        let packet_bytes = known.unwrap_or(MTU_DEFAULT);
+        let header_bytes = path_mtu::header_bytes(canonical(self.addresses.0));
+        packet_bytes.saturating_sub(header_bytes).clamp(512, DATAGRAM_BYTES_MAX)
+    }
+
+    fn measure(
+        &mut self,
+        asked: &wire::Probe,
+        loopback: bool,
+    ) -> Result<Vec<super::report::Way>, Stop> {
+        let ready = self.ready(asked)?;
+        let (running, marks) = match asked.kind() {
+            ProbeKind::Streams => self.begin_streams(asked)?,
+            _ => self.begin_datagrams(asked, &ready)?,
+        };
+        let (mine, theirs, counted_from) = self.watch(asked, running, marks)?;
+        let way = |direction, sender, receiver| {
+            let probe = self.probe;
+            Counted { probe, asked, direction, sender, receiver, counted_from, loopback }.way()
+        };
+        let mut ways = Vec::new();
+        if asked.to_server {
+            ways.push(way(Direction::ToServer, &mine, &theirs));
+        }
+        if asked.to_client {
+            ways.push(way(Direction::ToClient, &theirs, &mine));
+        }
+        Ok(ways)
+    }
+
+    fn ready(&mut self, asked: &wire::Probe) -> Result<wire::ProbeReady, Stop> {
+        self.talk.say(Message::Probe(asked.clone()));
+        let round = asked.round;
+        self.hear_one(ANSWER_MAX, &mut |message| match message {
+            Message::ProbeReady(ready) if ready.round == round => Some(ready),
+            _ => None,
+        })
+    }
+
+    fn hear_begin(&mut self, round: u32) -> Result<(), Stop> {
+        self.hear_one(ANSWER_MAX, &mut |message| match message {
+            Message::ProbeStep(step) if step.round == round => Some(()),
+            _ => None,
+        })
+    }
+
+    fn begin_streams(&mut self, asked: &wire::Probe) -> Result<(Running, Marks), Stop> {
+        let mut setup = StreamSetup {
+            keys: self.keys.clone(),
+            session: self.session,
+            digest: wire::Digest::None,
+            content: false,
+            host: self.host.clone(),
+            congestion: choose_congestion(&self.host, self.rtt),
+            pacing_bytes_per_s: Some(asked.rate_bytes_per_s)
+                .filter(|rate| *rate > 0)
+                .map(|rate| (rate / u64::from(asked.streams)).max(1)),
+            buffer_bytes_max: 0,
+        };
+        if !asked.congestion.is_empty() {
+            setup.congestion.control = Some(asked.congestion.clone());
+        }
+        let streams = self.connect_streams(asked, &setup);
+        let streams =
+            streams.map_err(|error| Stop::here("no data stream can be opened", &error))?;
+        self.hear_begin(asked.round)?;
+        let running = RunningStreams::start(streams, asked, &setup);
+        let running = running.map_err(|error| Stop::here("no data stream can be set up", &error));
+        // The server has begun: whatever it says of this round is of no use any more.
+        let running = running.or_else(|stop| self.give_up(asked).and(Err(stop)))?;
+        Ok((Running::Streams(running), Marks::begin(asked)))
+    }
+
+    /// Hears a round out that this side could not run.
+    fn give_up(&mut self, asked: &wire::Probe) -> Result<(), Stop> {
+        let until = Instant::now() + round_time(asked) + ANSWER_MAX;
+        while Instant::now() < until {
+            if let Some(Message::ProbeResult(_)) = self.hear(until)? {
+                return Ok(());
+            }
+        }
+        Err(Stop::Lost("the server does not end a round".into()))
+    }
+
+    /// All at once: each takes a round trip.
+    fn connect_streams(
+        &self,
+        asked: &wire::Probe,
+        setup: &StreamSetup,
+    ) -> io::Result<Vec<(StreamId, TcpStream, Work)>> {
+        let congestion = setup.congestion.control.as_deref();
+        let connect = |stream: u32, sends: bool| {
+            let mut socket = tcp::connect(&self.addresses.1.to_string(), congestion)?;
+            let preface = self.keys.sign_preface(StreamId(stream), self.session);
+            socket.write_all(&preface.encode())?;
+            let work = match (sends, asked.discard) {
+                (true, _) => Work::Send,
+                (false, false) => Work::Receive,
+                (false, true) => Work::Discard,
+            };
+            Ok((StreamId(stream), socket, work))
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = streams_of(asked, false)
+                .into_iter()
+                .map(|(stream, sends)| {
+                    let connect = &connect;
+                    thread::Builder::new().spawn_scoped(scope, move || connect(stream, sends))
+                })
+                .collect();
+            let failed = |_| io::Error::other("a thread that connects panicked");
+            threads.into_iter().map(|thread| thread?.join().map_err(failed)?).collect()
+        })
+    }
+
+    fn begin_datagrams(
+        &mut self,
+        asked: &wire::Probe,
+        ready: &wire::ProbeReady,
+    ) -> Result<(Running, Marks), Stop> {
+        let mut datagrams = self.prove_datagrams(asked, ready)?;
+        datagrams
+            .begin(asked, false)
+            .map_err(|error| Stop::here("no datagrams can be sent", &error))?;
+        Ok((Running::Datagrams(datagrams), Marks::begin(asked)))
+    }
+
+    /// Shows the server where the datagrams are to go, until it has heard of all.
+    fn prove_datagrams(
+        &mut self,
+        asked: &wire::Probe,
+        ready: &wire::ProbeReady,
+    ) -> Result<Datagrams, Stop> {
+        let key = ready.datagram_key.as_slice().try_into().map_err(|_| out_of_place())?;
+        let port = u16::try_from(ready.udp_port).map_err(|_| out_of_place())?;
+        let local = canonical(self.addresses.0).ip();
+        let mut server = self.addresses.1;
+        server.set_port(port);
+        let server = canonical(server);
+        let datagrams = Datagrams::connect(asked, (local, server), key)
+            .map_err(|error| Stop::here("no datagrams can be sent", &error))?;
+        let until = Instant::now() + ANSWER_MAX;
+        while Instant::now() < until {
+            datagrams.prove();
+            let soon = Instant::now() + HELLO_EVERY;
+            while Instant::now() < soon {
+                match self.hear(soon)? {
+                    Some(Message::ProbeStep(step)) if step.round == asked.round => {
+                        return Ok(datagrams);
+                    }
+                    Some(Message::ProbeResult(wire::ProbeResult {
+                        fault: Some(fault), ..
+                    })) => {
+                        return Err(Stop::Round(Problem::from(&fault)));
+                    }
+                    Some(_) => return Err(out_of_place()),
+                    None => {}
+                }
+            }
+        }
+        Err(Stop::Lost("the server waits for datagrams, and does not say so".into()))
+    }
+
+    /// A round, from its begin to the server's last figures.
+    fn watch(
+        &mut self,
+        asked: &wire::Probe,
+        running: Running,
+        mut marks: Marks,
+    ) -> Result<(SideSamples, SideSamples, usize), Stop> {
+        let mut mine = SideSamples { cores_max: self.host.cores, ..Default::default() };
+        let mut theirs = SideSamples { cores_max: self.facts.cores, ..Default::default() };
+        let give_up_at = marks.begun() + round_time(asked) + ANSWER_MAX;
+        loop {
+            let until = marks.next().unwrap_or(give_up_at);
+            match self.hear(until)? {
+                Some(Message::ProbeFigures(figures)) if figures.round == asked.round => {
+                    if theirs.samples.len() >= marks.count() {
+                        return Err(out_of_place());
+                    }
+                    let wire::ProbeFigures { at_us, streams, .. } = figures;
+                    theirs.samples.push(Sample { at_us, streams });
+                }
+                Some(Message::ProbeResult(result)) if result.round == asked.round => {
+                    if let Some(fault) = &result.fault {
+                        return Err(Stop::Round(Problem::from(fault)));
+                    }
+                    theirs.last = result.streams;
+                    break;
+                }
+                Some(_) => return Err(out_of_place()),
+                None => {}
+            }
+            if marks.next().is_some_and(|next| Instant::now() >= next) {
+                marks.take();
+                let (at_us, streams) = (marks.elapsed_us(), running.figures());
+                mine.samples.push(Sample { at_us, streams });
+                if marks.next().is_none() {
+                    running.end();
+                }
+            }
+            if let Some(why) = running.broken() {
+                // Where the server went away its connection says so in the next moment.
+                self.hear(Instant::now() + Duration::from_millis(200))?;
+                let what = "a stream of the probe broke";
+                let needs = "streams that stay until the round is over";
+                return Err(Stop::Lost(format!("{what}: {why}; needs {needs}")));
+            }
+            if Instant::now() > give_up_at {
+                return Err(Stop::Lost("the server does not end a round".into()));
+            }
+        }
+        // What is still on its way to this side.
+        while marks.next().is_some() || matches!(running, Running::Datagrams(_)) {
+            let at = marks.next().unwrap_or_else(|| Instant::now() + self.rtt);
+            while Instant::now() < at {
+                self.hear(at)?.map_or(Ok(()), |_| Err(out_of_place()))?;
+            }
+            if marks.next().is_none() {
+                break;
+            }
+            marks.take();
+            mine.samples.push(Sample { at_us: marks.elapsed_us(), streams: running.figures() });
+        }
+        running.end();
+        mine.last = running.figures();
+        if theirs.samples.len() != mine.samples.len() {
+            return Err(out_of_place());
+        }
+        Ok((mine, theirs, marks.counted_from()))
+    }
+
+    /// The path's MTU, by the kernel's belief and by what arrives.
+    fn look_at_path(
+        &mut self,
+        report: &mut NetReport,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Stop> {
+        let tcp = TcpInfo::of(&self.socket).unwrap_or_default();
+        if self.probe.path_mtu {
+            on_event(Event::PathMtuBegins);
+            match self.path_mtu() {
+                Ok(facts) => report.path = facts,
+                Err(Stop::Round(problem)) => report.path.unmeasured = Some(problem.to_string()),
+                Err(stop) => return Err(stop),
+            }
+        } else {
+            report.path.unmeasured = Some("it was not asked for".into());
+        }
+        let path = &mut report.path;
+        path.tcp_mss_bytes = tcp.mss_bytes;
+        path.min_rtt_us = u32::try_from(self.rtt.as_micros()).unwrap_or(u32::MAX);
+        if path.believed_mtu_bytes == 0 {
+            path.believed_mtu_bytes = tcp.path_mtu_bytes;
+        }
+        Ok(())
+    }
+
+    fn path_mtu(&mut self) -> Result<PathFacts, Stop> {
+        let (round, first_stream) = self.next_numbers(1);
+        let ways = self.probe.ways;
+        let asked = wire::Probe {
+            round,
+            kind: ProbeKind::PathMtu as i32,
+            to_server: ways != Ways::ToClient,
+            // One way is enough: everything is sent back.
+            to_client: ways == Ways::ToClient,
+            streams: 1,
+            first_stream,
+            block_bytes: limits::PROBE_BLOCK_BYTES_MIN,
+            time_ms: u32::try_from(path_mtu::TIME_MAX.as_millis()).unwrap_or(u32::MAX) + 5000,
+            interval_ms: u32::MAX,
+            ..wire::Probe::default()
+        };
+        let ready = self.ready(&asked)?;
+        let datagrams = self.prove_datagrams(&asked, &ready)?;
+        let measured = path_mtu::measure(&datagrams, first_stream, self.rtt);
+        self.talk.say(Message::ProbeStep(wire::ProbeStep { round, over: true }));
+        self.hear_one(ANSWER_MAX, &mut |message| match message {
+            Message::ProbeResult(result) if result.round == round => Some(()),
+            _ => None,
+        })?;
+        measured.map_err(|error| Stop::here("the path's MTU cannot be measured", &error))
+    }
+}
+
+fn round_time(asked: &wire::Probe) -> Duration {
+    Duration::from_millis(u64::from(asked.time_ms) + u64::from(asked.omit_ms))
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        // An address of a link keeps its interface.
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => address,
+        _ => SocketAddr::new(address.ip().to_canonical(), address.port()),
+    }
+}
+
+fn out_of_place() -> Stop {
+    let what = "a message out of place in a probe";
+    Stop::Violated(haul_protocol::ProtocolError::new(what).to_fault())
+}

@@ -1,0 +1,85 @@
+//! When a round's figures are taken: at its begin, after each interval, and where counting begins.
+
+use haul_protocol::wire;
+use std::time::{Duration, Instant};
+
+/// The moments of a round, the same on both sides, each by its own clock.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    at: Vec<Duration>,
+    /// The one where counting begins.
+    counted_from: usize,
+    begun: Instant,
+    taken: usize,
+}
+
+impl Marks {
+    /// Of a round that begins now.
+    #[must_use]
+    pub fn begin(probe: &wire::Probe) -> Self {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let (omit, time, interval) = (ms(probe.omit_ms), ms(probe.time_ms), ms(probe.interval_ms));
+        let steps = |from: Duration, until: Duration| {
+            let step = move |count: u32| from + interval * count;
+            (0..).map(step).take_while(move |at| *at < until)
+        };
+        let mut at: Vec<Duration> = steps(Duration::ZERO, omit).collect();
+        let counted_from = at.len();
+        // A last interval of less than half of the others belongs to the one before.
+        let end = omit + time;
+        at.extend(steps(omit, end).take_while(|at| *at == omit || end - *at >= interval / 2));
+        at.push(end);
+        Self { at, counted_from, begun: Instant::now(), taken: 0 }
+    }
+
+    #[must_use]
+    pub fn counted_from(&self) -> usize {
+        self.counted_from
+    }
+
+    /// How many figures a round has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.at.len()
+    }
+
+    #[must_use]
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// The next moment to wait for; `None` when all were.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        self.at.get(self.taken).map(|at| self.begun + *at)
+    }
+
+    /// The figures of this moment are taken.
+    pub fn take(&mut self) {
+        self.taken += 1;
+    }
+
+    #[must_use]
+    pub fn elapsed_us(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(omit_ms: u32, time_ms: u32, interval_ms: u32) -> (Vec<u128>, usize) {
+        let probe = wire::Probe { omit_ms, time_ms, interval_ms, ..Default::default() };
+        let marks = Marks::begin(&probe);
+        (marks.at.iter().map(Duration::as_millis).collect(), marks.counted_from())
+    }
+
+    #[test]
+    fn figures_are_taken_at_both_ends_and_where_counting_begins() {
+        assert_eq!(marks(0, 1000, 500), (vec![0, 500, 1000], 0));
+        assert_eq!(marks(750, 1000, 500), (vec![0, 500, 750, 1250, 1750], 2));
+        assert_eq!(marks(0, 1100, 500), (vec![0, 500, 1100], 0), "no interval of 100 ms");
+        assert_eq!(marks(0, 100, 500), (vec![0, 100], 0));
+    }
+}

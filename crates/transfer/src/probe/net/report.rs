@@ -1,0 +1,241 @@
+//! What a probe of the network found out, as plain numbers with their units.
+
+use serde::Serialize;
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct NetReport {
+    /// Address and port.
+    pub server: String,
+    pub software: String,
+    /// Both ends are one host: there was no wire.
+    pub loopback: bool,
+    pub rounds: Vec<Round>,
+    /// Rounds that could not be, and why.
+    pub refused: Vec<RefusedRound>,
+    pub path: PathFacts,
+    /// `None` where no round by TCP was measured.
+    pub buffers: Vec<Buffers>,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RefusedRound {
+    pub number: usize,
+    pub what: String,
+    pub why: String,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
+    pub number: usize,
+    /// `tcp` or `udp`.
+    pub transport: &'static str,
+    /// Each way.
+    pub streams: u32,
+    /// What was asked for; `None`: chosen by the path.
+    pub congestion: Option<String>,
+    /// `copy` or `discard`.
+    pub receive: &'static str,
+    pub block_bytes: u32,
+    pub ways: Vec<Way>,
+}
+
+impl Round {
+    /// In a few words.
+    #[must_use]
+    pub fn what(&self) -> String {
+        super::client::words(
+            self.transport,
+            self.streams,
+            self.congestion.as_deref(),
+            (self.receive, self.ways.len() > 1),
+        )
+    }
+
+    /// Both ways together.
+    #[must_use]
+    pub fn gbit_per_s(&self) -> f64 {
+        self.ways.iter().map(|way| way.gbit_per_s).sum()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    ToServer,
+    ToClient,
+}
+
+impl Direction {
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::ToServer => "to the server",
+            Self::ToClient => "from the server",
+        }
+    }
+}
+
+/// One way of a round. Shares are of the counted time of each stream, 0 to 1.
+#[derive(Clone, Debug, Serialize)]
+pub struct Way {
+    pub direction: Direction,
+    /// Counted by the receiver, as all that follows but what the sender's kernel says.
+    pub seconds: f64,
+    pub bytes: u64,
+    pub gbit_per_s: f64,
+    /// As the sender's kernel calls it; empty by UDP.
+    pub congestion: String,
+    pub rtt_us: u32,
+    pub min_rtt_us: u32,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Of the bytes that TCP sent.
+    pub resent_share: f64,
+    /// All streams together, at the end.
+    pub cwnd_bytes: u64,
+    pub limited: Limited,
+    pub sender: SideUse,
+    pub receiver: SideUse,
+    pub datagrams: Option<DatagramFigures>,
+    pub streams: Vec<StreamFigures>,
+    pub intervals: Vec<Interval>,
+    pub verdict: Verdict,
+}
+
+/// What held the sender's sockets back (TCP_INFO), the mean of the streams.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Limited {
+    /// The receiver's window was full.
+    pub receiver_window: f64,
+    /// The sender's buffer was.
+    pub send_buffer: f64,
+    /// Data was there, and neither was: the congestion window, or the pace that stands for it.
+    pub congestion_window: f64,
+    /// The program had nothing in its socket.
+    pub application: f64,
+}
+
+/// What a side's threads took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct SideUse {
+    /// Processor time of all threads by the time: 1 is one core.
+    pub cores: f64,
+    /// The same of the thread that took most.
+    pub busiest: f64,
+    /// The largest share that a thread waited for a processor.
+    pub waited: f64,
+    pub cpu_s_per_gb: f64,
+    /// Processors of the host.
+    pub cores_max: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DatagramFigures {
+    pub sent: u64,
+    pub received: u64,
+    pub lost: u64,
+    pub lost_share: f64,
+    pub reordered: u64,
+    pub duplicates: u64,
+    /// RFC 3550, the worst stream at the end.
+    pub jitter_us: f64,
+    pub rate_asked_gbit_per_s: f64,
+    pub datagram_bytes: u32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamFigures {
+    pub stream: u32,
+    pub gbit_per_s: f64,
+    pub retransmits: u64,
+    pub rtt_us: u32,
+    pub min_rtt_us: u32,
+    pub cwnd_bytes: u64,
+    pub delivery_rate_gbit_per_s: f64,
+    pub sender_cpu: f64,
+    pub receiver_cpu: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Interval {
+    pub from_s: f64,
+    pub to_s: f64,
+    /// Before counting began.
+    pub omitted: bool,
+    pub gbit_per_s: f64,
+    pub retransmits: u64,
+    pub lost: u64,
+    pub rtt_us: u32,
+    pub streams: Vec<StreamInterval>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamInterval {
+    pub stream: u32,
+    pub gbit_per_s: f64,
+    pub retransmits: u64,
+    pub rtt_us: u32,
+    pub min_rtt_us: u32,
+    pub cwnd_bytes: u64,
+    pub delivery_rate_gbit_per_s: f64,
+    pub limited: Limited,
+}
+
+/// What limits, in one word, a sentence, and what to do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Verdict {
+    /// `pacing`, `sender_processor`, `receiver_processor`, `processors`, `receiver_window`,
+    /// `send_buffer`, `loss`, `congestion_window`, `application`, `path`, `none`, or `black_hole`.
+    pub limit: String,
+    pub sentence: String,
+    pub advice: String,
+}
+
+/// What the path takes whole.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PathFacts {
+    pub min_rtt_us: u32,
+    /// Of this host's interface; 0: not known.
+    pub interface_mtu_bytes: u32,
+    /// What this host's kernel believes of the path.
+    pub believed_mtu_bytes: u32,
+    pub tcp_mss_bytes: u32,
+    /// The largest packet that arrived, each way; 0: not measured.
+    pub passes_to_server_bytes: u32,
+    pub passes_to_client_bytes: u32,
+    /// A size that the kernel believes in vanishes, and nobody says so.
+    pub black_hole: Option<BlackHole>,
+    /// Why it was not measured.
+    pub unmeasured: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BlackHole {
+    pub direction: Direction,
+    /// The smallest packet that vanished.
+    pub vanishes_bytes: u32,
+    /// The largest that passes.
+    pub passes_bytes: u32,
+}
+
+/// The bandwidth-delay product of one way, and what the hosts' buffers allow.
+#[derive(Clone, Debug, Serialize)]
+pub struct Buffers {
+    pub direction: Direction,
+    pub streams: u32,
+    pub gbit_per_s: f64,
+    pub rtt_us: u32,
+    pub bdp_bytes: u64,
+    /// Of each stream: twice its part of the product, as half of a buffer is the kernel's own.
+    pub needed_bytes: u64,
+    /// The last number of tcp_wmem at the sender and of tcp_rmem at the receiver; 0: not known.
+    pub send_max_bytes: u64,
+    pub receive_max_bytes: u64,
+    /// What these buffers allow one stream on this path.
+    pub one_stream_gbit_per_s: f64,
+    pub enough: bool,
+    pub advice: String,
+}

@@ -1,0 +1,258 @@
+//! The data streams of a round: threads that send and receive what is thrown away, and what the
+//! kernel says of them.
+//!
+//! A sender hands the same warm buffer to send(2) again and again. MSG_ZEROCOPY would only add
+//! notices on loopback, where the kernel copies such sends after all.
+
+use crate::session::{
+    lock, placing,
+    streams::{StreamSetup, schedstat, set_up_sender},
+};
+use haul_datapath::Host;
+use haul_protocol::{StreamId, wire};
+use haul_sys::tcp_info::TcpInfo;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+    thread::{Pid, gettid},
+};
+use std::{
+    io,
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// How often a thread that waits looks whether its round is over.
+const PATIENCE: Duration = Duration::from_millis(100);
+const STACK_BYTES: usize = 256 << 10;
+
+/// What a stream's thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    Send,
+    /// Into a buffer that is used again.
+    Receive,
+    /// The kernel throws it away (tcp(7), MSG_TRUNC).
+    Discard,
+}
+
+/// What a stream's thread and the round share.
+#[derive(Debug, Default)]
+struct Shared {
+    bytes: AtomicU64,
+    thread: OnceLock<Pid>,
+    /// A sender says goodbye; a receiver takes what is left.
+    over: AtomicBool,
+    /// Whatever it is at.
+    stopped: AtomicBool,
+    broken: Mutex<Option<String>>,
+}
+
+struct Running {
+    id: StreamId,
+    work: Work,
+    socket: TcpStream,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The streams of one round; they end when it is dropped.
+pub struct RunningStreams {
+    streams: Vec<Running>,
+}
+
+impl RunningStreams {
+    /// Starts a thread for each stream, which begins at once.
+    ///
+    /// # Errors
+    /// If no thread or descriptor can be had, or a named congestion control is refused.
+    pub fn start(
+        streams: Vec<(StreamId, TcpStream, Work)>,
+        probe: &wire::Probe,
+        setup: &StreamSetup,
+    ) -> io::Result<Self> {
+        let mut running = Self { streams: Vec::new() };
+        for (id, socket, work) in streams {
+            if work == Work::Send {
+                set_up_sender(&socket, setup);
+                check_congestion(&socket, &probe.congestion)?;
+            }
+            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_write_timeout(Some(PATIENCE))?;
+            let shared = Arc::new(Shared::default());
+            let of_thread = (socket.try_clone()?, shared.clone(), setup.host.clone());
+            let block_bytes = probe.block_bytes as usize;
+            let thread = thread::Builder::new()
+                .name(format!("haul-stream-{}", id.0))
+                .stack_size(STACK_BYTES)
+                .spawn(move || {
+                    let (socket, shared, host) = of_thread;
+                    run(&socket, work, block_bytes, &shared, &host);
+                })?;
+            running.streams.push(Running { id, work, socket, shared, thread: Some(thread) });
+        }
+        Ok(running)
+    }
+
+    /// What they did so far.
+    #[must_use]
+    pub fn figures(&self) -> Vec<wire::ProbeStream> {
+        self.streams.iter().map(Running::figures).collect()
+    }
+
+    /// Senders stop and say goodbye; receivers go on until they have heard it.
+    pub fn end(&self) {
+        for stream in &self.streams {
+            stream.shared.over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// All threads have ended.
+    #[must_use]
+    pub fn are_over(&self) -> bool {
+        self.streams.iter().all(|s| s.thread.as_ref().is_none_or(JoinHandle::is_finished))
+    }
+
+    /// Why the first stream broke that did.
+    #[must_use]
+    pub fn broken(&self) -> Option<String> {
+        self.streams.iter().find_map(|stream| {
+            let why = lock(&stream.shared.broken).clone()?;
+            Some(format!("data stream {}: {why}", stream.id.0))
+        })
+    }
+}
+
+impl Drop for RunningStreams {
+    fn drop(&mut self) {
+        for stream in &self.streams {
+            stream.shared.stopped.store(true, Ordering::Relaxed);
+            let _ = stream.socket.shutdown(Shutdown::Both);
+        }
+        for stream in &mut self.streams {
+            if let Some(thread) = stream.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Running {
+    fn figures(&self) -> wire::ProbeStream {
+        let bytes = self.shared.bytes.load(Ordering::Relaxed);
+        let (cpu_ns, run_queue_ns) =
+            self.shared.thread.get().copied().and_then(schedstat).unwrap_or_default();
+        let sends = self.work == Work::Send;
+        let stream = wire::ProbeStream {
+            stream: self.id.0,
+            sends,
+            bytes,
+            cpu_ns,
+            run_queue_ns,
+            ..Default::default()
+        };
+        match TcpInfo::of(&self.socket) {
+            Ok(tcp) if sends => wire::ProbeStream {
+                congestion: haul_sys::congestion::congestion(&self.socket).unwrap_or_default(),
+                ..of_sender(stream, &tcp)
+            },
+            _ => stream,
+        }
+    }
+}
+
+fn of_sender(stream: wire::ProbeStream, tcp: &TcpInfo) -> wire::ProbeStream {
+    wire::ProbeStream {
+        rtt_us: tcp.rtt_us,
+        // All ones: nothing was measured yet.
+        min_rtt_us: if tcp.min_rtt_us == u32::MAX { 0 } else { tcp.min_rtt_us },
+        cwnd_bytes: u64::from(tcp.cwnd_segments) * u64::from(tcp.mss_bytes),
+        delivery_rate_bytes_per_s: tcp.delivery_rate_bytes_per_s,
+        retransmits: tcp.total_retransmits,
+        sent_bytes: tcp.bytes_sent,
+        resent_bytes: tcp.bytes_retransmitted,
+        busy_us: tcp.busy_time_us,
+        receiver_window_us: tcp.rwnd_limited_us,
+        send_buffer_us: tcp.sndbuf_limited_us,
+        ..stream
+    }
+}
+
+/// A probe compares what was asked for, so another one in its place is an error.
+fn check_congestion(socket: &TcpStream, wanted: &str) -> io::Result<()> {
+    if wanted.is_empty() || haul_sys::congestion::congestion(socket)? == wanted {
+        return Ok(());
+    }
+    haul_sys::congestion::set_congestion(socket, wanted)
+}
+
+fn run(socket: &TcpStream, work: Work, block_bytes: usize, shared: &Shared, host: &Host) {
+    placing::run_near_interface(socket, host);
+    let _ = shared.thread.set(gettid());
+    let ended = match work {
+        Work::Send => send_all(socket, block_bytes, shared),
+        Work::Receive => receive_all(socket, block_bytes, RecvFlags::empty(), shared),
+        Work::Discard => receive_all(socket, block_bytes, RecvFlags::TRUNC, shared),
+    };
+    if let Err(error) = ended
+        && !shared.over.load(Ordering::Relaxed)
+        && !shared.stopped.load(Ordering::Relaxed)
+    {
+        *lock(&shared.broken) = Some(error.to_string());
+    }
+}
+
+fn send_all(socket: &TcpStream, block_bytes: usize, shared: &Shared) -> io::Result<()> {
+    let block = noise(block_bytes);
+    while !shared.over.load(Ordering::Relaxed) && !shared.stopped.load(Ordering::Relaxed) {
+        match send(socket, &block, SendFlags::NOSIGNAL) {
+            Ok(sent) => {
+                shared.bytes.fetch_add(sent as u64, Ordering::Relaxed);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    socket.shutdown(Shutdown::Write)
+}
+
+fn receive_all(
+    socket: &TcpStream,
+    block_bytes: usize,
+    flags: RecvFlags,
+    shared: &Shared,
+) -> io::Result<()> {
+    let mut block = vec![0; block_bytes];
+    while !shared.stopped.load(Ordering::Relaxed) {
+        match recv(socket, &mut block[..], flags) {
+            // The other side's clock is a little ahead.
+            Ok((_, 0)) => return Ok(()),
+            Ok((_, received)) => {
+                shared.bytes.fetch_add(received as u64, Ordering::Relaxed);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that no link can make smaller (xorshift64*).
+#[must_use]
+pub fn noise(len_bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len_bytes + 8);
+    while bytes.len() < len_bytes {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+    }
+    bytes.truncate(len_bytes);
+    bytes
+}

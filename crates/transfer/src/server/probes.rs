@@ -1,0 +1,206 @@
+//! Letting a probe in: a session without files, which has its own places and leaves the rest alone.
+
+use super::{
+    Server, ServerEvent,
+    doorman::Stranger,
+    sessions::{Entry, HandshakeFailure},
+};
+use crate::{
+    Interrupt,
+    client::BUFFER_BYTES_MAX,
+    events::{FileCounts, Problem},
+    preflight,
+    probe::net::{
+        serving::{Moved, Serving, connections_max},
+        talk::{Ended, Talk},
+    },
+    session::{
+        lock,
+        streams::{StreamSetup, Streams, choose_congestion},
+    },
+    state::Grant,
+    token::{hex, random_bytes},
+    transport::{control::Control, waker::Waker},
+};
+use haul_protocol::{
+    Message, StreamId, limits,
+    wire::{self, Direction, Fault, FaultCode, Side},
+};
+use haul_sys::tcp_info::TcpInfo;
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+/// A probe that was let in.
+struct Admitted {
+    id: [u8; 16],
+    grant: Grant,
+    setup: StreamSetup,
+    streams: Arc<Streams>,
+    attached: mpsc::Receiver<(StreamId, TcpStream)>,
+    waker: Waker,
+    interrupt: Interrupt,
+    rtt: Duration,
+    begun: Instant,
+}
+
+impl Server {
+    /// A probe's whole session, on its connection's thread.
+    pub(super) fn probe(
+        &self,
+        control: &mut Control,
+        open: &wire::Open,
+        (peer, stranger): (SocketAddr, Stranger<'_>),
+        on_event: &(dyn Fn(ServerEvent) + Sync),
+    ) -> Result<(), HandshakeFailure> {
+        let admitted = self.admit(control, open).map_err(HandshakeFailure::Fault)?;
+        drop(stranger);
+        control.trust();
+        let streams_max = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
+        control.queue(Message::Opened(wire::Opened {
+            session: admitted.id.to_vec(),
+            streams: streams_max,
+            // It says nothing here, but has to be something.
+            offers_max: 1,
+            offer_bytes_max: limits::OFFER_BYTES_MIN,
+            rtt_us: u64::try_from(admitted.rtt.as_micros()).unwrap_or(u64::MAX),
+            ..wire::Opened::default()
+        }));
+        control.queue(Message::Facts(preflight::facts(&self.host, None)));
+        let (session, peer) = (hex(&admitted.id), peer.to_string());
+        on_event(ServerEvent::Session {
+            session: session.clone(),
+            peer: peer.clone(),
+            direction: "probe".into(),
+            token: admitted.grant.token_id.clone(),
+            path: String::new(),
+        });
+        let begun = admitted.begun;
+        let (ended, moved) = self.serve_probe(control, open, admitted, streams_max);
+        on_event(session_ended((session, peer), &ended, moved, begun));
+        Ok(())
+    }
+
+    fn serve_probe(
+        &self,
+        control: &mut Control,
+        open: &wire::Open,
+        admitted: Admitted,
+        streams_max: u32,
+    ) -> (Ended, Moved) {
+        let local = control.socket().local_addr();
+        let local = local.map_or(self.address, |address| address);
+        let allows = |probe: &wire::Probe| self.allows(open, probe);
+        let Admitted { id, setup, streams, attached, waker, interrupt, rtt, .. } = admitted;
+        let mut serving = Serving {
+            talk: Talk::new(control, Some(&waker), &interrupt),
+            setup,
+            streams,
+            attached,
+            local: (local.ip().to_canonical(), self.address.port()),
+            rtt,
+            streams_max,
+            allows: &allows,
+        };
+        let end = serving.run();
+        // A server with `--once` still waits for its session.
+        lock(&self.sessions).remove(&id);
+        end
+    }
+
+    /// Checks the token, and makes a place.
+    fn admit(&self, control: &Control, open: &wire::Open) -> Result<Admitted, Fault> {
+        let secret = &open.token_secret;
+        // One right is enough to begin; each round asks for its own.
+        let grant = self
+            .state
+            .look_at(secret, Direction::Push)
+            .or_else(|_| self.state.look_at(secret, Direction::Pull))?;
+        let failed = |error: &dyn std::fmt::Display| {
+            let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no probe can be set up");
+            fault.found(error.to_string())
+        };
+        let id: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
+        let keys = Arc::new(control.session_keys(&id).map_err(|e| failed(&e))?);
+        let waker = Waker::new().map_err(|e| failed(&e))?;
+        let streams = Streams::new(waker.clone());
+        let (attach, attached) = mpsc::channel();
+        let interrupt = Interrupt::default();
+        let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
+        let rtt = Duration::from_micros(tcp.rtt_us.into());
+        let entry = Entry {
+            streams_granted: connections_max(self.options.streams_max),
+            transfer: open.transfer.clone(),
+            token_id: grant.token_id.clone(),
+            keys: keys.clone(),
+            attach,
+            streams: streams.clone(),
+            interrupt: interrupt.clone(),
+            is_probe: true,
+        };
+        let setup = StreamSetup {
+            keys,
+            session: id,
+            digest: wire::Digest::None,
+            content: false,
+            host: self.host.clone(),
+            congestion: choose_congestion(&self.host, rtt),
+            pacing_bytes_per_s: None,
+            buffer_bytes_max: BUFFER_BYTES_MAX,
+        };
+        let mut sessions = lock(&self.sessions);
+        let all = sessions.count() >= self.options.sessions_max as usize;
+        if all || sessions.probes() >= self.options.probes_max as usize {
+            let what = "the server has as many probes as it may";
+            let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
+            return Err(fault
+                .needs(format!("fewer than {}", self.options.probes_max))
+                .hint("try again later, or raise --max-probes there"));
+        }
+        sessions.insert(id, entry);
+        drop(sessions);
+        let begun = Instant::now();
+        Ok(Admitted { id, grant, setup, streams, attached, waker, interrupt, rtt, begun })
+    }
+
+    /// Bytes to this side need the right to write, bytes from it the right to read.
+    fn allows(&self, open: &wire::Open, probe: &wire::Probe) -> Result<(), Fault> {
+        if probe.to_server {
+            self.state.look_at(&open.token_secret, Direction::Push)?;
+            if self.options.read_only {
+                let what = "the server is read-only";
+                let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
+                return Err(fault.hint("measure the other way with --reverse"));
+            }
+        }
+        if probe.to_client {
+            self.state.look_at(&open.token_secret, Direction::Pull)?;
+        }
+        Ok(())
+    }
+}
+
+fn session_ended(
+    (session, peer): (String, String),
+    ended: &Ended,
+    moved: Moved,
+    begun: Instant,
+) -> ServerEvent {
+    let why = match ended {
+        Ended::Closed => String::new(),
+        Ended::Interrupted => "interrupted".into(),
+        Ended::Refused(fault) | Ended::Violated(fault) => Problem::from(fault).to_string(),
+        Ended::Lost(why) => format!("connection lost: {why}"),
+    };
+    ServerEvent::SessionEnded {
+        session,
+        peer,
+        ok: matches!(ended, Ended::Closed),
+        bytes: moved.bytes,
+        seconds: begun.elapsed().as_secs_f64(),
+        files: FileCounts::default(),
+        why,
+    }
+}
