@@ -25,6 +25,9 @@ _haul() {
             haul,help)
                 cmd="haul__subcmd__help"
                 ;;
+            haul,probe)
+                cmd="haul__subcmd__probe"
+                ;;
             haul,pull)
                 cmd="haul__subcmd__pull"
                 ;;
@@ -73,6 +76,9 @@ _haul() {
             haul__subcmd__help,help)
                 cmd="haul__subcmd__help__subcmd__help"
                 ;;
+            haul__subcmd__help,probe)
+                cmd="haul__subcmd__help__subcmd__probe"
+                ;;
             haul__subcmd__help,pull)
                 cmd="haul__subcmd__help__subcmd__pull"
                 ;;
@@ -97,6 +103,9 @@ _haul() {
             haul__subcmd__help__subcmd__bench,files)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__files"
                 ;;
+            haul__subcmd__help__subcmd__probe,net)
+                cmd="haul__subcmd__help__subcmd__probe__subcmd__net"
+                ;;
             haul__subcmd__help__subcmd__token,list)
                 cmd="haul__subcmd__help__subcmd__token__subcmd__list"
                 ;;
@@ -105,6 +114,18 @@ _haul() {
                 ;;
             haul__subcmd__help__subcmd__token,revoke)
                 cmd="haul__subcmd__help__subcmd__token__subcmd__revoke"
+                ;;
+            haul__subcmd__probe,help)
+                cmd="haul__subcmd__probe__subcmd__help"
+                ;;
+            haul__subcmd__probe,net)
+                cmd="haul__subcmd__probe__subcmd__net"
+                ;;
+            haul__subcmd__probe__subcmd__help,help)
+                cmd="haul__subcmd__probe__subcmd__help__subcmd__help"
+                ;;
+            haul__subcmd__probe__subcmd__help,net)
+                cmd="haul__subcmd__probe__subcmd__help__subcmd__net"
                 ;;
             haul__subcmd__token,help)
                 cmd="haul__subcmd__token__subcmd__help"
@@ -137,7 +158,7 @@ _haul() {
 
     case "${cmd}" in
         haul)
-            opts="-h -V --help --version demo serve push pull verify token bench help"
+            opts="-h -V --help --version demo serve push pull verify token probe bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -391,7 +412,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help)
-            opts="demo serve push pull verify token bench help"
+            opts="demo serve push pull verify token probe bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -477,6 +498,34 @@ _haul() {
         haul__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__probe)
+            opts="net"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__probe__subcmd__net)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -593,6 +642,128 @@ _haul() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe)
+            opts="-h -V --help --version net help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__help)
+            opts="net help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__help__subcmd__net)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__net)
+            opts="-R -t -u -h -V --streams --reverse --bidir --time --omit --interval --congestion --receive --rate --udp --datagram --block --rounds --no-path-mtu --quick --token-file --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --omit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --congestion)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --receive)
+                    COMPREPLY=($(compgen -W "copy discard" -- "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --datagram)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -813,7 +984,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-streams --handshake-timeout --json --state --help --version"
+            opts="-h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -832,6 +1003,10 @@ _haul() {
                     return 0
                     ;;
                 --max-sessions)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-probes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

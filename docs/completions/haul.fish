@@ -32,6 +32,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_needs_command" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
 complete -c haul -n "__fish_haul_needs_command" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow' -r
@@ -43,6 +44,7 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'The ho
 complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Sessions at a time; more are refused' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l max-probes -d 'Probes at a time (`haul probe net`), of these sessions; 0 refuses them' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data streams of one session' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d 'How long a connection may take to show who it is' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
@@ -205,6 +207,33 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -f -a "net" -d 'Measures the network to a server, memory to memory'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l streams -d 'Numbers of data streams; without it 1,2,4,8, with --quick 1,4, with --udp 1' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s t -l time -d 'The counted time of a round; without it 5s, with --quick 1s' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l omit -d 'Not counted at a round\'s begin, while windows open; without it 1s, with --quick 250ms' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l interval -d 'How often figures are taken' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l congestion -d 'Congestion controls side by side, like cubic,bbr; without it as transfers choose' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l receive -d 'What receivers do with the bytes: take them into memory, or let the kernel drop them' -r -f -a "copy\t'Into memory, as when a file is written'
+discard\t'The kernel throws them away without a copy, as for null:'"
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rate -d 'The most bytes a second of all streams of a way: 500M, or in bits 10Gbit' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l datagram -d 'With --udp: bytes of a datagram; without it what the path takes whole' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l block -d 'What one send or receive moves' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rounds -d 'How often all of it is measured, one after the other' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s R -l reverse -d 'From the server to here'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l bidir -d 'Both ways at once, so many streams each'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s u -l udp -d 'Datagrams at a rate, not streams: loss, jitter, reordering'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l no-path-mtu -d 'Do not look for the path\'s MTU, which takes UDP'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l quick -d 'Less of everything: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "net" -d 'Measures the network to a server, memory to memory'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
@@ -277,17 +306,19 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "net" -d 'Measures the network to a server, memory to memory'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'

@@ -71,10 +71,10 @@ fn stray_token() -> String {
 fn haul_alone_shows_a_short_help_with_every_command_that_exists() {
     let ran = Fresh::new().run(&[]);
     assert_eq!(ran.status, 2);
-    for command in ["demo", "serve", "push", "pull", "token", "bench"] {
+    for command in ["demo", "serve", "push", "pull", "token", "probe", "bench"] {
         assert!(ran.err.contains(&format!("\n  {command} ")), "{}", ran.err);
     }
-    for absent in ["generate-docs", "bench-side", "probe", "tune", "media", "history"] {
+    for absent in ["generate-docs", "bench-side", "tune", "media", "history"] {
         assert!(!ran.err.contains(absent), "{}", ran.err);
     }
     assert!(ran.err.lines().count() < 20);
@@ -83,8 +83,16 @@ fn haul_alone_shows_a_short_help_with_every_command_that_exists() {
 #[test]
 fn every_help_shows_examples_exit_statuses_and_environment() {
     let fresh = Fresh::new();
-    let commands: [&[&str]; 7] =
-        [&[], &["demo"], &["serve"], &["push"], &["pull"], &["token"], &["bench", "engines"]];
+    let commands: [&[&str]; 8] = [
+        &[],
+        &["demo"],
+        &["serve"],
+        &["push"],
+        &["pull"],
+        &["token"],
+        &["probe", "net"],
+        &["bench", "engines"],
+    ];
     for command in commands {
         let help = fresh.run(&[command, &["--help"]].concat()).ok();
         for section in ["Examples:", "Exit status:", "Environment:"] {
@@ -128,6 +136,8 @@ fn mistakes_end_with_status_2_and_say_what_to_do() {
         (&["serve"], "<ROOT>"),
         (&["serve", "null:", "--read-only"], "only receives"),
         (&["serve", ".", "--max-streams", "1000"], "64"),
+        (&["probe", "net"], "<URL>"),
+        (&["probe", "net", "haul://a/", "--interval", "1ms"], "50ms"),
         (&["token", "new", "--root", "../x"], "below the server's root"),
         (&["token", "new", "--host", "a/b"], "host name"),
         (&["token", "new", "--expires", "soon"], "7d"),
@@ -255,10 +265,11 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     fresh.run(&["generate-docs", "one"]).ok();
     let mut command = fresh.command(&["generate-docs", "two"]);
     assert!(command.env("COLUMNS", "40").env("HAUL_TOKEN", "x").status().unwrap().success());
-    let pages = ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token", "-bench"];
+    let pages = ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token", "-probe", "-bench"];
     let pages = pages.map(|page| format!("haul{page}"));
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
+    names.push("man/haul-probe-net.1".into());
     names.extend(["engines", "files", "chooser"].map(|part| format!("man/haul-bench-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));
     for name in &names {

@@ -45,6 +45,7 @@ haul serve /data                        receive into and send from /data; prints
 haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
 haul verify run7.b3 /data               read it again, years later
+haul probe net URL                      what the network carries, and what limits it
 haul bench engines                      what each engine does on this host",
     },
     EXIT_STATUS,
@@ -236,6 +237,39 @@ haul bench chooser --budget 10m --json",
     BENCH_EXIT_STATUS,
 ];
 
+const PROBE: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul probe net URL                      the network, memory to memory",
+    },
+    PROBE_EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
+const PROBE_EXIT_STATUS: Section = Section {
+    title: "Exit status",
+    lines: "\
+0  measured; what could not be is named
+1  broke off: interrupted, or the connection was lost
+2  nothing could start: wrong arguments, no connection, no right",
+};
+
+const PROBE_NET: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul probe net URL                      1, 2, 4 and 8 streams to the server
+haul probe net URL --reverse --html net.html
+haul probe net URL --bidir --streams 4 --time 30s
+haul probe net URL --congestion cubic,bbr --streams 1
+haul probe net URL --udp --rate 8Gbit   loss and jitter of datagrams
+haul probe net URL --json | jq -r 'select(.event == \"round\") | [.streams, .gbit_per_s]'",
+    },
+    PROBE_EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
 const TOKEN_PART: &[Section] = &[PLAIN_EXIT_STATUS, STATE_ENVIRONMENT];
 
 /// The sections of a command, named with its parents: `haul`, `haul-push`, `haul-token-new`.
@@ -249,6 +283,8 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-pull" => PULL,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,
+        "haul-probe" => PROBE,
+        "haul-probe-net" => PROBE_NET,
         "haul-tune" => TUNE,
         "haul-bench" => BENCH,
         "haul-bench-engines" => BENCH_ENGINES,

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod demo;
 pub mod examples;
+pub mod probe;
 pub mod recording;
 pub mod serve;
 pub mod token;
@@ -44,6 +45,7 @@ pub enum LowCommand {
     Pull(transfer::LowPull),
     Verify(verify::LowVerify),
     Token(token::LowToken),
+    Probe(probe::LowProbe),
     Tune(tune::LowTune),
     Bench(bench::LowBench),
     BenchSide(bench::LowBenchSide),

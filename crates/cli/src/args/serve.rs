@@ -41,6 +41,9 @@ pub struct LowServe {
     #[arg(long, value_name = "N", default_value_t = defaults().sessions_max)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub max_sessions: u32,
+    /// Probes at a time (`haul probe net`), of these sessions; 0 refuses them
+    #[arg(long, value_name = "N", default_value_t = defaults().probes_max)]
+    pub max_probes: u32,
     /// Data streams of one session
     #[arg(long, value_name = "N", default_value_t = defaults().streams_max)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=STREAMS_MAX))]
@@ -85,6 +88,7 @@ impl LowServe {
             read_only: self.read_only,
             protection_min: self.protection_min.into(),
             sessions_max: self.max_sessions,
+            probes_max: self.max_probes,
             streams_max: self.max_streams,
             handshake_timeout: self.handshake_timeout.0,
             ..ServeOptions::new(root, self.state.checked())

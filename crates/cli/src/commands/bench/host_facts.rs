@@ -65,15 +65,24 @@ pub struct HostFacts {
 impl HostFacts {
     #[must_use]
     pub fn new(bench: &'static str, workshop: &Workshop, wire: BenchWire) -> Self {
-        let host: &Host = &workshop.host;
         let file_system = workshop.file_system().map(|system| system.kind.to_string());
         let congestion = loopback_congestion(workshop);
         let (chosen, because) = match wire {
             BenchWire::Loopback => (congestion.control, congestion.because),
-            BenchWire::Server | BenchWire::ServerHere => {
-                (None, "each transfer chooses for its path".to_owned())
-            }
+            BenchWire::Server | BenchWire::ServerHere => (None, CHOSEN_BY_PATH.to_owned()),
         };
+        let file_system = file_system.unwrap_or_else(|_| UNKNOWN.to_owned());
+        Self {
+            file_system,
+            congestion_chosen: chosen,
+            congestion_because: because,
+            ..Self::without_files(bench, &workshop.host, wire)
+        }
+    }
+
+    /// Of what touches no file, to a server.
+    #[must_use]
+    pub fn without_files(bench: &'static str, host: &Host, wire: BenchWire) -> Self {
         Self {
             event: "host",
             bench,
@@ -84,11 +93,11 @@ impl HostFacts {
             cpu: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             cores: host.cores,
             memory_bytes: host.memory_bytes,
-            file_system: file_system.unwrap_or_else(|_| UNKNOWN.to_owned()),
+            file_system: "none takes part".to_owned(),
             wire,
             congestion_default: host.congestion_default.clone(),
-            congestion_chosen: chosen,
-            congestion_because: because,
+            congestion_chosen: None,
+            congestion_because: CHOSEN_BY_PATH.to_owned(),
         }
     }
 
@@ -126,6 +135,7 @@ impl HostFacts {
 }
 
 const UNKNOWN: &str = "not known";
+const CHOSEN_BY_PATH: &str = "each transfer chooses for its path";
 
 fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -17,6 +17,11 @@ impl Steps {
     /// The next step begins.
     pub fn begin(&self, what: &str) {
         self.0.inc(1);
+        self.show(what);
+    }
+
+    /// Within a step.
+    pub fn show(&self, what: &str) {
         self.0.set_message(what.to_owned());
     }
 }

@@ -1,0 +1,18 @@
+//! `haul probe`: measures the parts of a path.
+
+mod net;
+mod net_tables;
+
+use crate::{
+    args::probe::{LowProbe, LowProbeCommand},
+    failure::{ExitStatus, Failure},
+};
+
+/// # Errors
+/// If nothing could start, or it was interrupted.
+pub fn run(low: &LowProbe) -> Result<ExitStatus, Failure> {
+    haul_transfer::raise_open_files_limit();
+    match &low.command {
+        LowProbeCommand::Net(low) => net::run(low),
+    }
+}

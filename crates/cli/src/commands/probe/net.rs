@@ -1,0 +1,91 @@
+//! `haul probe net`: runs the rounds, tells of each as it comes, and shows all at the end.
+
+use super::net_tables;
+use crate::{
+    args::probe::net::LowProbeNet,
+    commands::{
+        bench::{
+            host_facts::{BenchWire, HostFacts},
+            results::{Results, ready},
+        },
+        token_source,
+    },
+    failure::{ExitStatus, Failure},
+    interrupt,
+    ui::{bench::steps::Steps, units},
+};
+use haul_host::Host;
+use haul_transfer::probe::net::{self, Event, NetReport};
+use serde_json::json;
+use std::path::Path;
+
+/// # Errors
+/// If nothing could start, or it broke off.
+pub fn run(low: &LowProbeNet) -> Result<ExitStatus, Failure> {
+    let mut probe = low.checked()?;
+    token_source::complete(std::slice::from_mut(&mut probe.url), low.token_file.as_deref())?;
+    ready(&low.output)?;
+    let interrupt = interrupt::on_signals()?;
+    let mut steps = None;
+    let report = net::run(&probe, &interrupt, &mut |event| tell(event, &mut steps));
+    drop(steps);
+    let report = report?;
+    results(&report).show(&low.output)
+}
+
+/// A line that moves, where standard error is a terminal.
+fn tell(event: Event, steps: &mut Option<Steps>) {
+    match event {
+        Event::Connected { rounds, .. } => *steps = Some(Steps::new(rounds)),
+        Event::PathMtuBegins => {
+            if let Some(steps) = steps {
+                steps.show("the path's MTU");
+            }
+        }
+        Event::RoundBegins { what, .. } => {
+            if let Some(steps) = steps {
+                steps.begin(&what);
+            }
+        }
+        Event::RoundEnded(round) => {
+            if let Some(steps) = steps {
+                steps.show(&format!("{}: {}", round.what(), units::rate(round.gbit_per_s())));
+            }
+        }
+        Event::RoundRefused { what, why, .. } => {
+            crate::ui::print_to_stderr(&format!("no round of {what}: {why}"));
+        }
+    }
+}
+
+fn results(report: &NetReport) -> Results {
+    let wire = if report.loopback { BenchWire::ServerHere } else { BenchWire::Server };
+    let host = Host::read(Path::new("/"));
+    let mut results = Results {
+        title: net_tables::sentence(report),
+        words: net_tables::words(report),
+        facts: HostFacts::without_files("probe net", &host, wire),
+        sections: net_tables::sections(report),
+        lines: Vec::new(),
+        measured: !report.rounds.is_empty(),
+    };
+    for round in &report.rounds {
+        let mut line = json!(round);
+        line["event"] = json!("round");
+        line["what"] = json!(round.what());
+        line["gbit_per_s"] = json!(round.gbit_per_s());
+        results.line(&line);
+    }
+    results.line(&json!({
+        "event": "report",
+        "ok": report.refused.is_empty(),
+        "server": report.server,
+        "software": report.software,
+        "loopback": report.loopback,
+        "verdict": report.verdict,
+        "path": report.path,
+        "buffers": report.buffers,
+        "refused": report.refused,
+    }));
+    results
+}
