@@ -40,6 +40,9 @@ _haul() {
             haul,token)
                 cmd="haul__subcmd__token"
                 ;;
+            haul,tune)
+                cmd="haul__subcmd__tune"
+                ;;
             haul,verify)
                 cmd="haul__subcmd__verify"
                 ;;
@@ -90,6 +93,9 @@ _haul() {
                 ;;
             haul__subcmd__help,token)
                 cmd="haul__subcmd__help__subcmd__token"
+                ;;
+            haul__subcmd__help,tune)
+                cmd="haul__subcmd__help__subcmd__tune"
                 ;;
             haul__subcmd__help,verify)
                 cmd="haul__subcmd__help__subcmd__verify"
@@ -158,7 +164,7 @@ _haul() {
 
     case "${cmd}" in
         haul)
-            opts="-h -V --help --version demo serve push pull verify token probe bench help"
+            opts="-h -V --help --version demo serve push pull verify token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -412,7 +418,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help)
-            opts="demo serve push pull verify token probe bench help"
+            opts="demo serve push pull verify token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -624,6 +630,20 @@ _haul() {
         haul__subcmd__help__subcmd__token__subcmd__revoke)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__tune)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1177,6 +1197,60 @@ _haul() {
             fi
             case "${prev}" in
                 --state)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__tune)
+            opts="-a -h -V --apply --undo --dry-run --explain --role --rtt --rate --nic --all --this-boot --boot-root --ledger --root --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --apply)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --explain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --role)
+                    COMPREPLY=($(compgen -W "dtn test-host media" -- "${cur}"))
+                    return 0
+                    ;;
+                --rtt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nic)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --boot-root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ledger)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files a
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
 complete -c haul -n "__fish_haul_needs_command" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
+complete -c haul -n "__fish_haul_needs_command" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
 complete -c haul -n "__fish_haul_needs_command" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow' -r
@@ -234,6 +235,25 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "net" -d 'Measures the network to a server, memory to memory'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l apply -d 'Change what should be otherwise, all or the checks named, like --apply=rings,mtu (as root)' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l explain -d 'Say all about one check: what it looks at, why, who says so, what it finds here' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l role -d 'What the host is for' -r -f -a "dtn\t'A data transfer node: several streams share its buffers'
+test-host\t'For measurements: one stream shall fill the path'
+media\t'A server of paced streams: thousands of connections'"
+complete -c haul -n "__fish_haul_using_subcommand tune" -l rtt -d 'How far its peers are: the round trip time, like 80ms or 0.2ms' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l rate -d 'The rate it shall reach, in bits a second, like 100G; without it the fastest card\'s' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l nic -d 'The network card that counts; without it all that are up' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l boot-root -d 'With --apply: write the files for the next boot below DIR, such as an image' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l ledger -d 'Where it is remembered what was changed' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l root -d 'Audit a stored host: a tree of /proc, /sys and the answers of programs' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l html -d 'Write the report as a page; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l undo -d 'Set back all that --apply changed, exactly as it was'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l dry-run -d 'Print what --apply or --undo would do as a shell script, and do nothing'
+complete -c haul -n "__fish_haul_using_subcommand tune" -s a -l all -d 'Show what is good, and what this host does not have, too'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'With --apply: write no files for the next boot'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l json -d 'Print one JSON object a line: goal, finding, change, report'
+complete -c haul -n "__fish_haul_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand tune" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
@@ -306,15 +326,16 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
