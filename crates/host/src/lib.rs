@@ -13,6 +13,7 @@ mod cgroup;
 pub mod checks;
 mod cpu;
 mod credentials;
+mod disks;
 pub mod file_system;
 mod kernel;
 mod limits;

@@ -47,7 +47,7 @@ pub struct Check {
 }
 
 #[cfg(test)]
-mod stored;
+pub(crate) mod stored;
 
 macro_rules! checks {
     ($($file:ident),* $(,)?) => {
@@ -64,6 +64,12 @@ checks! {
     // Network cards
     card, rings, mtu, txqueuelen, offloads, pause, coalescing, pcie_link, pcie_read_request, big_tcp,
     card_driver, interrupts, irqbalance, queues, numa_node,
+    // Processors and memory
+    governor, boost, smt, cores, iommu, numa_balancing, c_states,
+    // Storage
+    scheduler, readahead, dirty_bytes, mount_options, file_system, raid,
+    // System and limits
+    memlock, open_files, kernel_age, tuned, sysctl_conflicts, io_uring,
 }
 
 /// The check of that name.
@@ -158,6 +164,18 @@ fn sysctl_at_least(machine: &Machine, name: &str, wanted: u64, weight: Weight) -
         Ok(_) => Finding::improve(weight, name, &found, &wanted.to_string())
             .change(Setting::sysctl(name), wanted.to_string()),
         Err(_) => Finding::unknown(name, &Unread::nonsense(name, &found)),
+    }
+}
+
+/// A limit of this process by its name in /proc/PID/limits; `u64::MAX` is no limit.
+fn soft_limit(machine: &Machine, name: &str) -> Result<u64, Unread> {
+    const PATH: &str = "/proc/self/limits";
+    let text = machine.text(PATH)?;
+    let word = crate::value_after(&text, name).and_then(|rest| rest.split_whitespace().next());
+    match word {
+        Some("unlimited") => Ok(u64::MAX),
+        Some(word) => word.parse().map_err(|_| Unread::nonsense(PATH, word)),
+        None => Err(Unread { what: format!("{name} in {PATH}"), why: Why::Missing }),
     }
 }
 

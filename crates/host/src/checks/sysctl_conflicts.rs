@@ -1,0 +1,219 @@
+//! Files that set at the next boot what the checks want otherwise.
+
+use std::collections::BTreeMap;
+
+use super::{CHECKS, Check, Group};
+use crate::tune::{
+    Finding, Goal, Machine, State, Weight, look as look_by,
+    setting::{quoted, same},
+};
+
+/// By rank: a file of an earlier directory hides one of the same name in a later (sysctl.d(5)).
+const DIRECTORIES: [&str; 5] =
+    ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
+/// Read after all others (sysctl(8), --system).
+const LAST: &str = "/etc/sysctl.conf";
+/// Where haul writes what it keeps over a boot.
+const OURS: &str = "90-haul-dtn.conf";
+
+pub const CHECK: Check = Check {
+    name: "sysctl-conflicts",
+    group: Group::System,
+    summary: "no file sets back at the next boot what is right now (sysctl.d)",
+    why: "Settings are read from many files, in the order of their names, and the last one wins. \
+        A value that was set by hand is gone after a boot where a file says otherwise, and what \
+        haul writes to 90-haul-dtn.conf is overridden by files with later names and by \
+        /etc/sysctl.conf.",
+    source: "sysctl.d(5), sysctl(8)",
+    look,
+};
+
+/// What a file sets.
+struct Line {
+    value: String,
+    file: String,
+    order: String,
+}
+
+fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
+    const SUBJECT: &str = "files of sysctl";
+    let files = files(machine);
+    if files.is_empty() {
+        return vec![Finding::absent(SUBJECT, "this host has none")];
+    }
+    let lines = lines(machine, &files);
+    // Cards have none of these settings, and their programs need not be asked twice.
+    let others = CHECKS.iter().filter(|check| {
+        check.name != CHECK.name && check.group != Group::NetworkCard
+    });
+    let findings: Vec<Finding> = others.flat_map(|check| look_by(check, machine, goal)).collect();
+    let conflicts: Vec<Finding> =
+        findings.iter().flat_map(|finding| conflicts(machine, &lines, finding)).collect();
+    if conflicts.is_empty() {
+        let found = format!("{} files, none against what is wanted", files.len());
+        return vec![Finding::good(Weight::Low, SUBJECT, &found)];
+    }
+    conflicts
+}
+
+/// Of one thing that another check found: what is right now must stay so, what is wrong must not
+/// come back over what haul keeps.
+fn conflicts(
+    machine: &Machine,
+    lines: &BTreeMap<String, Line>,
+    finding: &Finding,
+) -> Vec<Finding> {
+    if finding.state == State::Good {
+        let name = &finding.subject;
+        let (Some(line), Ok(now)) = (lines.get(name), machine.sysctl(name)) else {
+            return Vec::new();
+        };
+        if is_no_less(&line.value, &now) {
+            return Vec::new();
+        }
+        return vec![conflict(name, line, &now, "right now it is as wanted; the next boot undoes that")];
+    }
+    let wanted =
+        finding.changes.iter().filter_map(|change| change.setting.sysctl_of(&change.value));
+    let wanted = wanted.filter_map(|(name, wanted)| {
+        let line = lines.get(&name)?;
+        let is_later = line.order.as_str() > OURS;
+        (is_later && !same(&line.value, &wanted)).then(|| {
+            let note = format!("it is read after {OURS}, so it would undo what haul keeps there");
+            conflict(&name, line, &wanted, &note)
+        })
+    });
+    wanted.collect()
+}
+
+fn conflict(name: &str, line: &Line, wanted: &str, note: &str) -> Finding {
+    let found = format!("{} sets {}", line.file, line.value);
+    let finding = Finding::improve(Weight::Medium, name, &found, wanted).note(note);
+    // What a package or a program wrote is overridden rather than changed.
+    if line.file.starts_with("/etc/") {
+        let file = quoted(&line.file);
+        return finding.command(format!("sed -i 's|^[ -]*{name} *=|# &|' {file}"));
+    }
+    let set = quoted(&format!("{name} = {wanted}"));
+    finding.command(format!("echo {set} >> /etc/sysctl.d/99-zz-local.conf"))
+}
+
+/// The same, or larger in each of its numbers.
+fn is_no_less(value: &str, now: &str) -> bool {
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        text.split_whitespace().map(|word| word.parse().ok()).collect()
+    };
+    match (numbers(value), numbers(now)) {
+        (Some(value), Some(now)) => {
+            value.len() == now.len() && value.iter().zip(&now).all(|(value, now)| value >= now)
+        }
+        _ => same(value, now),
+    }
+}
+
+/// In the order in which they are read: by name, whatever directory they are in.
+fn files(machine: &Machine) -> Vec<(String, String)> {
+    let mut files = BTreeMap::new();
+    for directory in DIRECTORIES {
+        for name in machine.names(directory) {
+            if name.ends_with(".conf") {
+                let path = format!("{directory}/{name}");
+                files.entry(name).or_insert(path);
+            }
+        }
+    }
+    let mut files: Vec<(String, String)> = files.into_iter().collect();
+    if machine.exists(LAST) {
+        // Sorts after every name of a file.
+        files.push(("\u{ffff}".to_owned(), LAST.to_owned()));
+    }
+    files
+}
+
+/// The last line that sets each name. Files that cannot be read set nothing that is known.
+fn lines(machine: &Machine, files: &[(String, String)]) -> BTreeMap<String, Line> {
+    let mut lines = BTreeMap::new();
+    for (order, file) in files {
+        for line in machine.text(file).unwrap_or_default().lines() {
+            let line = line.trim();
+            if line.starts_with(['#', ';']) {
+                continue;
+            }
+            let Some((name, value)) = line.split_once('=') else { continue };
+            let (name, value) = (dotted(name.trim()), value.trim().to_owned());
+            lines.insert(name, Line { value, file: file.clone(), order: order.clone() });
+        }
+    }
+    lines
+}
+
+/// Names may be written with slashes, as `net/core/rmem_max`; `-` means that a failure is borne.
+fn dotted(name: &str) -> String {
+    let name = name.trim_start_matches('-').trim();
+    match name.find(['.', '/']) {
+        Some(at) if name[at..].starts_with('/') => name.replace('/', "."),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::stored;
+
+    fn found(files: &[(&str, &str)]) -> Vec<Finding> {
+        let host = stored::host(&[
+            ("proc/sys/net/core/rmem_max", "67108864\n"),
+            ("proc/sys/net/core/wmem_max", "212992\n"),
+            ("proc/sys/net/ipv4/tcp_sack", "1\n"),
+        ]);
+        let host = files.iter().fold(host, |host, (path, text)| host.file(path, text));
+        look(&host.machine(), &host.goal_of(10))
+    }
+
+    #[test]
+    fn what_is_right_now_and_wrong_at_the_next_boot_is_told() {
+        let findings = found(&[("etc/sysctl.d/50-old.conf", "net.core.rmem_max = 1048576\n")]);
+        assert_eq!(findings[0].subject, "net.core.rmem_max");
+        assert_eq!(findings[0].found, "/etc/sysctl.d/50-old.conf sets 1048576");
+        assert_eq!(findings[0].wanted, "67108864");
+        let larger = found(&[("etc/sysctl.d/50-old.conf", "net/core/rmem_max=134217728\n")]);
+        assert_eq!(larger[0].state, State::Good);
+    }
+
+    #[test]
+    fn the_last_file_wins_and_one_in_etc_hides_its_namesake() {
+        let hidden = found(&[
+            ("usr/lib/sysctl.d/50-a.conf", "net.ipv4.tcp_sack = 0\n"),
+            ("etc/sysctl.d/50-a.conf", "# net.ipv4.tcp_sack = 0\n"),
+        ]);
+        assert_eq!(hidden[0].state, State::Good);
+        let overridden = found(&[
+            ("etc/sysctl.d/50-a.conf", "net.ipv4.tcp_sack = 0\n"),
+            ("usr/lib/sysctl.d/60-a.conf", "-net.ipv4.tcp_sack=1\n"),
+        ]);
+        assert_eq!(overridden[0].state, State::Good);
+        let last = found(&[
+            ("usr/lib/sysctl.d/99-z.conf", "net.ipv4.tcp_sack = 1\n"),
+            ("etc/sysctl.conf", "net.ipv4.tcp_sack = 0\n"),
+        ]);
+        assert_eq!(last[0].found, "/etc/sysctl.conf sets 0");
+        assert_eq!(last[0].command, "sed -i 's|^[ -]*net.ipv4.tcp_sack *=|# &|' /etc/sysctl.conf");
+    }
+
+    #[test]
+    fn a_file_that_is_read_after_ours_is_told_and_one_before_is_not() {
+        let text = "net.core.wmem_max = 212992\n";
+        let before = found(&[("etc/sysctl.d/50-a.conf", text)]);
+        assert_eq!(before[0].state, State::Good);
+        let after = found(&[("run/sysctl.d/99-a.conf", text)]);
+        assert_eq!(after[0].wanted, "67108864");
+        assert!(after[0].command.starts_with("echo 'net.core.wmem_max = 67108864' >> /etc/"));
+    }
+
+    #[test]
+    fn a_host_without_files_has_no_conflicts() {
+        assert_eq!(found(&[])[0].state, State::Absent);
+        assert_eq!(found(&[("etc/sysctl.conf", "odd\n=\n;x=1\n")])[0].state, State::Good);
+    }
+}
