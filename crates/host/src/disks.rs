@@ -258,7 +258,7 @@ mod tests {
             22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw\n\
             23 22 8:1 / /boot rw,relatime - ext4 /dev/sda1 rw\n\
             24 22 8:2 /etc/hosts /etc/hosts rw,relatime - ext4 /dev/sda2 rw\n\
-            25 22 0:50 /@data /big\\040data rw,noatime - btrfs /dev/mapper/vg-data rw,subvol=/@data\n\
+            25 22 0:50 /@a /big\\040data rw,noatime - btrfs /dev/mapper/vg-data rw,subvol=/@a\n\
             26 22 0:51 / /tmp rw - tmpfs tmpfs rw\n\
             27 22 8:2 / /again rw,relatime - ext4 /dev/sda2 rw\n\
             28 22 8:3 / /old ro - xfs /dev/sda3 ro\n\

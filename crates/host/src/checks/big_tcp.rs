@@ -64,7 +64,10 @@ fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
         return Finding::good(Weight::Medium, &subject, &found);
     }
     let wanted_words = format!("{wanted} bytes");
-    let finding = Finding::improve(Weight::Medium, &subject, &found, &wanted_words);
+    let mut finding = Finding::improve(Weight::Medium, &subject, &found, &wanted_words);
+    if number("gso_ipv4_max_size").is_none() {
+        finding = finding.note("for IPv6 only: IPv4's sizes need the ip of iproute2 6.3 or later");
+    }
     if is_by_hand(&link, &small) {
         let set: Vec<String> = small.iter().map(|name| format!("{name} {wanted}")).collect();
         return finding

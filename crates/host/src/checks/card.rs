@@ -54,7 +54,8 @@ fn of_card(machine: &Machine, card: &str) -> Finding {
         return Finding::improve(Weight::High, card, "down: nobody has set it up", "up")
             .command(format!("ip link set dev {card} up"));
     }
-    // Drivers of virtual cards often leave it at `unknown` (Documentation/networking/operstates.rst).
+    // Drivers of virtual cards often leave it at `unknown`
+    // (Documentation/networking/operstates.rst).
     if !matches!(&state[..], "up" | "unknown") {
         return Finding::improve(Weight::High, card, &format!("{state}: no carrier"), "up")
             .note("its cable, its transceiver or the switch's port")

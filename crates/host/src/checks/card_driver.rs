@@ -72,7 +72,8 @@ mod tests {
         let shown = "driver: mlx5_core\nversion: 6.8.0-40-generic\nfirmware-version: 22.41.1000\n";
         let own = found(shown, "\n");
         assert_eq!(own.found, "mlx5_core of the kernel, 6.8.0-40-generic, firmware 22.41.1000");
-        let vendors = found("driver: mlx5_core\nversion: 24.07-0.6.1\nfirmware-version: \n", "OE\n");
+        let shown = "driver: mlx5_core\nversion: 24.07-0.6.1\nfirmware-version: \n";
+        let vendors = found(shown, "OE\n");
         assert_eq!(vendors.found, "mlx5_core 24.07-0.6.1, not the kernel's own");
         assert_eq!(found("", "").state, State::Unknown);
         assert_eq!(found("driver:\n", "").state, State::Unknown);

@@ -40,8 +40,9 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
         return vec![Finding::good(Weight::Medium, SUBJECT, &found)];
     }
     let wanted = format!("{CORES} cores, {}", clock(CLOCK_MHZ));
+    let rate = rate_words(goal.rate_bits_per_s);
     let finding = Finding::improve(Weight::Medium, SUBJECT, &found, &wanted)
-        .note(format!("no setting makes up for it: {} may not be reached", rate_words(goal.rate_bits_per_s)))
+        .note(format!("no setting makes up for it: {rate} may not be reached"))
         .needs(maker(machine));
     vec![finding]
 }

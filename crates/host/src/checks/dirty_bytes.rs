@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn what_is_set_once_is_good_the_next_time() {
-        for (gigabits, memory_gib) in [(1, 2), (1, 256), (10, 24), (25, 64), (100, 512), (400, 64)] {
+        let hosts = [(1, 2), (1, 256), (10, 24), (25, 64), (100, 512), (400, 64)];
+        for (gigabits, memory_gib) in hosts {
             let before = found(gigabits, memory_gib, ["0", "90", "0", "100"]);
             let bytes = |finding: &Finding| match finding.changes.first() {
                 Some(change) => change.value.strip_prefix("bytes ").unwrap().to_owned(),

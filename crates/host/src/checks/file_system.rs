@@ -46,7 +46,8 @@ fn of_stripe(machine: &Machine, mount: &Mount, subject: &str, found: &str) -> Fi
     let level = machine.text(&mount.disk.path("md/level")).unwrap_or_default();
     let is_striped = mount.disk.kind == Kind::Stacked && matches!(&level[..], "raid5" | "raid6");
     let knows = |name: &str| {
-        mount.options.iter().any(|option| option.split_once('=').is_some_and(|(key, _)| key == name))
+        let keys = mount.options.iter().filter_map(|option| option.split_once('='));
+        keys.map(|(key, _)| key).any(|key| key == name)
     };
     if !is_striped || knows("sunit") || knows("stripe") {
         return Finding::good(Weight::Medium, subject, found);

@@ -15,9 +15,10 @@ pub const CHECK: Check = Check {
     name: "interrupts",
     group: Group::NetworkCard,
     summary: "the card interrupts processors of its own NUMA node, each queue another one",
-    why: "A packet is handled where its interrupt goes. On the other node each of its bytes crosses \
-        the link between the processors; with all queues on one processor, that one is the limit \
-        of the whole card. irqbalance moves what is set here: see the check of that name.",
+    why: "A packet is handled where its interrupt goes. On the other node each of its bytes \
+        crosses the link between the processors; with all queues on one processor, that one is \
+        the limit of the whole card. irqbalance moves what is set here: see the check of that \
+        name.",
     source: "ESnet fasterdata.es.net, interrupt binding; Park, Noh et al., KIPS 2018; \
         Documentation/core-api/irq/irq-affinity.rst",
     look,
@@ -195,7 +196,8 @@ mod tests {
             ("sys/devices/system/node/node1/cpulist", "4-7\n"),
             ("proc/irq/50/smp_affinity_list", "0-7\n"),
         ]);
-        let mut table = "  CPU0 CPU1\n 50: 0 0 PCI-MSI 1-edge mlx5_async0@pci:0000:3b:00.0\n".to_owned();
+        let mut table = "  CPU0 CPU1\n".to_owned();
+        table += " 50: 0 0 PCI-MSI 1-edge mlx5_async0@pci:0000:3b:00.0\n";
         for (index, processors) in at.iter().enumerate() {
             let number = 51 + index;
             table += &format!(" {number}: 7 7 PCI-MSI 1-edge mlx5_comp{index}@pci:0000:3b:00.0\n");

@@ -47,11 +47,14 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
         return vec![Finding::good(weight, SUBJECT, found)];
     }
     let cards = translated.iter().map(|card| card.as_str()).collect::<Vec<_>>().join(", ");
-    let found = format!("{} units translate{}{cards}", units.len(), if cards.is_empty() { "" } else { " for " });
+    let found = match cards.is_empty() {
+        true => format!("translates ({} units)", units.len()),
+        false => format!("translates for {cards}"),
+    };
     let finding = Finding::improve(weight, SUBJECT, &found, "iommu=pt")
         .note("it belongs on the kernel's command line, for instance in /etc/default/grub")
         .needs(Needs::Reboot)
-        .command("grubby --update-kernel=ALL --args=iommu=pt   # or GRUB_CMDLINE_LINUX, update-grub");
+        .command("grubby --update-kernel=ALL --args=iommu=pt   # or update-grub");
     vec![finding]
 }
 

@@ -9,10 +9,10 @@ pub const CHECK: Check = Check {
     name: "irqbalance",
     group: Group::NetworkCard,
     summary: "no service moves the interrupts of a fast card (irqbalance)",
-    why: "irqbalance looks every ten seconds and spreads the load over all processors. On a desktop \
-        that is right; a fast card's interrupts it takes away from where they were bound, to the \
-        other NUMA node too, and a stream loses its cache each time.",
-    source: "ESnet fasterdata.es.net, interrupt binding; Park, Noh et al., KIPS 2018; irqbalance(1)",
+    why: "irqbalance looks every ten seconds and spreads the load over all processors. On a \
+        desktop that is right; a fast card's interrupts it takes away from where they were \
+        bound, to the other NUMA node too, and a stream loses its cache each time.",
+    source: "ESnet fasterdata.es.net, interrupt binding; Park, Noh et al., KIPS 2018",
     look,
 };
 

@@ -62,8 +62,8 @@ checks! {
     socket_buffers, tcp_buffers, buffer_defaults, tcp_memory, optmem, tcp_options, mtu_probing,
     metrics_save, congestion_control, backlog, qdisc,
     // Network cards
-    card, rings, mtu, txqueuelen, offloads, pause, coalescing, pcie_link, pcie_read_request, big_tcp,
-    card_driver, interrupts, irqbalance, queues, numa_node,
+    card, rings, mtu, txqueuelen, offloads, pause, coalescing, pcie_link, pcie_read_request,
+    big_tcp, card_driver, interrupts, irqbalance, queues, numa_node,
     // Processors and memory
     governor, boost, smt, cores, iommu, numa_balancing, c_states,
     // Storage

@@ -9,7 +9,7 @@ use crate::{
 pub const CHECK: Check = Check {
     name: "mount-options",
     group: Group::Storage,
-    summary: "file systems are mounted so that reading does not write (noatime), nor each write wait",
+    summary: "to read does not write (noatime), and to write does not wait (no sync)",
     why: "With strictatime each file that is read has its time written. relatime, which is usual, \
         writes it once a day; noatime never. With sync every write waits for the disk, and with \
         data=journal ext4 writes each byte twice. haul does not mount anything anew: the options \

@@ -25,7 +25,7 @@ pub const CHECK: Check = Check {
         carry it: where one does not, and a firewall drops what it says about it, connections hang \
         (see mtu-probing). Ask the network's administrator, try it with `ping -M do -s 8972 PEER`, \
         then change it by name.",
-    source: "ESnet fasterdata.es.net, MTU; Park, Noh et al., KIPS 2018 (36 Gbit/s a stream, from 10)",
+    source: "ESnet fasterdata.es.net, MTU; Park, Noh et al., KIPS 2018 (a stream: 10 to 36 Gbit/s)",
     look,
 };
 
@@ -69,7 +69,10 @@ fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{checks::stored, tune::State};
+    use crate::{
+        checks::stored,
+        tune::{Caution, State},
+    };
 
     fn found(mtu: &str, speed: &str, max_mtu: &str) -> Finding {
         let host = stored::host(&[
@@ -85,7 +88,7 @@ mod tests {
     #[test]
     fn jumbo_frames_are_wanted_of_fast_cards_and_only_set_by_name() {
         let finding = found("1500\n", "100000\n", "9978");
-        assert_eq!((finding.weight, finding.caution), (Weight::High, crate::tune::Caution::OnlyByName));
+        assert_eq!((finding.weight, finding.caution), (Weight::High, Caution::OnlyByName));
         assert_eq!(finding.command, "echo 9000 > /sys/class/net/eth0/mtu");
         assert_eq!(found("1500\n", "1000\n", "9978").state, State::Good);
         assert_eq!(found("8996\n", "100000\n", "9978").state, State::Good);

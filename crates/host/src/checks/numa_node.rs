@@ -37,10 +37,11 @@ fn of_card(machine: &Machine, card: &str) -> Finding {
             .needs(Needs::Hands);
     };
     let nodes = numa::nodes(machine.root());
-    let processors = nodes.iter().find(|node| node.number == number).map_or(0, |node| node.cpus.len());
+    let node = nodes.iter().find(|node| node.number == number);
+    let processors = node.map_or(0, |node| node.cpus.len());
     let memory = memory_bytes(machine, number);
-    let gibibytes = memory.map_or_else(|| "memory".to_owned(), |bytes| format!("{} GiB", bytes >> 30));
-    let found = format!("{number}, with {processors} processors and {gibibytes}");
+    let room = memory.map_or_else(|| "memory".to_owned(), |bytes| format!("{} GiB", bytes >> 30));
+    let found = format!("{number}, with {processors} processors and {room}");
     if processors == 0 || memory == Some(0) {
         return Finding::improve(Weight::High, &subject, &found, "one with both")
             .note("put the card into a slot of another processor, or memory beside this one")

@@ -23,7 +23,7 @@ pub const CHECK: Check = Check {
         scatter-gather in the card, sendfile and MSG_ZEROCOPY copy after all. LRO merges packets \
         so that they cannot be taken apart again, and breaks forwarding; GRO does it right \
         (mlnx_tune turns LRO on).",
-    source: "ESnet fasterdata.es.net, NIC tuning; Documentation/networking/segmentation-offloads.rst",
+    source: "ESnet fasterdata.es.net, NIC tuning; Linux, networking/segmentation-offloads.rst",
     look,
 };
 

@@ -72,7 +72,7 @@ fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
             "enough for one port; less than the card can, by its slot, a riser or power saving",
         ),
         (false, true) => Finding::improve(Weight::High, &subject, &found, &most.words())
-            .note("the card can do more: another slot, no riser, seat it anew, the BIOS's settings"),
+            .note("the card can do more: another slot, no riser, seat it anew, see the BIOS"),
         (false, false) => {
             let wanted = format!("a link for {}", rate_words(rate));
             Finding::improve(Weight::High, &subject, &found, &wanted)
@@ -148,9 +148,13 @@ mod tests {
 
     #[test]
     fn a_link_that_makes_no_sense_is_unknown() {
-        for [speed, width] in
-            [["Unknown", "16"], ["", "16"], ["8.0 GT/s PCIe", "0"], ["NaN GT/s", "8"], ["8 GT/s", "255"]]
-        {
+        for [speed, width] in [
+            ["Unknown", "16"],
+            ["", "16"],
+            ["8.0 GT/s PCIe", "0"],
+            ["NaN GT/s", "8"],
+            ["8 GT/s", "255"],
+        ] {
             let finding = found("10000", [speed, width], [speed, width]);
             assert_eq!(finding.state, State::Unknown, "{speed} {width}");
         }

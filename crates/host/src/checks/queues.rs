@@ -15,9 +15,9 @@ pub const CHECK: Check = Check {
     name: "queues",
     group: Group::NetworkCard,
     summary: "the card has a queue for each processor of its node, up to 16",
-    why: "Each queue is served by one processor, and each stream stays in its queue. With one queue \
-        a single processor handles all that arrives, whatever the number of streams. The card's \
-        link goes down for a moment while their number changes, so haul leaves it to you.",
+    why: "Each queue is served by one processor, and each stream stays in its queue. With one \
+        queue a single processor handles all that arrives, whatever the number of streams. The \
+        card's link goes down for a moment while their number changes, so haul leaves it to you.",
     source: "Documentation/networking/scaling.rst; ethtool(8) -L",
     look,
 };

@@ -14,7 +14,7 @@ pub const CHECK: Check = Check {
         request forgotten: mq-deadline. An NVMe drive orders by itself, and each look at a request \
         costs: none. bfq and kyber share a disk fairly among programs, and cost a transfer node's \
         one program throughput.",
-    source: "ESnet fasterdata.es.net, storage tuning; Documentation/block/ioprio.rst, deadline-iosched.rst",
+    source: "ESnet fasterdata.es.net, storage tuning; Documentation/block/deadline-iosched.rst",
     look,
 };
 

@@ -18,7 +18,7 @@ pub const CHECK: Check = Check {
     why: "Two threads share a core's units and caches. On older processors an interrupt and a \
         stream that land on one core hold each other up, and results differ from run to run. On \
         newer ones it seldom matters. Programs lose processors by it, so haul leaves it to you.",
-    source: "ESnet fasterdata.es.net, 100G tuning; Documentation/ABI/testing/sysfs-devices-system-cpu",
+    source: "ESnet fasterdata.es.net, 100G tuning; Linux, ABI/testing/sysfs-devices-system-cpu",
     look,
 };
 

@@ -9,8 +9,13 @@ use crate::tune::{
 };
 
 /// By rank: a file of an earlier directory hides one of the same name in a later (sysctl.d(5)).
-const DIRECTORIES: [&str; 5] =
-    ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
+const DIRECTORIES: [&str; 5] = [
+    "/etc/sysctl.d",
+    "/run/sysctl.d",
+    "/usr/local/lib/sysctl.d",
+    "/usr/lib/sysctl.d",
+    "/lib/sysctl.d",
+];
 /// Read after all others (sysctl(8), --system).
 const LAST: &str = "/etc/sysctl.conf";
 /// Where haul writes what it keeps over a boot.
@@ -71,7 +76,8 @@ fn conflicts(
         if is_no_less(&line.value, &now) {
             return Vec::new();
         }
-        return vec![conflict(name, line, &now, "right now it is as wanted; the next boot undoes that")];
+        let note = "now it is as wanted; the next boot undoes that";
+        return vec![conflict(name, line, &now, note)];
     }
     let wanted =
         finding.changes.iter().filter_map(|change| change.setting.sysctl_of(&change.value));
