@@ -5,13 +5,14 @@
 
 mod harness;
 
-use harness::{Place, as_nobody, is_root, process::behind};
-use haul_testkit::skip::skip;
+use harness::{Place, as_nobody, far::Far, is_root, process::behind, server::Server};
+use haul_testkit::{skip::skip, wan::Path};
 use serde_json::Value;
 use std::{
     ffi::OsString,
     fs,
     process::{Command, Output},
+    time::Duration,
 };
 
 /// A card of the namespace; the other end of the pair is there too.
@@ -290,6 +291,69 @@ fn a_card_that_is_not_there_is_a_finding() {
     let about = |line: &&Value| line["check"] == "card" && line["subject"] == "no-such-card";
     assert!(lines.iter().any(|line| about(&line)), "{output:?}");
     assert_eq!(lines.last().unwrap()["event"], "report");
+}
+
+#[test]
+fn with_a_server_the_path_and_the_peer_are_told_too() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let output = tune(&place, &[server.url("").to_str().unwrap(), "--json"]).output().unwrap();
+    ok(&output);
+    let lines = lines(&output);
+    let named = |name: &str| lines.iter().filter(|line| line["event"] == name).collect::<Vec<_>>();
+    assert_eq!(named("path")[0]["path"]["passes_to_server_bytes"], 65535);
+    assert!(named("peer")[0]["score"].as_u64().unwrap() <= 100);
+    let (own, of_peer) = (named("finding"), named("peer_finding"));
+    // One host is both, so both find the same.
+    assert_eq!(own.len(), of_peer.len());
+    for key in ["check", "subject", "state", "wanted"] {
+        assert!(own.iter().zip(&of_peer).all(|(own, peer)| own[key] == peer[key]), "{key}");
+    }
+}
+
+#[test]
+fn a_change_that_helps_is_kept_and_another_is_set_back() {
+    let place = Place::new();
+    let path = Path::new(Duration::from_millis(40), 500_000_000, 0.0);
+    let Some(far) = Far::start(&place, path) else { return };
+    let near = |script: &str| {
+        let output = far.wan.near(Command::new("sh").args(["-c", script])).output().unwrap();
+        ok(&output);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // 256 KiB at 40 ms are some 50 Mbit/s.
+    near(
+        "sysctl -qw net.ipv4.tcp_wmem='4096 16384 262144' net.ipv4.tcp_rmem='4096 16384 262144' \
+         net.ipv4.tcp_no_metrics_save=0",
+    );
+    let shown = "sysctl -n net.ipv4.tcp_wmem net.ipv4.tcp_rmem net.ipv4.tcp_no_metrics_save";
+    let before = near(shown);
+    let measured = tune(
+        &place,
+        &[
+            "--apply=tcp-buffers,metrics-save",
+            "--rate=1G",
+            "--measure",
+            "--measure-time=1s",
+            "--this-boot",
+            "--json",
+            far.url(),
+        ],
+    );
+    let output = far.wan.near(&measured).output().unwrap();
+    ok(&output);
+    let lines = lines(&output);
+    let kept = |check: &str| {
+        let line = lines.iter().find(|line| line["event"] == "measured" && line["check"] == check);
+        line.unwrap_or_else(|| panic!("no {check} in {output:?}"))["kept"].as_bool().unwrap()
+    };
+    assert!(kept("tcp-buffers"), "{output:?}");
+    let after = near(shown);
+    assert!(after.contains("33554432"), "{after}");
+    // What does not help is as it was; whether it does is for the path to say.
+    assert_eq!(after.trim().ends_with('1'), kept("metrics-save"), "{after} {output:?}");
+    ok(&far.wan.near(&tune(&place, &["--undo"])).output().unwrap());
+    assert_eq!(near(shown), before);
 }
 
 #[test]

@@ -75,3 +75,5 @@ pub const PROBE_BLOCK_BYTES_MIN: u32 = 64;
 pub const PROBE_BLOCK_BYTES_MAX: u32 = 16 << 20;
 /// Streams in one message of a probe: of both ways.
 pub const PROBE_STREAMS_MAX: usize = 2 * STREAMS_MAX as usize;
+/// Findings in one part of an audit.
+pub const AUDIT_FINDINGS_MAX: usize = 16;

@@ -63,6 +63,11 @@ fn cut_texts(message: &mut Message) {
         }
         Message::Refused(fault) => cut_fault(fault),
         Message::Probe(probe) => cut(&mut probe.congestion),
+        Message::Audit(audit) => cut(&mut audit.role),
+        Message::Audited(audited) => {
+            cut(&mut audited.goal);
+            audited.findings.iter_mut().flat_map(texts_of).for_each(cut);
+        }
         Message::ProbeFigures(figures) => {
             figures.streams.iter_mut().for_each(|stream| cut(&mut stream.congestion));
         }
@@ -176,6 +181,14 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             ensure(ready.udp_port <= u32::from(u16::MAX), "a port beyond 65535")?;
             let len = ready.datagram_key.len();
             ensure(len == 0 || len == 16, "a datagram key that is not 16 bytes")
+        }
+        Message::Audit(audit) => check_text(&audit.role),
+        Message::Audited(audited) => {
+            let count = audited.findings.len();
+            ensure(count <= limits::AUDIT_FINDINGS_MAX, "more than 16 findings in a part")?;
+            check_text(&audited.goal)?;
+            let mut findings = audited.findings.clone();
+            findings.iter_mut().flat_map(texts_of).try_for_each(|text| check_text(text))
         }
         Message::ProbeFigures(figures) => check_probe_streams(&figures.streams),
         Message::ProbeResult(result) => {
@@ -312,6 +325,22 @@ fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
 
 fn check_stages(stages: &[wire::StageTime]) -> Result<(), ProtocolError> {
     ensure(stages.len() <= limits::STAGES_MAX, "too many stages in a report")
+}
+
+fn texts_of(finding: &mut wire::AuditFinding) -> [&mut String; 10] {
+    let wire::AuditFinding {
+        group,
+        check,
+        subject,
+        state,
+        weight,
+        found,
+        wanted,
+        note,
+        command,
+        needs,
+    } = finding;
+    [group, check, subject, state, weight, found, wanted, note, command, needs]
 }
 
 fn check_probe(probe: &wire::Probe) -> Result<(), ProtocolError> {

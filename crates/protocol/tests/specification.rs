@@ -54,6 +54,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         PROBE_BLOCK_BYTES_MIN,
         PROBE_BLOCK_BYTES_MAX,
         PROBE_STREAMS_MAX,
+        AUDIT_FINDINGS_MAX,
     ];
     for (name, value) in known {
         let row = format!("\n| `{name}` | {value} | ");
@@ -82,7 +83,7 @@ fn every_kind_of_message_is_specified() {
     let lines = control.expect("the kinds of messages").lines();
     let names = lines.filter_map(|line| line.split_whitespace().nth(1));
     let names: Vec<&str> = names.collect();
-    assert_eq!(names.len(), 29);
+    assert_eq!(names.len(), 31);
     for name in names {
         assert!(SPECIFICATION.contains(&format!("`{name}`")), "SPEC.md does not speak of {name}");
     }

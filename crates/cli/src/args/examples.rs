@@ -170,7 +170,9 @@ haul tune --explain tcp-buffers         all about one check
 haul tune --dry-run                     the changes as a script
 sudo haul tune --apply                  make them, also for the next boot
 sudo haul tune --apply=rings,mtu        only these
-sudo haul tune --undo                   everything as it was",
+sudo haul tune --undo                   everything as it was
+haul tune haul://TOKEN@dtn2             the peer and the path too
+sudo haul tune --apply --measure URL    each change measured, and kept if it helps",
     },
     Section {
         title: "Exit status",

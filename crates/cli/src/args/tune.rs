@@ -1,6 +1,6 @@
 //! `haul tune`: what can be chosen, and its check.
 
-use super::usage_problem;
+use super::{usage_problem, values::Period};
 use clap::{Args, ValueEnum};
 use haul_host::{
     checks::{self, CHECKS, Check},
@@ -19,6 +19,13 @@ use std::path::PathBuf;
 /// --rtt says how long it is.
 #[derive(Debug, Args)]
 pub struct LowTune {
+    /// A server at the other end of the path: haul://[TOKEN@]HOST[:PORT]
+    ///
+    /// Its host is audited too, by its own checks, and the path is measured: round trip time, MTU,
+    /// and whether the buffers of both ends hold what is on the way. The goal's RTT is that of this
+    /// path then.
+    #[arg(value_name = "URL", conflicts_with_all = ["undo", "explain", "dry_run", "root"])]
+    pub url: Option<String>,
     /// Change what should be otherwise, all or the checks named, like --apply=rings,mtu (as root)
     ///
     /// The running system is changed, and files are written for the next boot: sysctl.d, udev rules
@@ -27,6 +34,18 @@ pub struct LowTune {
     #[arg(long, value_name = "CHECK", num_args = 0.., require_equals = true)]
     #[arg(value_delimiter = ',', default_missing_value = "")]
     pub apply: Option<Vec<String>>,
+    /// With --apply and URL: one change at a time, measured before and after, and kept if it helps
+    ///
+    /// Memory to memory over the path to URL, both ways at once, several rounds each. A change is
+    /// kept when it brings more than the rounds differ among themselves; the others are set back.
+    #[arg(long, requires = "apply", requires = "url", conflicts_with = "dry_run")]
+    pub measure: bool,
+    /// With --measure: what each of its probes takes
+    #[arg(long, value_name = "TIME", default_value = "3s", requires = "measure")]
+    pub measure_time: Period,
+    /// Take the token of URL from this file
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub token_file: Option<PathBuf>,
     /// Set back all that --apply changed, exactly as it was
     #[arg(long, conflicts_with = "apply")]
     pub undo: bool,

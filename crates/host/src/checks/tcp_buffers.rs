@@ -1,7 +1,9 @@
 //! How far TCP lets the buffers of a socket grow by themselves.
 
 use super::{Check, Group, sysctl_numbers};
-use crate::tune::{Finding, Goal, Machine, Role, Setting, Weight, goal::Speed};
+use crate::tune::{Finding, Goal, Machine, Role, Setting, Weight,
+    goal::{Speed, rate_words},
+};
 
 pub const CHECK: Check = Check {
     name: "tcp-buffers",
@@ -39,14 +41,49 @@ fn buffer(machine: &Machine, goal: &Goal, name: &str, wanted: u64) -> Finding {
         return Finding::good(Weight::High, name, &found);
     }
     let shown = format!("{least} {first} {wanted}");
-    let finding = Finding::improve(Weight::High, name, &found, &shown);
-    let finding = match goal.rtt_ms {
-        Some(rtt) if rtt > 0.0 => {
+    let (weight, note) = match goal.rtt_ms {
+        Some(rtt) => {
             // Half of a receive buffer is room for the kernel's own records (tcp_adv_win_scale).
-            let megabits = most as f64 / 2.0 * 8.0 / rtt / 1e3;
-            finding.note(format!("at {rtt} ms a stream makes about {megabits:.0} Mbit/s with it"))
+            let bits_per_s = most as f64 / 2.0 * 8000.0 / rtt;
+            if bits_per_s >= goal.rate_bits_per_s as f64 {
+                let note = format!("enough for a path of {rtt} ms, not for a longer one");
+                (Weight::Medium, note)
+            } else {
+                let rate = rate_words(bits_per_s as u64 / 1_000_000 * 1_000_000);
+                (Weight::High, format!("at {rtt} ms a stream makes about {rate} with it"))
+            }
         }
-        _ => finding,
+        None => (Weight::High, String::new()),
     };
-    finding.change(Setting::sysctl(name), shown)
+    Finding::improve(weight, name, &found, &shown)
+        .note(note)
+        .change(Setting::sysctl(name), shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_path_needs_less_and_is_told_so() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("proc/sys/net/ipv4");
+        std::fs::create_dir_all(&directory).unwrap();
+        for name in ["tcp_rmem", "tcp_wmem"] {
+            std::fs::write(directory.join(name), "4096\t16384\t4194304\n").unwrap();
+        }
+        let machine = Machine::below(root.path());
+        let goal = |rtt_ms| Goal {
+            role: Role::Dtn,
+            rate_bits_per_s: 10_000_000_000,
+            rate_from: String::new(),
+            rtt_ms,
+            cards: vec![],
+        };
+        let far = &look(&machine, &goal(Some(100.0)))[0];
+        assert_eq!((far.weight, &far.wanted[..]), (Weight::High, "4096 16384 67108864"));
+        assert_eq!(far.note, "at 100 ms a stream makes about 167 Mbit/s with it");
+        let near = &look(&machine, &goal(Some(0.2)))[0];
+        assert_eq!((near.weight, &near.wanted[..]), (Weight::Medium, "4096 16384 33554432"));
+    }
 }

@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 40, 41"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -71,6 +71,10 @@ pub mod control {
         ProbeFigures(super::ProbeFigures),
         #[prost(message, tag = "29")]
         ProbeResult(super::ProbeResult),
+        #[prost(message, tag = "40")]
+        Audit(super::Audit),
+        #[prost(message, tag = "41")]
+        Audited(super::Audited),
     }
 }
 /// Client to server, first. A server that supports none of the versions answers `refused`.
@@ -639,6 +643,60 @@ pub struct ProbeResult {
     pub fault: ::core::option::Option<Fault>,
     #[prost(message, repeated, tag = "3")]
     pub streams: ::prost::alloc::vec::Vec<ProbeStream>,
+}
+/// Client to server, in a session of direction PROBE and between its rounds: how is the server's host
+/// tuned?
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Audit {
+    /// dtn, test-host or media
+    #[prost(string, tag = "1")]
+    pub role: ::prost::alloc::string::String,
+    /// 0: the server's own fastest card
+    #[prost(uint64, tag = "2")]
+    pub rate_bits_per_s: u64,
+    /// 0: not known
+    #[prost(uint64, tag = "3")]
+    pub rtt_us: u64,
+}
+/// Server to client: what its tuning checks found, in one or several parts.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Audited {
+    /// in words
+    #[prost(string, tag = "1")]
+    pub goal: ::prost::alloc::string::String,
+    /// 0 to 100
+    #[prost(uint32, tag = "2")]
+    pub score: u32,
+    #[prost(message, repeated, tag = "3")]
+    pub findings: ::prost::alloc::vec::Vec<AuditFinding>,
+    #[prost(bool, tag = "4")]
+    pub more_follows: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuditFinding {
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub check: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub subject: ::prost::alloc::string::String,
+    /// good, improve, unknown, absent
+    #[prost(string, tag = "4")]
+    pub state: ::prost::alloc::string::String,
+    /// low, medium, high
+    #[prost(string, tag = "5")]
+    pub weight: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub found: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub wanted: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub note: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub command: ::prost::alloc::string::String,
+    /// who can change it, in words
+    #[prost(string, tag = "10")]
+    pub needs: ::prost::alloc::string::String,
 }
 /// Server to client, about twice a second, where `wants_figures` asks for it: where the time of the
 /// server's streams went since the session began.

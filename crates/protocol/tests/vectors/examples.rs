@@ -306,6 +306,23 @@ fn probe_messages() -> Vec<(&'static str, Value)> {
             json!({"probe_result": {"round": 2, "streams": [datagrams]}}),
         ),
         (
+            "how is the server tuned?",
+            json!({"audit": {
+            "role": "dtn", "rate_bits_per_s": 100_000_000_000_u64, "rtt_us": 80_000}}),
+        ),
+        (
+            "how the server is tuned",
+            json!({"audited": {
+            "goal": "data transfer node, 100 Gbit/s, 80 ms", "score": 61, "more_follows": true,
+            "findings": [{
+                "group": "TCP and sockets", "check": "tcp-buffers",
+                "subject": "net.ipv4.tcp_rmem", "state": "improve", "weight": "high",
+                "found": "4096 131072 6291456", "wanted": "4096 131072 1073741824",
+                "note": "at 80 ms a stream makes about 315 Mbit/s with it",
+                "command": "sysctl -w net.ipv4.tcp_rmem='4096 131072 1073741824'",
+                "needs": "root"}]}}),
+        ),
+        (
             "a round that cannot be",
             json!({"probe_result": {"round": 4, "fault": {
             "code": "NOT_PERMITTED", "what": "the server may not use bbr"}}}),
@@ -340,6 +357,8 @@ fn bad_probes() -> Vec<(&'static str, Value)> {
         ("a probe of streams beyond 2^32", probe("first_stream", json!(u32::MAX))),
         ("a datagram key of 15 bytes", json!({"probe_ready": {"datagram_key": "00".repeat(15)}})),
         ("a port beyond 65535", json!({"probe_ready": {"udp_port": 65536}})),
+        ("a part of 17 findings", json!({"audited": {"findings": vec![json!({}); 17]}})),
+        ("a role of 4097 bytes", json!({"audit": {"role": "r".repeat(4097)}})),
     ]
 }
 

@@ -1,6 +1,8 @@
 //! `haul tune`: audits this host, applies changes, sets them back.
 
 mod changes;
+mod measure;
+mod peer;
 mod report;
 mod script;
 
@@ -17,6 +19,8 @@ use haul_host::tune::{
     change::Planned,
     ledger::{Ledger, LedgerError, Standing},
 };
+use haul_transfer::probe::net::NetReport;
+use peer::Peer;
 use serde::Serialize;
 
 /// # Errors
@@ -24,9 +28,13 @@ use serde::Serialize;
 pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {
     let task = low.task()?;
     let machine = Machine::below(&low.root);
-    let goal = Goal::of(&machine, &low.wanted());
+    let peer = Peer::of(low)?;
+    let path = peer.as_ref().map(|peer| peer.look(low)).transpose()?;
+    let mut wanted = low.wanted();
+    wanted.rtt_ms = wanted.rtt_ms.or_else(|| peer::rtt_ms(path.as_ref()?));
+    let goal = Goal::of(&machine, &wanted);
     match task {
-        TuneTask::Audit => audit(low, &machine, &goal),
+        TuneTask::Audit => audit(low, &machine, &goal, path.as_ref()),
         TuneTask::Explain(check) => {
             report::explain(check, &tune::look(check, &machine, &goal), low.json);
             Ok(ExitStatus::AllDone)
@@ -42,7 +50,10 @@ pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {
                 ui::print_to_stdout(&script::to_apply(&plan, &goal, &machine));
                 return Ok(ExitStatus::AllDone);
             }
-            changes::apply(low, &machine, &plan)
+            match peer {
+                Some(peer) if low.measure => measure::apply(low, &machine, &plan, &peer),
+                _ => changes::apply(low, &machine, &plan),
+            }
         }
         TuneTask::Undo if low.dry_run => {
             let standing = Ledger::peek(&low.ledger).map_err(ledger_failure)?;
@@ -117,7 +128,12 @@ enum Line<'a> {
     },
 }
 
-fn audit(low: &LowTune, machine: &Machine, goal: &Goal) -> Result<ExitStatus, Failure> {
+fn audit(
+    low: &LowTune,
+    machine: &Machine,
+    goal: &Goal,
+    path: Option<&NetReport>,
+) -> Result<ExitStatus, Failure> {
     let findings = tune::audit(machine, goal);
     // A stored host has no ledger, and whoever may not read it cannot have written it.
     let standing = if machine.is_live() {
@@ -126,12 +142,16 @@ fn audit(low: &LowTune, machine: &Machine, goal: &Goal) -> Result<ExitStatus, Fa
         Standing::default()
     };
     if low.json {
+        path.into_iter().for_each(peer::print_json);
         print_json(goal, &findings, &standing);
     } else {
         ui::print_to_stdout(&report::text(goal, &findings, &standing, low.all));
+        if let Some(path) = path {
+            ui::print_to_stdout(&format!("\n{}", peer::text(path, low.all)));
+        }
     }
-    if let Some(path) = &low.html {
-        report::write_page(path, goal, &findings)?;
+    if let Some(page) = &low.html {
+        report::write_page(page, goal, &findings, path)?;
     }
     Ok(ExitStatus::AllDone)
 }

@@ -16,6 +16,7 @@ use haul_host::{
     checks::{self, Check, Group},
     tune::{Finding, Goal, Needs, State, Weight, ledger::Standing, score},
 };
+use haul_transfer::probe::net::NetReport;
 use jiff::Timestamp;
 use std::{collections::BTreeSet, path::Path};
 
@@ -192,11 +193,22 @@ pub fn group_of(finding: &Finding) -> Group {
     checks::find(finding.check).map_or(Group::System, |check| check.group)
 }
 
+/// The path and the peer, as they are told on a terminal.
+fn other_end(report: &NetReport) -> Section {
+    let words = super::peer::text(report, false).lines().map(str::to_owned).collect();
+    Section { title: "The path and the peer".to_owned(), words, ..Section::default() }
+}
+
 /// The report as one file of HTML.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_page(path: &Path, goal: &Goal, findings: &[Finding]) -> Result<(), Failure> {
+pub fn write_page(
+    path: &Path,
+    goal: &Goal,
+    findings: &[Finding],
+    of_path: Option<&NetReport>,
+) -> Result<(), Failure> {
     let section = |group: Group| {
         let columns = ["", "check", "what", "found", "should be", "how"];
         let mut table = Table::new(group.title(), columns.len(), &columns);
@@ -233,7 +245,7 @@ pub fn write_page(path: &Path, goal: &Goal, findings: &[Finding]) -> Result<(), 
         title: "haul tune".to_owned(),
         words: vec![verdict(goal, findings)],
         facts: facts.map(|(fact, value)| (fact.to_owned(), value)).to_vec(),
-        sections: GROUPS.into_iter().map(section).collect(),
+        sections: GROUPS.into_iter().map(section).chain(of_path.map(other_end)).collect(),
     };
     std::fs::write(path, page.html()).map_err(|error| {
         let what = format!("cannot write the page {}", path.display());

@@ -1,7 +1,7 @@
 //! The client's side of a probe: opens a session, and runs its rounds one after the other.
 
 use super::{
-    Event, NetProbe, NetReport, Receive, Transport, Ways,
+    AuditGoal, Event, NetProbe, NetReport, PeerAudit, Receive, Transport, Ways, audit,
     datagrams::{Datagrams, streams_of},
     marks::Marks,
     path_mtu,
@@ -92,7 +92,11 @@ pub(super) fn run(
         path: PathFacts::default(),
         buffers: Vec::new(),
         verdict: Verdict::default(),
+        audit: None,
     };
+    if let Some(goal) = &probe.audit {
+        report.audit = Some(session.hear_audit(goal)?);
+    }
     let measured = session.all_rounds(&plan, &mut report, on_event);
     let last_words = match &measured {
         Err(Stop::Violated(fault)) => Some(fault.clone()),
@@ -443,6 +447,22 @@ impl Session<'_> {
         });
         self.facts = facts.map_err(|stop| stop.into_error(&server))?;
         Ok(())
+    }
+
+    fn hear_audit(&mut self, goal: &AuditGoal) -> Result<PeerAudit, TransferError> {
+        let rtt_us = u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX);
+        self.talk.say(Message::Audit(audit::question(goal, rtt_us)));
+        let server = self.server.clone();
+        let mut found = PeerAudit::default();
+        loop {
+            let part = self.hear_one(ANSWER_MAX, &mut |message| match message {
+                Message::Audited(part) => Some(part),
+                _ => None,
+            });
+            if audit::take(&mut found, part.map_err(|stop| stop.into_error(&server))?) {
+                return Ok(found);
+            }
+        }
     }
 
     /// The next message, which has to be this one, or the end of a round that cannot be.

@@ -2,8 +2,10 @@
 //!
 //! [`run`] opens a session of its own at a `haul serve`, with the same control connection, token,
 //! preface and port as a transfer, and measures round after round. The bytes mean nothing and are
-//! thrown away; what is told is what the kernels and threads of both sides counted.
+//! thrown away; what is told is what the kernels and threads of both sides counted. In the same
+//! session the server can be asked how its host is tuned.
 
+pub mod audit;
 mod client;
 mod datagram;
 mod datagrams;
@@ -18,6 +20,7 @@ pub(crate) mod talk;
 pub mod verdict;
 
 use crate::{Interrupt, TransferError, url::HaulUrl};
+pub use audit::{AuditGoal, PeerAudit, PeerFinding};
 pub use report::{NetReport, Round};
 use std::time::Duration;
 
@@ -90,6 +93,8 @@ pub struct NetProbe {
     pub rate_bytes_per_s: Option<u64>,
     /// Datagrams of several sizes find out what the path takes whole.
     pub path_mtu: bool,
+    /// The server's host is asked how it is tuned, too.
+    pub audit: Option<AuditGoal>,
 }
 
 impl NetProbe {
@@ -110,6 +115,7 @@ impl NetProbe {
             block_bytes: BLOCK_BYTES_DEFAULT,
             rate_bytes_per_s: None,
             path_mtu: true,
+            audit: None,
         }
     }
 }

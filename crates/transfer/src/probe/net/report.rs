@@ -17,6 +17,9 @@ pub struct NetReport {
     /// `None` where no round by TCP was measured.
     pub buffers: Vec<Buffers>,
     pub verdict: Verdict,
+    /// How the server's host is tuned, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<super::PeerAudit>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -1,6 +1,7 @@
 //! The server's side of a probe: rounds, one after the other, each within its limits.
 
 use super::{
+    audit::{self, AUDITS_MAX},
     datagram::KEY_BYTES,
     datagrams::{self, Datagrams},
     marks::Marks,
@@ -67,10 +68,11 @@ impl Serving<'_> {
     /// Serves rounds until the client has no more.
     pub fn run(&mut self) -> (Ended, Moved) {
         let (begun, mut moved) = (Instant::now(), Moved::default());
+        let mut audits = 0;
         let mut next_stream = 0;
         loop {
             let idle_until = Instant::now() + IDLE_MAX;
-            let probe = match self.next_round(idle_until) {
+            let probe = match self.next_round(idle_until, &mut audits) {
                 Ok(probe) => probe,
                 Err(ended) => return (self.ended(ended), moved),
             };
@@ -109,11 +111,17 @@ impl Serving<'_> {
         ended
     }
 
-    fn next_round(&mut self, until: Instant) -> Result<wire::Probe, Ended> {
+    fn next_round(&mut self, until: Instant, audits: &mut u32) -> Result<wire::Probe, Ended> {
         loop {
             for message in self.talk.hear(until)? {
                 match message {
                     Message::Probe(probe) => return Ok(probe),
+                    Message::Audit(asked) if *audits < AUDITS_MAX => {
+                        *audits += 1;
+                        for part in audit::answer(&asked) {
+                            self.talk.say(Message::Audited(part));
+                        }
+                    }
                     // The round was over already.
                     Message::ProbeStep(_) => {}
                     _ => return Err(out_of_place()),

@@ -1,0 +1,164 @@
+//! How the server's host is tuned: asked in a probe's session, answered by its own checks.
+
+use haul_host::{
+    checks,
+    tune::{self, Finding, Goal, Machine, Role, Wanted},
+};
+use haul_protocol::{limits, wire};
+use serde::Serialize;
+
+/// How often one session may ask.
+pub(crate) const AUDITS_MAX: u32 = 4;
+/// More than this are not taken from a server.
+pub(crate) const FINDINGS_MAX: usize = 1024;
+
+/// What a peer's host shall be good for.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditGoal {
+    pub role: Role,
+    /// `None`: its own fastest card's.
+    pub rate_bits_per_s: Option<u64>,
+    /// `None`: as the path is measured.
+    pub rtt_ms: Option<f64>,
+}
+
+/// What a peer's checks found, in its words.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PeerAudit {
+    pub goal: String,
+    /// 0 to 100.
+    pub score: u32,
+    pub findings: Vec<PeerFinding>,
+}
+
+/// As [`Finding`], without its changes: they are made over there.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerFinding {
+    pub group: String,
+    pub check: String,
+    pub subject: String,
+    pub state: String,
+    pub weight: String,
+    pub found: String,
+    pub wanted: String,
+    pub note: String,
+    pub command: String,
+    pub needs: String,
+}
+
+pub(super) fn question(goal: &AuditGoal, measured_rtt_us: u64) -> wire::Audit {
+    let rtt_us = goal.rtt_ms.map_or(measured_rtt_us, |rtt_ms| (rtt_ms * 1000.0) as u64);
+    wire::Audit {
+        role: word(&goal.role),
+        rate_bits_per_s: goal.rate_bits_per_s.unwrap_or(0),
+        rtt_us,
+    }
+}
+
+/// Runs the checks here, and puts what they found into messages.
+pub(crate) fn answer(asked: &wire::Audit) -> Vec<wire::Audited> {
+    let machine = Machine::live();
+    let role = match &asked.role[..] {
+        "test-host" => Role::TestHost,
+        "media" => Role::Media,
+        _ => Role::Dtn,
+    };
+    let wanted = Wanted {
+        role,
+        rate_bits_per_s: Some(asked.rate_bits_per_s).filter(|rate| *rate > 0),
+        rtt_ms: Some(asked.rtt_us as f64 / 1000.0).filter(|rtt| *rtt > 0.0),
+        card: None,
+    };
+    let goal = Goal::of(&machine, &wanted);
+    let findings = tune::audit(&machine, &goal);
+    let score = tune::score(&findings);
+    let parts: Vec<&[Finding]> = findings.chunks(limits::AUDIT_FINDINGS_MAX).collect();
+    let last = parts.len().saturating_sub(1);
+    let part = |(index, part): (usize, &&[Finding])| wire::Audited {
+        goal: goal.words(),
+        score,
+        findings: part.iter().map(finding).collect(),
+        more_follows: index < last,
+    };
+    let messages: Vec<wire::Audited> = parts.iter().enumerate().map(part).collect();
+    if messages.is_empty() { vec![wire::Audited::default()] } else { messages }
+}
+
+fn finding(finding: &Finding) -> wire::AuditFinding {
+    let group = checks::find(finding.check).map_or("", |check| check.group.title());
+    let text = |text: &str| {
+        // What a driver says may be long; nobody reads more of it.
+        text.chars().take(500).collect::<String>()
+    };
+    wire::AuditFinding {
+        group: group.to_owned(),
+        check: finding.check.to_owned(),
+        subject: text(&finding.subject),
+        state: word(&finding.state),
+        weight: word(&finding.weight),
+        found: text(&finding.found),
+        wanted: text(&finding.wanted),
+        note: text(&finding.note),
+        command: text(&finding.command),
+        needs: finding.needs.words().to_owned(),
+    }
+}
+
+/// A value as it is called in JSON.
+fn word(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Adds a part; true once it was the last.
+pub(super) fn take(audit: &mut PeerAudit, part: wire::Audited) -> bool {
+    audit.goal = part.goal;
+    audit.score = part.score.min(100);
+    for finding in part.findings {
+        let wire::AuditFinding {
+            group,
+            check,
+            subject,
+            state,
+            weight,
+            found,
+            wanted,
+            note,
+            command,
+            needs,
+        } = finding;
+        audit.findings.push(PeerFinding {
+            group,
+            check,
+            subject,
+            state,
+            weight,
+            found,
+            wanted,
+            note,
+            command,
+            needs,
+        });
+    }
+    !part.more_follows || audit.findings.len() > FINDINGS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_answered_is_what_is_understood() {
+        let goal = AuditGoal { role: Role::TestHost, rate_bits_per_s: None, rtt_ms: Some(80.0) };
+        let asked = question(&goal, 5);
+        assert_eq!((&asked.role[..], asked.rtt_us), ("test-host", 80_000));
+        let parts = answer(&asked);
+        assert!(parts.len() > 1, "more findings than one part holds");
+        let mut audit = PeerAudit::default();
+        let ends: Vec<bool> = parts.into_iter().map(|part| take(&mut audit, part)).collect();
+        assert!(ends.iter().rev().skip(1).all(|end| !end) && ends.last() == Some(&true));
+        assert!(audit.goal.contains("80 ms") && audit.score <= 100);
+        assert!(audit.findings.iter().any(|finding| finding.check == "tcp-buffers"));
+        assert!(audit.findings.iter().all(|finding| !finding.group.is_empty()));
+    }
+}
