@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use haul_host::tune::{Change, Machine, Setting, machine::STORED_ANSWERS};
+use haul_host::tune::{
+    Change, Machine, Setting,
+    machine::{STORED_ANSWERS, sysctl_path},
+};
 use serde_json::Value;
 
 /// Two pages: the kernel takes no less for vm.dirty_bytes (mm/page-writeback.c).
@@ -11,6 +14,10 @@ const DIRTY_BYTES_MIN: u64 = 8192;
 /// Sets it as the system would. `Err`: the system would refuse it, in its words.
 pub fn set(machine: &Machine, change: &Change) -> Result<(), String> {
     let value = &change.value[..];
+    if let Setting::DirtyLimit { .. } = &change.setting {
+        let (name, number) = change.setting.sysctl_of(value).expect("a unit and a number");
+        return set_file(machine, &Setting::sysctl(&name), &sysctl_path(&name), &number);
+    }
     if let Some(path) = change.setting.path() {
         return set_file(machine, &change.setting, &path, value);
     }
@@ -38,8 +45,13 @@ pub fn set(machine: &Machine, change: &Change) -> Result<(), String> {
             let command = format!("systemctl show --property=ActiveState,UnitFileState {name}");
             let shown = format!("ActiveState={active}\nUnitFileState={enabled}\n");
             edit(machine, &command, |_| shown.clone());
+            let (from, to) =
+                if active == "active" { ("stopped", "comm") } else { ("comm", "stopped") };
+            rename_of_process(machine, name, from, to);
         }
-        Setting::Sysctl(_) | Setting::File(_) => unreachable!("these have a path"),
+        Setting::Sysctl(_) | Setting::File(_) | Setting::DirtyLimit { .. } => {
+            unreachable!("these have a path")
+        }
     }
     Ok(())
 }
@@ -81,9 +93,18 @@ fn follow(machine: &Machine, path: &str, value: &str) {
         }
     }
     if let Some(directory) = path.strip_suffix("/smp_affinity_list") {
-        // The interrupts of a card go to one processor of those that are allowed.
-        let first = value.split([',', '-']).next().unwrap_or(value);
-        write(machine, &format!("{directory}/effective_affinity_list"), first);
+        // An interrupt stays at its processor if it may (arch/x86/kernel/apic/vector.c), and goes
+        // to another that is allowed if not.
+        let effective = format!("{directory}/effective_affinity_list");
+        let found = machine.number(&effective).unwrap_or(-1);
+        let may_stay = value.split(',').any(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            (number(first)..=number(last)).contains(&found)
+        });
+        if !may_stay {
+            let first = value.split([',', '-']).next().unwrap_or(value);
+            write(machine, &effective, first);
+        }
     }
     let of_card = path.strip_prefix("/sys/class/net/").and_then(|rest| rest.split_once('/'));
     match of_card {
@@ -91,6 +112,10 @@ fn follow(machine: &Machine, path: &str, value: &str) {
         Some((card, "tx_queue_len")) => set_link_only(machine, card, "txqlen", value),
         _ => {}
     }
+}
+
+fn number(text: &str) -> i64 {
+    text.trim().parse().expect("the number of a processor")
 }
 
 fn set_link(machine: &Machine, card: &str, attribute: &str, value: &str) {
@@ -154,6 +179,17 @@ fn edit(machine: &Machine, command: &str, change: impl FnOnce(&str) -> String) {
     let Ok(text) = fs::read_to_string(&path) else { return };
     if !text.starts_with("! ") {
         fs::write(&path, change(&text)).expect("an answer that we made");
+    }
+}
+
+/// A process that was stopped is no longer called anything, until it is started.
+fn rename_of_process(machine: &Machine, name: &str, from: &str, to: &str) {
+    for process in machine.names("/proc") {
+        let path = |file| format!("/proc/{process}/{file}");
+        if machine.text(&path(from)).is_ok_and(|called| Some(&called[..]) == name.split('.').next())
+        {
+            fs::rename(machine.path(&path(from)), machine.path(&path(to))).expect("our file");
+        }
     }
 }
 
