@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of bench/peers: python3 bench/tests/test_peers.py. Needs neither haul nor any peer."""
+"""Tests of bench/: python3 bench/tests/test_peers.py. Needs neither haul nor any peer."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -423,6 +425,38 @@ class WholeRun(unittest.TestCase):
             for words in (["--only", "nothing"], ["--size", "2X"], ["--rounds", "0"]):
                 done, _numbers = run_peers(folder, *words)
                 self.assertEqual(done.returncode, 2, done.stderr)
+
+
+class Network(unittest.TestCase):
+    """bench/network, without running anything."""
+
+    def setUp(self):
+        loader = importlib.machinery.SourceFileLoader("network", str(BENCH / "network"))
+        spec = importlib.util.spec_from_loader("network", loader)
+        self.network = importlib.util.module_from_spec(spec)
+        loader.exec_module(self.network)
+
+    def test_ratios_are_of_runs_of_the_same_round(self):
+        runs = []
+        for number, (theirs, ours) in enumerate([(10, 11), (20, 20), (40, 36)], 1):
+            for name, rate in (("iperf3", theirs), ("haul", ours)):
+                case = {"streams": 2, "block": "1M", "reverse": False, "round": number}
+                runs.append({**case, "program": name, "gbit_per_s": rate, "cpu_s_per_gb": 0.5})
+        [line] = self.network.summary(runs)
+        self.assertEqual((line["ratio"], line["lowest"], line["highest"]), (1.0, 0.9, 1.1))
+        self.assertEqual((line["iperf3_gbit_per_s"], line["haul_gbit_per_s"]), (20, 20))
+
+    def test_what_is_missing_is_named_with_what_to_do(self):
+        with mock.patch("sys.stderr") as told:
+            self.assertEqual(self.network.main(["--haul", "/nowhere/haul"]), 1)
+        words = "".join(call.args[0] for call in told.write.call_args_list)
+        self.assertIn("/nowhere/haul", words)
+        self.assertIn("cargo build", words)
+
+    def test_a_wrong_command_line_ends_with_2(self):
+        with mock.patch("sys.stderr"), self.assertRaises(SystemExit) as ended:
+            self.network.options(["--rounds", "0"])
+        self.assertEqual(ended.exception.code, 2)
 
 
 if __name__ == "__main__":

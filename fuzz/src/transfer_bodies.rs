@@ -3,6 +3,7 @@
 use haul_transfer::{
     HaulUrl, Token,
     manifest::line::Line,
+    probe::net::datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES},
     size::parse_size,
     storage::journal::{Identity, decode},
 };
@@ -62,4 +63,21 @@ pub fn journal(data: &[u8]) {
         let spans = identity().size_bytes.div_ceil(told.span_bytes);
         assert!(u64::from(told.durable.count()) <= spans && told.whole_bytes <= data.len() as u64);
     }
+}
+
+/// What decodes is encoded to the same bytes, and no numbers make a count larger than what came.
+/// The first 16 bytes are the round's key, the datagrams behind it have one size.
+pub fn datagram(data: &[u8]) {
+    let Some((key, rest)) = data.split_first_chunk::<KEY_BYTES>() else { return };
+    let mut arrivals = Arrivals::default();
+    let mut count = 0;
+    for (now_ns, bytes) in rest.chunks(HEADER_BYTES).enumerate() {
+        if let Some(header) = Header::decode(bytes, key) {
+            assert_eq!(&header.encode(key)[..], bytes);
+            arrivals.arrived(&header, bytes.len(), now_ns as u64);
+            count += 1;
+        }
+    }
+    assert_eq!(arrivals.datagrams + arrivals.duplicates, count);
+    assert!(arrivals.reordered <= arrivals.datagrams);
 }

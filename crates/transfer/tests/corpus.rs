@@ -36,6 +36,11 @@ fn lines_of_manifests() {
 }
 
 #[test]
+fn datagrams_of_probes() {
+    replay("datagram", bodies::datagram);
+}
+
+#[test]
 fn journals() {
     replay("journal", bodies::journal);
 }

@@ -151,13 +151,18 @@ impl Server {
             buffer_bytes_max: BUFFER_BYTES_MAX,
         };
         let mut sessions = lock(&self.sessions);
-        let all = sessions.count() >= self.options.sessions_max as usize;
-        if all || sessions.probes() >= self.options.probes_max as usize {
-            let what = "the server has as many probes as it may";
+        let full = |what: &str, most: u32, hint: &str| {
             let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
-            return Err(fault
-                .needs(format!("fewer than {}", self.options.probes_max))
-                .hint("try again later, or raise --max-probes there"));
+            Err(fault.needs(format!("fewer than {most}")).hint(hint))
+        };
+        let (sessions_max, probes_max) = (self.options.sessions_max, self.options.probes_max);
+        if sessions.probes() >= probes_max as usize {
+            let what = "the server has as many probes as it may";
+            return full(what, probes_max, "try again later, or raise --max-probes there");
+        }
+        if sessions.count() >= sessions_max as usize {
+            let what = "the server has as many sessions as it may";
+            return full(what, sessions_max, "try again later, or raise --max-sessions there");
         }
         sessions.insert(id, entry);
         drop(sessions);
@@ -168,12 +173,12 @@ impl Server {
     /// Bytes to this side need the right to write, bytes from it the right to read.
     fn allows(&self, open: &wire::Open, probe: &wire::Probe) -> Result<(), Fault> {
         if probe.to_server {
-            self.state.look_at(&open.token_secret, Direction::Push)?;
             if self.options.read_only {
                 let what = "the server is read-only";
                 let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
                 return Err(fault.hint("measure the other way with --reverse"));
             }
+            self.state.look_at(&open.token_secret, Direction::Push)?;
         }
         if probe.to_client {
             self.state.look_at(&open.token_secret, Direction::Pull)?;

@@ -12,7 +12,7 @@ use crate::{
     },
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::{bench::steps::Steps, units},
+    ui::{self, bench::steps::Steps, units},
 };
 use haul_host::Host;
 use haul_transfer::probe::net::{self, Event, NetReport};
@@ -30,6 +30,9 @@ pub fn run(low: &LowProbeNet) -> Result<ExitStatus, Failure> {
     let report = net::run(&probe, &interrupt, &mut |event| tell(event, &mut steps));
     drop(steps);
     let report = report?;
+    for refused in &report.refused {
+        ui::print_to_stderr(&format!("not measured: {}: {}", refused.what, refused.why));
+    }
     results(&report).show(&low.output)
 }
 
@@ -52,9 +55,8 @@ fn tell(event: Event, steps: &mut Option<Steps>) {
                 steps.show(&format!("{}: {}", round.what(), units::rate(round.gbit_per_s())));
             }
         }
-        Event::RoundRefused { what, why, .. } => {
-            crate::ui::print_to_stderr(&format!("no round of {what}: {why}"));
-        }
+        // It is said at the end, with all that was measured.
+        Event::RoundRefused { .. } => {}
     }
 }
 

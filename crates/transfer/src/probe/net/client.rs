@@ -308,7 +308,8 @@ impl Stop {
 
     fn into_error(self, server: &str) -> TransferError {
         match self {
-            Self::Round(problem) => TransferError::broken(problem),
+            // Of the only ones that there were.
+            Self::Round(problem) => TransferError::start(problem),
             Self::Interrupted => TransferError::Interrupted,
             Self::Refused(fault) | Self::Violated(fault) => {
                 TransferError::broken(Problem::from(&fault))
@@ -558,8 +559,7 @@ impl Session<'_> {
         };
         let (mine, theirs, counted_from) = self.watch(asked, running, marks)?;
         let way = |direction, sender, receiver| {
-            let probe = self.probe;
-            Counted { probe, asked, direction, sender, receiver, counted_from, loopback }.way()
+            Counted { asked, direction, sender, receiver, counted_from }.way()
         };
         let mut ways = Vec::new();
         if asked.to_server {
@@ -568,6 +568,7 @@ impl Session<'_> {
         if asked.to_client {
             ways.push(way(Direction::ToClient, &theirs, &mine));
         }
+        verdict::of_ways(&mut ways, self.probe, loopback);
         Ok(ways)
     }
 

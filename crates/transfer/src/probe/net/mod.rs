@@ -7,7 +7,7 @@
 
 pub mod audit;
 mod client;
-mod datagram;
+pub mod datagram;
 mod datagrams;
 mod marks;
 mod paced;

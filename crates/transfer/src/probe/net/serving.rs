@@ -113,19 +113,23 @@ impl Serving<'_> {
 
     fn next_round(&mut self, until: Instant, audits: &mut u32) -> Result<wire::Probe, Ended> {
         loop {
+            let mut next = None;
             for message in self.talk.hear(until)? {
                 match message {
-                    Message::Probe(probe) => return Ok(probe),
-                    Message::Audit(asked) if *audits < AUDITS_MAX => {
+                    Message::Probe(probe) if next.is_none() => next = Some(probe),
+                    Message::Audit(asked) if *audits < AUDITS_MAX && next.is_none() => {
                         *audits += 1;
                         for part in audit::answer(&asked) {
                             self.talk.say(Message::Audited(part));
                         }
                     }
-                    // The round was over already.
-                    Message::ProbeStep(_) => {}
+                    // The round before was over already.
+                    Message::ProbeStep(_) if next.is_none() => {}
                     _ => return Err(out_of_place()),
                 }
+            }
+            if let Some(probe) = next {
+                return Ok(probe);
             }
             if Instant::now() > until {
                 return Err(Ended::Lost(format!("no round for {} s", IDLE_MAX.as_secs())));

@@ -1,11 +1,7 @@
 //! From what both sides counted to the figures of one way of a round.
 
-use super::{
-    NetProbe,
-    report::{
-        DatagramFigures, Direction, Interval, Limited, SideUse, StreamFigures, StreamInterval, Way,
-    },
-    verdict,
+use super::report::{
+    DatagramFigures, Direction, Interval, Limited, SideUse, StreamFigures, StreamInterval, Way,
 };
 use haul_protocol::wire::{self, ProbeStream};
 
@@ -47,13 +43,11 @@ fn find(streams: &[ProbeStream], stream: u32) -> ProbeStream {
 
 /// One way, from the samples of both sides.
 pub struct Counted<'a> {
-    pub probe: &'a NetProbe,
     pub asked: &'a wire::Probe,
     pub direction: Direction,
     pub sender: &'a SideSamples,
     pub receiver: &'a SideSamples,
     pub counted_from: usize,
-    pub loopback: bool,
 }
 
 impl Counted<'_> {
@@ -69,7 +63,7 @@ impl Counted<'_> {
         let lasts: Vec<ProbeStream> =
             ids.iter().map(|id| self.sender.of(self.sender.end(), *id)).collect();
         let (resent, sent) = (sum(|s| s.resent_bytes), sum(|s| s.sent_bytes));
-        let mut way = Way {
+        Way {
             direction: self.direction,
             seconds,
             bytes,
@@ -87,9 +81,7 @@ impl Counted<'_> {
             streams: ids.iter().map(|id| self.stream(*id)).collect(),
             intervals: (1..=end).map(|to| self.interval(&ids, to)).collect(),
             verdict: super::report::Verdict::default(),
-        };
-        way.verdict = verdict::of_way(&way, self.probe, self.loopback);
-        way
+        }
     }
 
     /// The streams of this way.

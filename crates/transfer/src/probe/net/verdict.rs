@@ -29,9 +29,36 @@ fn verdict(limit: &str, sentence: String, advice: String) -> Verdict {
     Verdict { limit: limit.into(), sentence, advice }
 }
 
-/// What limited one way of a round.
-#[must_use]
-pub fn of_way(way: &Way, probe: &NetProbe, loopback: bool) -> Verdict {
+/// What one way's hosts do for all ways of its round.
+#[derive(Clone, Copy, Debug)]
+struct Hosts {
+    /// One host is both ends.
+    loopback: bool,
+    /// Cores in use at the sender's host, and at the receiver's.
+    cores: (f64, f64),
+}
+
+/// What limited each way of a round.
+pub fn of_ways(ways: &mut [Way], probe: &NetProbe, loopback: bool) {
+    let cores = |pick: fn(&Way, Direction) -> f64, host: Direction| {
+        ways.iter().map(|way| pick(way, host)).sum::<f64>()
+    };
+    // A host is named by the way on which it receives.
+    let used = |way: &Way, host: Direction| {
+        if way.direction == host { way.receiver.cores } else { way.sender.cores }
+    };
+    let (server, client) = (cores(used, Direction::ToServer), cores(used, Direction::ToClient));
+    for way in ways {
+        let cores = match (loopback, way.direction) {
+            (true, _) => (server + client, server + client),
+            (false, Direction::ToServer) => (client, server),
+            (false, Direction::ToClient) => (server, client),
+        };
+        way.verdict = of_way(way, probe, Hosts { loopback, cores });
+    }
+}
+
+fn of_way(way: &Way, probe: &NetProbe, hosts: Hosts) -> Verdict {
     if way.bytes == 0 {
         let advice = "see whether the path loses everything: ping, firewalls, MTU";
         return verdict("none", "nothing arrived".into(), advice.into());
@@ -44,20 +71,16 @@ pub fn of_way(way: &Way, probe: &NetProbe, loopback: bool) -> Verdict {
         let sentence = format!("the rate of {} that was asked for is reached", rate(asked));
         return verdict("pacing", sentence, "leave --rate out to see what the path carries".into());
     }
-    processors(way, loopback).unwrap_or_else(|| sockets(way))
+    processors(way, hosts).unwrap_or_else(|| sockets(way, hosts))
 }
 
 /// Threads that compute all the time, or wait for a core to do so.
-fn processors(way: &Way, loopback: bool) -> Option<Verdict> {
+fn processors(way: &Way, hosts: Hosts) -> Option<Verdict> {
     let (sender, receiver) = (&way.sender, &way.receiver);
-    let streams = way.streams.len();
-    for (side, at, shares_host) in
-        [(sender, "the sender", loopback), (receiver, "the receiver", loopback)]
-    {
-        let used = if shares_host { sender.cores + receiver.cores } else { side.cores };
-        let full = used >= f64::from(side.cores_max.max(1)) * BUSY_SHARE;
-        if full && (side.waited >= HELD_SHARE || streams > 1 || shares_host) {
-            let host = if loopback { "this host, which is both ends," } else { at };
+    let all = [(sender, "the sender", hosts.cores.0), (receiver, "the receiver", hosts.cores.1)];
+    for (side, at, used) in all {
+        if used >= f64::from(side.cores_max.max(1)) * BUSY_SHARE && side.waited + used > 1.0 {
+            let host = if hosts.loopback { "this host, which is both ends," } else { at };
             let sentence = format!("all {} processors of {host} are busy", side.cores_max);
             let advice = "free processors there, or take larger packets (MTU, GRO, TSO)";
             return Some(verdict("processors", sentence, advice.into()));
@@ -92,7 +115,7 @@ fn processors(way: &Way, loopback: bool) -> Option<Verdict> {
 }
 
 /// What TCP_INFO says.
-fn sockets(way: &Way) -> Verdict {
+fn sockets(way: &Way, hosts: Hosts) -> Verdict {
     let limited = way.limited;
     let most = limited.receiver_window.max(limited.send_buffer);
     let loses = way.resent_share >= LOSS_SHARE;
@@ -127,7 +150,9 @@ fn sockets(way: &Way) -> Verdict {
     }
     if limited.congestion_window >= HELD_SHARE {
         let queued = f64::from(way.rtt_us) >= f64::from(way.min_rtt_us) * QUEUED_RTTS;
-        let sentence = if queued && way.min_rtt_us > 0 {
+        let sentence = if hosts.loopback {
+            "the congestion window limits; both ends take turns on one host".into()
+        } else if queued && way.min_rtt_us > 0 {
             format!(
                 "the link is full: the round trip grows from {} to {}",
                 millis(way.min_rtt_us),
@@ -171,7 +196,11 @@ fn of_datagrams(way: &Way) -> Verdict {
         let advice = "take larger --datagram or more streams: a core sends no more";
         return verdict("sender_processor", sentence, advice.into());
     }
-    let sentence = format!("the path carries {} of datagrams without loss", rate(asked));
+    let loss = match datagrams.lost {
+        0 => "without loss".to_owned(),
+        _ => format!("and loses {} of them", fine_percent(datagrams.lost_share)),
+    };
+    let sentence = format!("the path carries {} of datagrams {loss}", rate(asked));
     verdict("pacing", sentence, "raise --rate to find where loss begins".into())
 }
 
@@ -357,11 +386,16 @@ mod tests {
         }
     }
 
+    fn judged(way: &mut Way, probe: &NetProbe) -> Verdict {
+        of_ways(std::slice::from_mut(way), probe, false);
+        way.verdict.clone()
+    }
+
     fn limit(change: impl Fn(&mut Way)) -> String {
         let url = "haul://host/".parse().expect("a URL");
         let mut way = way();
         change(&mut way);
-        of_way(&way, &NetProbe::new(url), false).limit
+        judged(&mut way, &NetProbe::new(url)).limit
     }
 
     #[test]
@@ -399,9 +433,9 @@ mod tests {
     fn a_rate_that_is_reached_is_the_limit() {
         let url = "haul://host/".parse().expect("a URL");
         let probe = NetProbe { rate_bytes_per_s: Some(130_000_000), ..NetProbe::new(url) };
-        assert_eq!(of_way(&way(), &probe, false).limit, "pacing");
+        assert_eq!(judged(&mut way(), &probe).limit, "pacing");
         let faster = NetProbe { rate_bytes_per_s: Some(1_300_000_000), ..probe };
-        assert_eq!(of_way(&way(), &faster, false).limit, "congestion_window");
+        assert_eq!(judged(&mut way(), &faster).limit, "congestion_window");
     }
 
     #[test]
@@ -419,12 +453,12 @@ mod tests {
         };
         let url = "haul://host/".parse().expect("a URL");
         let probe = NetProbe::new(url);
-        let lossy = Way { datagrams: Some(datagrams), ..way() };
-        let verdict = of_way(&lossy, &probe, false);
+        let mut lossy = Way { datagrams: Some(datagrams), ..way() };
+        let verdict = judged(&mut lossy, &probe);
         assert_eq!(verdict.limit, "loss");
         assert!(verdict.sentence.contains("1.00 %"), "{}", verdict.sentence);
         let clean = DatagramFigures { lost: 0, lost_share: 0.0, ..datagrams };
-        let verdict = of_way(&Way { datagrams: Some(clean), ..way() }, &probe, false);
+        let verdict = judged(&mut Way { datagrams: Some(clean), ..way() }, &probe);
         assert_eq!(verdict.limit, "pacing");
     }
 
