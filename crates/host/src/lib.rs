@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub mod block_device;
 mod cgroup;
 pub mod checks;
 mod cpu;
@@ -22,6 +23,7 @@ mod network;
 mod numa;
 pub mod tune;
 
+pub use block_device::{BlockDevice, Storage};
 pub use file_system::{FileSystem, FsKind, rotational};
 pub use numa::{Node, interface_node};
 
