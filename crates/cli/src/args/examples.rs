@@ -46,6 +46,7 @@ haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
+haul probe disk /data                   how fast a disk is, and for how long
 haul bench engines                      what each engine does on this host",
     },
     EXIT_STATUS,
@@ -243,7 +244,8 @@ const PROBE: &[Section] = &[
     Section {
         title: "Examples",
         lines: "\
-haul probe net URL                      the network, memory to memory",
+haul probe net URL                      the network, memory to memory
+haul probe disk /data                   how fast the disk of /data is, over time",
     },
     PROBE_EXIT_STATUS,
     TOKEN_ENVIRONMENT,
@@ -272,6 +274,20 @@ haul probe net URL --json | jq -r 'select(.event == \"round\") | [.streams, .gbi
     TOKEN_ENVIRONMENT,
 ];
 
+const PROBE_DISK: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul probe disk /data                   some minutes, with a file larger than memory
+haul probe disk /data --quick           a look, in half a minute
+haul probe disk /data --html disk.html  with charts of rates and delays over time
+haul probe disk /data --time 10m --size 500G --rounds 0
+haul probe disk /data --methods io-uring --block-sizes 1M --depths 1,8,64
+haul probe disk /data --json | jq -r 'select(.event == \"verdict\").sentences[0]'",
+    },
+    BENCH_EXIT_STATUS,
+];
+
 const TOKEN_PART: &[Section] = &[PLAIN_EXIT_STATUS, STATE_ENVIRONMENT];
 
 /// The sections of a command, named with its parents: `haul`, `haul-push`, `haul-token-new`.
@@ -292,6 +308,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-bench-engines" => BENCH_ENGINES,
         "haul-bench-files" => BENCH_FILES,
         "haul-bench-chooser" => BENCH_CHOOSER,
+        "haul-probe-disk" => PROBE_DISK,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],
     }

@@ -1,3 +1,4 @@
-//! What a host and a path could carry, measured before anything is moved.
+//! What disks, the network and a whole path could carry, measured before anything is moved.
 
+pub mod disk;
 pub mod net;

@@ -1,12 +1,14 @@
 //! `haul probe`: what can be measured before anything is moved.
 
+pub mod disk;
 pub mod net;
 
 use clap::{Args, Subcommand};
 
-/// Measures what a path could carry, part by part, before anything is moved
+/// Measures what disks, network and path could carry, before anything is moved
 ///
-/// Each part says what it carries, what limits it, and one thing to do about that.
+/// A transfer is as fast as the slowest of what it goes through. Each probe says in its first
+/// sentence what its part carries, what limits it, and one thing to do about that.
 #[derive(Debug, Args)]
 #[command(subcommand_value_name = "PROBE")]
 pub struct LowProbe {
@@ -16,6 +18,7 @@ pub struct LowProbe {
 
 #[derive(Debug, Subcommand)]
 pub enum LowProbeCommand {
+    Disk(disk::LowProbeDisk),
     Net(net::LowProbeNet),
 }
 
@@ -23,6 +26,7 @@ impl LowProbe {
     #[must_use]
     pub fn json(&self) -> bool {
         match &self.command {
+            LowProbeCommand::Disk(low) => low.output.json,
             LowProbeCommand::Net(low) => low.output.json,
         }
     }

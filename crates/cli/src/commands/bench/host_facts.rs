@@ -19,6 +19,8 @@ pub enum BenchWire {
     Server,
     /// A server that runs on this very host.
     ServerHere,
+    /// Nothing was sent.
+    None,
 }
 
 impl BenchWire {
@@ -70,19 +72,33 @@ impl HostFacts {
         let (chosen, because) = match wire {
             BenchWire::Loopback => (congestion.control, congestion.because),
             BenchWire::Server | BenchWire::ServerHere => (None, CHOSEN_BY_PATH.to_owned()),
+            BenchWire::None => (None, String::new()),
         };
         let file_system = file_system.unwrap_or_else(|_| UNKNOWN.to_owned());
         Self {
-            file_system,
             congestion_chosen: chosen,
             congestion_because: because,
-            ..Self::without_files(bench, &workshop.host, wire)
+            ..Self::without_wire(bench, &workshop.host, wire, file_system)
         }
     }
 
     /// Of what touches no file, to a server.
     #[must_use]
     pub fn without_files(bench: &'static str, host: &Host, wire: BenchWire) -> Self {
+        Self {
+            congestion_because: CHOSEN_BY_PATH.to_owned(),
+            ..Self::without_wire(bench, host, wire, "none takes part".to_owned())
+        }
+    }
+
+    /// Of what sends nothing over loopback: the congestion control stays the system's own.
+    #[must_use]
+    pub fn without_wire(
+        bench: &'static str,
+        host: &Host,
+        wire: BenchWire,
+        file_system: String,
+    ) -> Self {
         Self {
             event: "host",
             bench,
@@ -93,11 +109,11 @@ impl HostFacts {
             cpu: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             cores: host.cores,
             memory_bytes: host.memory_bytes,
-            file_system: "none takes part".to_owned(),
+            file_system,
             wire,
             congestion_default: host.congestion_default.clone(),
             congestion_chosen: None,
-            congestion_because: CHOSEN_BY_PATH.to_owned(),
+            congestion_because: String::new(),
         }
     }
 
@@ -110,6 +126,7 @@ impl HostFacts {
             BenchWire::ServerHere => {
                 "loopback: the server is on this host, no network card takes part"
             }
+            BenchWire::None => "",
         };
         let own = &self.congestion_default;
         let congestion = match &self.congestion_chosen {
@@ -129,8 +146,12 @@ impl HostFacts {
             ("wire", wire.to_owned()),
             ("congestion control", congestion),
         ]
+        .into_iter()
+        .filter(|(fact, _)| {
+            self.wire != BenchWire::None || !["wire", "congestion control"].contains(fact)
+        })
         .map(|(fact, value)| (fact.to_owned(), value))
-        .into()
+        .collect()
     }
 }
 

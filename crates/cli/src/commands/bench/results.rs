@@ -31,15 +31,40 @@ impl Results {
         self.lines.push(serde_json::to_value(object).expect("results are plain data"));
     }
 
+    /// The verdict before all else, also before the host's facts.
+    ///
+    /// # Errors
+    /// As `show`.
+    pub fn show_with_verdict(
+        mut self,
+        verdict: Vec<String>,
+        output: &LowBenchOutput,
+    ) -> Result<ExitStatus, Failure> {
+        if !output.json {
+            ui::print_to_stdout(&(verdict.join("\n") + "\n"));
+        }
+        self.show_on_terminal(output);
+        self.words.splice(0..0, verdict);
+        self.write_page(output)
+    }
+
     /// # Errors
     /// If the page cannot be written; the tables were shown then.
     pub fn show(self, output: &LowBenchOutput) -> Result<ExitStatus, Failure> {
+        self.show_on_terminal(output);
+        self.write_page(output)
+    }
+
+    fn show_on_terminal(&self, output: &LowBenchOutput) {
         if output.json {
             json::print(&self.facts);
             self.lines.iter().for_each(json::print);
         } else {
             self.print();
         }
+    }
+
+    fn write_page(self, output: &LowBenchOutput) -> Result<ExitStatus, Failure> {
         let status = if self.measured { ExitStatus::AllDone } else { ExitStatus::SomeFailed };
         if let Some(path) = &output.html {
             let page = Page {

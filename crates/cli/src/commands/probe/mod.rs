@@ -1,5 +1,7 @@
 //! `haul probe`: measures the parts of a path.
 
+mod disk;
+mod disk_tables;
 mod net;
 mod net_tables;
 
@@ -13,6 +15,7 @@ use crate::{
 pub fn run(low: &LowProbe) -> Result<ExitStatus, Failure> {
     haul_transfer::raise_open_files_limit();
     match &low.command {
+        LowProbeCommand::Disk(low) => disk::run(low),
         LowProbeCommand::Net(low) => net::run(low),
     }
 }

@@ -1,0 +1,34 @@
+//! `haul probe disk`: rates and delays of a disk, over time and by setting.
+
+use super::disk_tables;
+use crate::{
+    args::{probe::disk::LowProbeDisk, usage_problem},
+    commands::bench::results::ready,
+    failure::{ExitStatus, Failure},
+    interrupt,
+    ui::bench::steps::Steps,
+};
+use haul_transfer::{TransferError, probe::disk::probe};
+
+/// # Errors
+/// If nothing could start, or it was interrupted.
+pub fn run(low: &LowProbeDisk) -> Result<ExitStatus, Failure> {
+    let request = low.checked()?;
+    ready(&low.output)?;
+    let interrupt = interrupt::on_signals()?;
+    let mut steps = None;
+    let report = probe(&request, &interrupt, &mut |count, what| {
+        steps.get_or_insert_with(|| Steps::new(count)).begin(what);
+    });
+    drop(steps);
+    let report = report.map_err(|error| match error {
+        TransferError::Interrupted => {
+            let found = "interrupted; nothing is left in the directory";
+            let problem = usage_problem("haul probe disk broke off", "", found, "");
+            Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) }
+        }
+        other => other.into(),
+    })?;
+    let verdict = report.verdict.sentences.clone();
+    disk_tables::results(&report).show_with_verdict(verdict, &low.output)
+}

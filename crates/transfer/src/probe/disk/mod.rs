@@ -1,0 +1,676 @@
+//! What a disk can do: rates and delays of writing and reading, over time and by setting.
+//!
+//! First profiles: a large file is written and read, past the page cache and by way of it, and what
+//! comes in each interval is kept, so that a cache that ends shows as a cliff. Then a sweep: short
+//! runs for each block size and depth, in rounds that are interleaved. All of it in one file that
+//! has no name (`scratch_file.rs`).
+
+pub mod course;
+pub mod explanation;
+pub mod plan;
+pub mod run;
+pub mod scratch_file;
+pub mod series;
+pub mod verdict;
+mod words;
+
+use crate::{Interrupt, TransferError, error::problem, events::Problem};
+use course::{Course, course};
+use explanation::{Circumstances, Explanation, explain};
+use haul_host::{
+    FileSystem, Host,
+    block_device::{Place, Storage},
+};
+use haul_sys::Ring;
+use hdrhistogram::Histogram;
+use plan::Plan;
+use run::{Load, NoRun, Run};
+use rustix::{
+    fs::{Mode, OFlags, major, minor},
+    io::Errno,
+};
+use scratch_file::{Caching, Nameless, ScratchFile, Space};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use verdict::Verdict;
+
+/// What one call moves, in bytes: the sweep's own.
+const BLOCK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// How many blocks are under way: the sweep's own. pread(2) and pwrite(2) are a depth of 1.
+const DEPTHS: [u32; 3] = [2, 8, 32];
+/// A profile takes the block size and depth that are next to haul's own (engines/io_uring.rs).
+const PROFILE_BLOCK_BYTES: usize = 1 << 20;
+const PROFILE_DEPTH: u32 = 8;
+const TIME_MAX: Duration = Duration::from_secs(30);
+const ROUNDS: u32 = 3;
+/// A run of the sweep takes such a part of a profile's time, within these limits.
+const CELL_PARTS: u32 = 30;
+const CELL_TIME_MIN: Duration = Duration::from_millis(200);
+const CELL_TIME_MAX: Duration = Duration::from_secs(2);
+/// A profile has so many intervals, where its time is used up.
+const INTERVALS: u32 = 300;
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// In the sweep a run has at least this part of the file before it, or the file is made anew.
+const FRESH_PARTS: u64 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    Write,
+    Read,
+}
+
+impl Operation {
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+
+    fn things(self) -> &'static str {
+        match self {
+            Self::Write => "Writes",
+            Self::Read => "Reads",
+        }
+    }
+}
+
+/// How bytes go between memory and disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// O_DIRECT, with many blocks under way.
+    IoUring,
+    /// O_DIRECT by pread(2) and pwrite(2), one block after the other.
+    Direct,
+    /// By way of the page cache; a write is synced at its end, a read begins with an empty cache.
+    Buffered,
+}
+
+impl Method {
+    pub const ALL: [Self; 3] = [Self::IoUring, Self::Direct, Self::Buffered];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io-uring",
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        }
+    }
+
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::IoUring => "O_DIRECT through io_uring",
+            Self::Direct => "O_DIRECT one block after the other",
+            Self::Buffered => "the page cache",
+        }
+    }
+
+    fn caching(self) -> Caching {
+        match self {
+            Self::IoUring | Self::Direct => Caching::Direct,
+            Self::Buffered => Caching::PageCache,
+        }
+    }
+}
+
+/// How a run moves its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Setting {
+    pub method: Method,
+    pub block_bytes: usize,
+    /// Blocks under way.
+    pub depth: u32,
+}
+
+impl Setting {
+    /// With its block and depth.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let block = words::bytes(self.block_bytes as u64);
+        match self.method {
+            Method::IoUring => {
+                format!("{}, blocks of {block}, {} at a time", self.method.in_words(), self.depth)
+            }
+            Method::Direct | Method::Buffered => {
+                format!("{}, blocks of {block}", self.method.in_words())
+            }
+        }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct DiskRequest {
+    pub directory: PathBuf,
+    /// `None`: what `plan.rs` says.
+    pub len_bytes: Option<u64>,
+    /// By itself it takes no more than this.
+    pub len_bytes_max: u64,
+    /// A profile ends after this time.
+    pub time_max: Duration,
+    /// Not empty, each a multiple of 4096.
+    pub block_sizes: Vec<usize>,
+    /// Not empty.
+    pub depths: Vec<u32>,
+    pub methods: Vec<Method>,
+    /// Of the sweep; 0 leaves it out.
+    pub rounds: u32,
+}
+
+impl DiskRequest {
+    /// With everything as it is by itself.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            len_bytes: None,
+            len_bytes_max: u64::MAX,
+            time_max: TIME_MAX,
+            block_sizes: BLOCK_SIZES.to_vec(),
+            depths: DEPTHS.to_vec(),
+            methods: Method::ALL.to_vec(),
+            rounds: ROUNDS,
+        }
+    }
+
+    fn cell_time(&self) -> Duration {
+        (self.time_max / CELL_PARTS).clamp(CELL_TIME_MIN, CELL_TIME_MAX).min(self.time_max)
+    }
+
+    fn wants(&self, method: Method) -> bool {
+        self.methods.contains(&method)
+    }
+}
+
+/// A long run.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub operation: Operation,
+    pub setting: Setting,
+    /// Or why there is none, in words.
+    pub outcome: Result<Profiled, String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Profiled {
+    pub run: Run,
+    pub course: Course,
+    pub explanation: Option<Explanation>,
+}
+
+/// The short runs of a setting.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    pub operation: Operation,
+    pub setting: Setting,
+    /// Bytes a second of each round; those of writes by the page cache with their sync.
+    pub rates: Vec<f64>,
+    /// Of all rounds, in nanoseconds.
+    pub delays: Histogram<u64>,
+    pub cpu_s_per_gb: f64,
+    pub refused: Option<String>,
+}
+
+impl Cell {
+    fn new(operation: Operation, setting: Setting) -> Self {
+        Self {
+            operation,
+            setting,
+            rates: Vec::new(),
+            delays: series::no_delays(),
+            cpu_s_per_gb: 0.0,
+            refused: None,
+        }
+    }
+
+    #[must_use]
+    pub fn median_bytes_per_s(&self) -> Option<f64> {
+        (!self.rates.is_empty()).then(|| course::quantile(&self.rates, 0.5))
+    }
+}
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct DiskReport {
+    pub directory: PathBuf,
+    pub host: Host,
+    pub storage: Storage,
+    pub file_system: FileSystem,
+    pub plan: Plan,
+    pub nameless: Nameless,
+    pub space: Space,
+    /// Methods that were asked for and do not work here, and why.
+    pub refused: Vec<(Method, String)>,
+    pub profiles: Vec<Profile>,
+    pub cells: Vec<Cell>,
+    pub verdict: Verdict,
+}
+
+/// Measures. `begin` is told each step, with how many there are.
+///
+/// # Errors
+/// If nothing could start, or it was interrupted. Nothing is left in the directory.
+pub fn probe(
+    request: &DiskRequest,
+    interrupt: &Interrupt,
+    begin: &mut dyn FnMut(usize, &str),
+) -> Result<DiskReport, TransferError> {
+    let mut prober = Prober::new(request, interrupt).map_err(TransferError::start)?;
+    let profiles = prober.profile_settings();
+    let settings = prober.sweep_settings();
+    let steps = 2 * (profiles.len() + settings.len() * request.rounds as usize);
+    let mut tell = |what: &str| begin(steps, what);
+    let done = prober.measure(&profiles, &settings, &mut tell);
+    done.map_err(|Interrupted| TransferError::Interrupted)?;
+    Ok(prober.report())
+}
+
+struct Interrupted;
+
+struct Prober<'probe> {
+    request: &'probe DiskRequest,
+    interrupt: &'probe Interrupt,
+    host: Host,
+    storage: Storage,
+    file_system: FileSystem,
+    plan: Plan,
+    scratch: ScratchFile,
+    space: Space,
+    refused: Vec<(Method, String)>,
+    profiles: Vec<Profile>,
+    cells: Vec<Cell>,
+    /// So much of the file was written and can be read.
+    written_bytes: u64,
+}
+
+impl<'probe> Prober<'probe> {
+    fn new(request: &'probe DiskRequest, interrupt: &'probe Interrupt) -> Result<Self, Problem> {
+        let shown = request.directory.display();
+        let cannot_open = format!("cannot open the directory {shown}");
+        let opened = open_directory(&request.directory)
+            .map_err(|error| failed(&cannot_open, "", &error, "name a directory on the disk"))?;
+        let asked = FileSystem::of(&opened).and_then(|found| {
+            let path = std::fs::canonicalize(&request.directory)?;
+            Ok((found, path, opened.metadata()?.dev()))
+        });
+        let (file_system, path, device) = asked.map_err(|error| {
+            failed(&format!("cannot ask for the file system of {shown}"), "", &error, "")
+        })?;
+        let host = Host::read(Path::new("/"));
+        let storage = Storage::of(Path::new("/"), &path, major(device), minor(device));
+        let cannot_make = format!("cannot make a file in {shown}");
+        let needs = "the right to write there";
+        let scratch = ScratchFile::new(&opened).map_err(|error| {
+            failed(&cannot_make, needs, &error, "name a directory that you may write to")
+        })?;
+        let plan = plan::plan(request, &host, &file_system, &storage)?;
+        let space = scratch.begin_anew(plan.len_bytes).map_err(|error| {
+            let needs = format!("{} of free space", words::bytes(plan.len_bytes));
+            failed(&cannot_make, &needs, &error, "name a smaller --size or another DIR")
+        })?;
+        let mut this = Self {
+            request,
+            interrupt,
+            host,
+            storage,
+            file_system,
+            plan,
+            scratch,
+            space,
+            refused: Vec::new(),
+            profiles: Vec::new(),
+            cells: Vec::new(),
+            written_bytes: 0,
+        };
+        for method in &request.methods {
+            if let Some(why) = this.refusal(*method) {
+                this.refused.push((*method, why));
+            }
+        }
+        Ok(this)
+    }
+
+    /// Why a method does not work here.
+    fn refusal(&self, method: Method) -> Option<String> {
+        if method == Method::Buffered {
+            return None;
+        }
+        if self.storage.place == Place::Memory {
+            let kind = &self.storage.file_system;
+            return Some(format!("needs a disk, found {kind}: O_DIRECT changes nothing there"));
+        }
+        let direct = self.scratch.set(Caching::Direct);
+        // Set again by each run.
+        let _ = self.scratch.set(Caching::PageCache);
+        if let Err(error) = direct {
+            let kind = self.file_system.kind;
+            return Some(format!("needs a file system with O_DIRECT, found {kind}: {error}"));
+        }
+        if method == Method::IoUring {
+            return no_ring(&self.host);
+        }
+        None
+    }
+
+    fn works(&self, method: Method) -> bool {
+        self.request.wants(method) && self.refused.iter().all(|(refused, _)| *refused != method)
+    }
+
+    /// One past the page cache, one by way of it.
+    fn profile_settings(&self) -> Vec<Setting> {
+        let request = self.request;
+        let past = [Method::IoUring, Method::Direct].into_iter().find(|method| self.works(*method));
+        let buffered = Some(Method::Buffered).filter(|method| self.works(*method));
+        let blocks = request.block_sizes.iter().copied();
+        let block_bytes = nearest(blocks, PROFILE_BLOCK_BYTES, |block| block as f64);
+        let depths = request.depths.iter().copied();
+        let depth = nearest(depths, PROFILE_DEPTH, f64::from);
+        let setting = |method| Setting {
+            method,
+            block_bytes,
+            depth: if method == Method::IoUring { depth } else { 1 },
+        };
+        past.into_iter().chain(buffered).map(setting).collect()
+    }
+
+    /// Those past the page cache, or where none of them works by way of it.
+    fn sweep_settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        if self.request.rounds == 0 {
+            return settings;
+        }
+        let no_direct = !self.works(Method::Direct) && !self.works(Method::IoUring);
+        for &block_bytes in &self.request.block_sizes {
+            let single = |method| Setting { method, block_bytes, depth: 1 };
+            if self.works(Method::Direct) {
+                settings.push(single(Method::Direct));
+            }
+            if self.works(Method::IoUring) {
+                let deep = |&depth| Setting { depth, ..single(Method::IoUring) };
+                settings.extend(self.request.depths.iter().map(deep));
+            }
+            if no_direct && self.works(Method::Buffered) {
+                settings.push(single(Method::Buffered));
+            }
+        }
+        settings
+    }
+
+    fn measure(
+        &mut self,
+        profiles: &[Setting],
+        settings: &[Setting],
+        begin: &mut dyn FnMut(&str),
+    ) -> Result<(), Interrupted> {
+        for &setting in profiles {
+            for operation in [Operation::Write, Operation::Read] {
+                begin(&format!("{} over time: {}", operation.verb(), setting.in_words()));
+                self.profile(operation, setting)?;
+            }
+        }
+        // What is written in the sweep takes the place of what is read in it.
+        for operation in [Operation::Read, Operation::Write] {
+            self.sweep(operation, settings, begin)?;
+        }
+        Ok(())
+    }
+
+    fn profile(&mut self, operation: Operation, setting: Setting) -> Result<(), Interrupted> {
+        let time_max = self.request.time_max;
+        let every = (time_max / INTERVALS).max(INTERVAL_MIN);
+        let outcome = match self.ready(operation) {
+            Ok(region_bytes) => {
+                let load = Load {
+                    operation,
+                    setting,
+                    region_bytes,
+                    first_bytes: 0,
+                    len_bytes: region_bytes,
+                    time_max,
+                    every,
+                };
+                run::run(&load, &self.scratch, self.interrupt)
+            }
+            Err(why) => Err(NoRun::Refused(why)),
+        };
+        let outcome = match outcome {
+            Ok(run) => Ok(self.profiled(operation, setting, run)),
+            Err(NoRun::Refused(why)) => Err(why),
+            Err(NoRun::Interrupted) => return Err(Interrupted),
+        };
+        self.profiles.push(Profile { operation, setting, outcome });
+        Ok(())
+    }
+
+    /// Makes the file anew, or says how much of it can be read.
+    fn ready(&mut self, operation: Operation) -> Result<u64, String> {
+        match operation {
+            Operation::Write => {
+                self.written_bytes = 0;
+                let begun = self.scratch.begin_anew(self.plan.len_bytes);
+                begun.map_err(|error| format!("no room for the file any more: {error}"))?;
+                Ok(self.plan.len_bytes)
+            }
+            Operation::Read if self.written_bytes == 0 => {
+                Err("nothing was written that could be read".to_owned())
+            }
+            Operation::Read => Ok(self.written_bytes),
+        }
+    }
+
+    fn profiled(&mut self, operation: Operation, setting: Setting, run: Run) -> Profiled {
+        if operation == Operation::Write {
+            self.written_bytes = run.series.bytes;
+        }
+        let course = course(&run.series.intervals);
+        let facts = Circumstances {
+            operation,
+            method: setting.method,
+            dirty_limit_bytes: self.host.dirty_limit_bytes,
+            storage: &self.storage,
+        };
+        let explanation = explain(&course, &facts);
+        Profiled { run, course, explanation }
+    }
+
+    fn sweep(
+        &mut self,
+        operation: Operation,
+        settings: &[Setting],
+        begin: &mut dyn FnMut(&str),
+    ) -> Result<(), Interrupted> {
+        let mut cells: Vec<Cell> =
+            settings.iter().map(|setting| Cell::new(operation, *setting)).collect();
+        // Where the next run begins; `None` before the file is made anew.
+        let mut next_bytes = (operation == Operation::Read).then_some(0);
+        for round in 1..=self.request.rounds {
+            for cell in &mut cells {
+                let setting = cell.setting.in_words();
+                begin(&format!("{}, round {round}: {setting}", operation.verb()));
+                if cell.refused.is_none() {
+                    self.sweep_once(cell, &mut next_bytes)?;
+                }
+            }
+        }
+        self.cells.extend(cells);
+        Ok(())
+    }
+
+    fn sweep_once(
+        &mut self,
+        cell: &mut Cell,
+        next_bytes: &mut Option<u64>,
+    ) -> Result<(), Interrupted> {
+        let len_bytes = self.plan.len_bytes;
+        let fresh_min = len_bytes / FRESH_PARTS;
+        let is_write = cell.operation == Operation::Write;
+        let left = |at: u64| len_bytes.saturating_sub(at);
+        let goes_on = next_bytes.is_some_and(|at| !is_write || left(at) >= fresh_min);
+        let region =
+            if goes_on && is_write { Ok(self.plan.len_bytes) } else { self.ready(cell.operation) };
+        let region_bytes = match region {
+            Ok(region_bytes) => region_bytes,
+            Err(why) => {
+                cell.refused = Some(why);
+                return Ok(());
+            }
+        };
+        let block_bytes = cell.setting.block_bytes as u64;
+        let first = if goes_on { next_bytes.unwrap_or(0) } else { 0 };
+        let first_bytes = first.next_multiple_of(block_bytes);
+        let load = Load {
+            operation: cell.operation,
+            setting: cell.setting,
+            region_bytes,
+            first_bytes,
+            len_bytes: if is_write { left(first_bytes) } else { region_bytes },
+            time_max: self.request.cell_time(),
+            every: INTERVAL_MIN,
+        };
+        match run::run(&load, &self.scratch, self.interrupt) {
+            Ok(run) => {
+                *next_bytes = Some(first_bytes + run.series.bytes);
+                cell.rates.push(match cell.setting.method {
+                    Method::Buffered => run.durable_bytes_per_s(),
+                    Method::IoUring | Method::Direct => run.bytes_per_s(),
+                });
+                let gigabytes = run.series.bytes as f64 / 1e9;
+                cell.cpu_s_per_gb = run.cpu_s / gigabytes;
+                // Both have the bounds of `no_delays`.
+                let _ = cell.delays.add(&run.series.delays);
+                Ok(())
+            }
+            Err(NoRun::Refused(why)) => {
+                cell.refused = Some(why);
+                Ok(())
+            }
+            Err(NoRun::Interrupted) => Err(Interrupted),
+        }
+    }
+
+    fn report(self) -> DiskReport {
+        let nameless = self.scratch.nameless();
+        let found = verdict::Found {
+            host: &self.host,
+            storage: &self.storage,
+            file_system: &self.file_system,
+            plan: &self.plan,
+            refused: &self.refused,
+            profiles: &self.profiles,
+            cells: &self.cells,
+        };
+        let verdict = verdict::of(&found);
+        DiskReport {
+            directory: self.request.directory.clone(),
+            host: self.host,
+            storage: self.storage,
+            file_system: self.file_system,
+            plan: self.plan,
+            nameless,
+            space: self.space,
+            refused: self.refused,
+            profiles: self.profiles,
+            cells: self.cells,
+            verdict,
+        }
+    }
+}
+
+fn failed(what: &str, needs: &str, error: &io::Error, hint: &str) -> Problem {
+    problem(what, needs, &error.to_string(), hint)
+}
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Why io_uring cannot be used by this process.
+fn no_ring(host: &Host) -> Option<String> {
+    if host.io_uring_disabled {
+        let needs = "needs kernel.io_uring_disabled = 0";
+        return Some(format!("{needs}, found that it forbids io_uring to this process"));
+    }
+    let error = Ring::unregistered(1, 1).err()?;
+    let found = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSYS) => "a kernel without it, or a container that hides it".to_owned(),
+        Some(Errno::PERM | Errno::ACCESS) => format!("that it is forbidden here: {error}"),
+        _ => error.to_string(),
+    };
+    Some(format!("needs io_uring, found {found}"))
+}
+
+/// The value whose ratio to the wanted one is least.
+fn nearest<Value: Copy>(
+    values: impl Iterator<Item = Value>,
+    wanted: Value,
+    number: impl Fn(Value) -> f64,
+) -> Value {
+    let off = |value: Value| (number(value) / number(wanted)).ln().abs();
+    values.min_by(|one, other| off(*one).total_cmp(&off(*other))).unwrap_or(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_takes_what_is_next_to_hauls_own() {
+        let blocks = |blocks: &[usize]| nearest(blocks.iter().copied(), 1 << 20, |b| b as f64);
+        assert_eq!(blocks(&BLOCK_SIZES), 1 << 20);
+        assert_eq!(blocks(&[4096, 64 << 10]), 64 << 10);
+        assert_eq!(blocks(&[]), 1 << 20);
+        assert_eq!(nearest(DEPTHS.into_iter(), PROFILE_DEPTH, f64::from), 8);
+    }
+
+    #[test]
+    fn a_run_of_the_sweep_is_short_and_never_longer_than_a_profile() {
+        let cell = |time_max| {
+            DiskRequest { time_max, ..DiskRequest::new(Path::new("/")) }.cell_time().as_millis()
+        };
+        assert_eq!(cell(TIME_MAX), 1000);
+        assert_eq!(cell(Duration::from_secs(600)), 2000);
+        assert_eq!(cell(Duration::from_millis(50)), 50);
+    }
+
+    #[test]
+    fn where_io_uring_is_switched_off_that_is_the_reason() {
+        let host = Host { io_uring_disabled: true, ..Host::default() };
+        assert!(no_ring(&host).unwrap().contains("kernel.io_uring_disabled = 0"));
+    }
+
+    #[test]
+    fn a_probe_leaves_its_directory_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let request = DiskRequest {
+            len_bytes: Some(8 << 20),
+            time_max: Duration::from_millis(200),
+            block_sizes: vec![64 << 10],
+            depths: vec![2],
+            rounds: 2,
+            ..DiskRequest::new(directory.path())
+        };
+        let mut steps = Vec::new();
+        let report = probe(&request, &Interrupt::default(), &mut |count, what| {
+            steps.push((count, what.to_owned()));
+        })
+        .unwrap();
+        assert_eq!(steps.len(), steps[0].0, "{steps:?}");
+        assert!(report.profiles.iter().any(|profile| profile.outcome.is_ok()));
+        assert_eq!(report.plan.len_bytes, 8 << 20);
+        let measured = |cell: &Cell| cell.rates.len() == 2 || cell.refused.is_some();
+        assert!(!report.cells.is_empty() && report.cells.iter().all(measured));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

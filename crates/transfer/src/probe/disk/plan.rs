@@ -1,0 +1,196 @@
+//! How large the file of a probe is: more than caches hide, and never all that is free.
+
+use super::{DiskRequest, words};
+use crate::{error::problem, events::Problem};
+use haul_host::{
+    FileSystem, Host,
+    block_device::{Place, Storage},
+};
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+
+/// A file that is so much larger than memory has most of its bytes elsewhere.
+const BEYOND_MEMORY: f64 = 1.25;
+/// By itself a probe takes at most this part of what is free.
+const FREE_PARTS: u64 = 2;
+/// Of memory, where that is what is written to, it takes at most this part: others need it.
+const MEMORY_PARTS: u64 = 4;
+/// More tells nothing more of memory.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Small memory does not make a file so small that it is over at once.
+const BYTES_MIN: u64 = 1 << 30;
+/// With --size too so much is left free: a full disk breaks what others do.
+const ROOM_BYTES: u64 = 64 << 20;
+
+/// How large, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub len_bytes: u64,
+    /// For the user, without a full stop.
+    pub because: String,
+    /// What the page cache could hold of it.
+    pub cache_bytes: u64,
+    pub free_bytes: u64,
+}
+
+impl Plan {
+    /// All of the file could lie in the page cache.
+    #[must_use]
+    pub fn fits_the_cache(&self) -> bool {
+        self.len_bytes <= self.cache_bytes
+    }
+}
+
+/// # Errors
+/// If there is no room for it.
+pub fn plan(
+    request: &DiskRequest,
+    host: &Host,
+    file_system: &FileSystem,
+    storage: &Storage,
+) -> Result<Plan, Problem> {
+    let limit_bytes = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    let free_bytes = file_system.free_bytes.min(limit_bytes);
+    let cache_bytes = host.memory_available_bytes.max(host.dirty_limit_bytes);
+    // Whole blocks of any size that is asked for.
+    let step_bytes = request.block_sizes.iter().max().copied().unwrap_or(1).max(1) as u64;
+    let (len_bytes, because) = match request.len_bytes {
+        Some(asked_bytes) => asked(asked_bytes, free_bytes, step_bytes, request)?,
+        None => {
+            let (len_bytes, because) = match storage.place {
+                Place::Memory => in_memory(free_bytes, cache_bytes),
+                _ => on_a_disk(free_bytes, cache_bytes),
+            };
+            let is_bound = len_bytes > request.len_bytes_max;
+            let bound = (request.len_bytes_max, "a look takes no more".to_owned());
+            if is_bound { bound } else { (len_bytes, because) }
+        }
+    };
+    let len_bytes = len_bytes / step_bytes * step_bytes;
+    if len_bytes == 0 {
+        return Err(problem(
+            &format!("no room for a file in {}", request.directory.display()),
+            &format!("{} free for one block twice", words::bytes(step_bytes * FREE_PARTS)),
+            &words::bytes(free_bytes),
+            "name another DIR or smaller --block-sizes",
+        ));
+    }
+    Ok(Plan { len_bytes, because, cache_bytes, free_bytes })
+}
+
+fn asked(
+    asked_bytes: u64,
+    free_bytes: u64,
+    step_bytes: u64,
+    request: &DiskRequest,
+) -> Result<(u64, String), Problem> {
+    if asked_bytes < step_bytes {
+        return Err(problem(
+            "cannot take --size",
+            &format!("one block of {} at least", words::bytes(step_bytes)),
+            &words::bytes(asked_bytes),
+            "name a larger --size or smaller --block-sizes",
+        ));
+    }
+    if asked_bytes.saturating_add(ROOM_BYTES) > free_bytes {
+        let needs = words::bytes(asked_bytes);
+        return Err(problem(
+            &format!("no room for a file in {}", request.directory.display()),
+            &format!("{needs} free and {} left to others", words::bytes(ROOM_BYTES)),
+            &words::bytes(free_bytes),
+            "name a smaller --size or another DIR",
+        ));
+    }
+    Ok((asked_bytes, "as --size says".to_owned()))
+}
+
+fn on_a_disk(free_bytes: u64, cache_bytes: u64) -> (u64, String) {
+    let wanted_bytes = ((cache_bytes as f64 * BEYOND_MEMORY) as u64).max(BYTES_MIN);
+    let cache = words::bytes(cache_bytes);
+    if wanted_bytes <= free_bytes / FREE_PARTS {
+        return (wanted_bytes, format!("more than the {cache} of memory that could cache it"));
+    }
+    let why = format!(
+        "half of the {} that are free; memory could cache {cache}",
+        words::bytes(free_bytes)
+    );
+    (free_bytes / FREE_PARTS, why)
+}
+
+fn in_memory(free_bytes: u64, available_bytes: u64) -> (u64, String) {
+    let most_bytes = (available_bytes / MEMORY_PARTS).min(free_bytes / FREE_PARTS);
+    (most_bytes.min(MEMORY_BYTES_MAX), "there is no disk, and others need the memory".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_host::FsKind;
+    use std::path::Path;
+
+    const GIB: u64 = 1 << 30;
+
+    fn planned(len_bytes: Option<u64>, free_bytes: u64, place: Place) -> Result<Plan, String> {
+        let request = DiskRequest { len_bytes, ..DiskRequest::new(Path::new("/d")) };
+        planned_of(&request, free_bytes, place)
+    }
+
+    fn planned_of(request: &DiskRequest, free_bytes: u64, place: Place) -> Result<Plan, String> {
+        let host =
+            Host { memory_available_bytes: 8 * GIB, dirty_limit_bytes: GIB, ..Host::default() };
+        let file_system = FileSystem {
+            kind: FsKind::Ext,
+            block_bytes: 4096,
+            free_bytes,
+            total_bytes: u64::MAX,
+            free_inodes: 1,
+            read_only: false,
+        };
+        let storage = Storage {
+            file_system: "ext4".to_owned(),
+            source: String::new(),
+            options: Vec::new(),
+            place,
+        };
+        plan(request, &host, &file_system, &storage).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn by_itself_it_is_more_than_memory_holds_or_half_of_what_is_free() {
+        let roomy = planned(None, 100 * GIB, Place::Hidden).unwrap();
+        assert_eq!((roomy.len_bytes, roomy.fits_the_cache()), (10 * GIB, false));
+        assert!(roomy.because.contains("8 GiB of memory"), "{}", roomy.because);
+        let narrow = planned(None, 12 * GIB, Place::Hidden).unwrap();
+        assert_eq!((narrow.len_bytes, narrow.fits_the_cache()), (6 * GIB, true));
+        assert!(narrow.because.contains("half of the 12 GiB"), "{}", narrow.because);
+    }
+
+    #[test]
+    fn a_look_takes_no_more_than_it_may() {
+        let request = DiskRequest { len_bytes_max: GIB, ..DiskRequest::new(Path::new("/d")) };
+        let bound = planned_of(&request, 100 * GIB, Place::Hidden).unwrap();
+        assert_eq!((bound.len_bytes, bound.because.as_str()), (GIB, "a look takes no more"));
+    }
+
+    #[test]
+    fn memory_is_left_to_others() {
+        assert_eq!(planned(None, 100 * GIB, Place::Memory).unwrap().len_bytes, GIB);
+        assert_eq!(planned(None, GIB, Place::Memory).unwrap().len_bytes, GIB / 2);
+    }
+
+    #[test]
+    fn a_size_that_was_asked_for_is_taken_where_it_fits_and_in_whole_blocks() {
+        let asked = planned(Some(GIB + 5), 2 * GIB, Place::Hidden).unwrap();
+        assert_eq!((asked.len_bytes, asked.because.as_str()), (GIB, "as --size says"));
+        let full = planned(Some(GIB), GIB, Place::Hidden).unwrap_err();
+        assert!(full.contains("1 GiB free and 64 MiB left to others"), "{full}");
+        let small = planned(Some(4096), GIB, Place::Hidden).unwrap_err();
+        assert!(small.contains("one block of 4 MiB"), "{small}");
+    }
+
+    #[test]
+    fn a_disk_without_room_is_named_with_what_it_has() {
+        let full = planned(None, 1 << 20, Place::Hidden).unwrap_err();
+        assert!(full.contains("no room for a file in /d") && full.contains("1 MiB"), "{full}");
+    }
+}
