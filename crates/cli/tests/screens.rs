@@ -43,6 +43,7 @@ fn full_report() -> Report {
         dry_run: false,
         planned_bytes: 0,
         preflight: Vec::new(),
+        target_room: None,
         sources_removed: 0,
         moved_bytes: 10 << 30,
         seconds: 4.321,
@@ -100,6 +101,7 @@ fn progress(second: u32) -> Event {
     Event::Progress(Progress {
         seconds,
         bytes_received: u64::from(second) * (5 << 28),
+        bytes_on_wire: u64::from(second) * (6 << 28),
         bytes_durable: u64::from(second) << 30,
         bytes_total: 10 << 30,
         gbit_per_s: 10.737,

@@ -223,7 +223,20 @@ fn check_open(open: &wire::Open) -> Result<(), ProtocolError> {
     ensure(open.streams <= limits::STREAMS_MAX, "more than 64 streams")?;
     let span = open.span_bytes;
     ensure(span == 0 || crate::SpanGrid::new(0, span).is_ok(), "a span size")?;
-    check_text(&open.peer_engine)
+    check_text(&open.peer_engine)?;
+    open.wishes.as_ref().map_or(Ok(()), |wishes| check_discard(open, wishes))
+}
+
+/// What has no name can be neither skipped nor kept, and nothing may be removed for its sake.
+fn check_discard(open: &wire::Open, wishes: &wire::Wishes) -> Result<(), ProtocolError> {
+    let keeps = open.direction() == wire::Direction::Pull
+        || open.verify_target
+        || wishes.remove_extra
+        || wishes.dry_run
+        || wishes.move_sources
+        || wishes.follow
+        || wishes.watch;
+    ensure(!(wishes.discard && keeps), "a push to be discarded that asks for more")
 }
 
 fn check_name(name: &[u8]) -> Result<(), ProtocolError> {

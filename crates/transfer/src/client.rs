@@ -5,7 +5,7 @@ pub(crate) mod connect_failure;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Event, FileCounts, Lag, Problem, Report, SessionOpened, Side, printable},
+    events::{Event, FileCounts, Lag, Problem, Report, SessionOpened, Side, TargetRoom, printable},
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
@@ -87,7 +87,7 @@ pub fn push(
     let into_directory = request.sources.len() != 1
         || request.sources.iter().any(|source| match source {
             SourceSpec::Path(path) => path.as_bytes().ends_with(b"/"),
-            SourceSpec::Zero(_) => false,
+            SourceSpec::Zero(_) | SourceSpec::Beginning(_) => false,
         });
     let open = wire::Open {
         direction: Direction::Push as i32,
@@ -171,7 +171,11 @@ pub fn pull(
 fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let mut first = None;
     for source in sources {
-        let SourceSpec::Path(path) = source else { return Ok(()) };
+        let path: &Path = match source {
+            SourceSpec::Path(path) => path.as_ref(),
+            SourceSpec::Beginning(part) => &part.path,
+            SourceSpec::Zero(_) => return Ok(()),
+        };
         let Err(error) = std::fs::metadata(path) else { return Ok(()) };
         first.get_or_insert((path, error));
     }
@@ -187,12 +191,13 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
 fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let is_other = |source: &&SourceSpec| match source {
         SourceSpec::Path(path) => !Path::new(path).is_dir(),
-        SourceSpec::Zero(_) => true,
+        SourceSpec::Zero(_) | SourceSpec::Beginning(_) => true,
     };
     let Some(other) = sources.iter().find(is_other) else { return Ok(()) };
     let found = match other {
         SourceSpec::Path(path) => format!("{}", Path::new(path).display()),
         SourceSpec::Zero(size) => format!("zero:{size}"),
+        SourceSpec::Beginning(part) => format!("{}", part.path.display()),
     };
     let hint = "watch the directory that holds it, or leave --watch out";
     Err(TransferError::start(problem("cannot watch this source", "a directory", &found, hint)))
@@ -384,9 +389,10 @@ impl<'a> Client<'a> {
             return Err(TransferError::start(problem));
         }
         let checks = self.checks(run, work, &tally);
+        let room = self.target_room(run, work);
         let mut report = self.report(run, tally, begun);
         report.ok &= checks.iter().all(|check| check.verdict != Verdict::Failed);
-        report.preflight = checks;
+        (report.preflight, report.target_room) = (checks, room);
         self.with_manifest(report, on_event)
     }
 
@@ -507,6 +513,13 @@ impl<'a> Client<'a> {
     fn check_granted(&self, opened: &wire::Opened) -> Result<(), Fault> {
         let asked = (self.open.protection(), self.open.digest());
         let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
+        if !opened.discard && self.wishes.discard {
+            let what = "the server would keep what is only to be measured";
+            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
+                .needs("a server that knows haul probe")
+                .found("one that does not")
+                .hint("install the same haul version on both ends"));
+        }
         if opened.verify_target != self.open.verify_target {
             let what = "the server cannot read the target back";
             return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
@@ -676,6 +689,17 @@ impl<'a> Client<'a> {
         connected.map(|_| begun.elapsed()).map_err(|error| error.to_string())
     }
 
+    /// Where a preflight saw the target write.
+    fn target_room(&self, run: &Run, work: &Work<'_>) -> Option<TargetRoom> {
+        let (theirs, _) = run.facts.as_ref()?;
+        let target = match work {
+            Work::Push(_) => theirs.target.clone()?,
+            Work::Pull(place) => preflight::facts(&self.host, Some(place)).target?,
+        };
+        let file_system = printable(&target.file_system);
+        Some(TargetRoom { file_system, free_bytes: target.free_bytes })
+    }
+
     /// What a preflight found out; empty without one.
     fn checks(&self, run: &Run, work: &Work<'_>, tally: &Tally) -> Vec<preflight::Check> {
         let (Some((theirs, heard_ms)), Some(port)) = (&run.facts, &run.port) else {
@@ -788,6 +812,7 @@ impl<'a> Client<'a> {
             dry_run: self.wishes.dry_run,
             planned_bytes: tally.planned_bytes,
             preflight: Vec::new(),
+            target_room: None,
             sources_removed: tally.sources_removed,
             seconds: stages::round(seconds, 3),
             gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),

@@ -78,6 +78,8 @@ pub struct Progress {
     pub bytes_received: u64,
     /// Synced at the receiver, with what was there from an earlier run: a restart keeps these.
     pub bytes_durable: u64,
+    /// Through this side's data sockets since the session began, what was sent again left out.
+    pub bytes_on_wire: u64,
     /// Of all files offered so far; grows while the sources are being listed.
     pub bytes_total: u64,
     /// The rate of the last interval.
@@ -294,6 +296,13 @@ pub struct Bottleneck {
     pub verdict: String,
 }
 
+/// The file system that a target writes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TargetRoom {
+    pub file_system: String,
+    pub free_bytes: u64,
+}
+
 /// The last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
@@ -310,6 +319,9 @@ pub struct Report {
     /// What a preflight looked at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preflight: Vec<Check>,
+    /// With a preflight: where the target writes; `None` for `null:`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_room: Option<TargetRoom>,
     /// Sources that were removed once they were durable at the target (`--move`).
     pub sources_removed: u64,
     pub seconds: f64,

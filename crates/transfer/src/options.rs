@@ -132,6 +132,18 @@ pub enum SourceSpec {
     Path(OsString),
     /// `zero:SIZE`: that many zero bytes, made in memory.
     Zero(u64),
+    /// The first bytes of a file, under another name: what a probe sends of it.
+    Beginning(Beginning),
+}
+
+/// The first bytes of a regular file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    pub path: PathBuf,
+    /// Of a shorter file all is sent.
+    pub len_bytes: u64,
+    /// What it is called at the target.
+    pub name: String,
 }
 
 /// Where a pull writes.

@@ -18,6 +18,7 @@ use std::{os::unix::ffi::OsStrExt, path::Path};
 pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
     match source {
         SourceSpec::Zero(bytes) => Some(format!("zero-{bytes}").into_bytes()),
+        SourceSpec::Beginning(part) => Some(part.name.clone().into_bytes()),
         SourceSpec::Path(path) => {
             let path = path.as_bytes();
             let contents_only = path.ends_with(b"/") || path == b"." || path.ends_with(b"/.");

@@ -13,6 +13,7 @@ use haul_protocol::{
     Message, ProtocolError,
     wire::{self, Fault},
 };
+use haul_sys::tcp_info::TcpInfo;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -80,17 +81,18 @@ impl Meter {
         let seconds = interval.as_secs_f64();
         self.told_at = now;
         self.told_bytes = self.told_bytes.max(moved);
-        let retransmits = self
-            .streams
-            .socket_figures()
-            .iter()
-            .map(|figures| u64::from(figures.tcp.total_retransmits))
-            .sum();
+        let sockets = self.streams.socket_figures();
+        let retransmits = sockets.iter().map(|s| u64::from(s.tcp.total_retransmits)).sum();
+        let on_wire = |tcp: &TcpInfo| match R::SENDS {
+            true => tcp.bytes_sent.saturating_sub(tcp.bytes_retransmitted),
+            false => tcp.bytes_received,
+        };
         let (limiting, stages) = self.judge(role, interval_bytes, seconds);
         Some(Progress {
             seconds: stages::round(self.begun.elapsed().as_secs_f64(), 2),
             bytes_received: tally.received_bytes.max(before),
             bytes_durable: tally.durable_bytes.max(before),
+            bytes_on_wire: sockets.iter().map(|socket| on_wire(&socket.tcp)).sum(),
             bytes_total: tally.offered_bytes,
             gbit_per_s: stages::round(interval_bytes as f64 * 8.0 / 1e9 / seconds, 3),
             interval_bytes,

@@ -246,17 +246,20 @@ impl StateDirectory {
     pub fn authorize(
         &self,
         secret: &[u8],
-        purpose: &[u8],
+        purpose: Option<&[u8]>,
         direction: wire::Direction,
     ) -> Result<Grant, wire::Fault> {
-        let record = self.known(secret, Some(purpose), direction)?;
-        if record.single_use && record.used_for.is_none() {
+        let record = self.known(secret, purpose, direction)?;
+        if let Some(purpose) = purpose.map(hex)
+            && record.single_use
+            && record.used_for.is_none()
+        {
             let claimed = self
                 .change_tokens(|tokens| {
                     let mut same = tokens.iter_mut().filter(|token| token.id == record.id);
                     same.all(|token| {
                         // Under the lock: another may have been quicker.
-                        *token.used_for.get_or_insert_with(|| hex(purpose)) == hex(purpose)
+                        *token.used_for.get_or_insert_with(|| purpose.clone()) == purpose
                     })
                 })
                 .map_err(|problem| state_fault(&problem))?;
@@ -470,10 +473,11 @@ mod tests {
         let state = StateDirectory::open(&directory.path().join("state")).unwrap();
         let read_only = Rights { read: true, write: false };
         let (token, record) = state.new_token(&new(read_only)).unwrap();
-        let grant = state.authorize(&token.secret, &[1; 16], Direction::Pull).unwrap();
+        let grant = state.authorize(&token.secret, Some(&[1; 16]), Direction::Pull).unwrap();
         assert_eq!((grant.root, grant.rights), ("sub".into(), read_only));
         let code = |result: Result<Grant, wire::Fault>| result.unwrap_err().code();
-        let ask = |secret: &[u8], direction| code(state.authorize(secret, &[1; 16], direction));
+        let ask =
+            |secret: &[u8], direction| code(state.authorize(secret, Some(&[1; 16]), direction));
         assert_eq!(ask(&token.secret, Direction::Push), FaultCode::RightMissing);
         assert_eq!(ask(&[0; 16], Direction::Pull), FaultCode::TokenWrong);
         state.revoke(&record.id).unwrap();
@@ -487,7 +491,8 @@ mod tests {
         let state = StateDirectory::open(&directory.path().join("state")).unwrap();
         let once = NewToken { single_use: true, ..new(BOTH) };
         let (token, record) = state.new_token(&once).unwrap();
-        let use_for = |purpose| state.authorize(&token.secret, &[purpose; 32], Direction::Push);
+        let use_for =
+            |purpose| state.authorize(&token.secret, Some(&[purpose; 32]), Direction::Push);
         assert!(use_for(1).is_ok());
         assert_eq!(use_for(2).unwrap_err().code(), FaultCode::TokenUsed);
         assert!(use_for(1).is_ok());
@@ -501,7 +506,7 @@ mod tests {
         let state = StateDirectory::open(&directory.path().join("state")).unwrap();
         let brief = NewToken { valid_for: Some(Duration::ZERO), ..new(BOTH) };
         let (token, _) = state.new_token(&brief).unwrap();
-        let refused = state.authorize(&token.secret, &[1; 16], Direction::Push).unwrap_err();
+        let refused = state.authorize(&token.secret, Some(&[1; 16]), Direction::Push).unwrap_err();
         assert_eq!(refused.code(), FaultCode::TokenExpired);
     }
 

@@ -122,9 +122,17 @@ pub struct Wishes {
     pub move_sources: bool,
     pub preserve: Preserve,
     pub recording: Recording,
+    /// What arrives is made durable and then thrown away: it was only to be measured.
+    pub discard: bool,
 }
 
 impl Wishes {
+    /// Whether the target is as it was, whatever was done.
+    #[must_use]
+    pub fn leaves_nothing(self) -> bool {
+        self.dry_run || self.discard
+    }
+
     /// What is told of a name that was not offered.
     pub(crate) fn removal_status(self) -> FileStatus {
         if self.dry_run { FileStatus::WouldRemove } else { FileStatus::Removed }
@@ -159,6 +167,7 @@ impl Wishes {
             append_only: self.recording.append_only,
             watch: self.recording.watch,
             watch_for_ms: self.recording.watch_for.map_or(0, whole_ms),
+            discard: self.discard,
         }
     }
 
@@ -190,6 +199,7 @@ impl Wishes {
                     .filter(|ms| *ms > 0)
                     .map(Duration::from_millis),
             },
+            discard: wishes.discard,
         }
     }
 }
@@ -222,6 +232,7 @@ mod tests {
                 idle: Duration::from_millis(1500),
                 watch_for: Some(Duration::from_secs(60)),
             },
+            discard: true,
         };
         for wishes in [plain, all, Wishes { preserve: Preserve::NOTHING, ..all }] {
             assert_eq!(Wishes::from_wire(Some(&wishes.to_wire(false))), wishes);

@@ -193,6 +193,9 @@ pub struct Wishes {
     /// the server says `explained` when it has chosen its engine
     #[prost(bool, tag = "16")]
     pub explain: bool,
+    /// push: what arrives is made durable, gets no name and is gone then
+    #[prost(bool, tag = "30")]
+    pub discard: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bound {
@@ -261,6 +264,9 @@ pub struct Opened {
     /// push: the path is the new name of the one source, no directory
     #[prost(bool, tag = "21")]
     pub target_is_name: bool,
+    /// as asked for
+    #[prost(bool, tag = "30")]
+    pub discard: bool,
 }
 /// A run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -76,6 +76,21 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "verify_target": true, "target_is_name": true}}),
         ),
         (
+            "a push that measures",
+            json!({"open": {
+            "token_secret": "000102030405060708090a0b0c0d0e0f",
+            "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+            "direction": "PUSH", "paths": ["642f"], "into_directory": true, "protection": "SAFE",
+            "digest": "AES_GMAC", "wishes": {"preserve": 3, "discard": true}}}),
+        ),
+        (
+            "its session, whose files go",
+            json!({"opened": {
+            "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
+            "digest": "AES_GMAC", "streams": 1, "offers_max": 16, "offer_bytes_max": 65536,
+            "discard": true}}),
+        ),
+        (
             "a refusal",
             json!({"refused": {
             "code": "TOKEN_EXPIRED", "what": "the token has expired",

@@ -172,6 +172,7 @@ impl Accepted {
                 work,
                 Work::Receive(TargetPlace::Below { rename: Some(_), .. })
             ),
+            discard: self.open.wishes.as_ref().is_some_and(|wishes| wishes.discard),
         }
     }
 }
@@ -233,12 +234,13 @@ impl Server {
     /// Whether the token allows what it is asked for.
     fn authorize(&self, open: &wire::Open) -> Result<Grant, Fault> {
         let (direction, purpose) = (open.direction(), purpose_of(open));
-        let grant = self.state.authorize(&open.token_secret, &purpose, direction)?;
+        let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
+        let grant = self.state.authorize(&open.token_secret, purpose, direction)?;
         let moves = open.wishes.as_ref().is_some_and(|wishes| wishes.move_sources);
         let writes = direction == Direction::Push || moves;
         if writes {
             // A pull that removes what it has fetched needs both rights.
-            self.state.authorize(&open.token_secret, &purpose, Direction::Push)?;
+            self.state.authorize(&open.token_secret, purpose, Direction::Push)?;
         }
         if self.options.read_only && writes {
             let what = "the server is read-only";
@@ -348,7 +350,9 @@ impl Server {
                 if grant.single_use {
                     // Once more under the lock: another may have used it up meanwhile.
                     let secret = &open.token_secret;
-                    self.state.authorize(secret, &purpose_of(open), open.direction())?;
+                    let purpose = purpose_of(open);
+                    let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
+                    self.state.authorize(secret, purpose, open.direction())?;
                 }
                 if sessions.open.len() >= self.options.sessions_max as usize {
                     let what = "the server has as many sessions as it may";
@@ -461,8 +465,8 @@ impl Server {
                 _ => {}
             }
         };
-        let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
-        let uses_up = accepted.grant.single_use && !dry_run;
+        let wishes = Wishes::from_wire(accepted.open.wishes.as_ref());
+        let uses_up = accepted.grant.single_use && !wishes.leaves_nothing();
         let single_use = uses_up.then(|| accepted.grant.token_id.clone());
         let peer = accepted.peer.clone();
         let (end, tally) = run_role(control, accepted, work, &mut tell);
@@ -639,14 +643,19 @@ fn thrown_away() -> Fault {
         .hint("leave out --move")
 }
 
-/// What a client asks for, in a hash: the same command gives the same.
-fn purpose_of(open: &wire::Open) -> [u8; 32] {
+/// What a client asks for, in a hash: the same command gives the same. `None` for a push that
+/// leaves nothing: a token for one transfer is still good for that afterwards.
+fn purpose_of(open: &wire::Open) -> Option<[u8; 32]> {
+    let wishes = Wishes::from_wire(open.wishes.as_ref());
+    if wishes.leaves_nothing() && open.direction() == Direction::Push {
+        return None;
+    }
     let mut text = open.direction.to_le_bytes().to_vec();
     for path in &open.paths {
         text.extend_from_slice(path);
         text.push(0);
     }
-    Token::secret_hash(&text)
+    Some(Token::secret_hash(&text))
 }
 
 fn shown_paths(open: &wire::Open) -> String {

@@ -762,7 +762,7 @@ impl<'a> Receiving<'a> {
             (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
         }
         let path = offer.name.clone();
-        let is_made = status_is_good && !self.place.wishes().dry_run;
+        let is_made = status_is_good && !self.place.wishes().leaves_nothing();
         if offer.kind() == FileKind::Directory && is_made {
             self.directory_bytes += size_of::<FileOffer>() + offer.name.len();
             if self.directory_bytes < DIRECTORY_BYTES_MAX {

@@ -9,10 +9,14 @@ use super::{
     holes,
     journal::{Identity, Journal},
     open_files::Pass,
-    root::Root,
+    root::{Root, join, split_last},
     target::{JOURNAL_SUFFIX, PART_SUFFIX, SESSIONS_ENDING, has_time, hidden_name},
 };
-use crate::{content::Value, error::io_fault, token::Token};
+use crate::{
+    content::Value,
+    error::io_fault,
+    token::{Token, hex, random_bytes},
+};
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
@@ -52,6 +56,17 @@ pub(super) struct Wanted {
     pub digest: Digest,
 }
 
+/// How a file of at most one span comes to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// It is renamed, and locked until then.
+    Locked,
+    /// Its directory was made by this session and nothing can be in its way: it has none before.
+    Linked,
+    /// It is only measured.
+    Never,
+}
+
 /// The temporary of a regular file.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -80,6 +95,8 @@ pub(super) struct Part {
     /// It has no name at all before its final one (O_TMPFILE, open(2)): nobody can lay hands on it,
     /// and nothing of it outlives this process.
     nameless: bool,
+    /// It never gets one: it was only measured.
+    discarded: bool,
     /// Of a small file; given back when it is closed.
     pass: Option<Pass>,
 }
@@ -121,18 +138,22 @@ impl Part {
     }
 
     /// Opens the temporary of a file of at most one span: nothing of an earlier run is of use to
-    /// it. In a directory that is `fresh` it needs no name, and may have the permission bits `mode`
-    /// from the beginning; elsewhere it is locked.
+    /// it. Without a name until its end it may have the permission bits `mode` from the beginning.
     pub fn begin_whole(
         root: &Root,
         name: &[u8],
-        fresh: bool,
+        naming: Naming,
         mode: u32,
         pass: Option<Pass>,
     ) -> Result<Self, Fault> {
+        if naming == Naming::Never {
+            return Self::begin_discarded(root, name, pass);
+        }
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
-        if fresh && let Some((file, stat)) = create_nameless(&directory, mode).map_err(failed)? {
+        if naming == Naming::Linked
+            && let Some((file, stat)) = create_nameless(&directory, mode).map_err(failed)?
+        {
             let part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));
             // The umask, or an ACL of the directory, may have taken bits away.
             let mode = Some(stat.st_mode & MODE_BITS);
@@ -153,6 +174,22 @@ impl Part {
         Ok(Self { pass, ..Self::new(directory, last, file, inode) })
     }
 
+    /// Opens a file that never gets a name, for what is only measured, where `name` would be or in
+    /// the nearest directory above that is there.
+    pub fn begin_discarded(root: &Root, name: &[u8], pass: Option<Pass>) -> Result<Self, Fault> {
+        let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
+        let last = split_last(name).1;
+        let above = nearest_directory(root, split_last(name).0);
+        let (directory, _) = root.parent_of(&join(above, last)).map_err(failed)?;
+        let mode = 0o600;
+        let (file, stat) = match create_nameless(&directory, mode).map_err(failed)? {
+            Some(created) => created,
+            None => create_unlinked(&directory).map_err(failed)?,
+        };
+        let part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));
+        Ok(Self { nameless: true, discarded: true, pass, ..part })
+    }
+
     fn new(directory: Arc<OwnedFd>, last: &[u8], file: File, inode: (u64, u64)) -> Self {
         Self {
             directory,
@@ -169,6 +206,7 @@ impl Part {
             sealed: false,
             mode: None,
             nameless: false,
+            discarded: false,
             pass: None,
         }
     }
@@ -354,7 +392,9 @@ impl Part {
         if self.journal.take().is_some() {
             let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
         }
-        if self.nameless {
+        if self.discarded {
+            // It goes with its last descriptor.
+        } else if self.nameless {
             self.link()?;
         } else {
             renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
@@ -461,6 +501,26 @@ fn create_nameless(directory: &impl AsFd, mode: u32) -> io::Result<Option<(File,
     Ok(Some((file.into(), stat)))
 }
 
+/// A file whose name is gone at once, where a file system has none without: nothing of it stays but
+/// after a crash between two calls.
+fn create_unlinked(directory: &impl AsFd) -> io::Result<(File, Stat)> {
+    let number: [u8; 8] = random_bytes()?;
+    let name = hidden_name(format!("haul-probe-{}", hex(&number)).as_bytes(), PART_SUFFIX);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(directory, &*name, flags, Mode::from_raw_mode(0o600))?;
+    unlinkat(directory, &*name, AtFlags::empty())?;
+    let stat = fstat(&file)?;
+    Ok((file.into(), stat))
+}
+
+/// The directory, or the nearest above it that is there.
+fn nearest_directory<'a>(root: &Root, mut name: &'a [u8]) -> &'a [u8] {
+    while !name.is_empty() && !root.is_directory(name) {
+        name = split_last(name).0;
+    }
+    name
+}
+
 /// Enters an open file in a directory.
 fn link_to(file: &File, directory: &impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
     // Not everybody may link by descriptor (linkat(2)); by way of /proc the owner may.
@@ -535,4 +595,34 @@ fn locked(name: &[u8]) -> Fault {
         .needs("to be the only writer")
         .found("a live one that holds the lock")
         .hint("let that one end, or stop it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_only_measured_has_no_name_at_any_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let count = || std::fs::read_dir(directory.path()).unwrap().count();
+        let root = Root::open(directory.path()).unwrap();
+        // A directory that is not there is not made.
+        let mut part = Part::begin_discarded(&root, b"d/e/x", None).unwrap();
+        part.write_whole(b"bytes").unwrap();
+        part.make_durable(&[], &[]).unwrap();
+        part.sync().unwrap();
+        assert_eq!(count(), 0);
+        part.publish().unwrap();
+        part.remove();
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn where_no_file_can_be_without_a_name_it_loses_it_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, stat) = create_unlinked(&File::open(directory.path()).unwrap()).unwrap();
+        file.write_all_at(b"bytes", 0).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!((file.metadata().unwrap().len(), stat.st_size), (5, 0));
+    }
 }

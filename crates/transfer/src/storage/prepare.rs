@@ -4,8 +4,8 @@ use super::{
     attributes::attributes_fault,
     conflict::{self, Decision, is_directory},
     holes,
-    part::{Part, Wanted},
-    root::{Links, Root},
+    part::{Naming, Part, Wanted},
+    root::{Links, Root, join},
     target::{
         Fresh, Prepared, Shape, TargetFile, TargetRules, has_time, hidden_link_name,
         remove_leftovers,
@@ -171,7 +171,8 @@ impl Preparing<'_> {
             return self.receive_growing(name);
         }
         if self.grid.count() <= 1 {
-            let shape = Shape::Whole { root: self.root.clone(), fresh: self.in_fresh };
+            let naming = if self.in_fresh { Naming::Linked } else { Naming::Locked };
+            let shape = Shape::Whole { root: self.root.clone(), naming };
             return Ok(self.ready(name, shape, None));
         }
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
@@ -214,6 +215,26 @@ impl Preparing<'_> {
             durable: found.durable,
             stored_as: Vec::new(),
         })
+    }
+
+    /// A file that is only measured: written and synced where it would be, without a name. What has
+    /// no bytes goes as into `null:`.
+    pub fn discarded(&self, base: &[u8]) -> Result<Prepared, Fault> {
+        if self.offer.growth() != Growth::NotGrowing {
+            let what = "a file that grows cannot be discarded";
+            return Err(Fault::new(FaultCode::ProtocolViolation, Side::Source, what));
+        }
+        if self.offer.kind() != FileKind::Regular {
+            return Ok(null_target(self.offer, &self.grid));
+        }
+        let name = join(base, &self.offer.name);
+        if self.grid.count() <= 1 {
+            let shape = Shape::Whole { root: self.root.clone(), naming: Naming::Never };
+            return Ok(self.ready(name, shape, None));
+        }
+        let part = Part::begin_discarded(self.root, &name, None)?;
+        part.preallocate(self.offer, &name)?;
+        Ok(self.ready(name, Shape::Regular(Box::new(part)), None))
     }
 
     /// What holds the same bytes gets mode, owner and the like of the source too.

@@ -4,7 +4,10 @@ use super::{
     root::{Links, Root, os_path, split_last},
     walk::{Listed, Top, Tree, Walk, WalkOptions, is_directory},
 };
-use crate::{error::io_fault, options::SourceSpec};
+use crate::{
+    error::io_fault,
+    options::{Beginning, SourceSpec},
+};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     limits,
@@ -275,8 +278,32 @@ pub fn walk_named(sources: &[SourceSpec], options: WalkOptions) -> Walk {
     let top = sources.iter().map(|source| match source {
         SourceSpec::Zero(size) => Top::Listed(Listed::Entry(Box::new(zero_entry(*size)))),
         SourceSpec::Path(path) => named(path.as_bytes()),
+        SourceSpec::Beginning(part) => beginning(part),
     });
     Walk::new(top, options)
+}
+
+/// The file is checked as a whole later on, and offered with fewer bytes.
+fn beginning(part: &Beginning) -> Top {
+    let looked_at = rustix::fs::stat(&part.path);
+    let offer = looked_at.map(|stat| stat_offer(&stat, part.name.as_bytes()));
+    let offer = match offer {
+        Ok(Some(offer)) if offer.kind() == FileKind::Regular => offer,
+        Ok(_) => {
+            let fault = wire::Fault::new(FaultCode::KindUnsupported, Side::Source, "is no file");
+            return Top::Listed(Listed::Failed(fault.at(part.path.as_os_str().as_bytes())));
+        }
+        Err(errno) => {
+            let path = part.path.as_os_str().as_bytes();
+            let fault = io_fault(Side::Source, path, "cannot be read", &errno.into());
+            return Top::Listed(Listed::Failed(fault));
+        }
+    };
+    let size_bytes = offer.size_bytes;
+    let len_bytes = size_bytes.min(part.len_bytes);
+    let offer = wire::FileOffer { size_bytes: len_bytes, ..offer };
+    let location = Location::Named(part.path.clone());
+    Top::Listed(Listed::Entry(Box::new(SourceEntry { offer, location, links: 1, size_bytes })))
 }
 
 fn named(path: &[u8]) -> Top {

@@ -9,7 +9,7 @@ use super::{
     attributes::{Attributes, attributes_fault},
     open_files::Pass,
     part::{
-        Named, Part,
+        Named, Naming, Part,
         growing::{full_spans, growing_grid, takes_up},
     },
     prepare::{Preparing, null_target},
@@ -183,7 +183,8 @@ impl TargetPlace {
         }
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
         let make = |name: &[u8]| {
-            let made = if wishes.dry_run { Ok(()) } else { make_durable_directories(root, name) };
+            let leaves_nothing = wishes.leaves_nothing();
+            let made = if leaves_nothing { Ok(()) } else { make_durable_directories(root, name) };
             made.map_err(|error| {
                 io_fault(Side::Target, path, "the target directory cannot be made", &error)
             })
@@ -247,6 +248,7 @@ impl TargetPlace {
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
         let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
         match offer.kind() {
+            _ if rules.wishes.discard => preparing.discarded(base),
             FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
             FileKind::HardLink => {
                 let first = final_name(base, rename.as_deref(), &offer.link_target);
@@ -368,8 +370,7 @@ pub(super) enum Shape {
     /// A file of at most one span: there is nothing of it here before that comes.
     Whole {
         root: Arc<Root>,
-        /// Its directory was made by this session: nothing can be in its way.
-        fresh: bool,
+        naming: Naming,
     },
 }
 
@@ -424,9 +425,9 @@ impl TargetFile {
     }
 
     fn whole_part(&mut self, pass: Option<Pass>) -> Result<&mut Part, Fault> {
-        if let Shape::Whole { root, fresh } = &self.shape {
+        if let Shape::Whole { root, naming } = &self.shape {
             let mode = self.rules.attributes.mode_of(&self.offer);
-            let part = Part::begin_whole(root, &self.name, *fresh, mode, pass)?;
+            let part = Part::begin_whole(root, &self.name, *naming, mode, pass)?;
             self.shape = Shape::Regular(Box::new(part));
         }
         match &mut self.shape {
@@ -721,7 +722,7 @@ mod tests {
         for wanted in [0o444, 0o600, 0o640, 0o755] {
             let offer = FileOffer { mode: wanted, ..offer(b"x", 1) };
             let mode = attributes.mode_of(&offer);
-            let mut part = Part::begin_whole(&root, b"x", true, mode, None).unwrap();
+            let mut part = Part::begin_whole(&root, b"x", Naming::Linked, mode, None).unwrap();
             let mode_now = |part: &Part| part.file.file().metadata().unwrap().mode() & 0o777;
             assert_eq!(mode_now(&part) & 0o600, 0o600);
             part.seal(&offer, &attributes).unwrap();

@@ -34,7 +34,7 @@ impl Receiving<'_> {
                 let failed = |what| {
                     move |error| io_problem_fault(wire::Side::Target, what, &error).at(&**base)
                 };
-                let directory = open_existing(root, base, wishes.dry_run)
+                let directory = open_existing(root, base, wishes.leaves_nothing())
                     .map_err(failed("the target cannot be opened"))?;
                 let system =
                     FileSystem::of(&directory).map_err(failed("the file system is unknown"))?;
