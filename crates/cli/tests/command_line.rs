@@ -91,6 +91,7 @@ fn every_help_shows_examples_exit_statuses_and_environment() {
         &["pull"],
         &["token"],
         &["probe", "net"],
+        &["probe", "path"],
         &["bench", "engines"],
     ];
     for command in commands {
@@ -271,6 +272,7 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
     names.push("man/haul-probe-net.1".into());
     names.extend(["engines", "files", "chooser"].map(|part| format!("man/haul-bench-{part}.1")));
+    names.extend(["path"].map(|part| format!("man/haul-probe-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));
     for name in &names {
         let text = std::fs::read_to_string(fresh.path().join("one").join(name)).unwrap();

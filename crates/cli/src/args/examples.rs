@@ -47,6 +47,7 @@ haul pull URL/run7 .                    fetch a directory
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
 haul probe disk /data                   how fast a disk is, and for how long
+haul probe path run7 URL/               what would limit it, before it is moved
 haul bench engines                      what each engine does on this host",
     },
     EXIT_STATUS,
@@ -184,6 +185,19 @@ sudo haul tune --apply --measure URL    each change measured, and kept if it hel
     },
 ];
 
+const PROBE_PATH: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul probe path scan.vdif URL/archive/  what limits, and what a change would bring
+haul probe path run7 URL/ --html path.html
+haul probe path run7 URL/ --time 30s --rounds 3 --streams 4
+haul probe path run7 URL/ --json | jq -r 'select(.event == \"verdict\").verdict'",
+    },
+    PROBE_EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
 const BENCH_EXIT_STATUS: Section = Section {
     title: "Exit status",
     lines: "\
@@ -304,6 +318,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-probe" => PROBE,
         "haul-probe-net" => PROBE_NET,
         "haul-tune" => TUNE,
+        "haul-probe-path" => PROBE_PATH,
         "haul-bench" => BENCH,
         "haul-bench-engines" => BENCH_ENGINES,
         "haul-bench-files" => BENCH_FILES,

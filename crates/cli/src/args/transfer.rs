@@ -334,7 +334,7 @@ fn parse_target(word: &OsStr) -> Result<TargetSpec, Problem> {
 }
 
 /// Bytes that are no UTF-8 are taken as they are: `na\xffme` is the same as `na%FFme`.
-fn parse_url(word: &OsStr) -> Result<HaulUrl, Problem> {
+pub(super) fn parse_url(word: &OsStr) -> Result<HaulUrl, Problem> {
     let mut text = String::with_capacity(word.len());
     for chunk in word.as_bytes().utf8_chunks() {
         text.push_str(chunk.valid());

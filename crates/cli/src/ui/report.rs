@@ -58,7 +58,7 @@ fn plan(report: &Report, failed: &[String]) -> String {
     lines.join("\n")
 }
 
-fn check_line(check: &Check) -> String {
+pub(crate) fn check_line(check: &Check) -> String {
     let verdict = match check.verdict {
         Verdict::Ok => "ok: ",
         Verdict::Warning => "LOOK: ",

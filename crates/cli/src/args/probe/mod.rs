@@ -2,6 +2,7 @@
 
 pub mod disk;
 pub mod net;
+pub mod path;
 
 use clap::{Args, Subcommand};
 
@@ -20,6 +21,7 @@ pub struct LowProbe {
 pub enum LowProbeCommand {
     Disk(disk::LowProbeDisk),
     Net(net::LowProbeNet),
+    Path(path::LowProbePath),
 }
 
 impl LowProbe {
@@ -28,6 +30,7 @@ impl LowProbe {
         match &self.command {
             LowProbeCommand::Disk(low) => low.output.json,
             LowProbeCommand::Net(low) => low.output.json,
+            LowProbeCommand::Path(low) => low.output.json,
         }
     }
 }

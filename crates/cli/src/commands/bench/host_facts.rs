@@ -82,6 +82,21 @@ impl HostFacts {
         }
     }
 
+    /// Of this host and the file system that is measured, for real transfers.
+    #[must_use]
+    pub fn of(
+        bench: &'static str,
+        host: &Host,
+        file_system: Option<String>,
+        wire: BenchWire,
+    ) -> Self {
+        let file_system = file_system.unwrap_or_else(|| UNKNOWN.to_owned());
+        Self {
+            congestion_because: CHOSEN_BY_PATH.to_owned(),
+            ..Self::without_wire(bench, host, wire, file_system)
+        }
+    }
+
     /// Of what touches no file, to a server.
     #[must_use]
     pub fn without_files(bench: &'static str, host: &Host, wire: BenchWire) -> Self {

@@ -12,7 +12,7 @@ mod mounts;
 mod pair;
 mod remote;
 pub(super) mod results;
-mod series;
+pub(super) mod series;
 pub mod side;
 mod side_samples;
 mod studies;

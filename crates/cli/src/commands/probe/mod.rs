@@ -4,6 +4,7 @@ mod disk;
 mod disk_tables;
 mod net;
 mod net_tables;
+mod path;
 
 use crate::{
     args::probe::{LowProbe, LowProbeCommand},
@@ -17,5 +18,6 @@ pub fn run(low: &LowProbe) -> Result<ExitStatus, Failure> {
     match &low.command {
         LowProbeCommand::Disk(low) => disk::run(low),
         LowProbeCommand::Net(low) => net::run(low),
+        LowProbeCommand::Path(low) => path::run(low),
     }
 }

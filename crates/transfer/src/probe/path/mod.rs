@@ -1,0 +1,386 @@
+//! `haul probe path`: four runs over the real path, between memories and disks, and what they say
+//! of each stage.
+//!
+//! Real transfers with the protection that was asked for, from connecting to the last sync. At the
+//! target they write to files without a name, which are gone with the session, however it ends.
+
+pub mod decision;
+mod source;
+
+use crate::{
+    Interrupt,
+    client::push,
+    error::{TransferError, problem},
+    events::{Event, Problem, Report, TargetRoom},
+    options::{PushRequest, SourceSpec, TransferOptions},
+    preflight::{Check, Verdict},
+    url::HaulUrl,
+    wishes::Wishes,
+};
+use decision::{Decision, FourRuns, RunFacts, decide};
+use serde::Serialize;
+pub use source::Residency;
+use source::Source;
+use std::{path::PathBuf, time::Duration};
+
+/// How long a run takes, about, when the user says nothing.
+pub const TIME_DEFAULT: Duration = Duration::from_secs(10);
+/// A run from memory moves no more than this, whatever it could in its time.
+const MEMORY_BYTES_MAX: u64 = 64 << 30;
+/// The first transfer of a run; how long it takes says how large the next is.
+const FIRST_BYTES: u64 = 1 << 20;
+/// The next is at most so many times as large: a cache that takes the first must not mislead.
+const GROWTH_MAX: f64 = 8.0;
+/// A transfer that takes this share of the time is long enough.
+const ENOUGH_SHARE: f64 = 0.5;
+/// A run is sized to take this share of the time.
+const AIM_SHARE: f64 = 0.9;
+/// Of the free space of the target a run takes at most this.
+const ROOM_SHARE: f64 = 0.8;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct PathProbe {
+    /// A file or a directory.
+    pub source: PathBuf,
+    /// Its path is the directory that would be received into.
+    pub url: HaulUrl,
+    /// What a run moves at most; `None`: what takes about `time`.
+    pub len_bytes_max: Option<u64>,
+    /// About so long a run takes.
+    pub time: Duration,
+    /// How often each run is made.
+    pub rounds: u32,
+    pub options: TransferOptions,
+}
+
+/// From where to where a run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Course {
+    MemoryToMemory,
+    DiskToMemory,
+    MemoryToDisk,
+    DiskToDisk,
+}
+
+/// In the order in which they are made.
+pub const COURSES: [Course; 4] =
+    [Course::MemoryToMemory, Course::DiskToMemory, Course::MemoryToDisk, Course::DiskToDisk];
+
+impl Course {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MemoryToMemory => "memory to memory",
+            Self::DiskToMemory => "disk to memory",
+            Self::MemoryToDisk => "memory to disk",
+            Self::DiskToDisk => "disk to disk",
+        }
+    }
+
+    fn reads_disk(self) -> bool {
+        matches!(self, Self::DiskToMemory | Self::DiskToDisk)
+    }
+
+    fn writes_disk(self) -> bool {
+        matches!(self, Self::MemoryToDisk | Self::DiskToDisk)
+    }
+}
+
+/// How far a run was after some seconds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    pub seconds: f64,
+    /// Through the sender's sockets.
+    pub sent_bytes: u64,
+    /// Durable at the receiver.
+    pub recorded_bytes: u64,
+}
+
+/// One transfer.
+#[derive(Clone, Debug)]
+pub struct Round {
+    pub report: Report,
+    pub residency: Residency,
+    pub files: usize,
+    /// About once a second, and at the end.
+    pub samples: Vec<Sample>,
+}
+
+/// All rounds of a run, of one size.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub course: Course,
+    pub len_bytes: u64,
+    pub rounds: Vec<Round>,
+}
+
+/// All that was found out.
+#[derive(Clone, Debug)]
+pub struct PathFindings {
+    pub source_bytes: u64,
+    /// The source has more files than were looked at.
+    pub source_is_cut: bool,
+    pub room: TargetRoom,
+    pub runs: Vec<Run>,
+    pub decision: Decision,
+}
+
+/// What is told meanwhile.
+#[derive(Clone, Debug)]
+pub enum PathEvent {
+    /// Before the first byte.
+    Preflight(Vec<Check>),
+    Begins {
+        course: Course,
+        /// 0: its size is being found.
+        round: u32,
+        len_bytes: u64,
+    },
+}
+
+impl Round {
+    /// Of what was moved, from connecting to the last sync.
+    #[must_use]
+    pub fn gbit_per_s(&self) -> f64 {
+        self.report.moved_bytes as f64 * 8.0 / 1e9 / self.report.seconds.max(1e-6)
+    }
+}
+
+impl Run {
+    /// The round in the middle, by its rate.
+    ///
+    /// # Panics
+    /// Never: a run has a round.
+    #[must_use]
+    pub fn median(&self) -> &Round {
+        let mut rounds: Vec<&Round> = self.rounds.iter().collect();
+        rounds.sort_by(|one, other| one.gbit_per_s().total_cmp(&other.gbit_per_s()));
+        rounds[(rounds.len() - 1) / 2]
+    }
+}
+
+/// Measures a path, and tells what it is at.
+///
+/// # Errors
+/// If nothing could start, a run failed, or the user wants to stop. Nothing stays at the target.
+pub fn probe_path(
+    probe: &PathProbe,
+    interrupt: &Interrupt,
+    on_event: &mut dyn FnMut(PathEvent),
+) -> Result<PathFindings, TransferError> {
+    let source = Source::look(&probe.source)?;
+    let room = preflight(probe, interrupt, on_event)?;
+    let bench = Bench { probe, source: &source, room: &room, interrupt };
+    let mut runs = Vec::new();
+    for course in COURSES {
+        runs.push(bench.size_and_run(course, on_event)?);
+    }
+    // Round after round, so that what changes on the way meets all four alike.
+    for round in 2..=probe.rounds {
+        for run in &mut runs {
+            let (course, len_bytes) = (run.course, run.len_bytes);
+            on_event(PathEvent::Begins { course, round, len_bytes });
+            run.rounds.push(bench.transfer(course, len_bytes)?);
+        }
+    }
+    let facts = |at: usize| facts(&runs[at]);
+    let decision = decide(&FourRuns {
+        memory_to_memory: facts(0),
+        disk_to_memory: facts(1),
+        memory_to_disk: facts(2),
+        disk_to_disk: facts(3),
+    });
+    let (source_bytes, source_is_cut) = (source.bytes, source.is_cut);
+    Ok(PathFindings { source_bytes, source_is_cut, room, runs, decision })
+}
+
+fn facts(run: &Run) -> RunFacts {
+    let median = run.median();
+    let report = &median.report;
+    RunFacts {
+        gbit_per_s: median.gbit_per_s(),
+        stages: report.stages.clone(),
+        bottleneck: report.bottleneck.clone(),
+    }
+}
+
+/// Looks at both hosts, as `haul push --preflight` does.
+fn preflight(
+    probe: &PathProbe,
+    interrupt: &Interrupt,
+    on_event: &mut dyn FnMut(PathEvent),
+) -> Result<TargetRoom, TransferError> {
+    let wishes = Wishes { dry_run: true, preflight: true, ..Wishes::default() };
+    let sources = vec![SourceSpec::Path(probe.source.clone().into())];
+    let mut failed = None;
+    let report = push(&request(probe, sources, wishes), interrupt, &mut |event| {
+        if let Event::Error(problem) = event {
+            failed.get_or_insert(problem);
+        }
+    })?;
+    on_event(PathEvent::Preflight(report.preflight.clone()));
+    if let Some(problem) = failed {
+        return Err(TransferError::start(problem));
+    }
+    // Room is only needed for what a run writes, which is seen then.
+    let must = |check: &&Check| check.verdict == Verdict::Failed && check.name != "space";
+    if let Some(check) = report.preflight.iter().find(must) {
+        let what = format!("the path cannot be probed: {}", check.name);
+        return Err(TransferError::start(problem(&what, "", &check.found, &check.hint)));
+    }
+    report.target_room.ok_or_else(|| {
+        let what = "the path has no disk at its end";
+        let hint = "start haul serve there with the directory that is to receive";
+        TransferError::start(problem(what, "a server of a directory", "haul serve null:", hint))
+    })
+}
+
+fn request(probe: &PathProbe, sources: Vec<SourceSpec>, wishes: Wishes) -> PushRequest {
+    let options = TransferOptions { wishes, retry_for: Duration::ZERO, ..probe.options.clone() };
+    PushRequest { sources, url: probe.url.clone(), options }
+}
+
+/// `1 file`, `2 files`.
+fn counted(files: usize) -> String {
+    format!("{files} file{}", if files == 1 { "" } else { "s" })
+}
+
+/// What every run needs.
+struct Bench<'a> {
+    probe: &'a PathProbe,
+    source: &'a Source,
+    room: &'a TargetRoom,
+    interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    /// Finds how much a run is to move, by transfers that grow; the last is its first round.
+    fn size_and_run(
+        &self,
+        course: Course,
+        on_event: &mut dyn FnMut(PathEvent),
+    ) -> Result<Run, TransferError> {
+        let most_bytes = self.most_bytes(course);
+        let mut len_bytes = FIRST_BYTES.min(most_bytes);
+        loop {
+            on_event(PathEvent::Begins { course, round: 0, len_bytes });
+            let round = self.transfer(course, len_bytes)?;
+            let next = next_bytes(len_bytes, round.report.seconds, self.probe.time, most_bytes);
+            let Some(next) = next else {
+                return Ok(Run { course, len_bytes, rounds: vec![round] });
+            };
+            len_bytes = next;
+        }
+    }
+
+    fn most_bytes(&self, course: Course) -> u64 {
+        let asked = self.probe.len_bytes_max;
+        let most = if course.reads_disk() {
+            asked.map_or(self.source.bytes, |asked| asked.min(self.source.bytes))
+        } else {
+            asked.unwrap_or(MEMORY_BYTES_MAX)
+        };
+        if !course.writes_disk() {
+            return most;
+        }
+        // A full disk is left to say so itself.
+        let room = (self.room.free_bytes as f64 * ROOM_SHARE) as u64;
+        most.min(room.max(FIRST_BYTES))
+    }
+
+    fn transfer(&self, course: Course, len_bytes: u64) -> Result<Round, TransferError> {
+        let (sources, residency) = if course.reads_disk() {
+            let parts = self.source.first(len_bytes);
+            let residency = source::make_cold(&parts)?;
+            (source::specs(&parts), residency)
+        } else {
+            (vec![SourceSpec::Zero(len_bytes)], Residency::Memory)
+        };
+        let files = sources.len();
+        let wishes = Wishes { discard: true, ..Wishes::default() };
+        let mut request = request(self.probe, sources, wishes);
+        if !course.writes_disk() {
+            request.url.path = b"null:".to_vec();
+        }
+        let (mut samples, mut failed) = (vec![Sample::default()], None);
+        let report = push(&request, self.interrupt, &mut |event| match event {
+            Event::Progress(progress) => samples.push(Sample {
+                seconds: progress.seconds,
+                sent_bytes: progress.bytes_on_wire,
+                recorded_bytes: progress.bytes_durable,
+            }),
+            Event::Error(problem) => {
+                failed.get_or_insert(problem);
+            }
+            _ => {}
+        })?;
+        if let Some(problem) = failed {
+            return Err(failed_run(course, problem));
+        }
+        let moved_bytes = report.moved_bytes;
+        let end = Sample {
+            seconds: report.seconds,
+            sent_bytes: samples.iter().map(|s| s.sent_bytes).fold(moved_bytes, u64::max),
+            recorded_bytes: moved_bytes,
+        };
+        samples.push(end);
+        Ok(Round { report, residency, files, samples })
+    }
+}
+
+/// A file failed, as one that does not fit: the whole probe tells that.
+fn failed_run(course: Course, problem: Problem) -> TransferError {
+    let what = format!("the run from {} failed: {}", course.name(), problem.what);
+    TransferError::broken(Problem { what, ..problem })
+}
+
+/// How much the next transfer is to move; `None`: the last one was long enough, or as large as any
+/// may be.
+fn next_bytes(len_bytes: u64, seconds: f64, time: Duration, most_bytes: u64) -> Option<u64> {
+    let time = time.as_secs_f64();
+    if len_bytes >= most_bytes || seconds >= time * ENOUGH_SHARE {
+        return None;
+    }
+    let growth = (time * AIM_SHARE / seconds.max(1e-3)).min(GROWTH_MAX);
+    Some(((len_bytes as f64 * growth) as u64).clamp(len_bytes + 1, most_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes that are tried at a rate, in bytes, and how long the last takes.
+    fn tried(bytes_per_s: f64, latency_s: f64, most_bytes: u64) -> (Vec<u64>, f64) {
+        let mut sizes = vec![FIRST_BYTES.min(most_bytes)];
+        loop {
+            let len_bytes = *sizes.last().unwrap();
+            let seconds = latency_s + len_bytes as f64 / bytes_per_s;
+            match next_bytes(len_bytes, seconds, TIME_DEFAULT, most_bytes) {
+                Some(next) => sizes.push(next),
+                None => return (sizes, seconds),
+            }
+            assert!(sizes.len() < 20, "it never ends: {sizes:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_takes_about_its_time_whatever_the_rate() {
+        for bytes_per_s in [1e6, 1e8, 1e9, 5e10] {
+            for latency_s in [0.001, 0.5] {
+                let (_, seconds) = tried(bytes_per_s, latency_s, u64::MAX);
+                assert!((5.0..15.0).contains(&seconds), "{bytes_per_s}: {seconds} s");
+            }
+        }
+        let (sizes, seconds) = tried(1e4, 0.1, u64::MAX);
+        assert_eq!(sizes, [FIRST_BYTES], "slower than that is measured once: {seconds} s");
+    }
+
+    #[test]
+    fn no_run_moves_more_than_it_may() {
+        assert_eq!(tried(1e9, 0.001, 1000).0, [1000]);
+        let (sizes, _) = tried(1e9, 0.001, 100 << 20);
+        assert_eq!(sizes.last(), Some(&(100 << 20)));
+    }
+}
