@@ -6,10 +6,10 @@ pub mod disk_limit;
 pub mod faulty_proxy;
 pub mod memory_limit;
 pub mod mount;
-pub mod nat;
 pub mod page_cache;
 pub mod seed;
 pub mod skip;
 pub mod strace;
 pub mod tree;
-pub mod wan;
+
+pub use haul_emulator::wan;

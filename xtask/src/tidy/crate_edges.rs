@@ -17,10 +17,17 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 8] = [
+const ALLOWED: [Allowed; 9] = [
     Allowed {
         package: "haul",
-        dependencies: &["haul-transfer", "haul-datapath", "haul-protocol", "haul-host", "haul-sys"],
+        dependencies: &[
+            "haul-transfer",
+            "haul-datapath",
+            "haul-protocol",
+            "haul-emulator",
+            "haul-host",
+            "haul-sys",
+        ],
     },
     Allowed {
         package: "haul-transfer",
@@ -30,7 +37,8 @@ const ALLOWED: [Allowed; 8] = [
     Allowed { package: "haul-protocol", dependencies: &[] },
     Allowed { package: "haul-sys", dependencies: &[] },
     Allowed { package: "haul-host", dependencies: &[] },
-    Allowed { package: "haul-testkit", dependencies: &["haul-sys", "haul-host"] },
+    Allowed { package: "haul-emulator", dependencies: &["haul-sys"] },
+    Allowed { package: "haul-testkit", dependencies: &["haul-sys", "haul-host", "haul-emulator"] },
     Allowed { package: "xtask", dependencies: &[] },
 ];
 

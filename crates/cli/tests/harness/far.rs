@@ -21,7 +21,7 @@ pub struct Far {
 impl Far {
     /// `None` and a skipped test where there can be no such path.
     pub fn start(place: &Place, path: Path) -> Option<Self> {
-        let wan = match Wan::start(path, place.seed) {
+        let wan = match Wan::start(path, place.seed.0) {
             Ok(wan) => wan,
             Err(why) => {
                 skip("root, ip(8) and TUN devices", &why);

@@ -6,7 +6,7 @@
 
 use crate::{
     nat::{self, Nat},
-    seed::{Random, Seed},
+    random::Random,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -86,9 +86,11 @@ pub struct Wan {
 }
 
 impl Wan {
+    /// Which packets are lost depends on the seed alone.
+    ///
     /// # Errors
     /// Without root, ip(8) or TUN devices.
-    pub fn start(path: Path, seed: Seed) -> Result<Self, String> {
+    pub fn start(path: Path, seed: u64) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = |side: &str| format!("haul-wan-{}-{number}-{side}", std::process::id());
@@ -106,7 +108,7 @@ impl Wan {
                 to: to.clone(),
                 of_nat,
                 path,
-                random: Seed(seed.0.wrapping_mul(salt)).random(),
+                random: Random::from_seed(seed.wrapping_mul(salt)),
                 shared: shared.clone(),
                 packets: VecDeque::new(),
                 free_at: Instant::now(),
