@@ -109,8 +109,14 @@ _haul() {
             haul__subcmd__help__subcmd__bench,files)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__files"
                 ;;
+            haul__subcmd__help__subcmd__probe,disk)
+                cmd="haul__subcmd__help__subcmd__probe__subcmd__disk"
+                ;;
             haul__subcmd__help__subcmd__probe,net)
                 cmd="haul__subcmd__help__subcmd__probe__subcmd__net"
+                ;;
+            haul__subcmd__help__subcmd__probe,path)
+                cmd="haul__subcmd__help__subcmd__probe__subcmd__path"
                 ;;
             haul__subcmd__help__subcmd__token,list)
                 cmd="haul__subcmd__help__subcmd__token__subcmd__list"
@@ -121,17 +127,29 @@ _haul() {
             haul__subcmd__help__subcmd__token,revoke)
                 cmd="haul__subcmd__help__subcmd__token__subcmd__revoke"
                 ;;
+            haul__subcmd__probe,disk)
+                cmd="haul__subcmd__probe__subcmd__disk"
+                ;;
             haul__subcmd__probe,help)
                 cmd="haul__subcmd__probe__subcmd__help"
                 ;;
             haul__subcmd__probe,net)
                 cmd="haul__subcmd__probe__subcmd__net"
                 ;;
+            haul__subcmd__probe,path)
+                cmd="haul__subcmd__probe__subcmd__path"
+                ;;
+            haul__subcmd__probe__subcmd__help,disk)
+                cmd="haul__subcmd__probe__subcmd__help__subcmd__disk"
+                ;;
             haul__subcmd__probe__subcmd__help,help)
                 cmd="haul__subcmd__probe__subcmd__help__subcmd__help"
                 ;;
             haul__subcmd__probe__subcmd__help,net)
                 cmd="haul__subcmd__probe__subcmd__help__subcmd__net"
+                ;;
+            haul__subcmd__probe__subcmd__help,path)
+                cmd="haul__subcmd__probe__subcmd__help__subcmd__path"
                 ;;
             haul__subcmd__token,help)
                 cmd="haul__subcmd__token__subcmd__help"
@@ -516,7 +534,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__probe)
-            opts="net"
+            opts="disk net path"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -529,7 +547,35 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        haul__subcmd__help__subcmd__probe__subcmd__disk)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         haul__subcmd__help__subcmd__probe__subcmd__net)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__probe__subcmd__path)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -670,7 +716,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__probe)
-            opts="-h -V --help --version net help"
+            opts="-h -V --help --version disk net path help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -683,9 +729,65 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        haul__subcmd__probe__subcmd__help)
-            opts="net help"
+        haul__subcmd__probe__subcmd__disk)
+            opts="-h -V --size --time --block-sizes --depths --methods --rounds --quick --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block-sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --depths)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --methods)
+                    COMPREPLY=($(compgen -W "io-uring direct buffered" -- "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__help)
+            opts="disk net path help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__help__subcmd__disk)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -712,6 +814,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__probe__subcmd__help__subcmd__net)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__help__subcmd__path)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -774,6 +890,48 @@ _haul() {
                     ;;
                 --rounds)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__probe__subcmd__path)
+            opts="-h -V --size --time --rounds --streams --protection --token-file --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --protection)
+                    COMPREPLY=($(compgen -W "clear safe" -- "${cur}"))
                     return 0
                     ;;
                 --token-file)
@@ -1208,13 +1366,21 @@ _haul() {
             return 0
             ;;
         haul__subcmd__tune)
-            opts="-a -h -V --apply --undo --dry-run --explain --role --rtt --rate --nic --all --this-boot --boot-root --ledger --root --json --html --help --version"
+            opts="-a -h -V --apply --measure --measure-time --token-file --undo --dry-run --explain --role --rtt --rate --nic --all --this-boot --boot-root --ledger --root --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --apply)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --measure-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -32,7 +32,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_needs_command" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
+complete -c haul -n "__fish_haul_needs_command" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
 complete -c haul -n "__fish_haul_needs_command" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
 complete -c haul -n "__fish_haul_needs_command" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -208,10 +208,25 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -f -a "net" -d 'Measures the network to a server, memory to memory'
-complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from net help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -f -a "disk" -d 'Measures how fast a disk is written and read, for how long, and how best'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -f -a "net" -d 'Measures the network to a server, memory to memory'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -f -a "path" -d 'Finds out what limits a transfer from SOURCE to a server\'s directory'
+complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l size -d 'Bytes of the file; without it 1.25 times memory, or half of what is free' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l time -d 'How long each of the four profiles takes at most; without it 30s, with --quick 4s' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l block-sizes -d 'What one call moves: a list like 64K,1M, or a range in steps of four, 4K..4M' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l depths -d 'How many blocks are under way by io_uring, like 1,8,64' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l methods -d 'Only these ways between memory and disk' -r -f -a "io-uring\t'O_DIRECT with many blocks under way'
+direct\t'O_DIRECT, one block after the other'
+buffered\t'By way of the page cache, synced at the end; read with an empty cache'"
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l rounds -d 'How often each block size and depth is measured; 0 leaves that out; without it 3' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l quick -d 'Less of everything, with at most 1 GiB: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l streams -d 'Numbers of data streams; without it 1,2,4,8, with --quick 1,4, with --udp 1' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s t -l time -d 'The counted time of a round; without it 5s, with --quick 1s' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l omit -d 'Not counted at a round\'s begin, while windows open; without it 1s, with --quick 250ms' -r
@@ -233,9 +248,24 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l size -d 'What a run moves at most; without it what takes about --time' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l time -d 'How long a run takes, about' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l rounds -d 'How often each run is made; the one in the middle counts' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l streams -d 'Data connections; without it chosen as a transfer does' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "disk" -d 'Measures how fast a disk is written and read, for how long, and how best'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "net" -d 'Measures the network to a server, memory to memory'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "path" -d 'Finds out what limits a transfer from SOURCE to a server\'s directory'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l apply -d 'Change what should be otherwise, all or the checks named, like --apply=rings,mtu (as root)' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l measure-time -d 'With --measure: what each of its probes takes' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l token-file -d 'Take the token of URL from this file' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l explain -d 'Say all about one check: what it looks at, why, who says so, what it finds here' -r
 complete -c haul -n "__fish_haul_using_subcommand tune" -l role -d 'What the host is for' -r -f -a "dtn\t'A data transfer node: several streams share its buffers'
 test-host\t'For measurements: one stream shall fill the path'
@@ -247,6 +277,7 @@ complete -c haul -n "__fish_haul_using_subcommand tune" -l boot-root -d 'With --
 complete -c haul -n "__fish_haul_using_subcommand tune" -l ledger -d 'Where it is remembered what was changed' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l root -d 'Audit a stored host: a tree of /proc, /sys and the answers of programs' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l html -d 'Write the report as a page; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l measure -d 'With --apply and URL: one change at a time, measured before and after, and kept if it helps'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l undo -d 'Set back all that --apply changed, exactly as it was'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l dry-run -d 'Print what --apply or --undo would do as a shell script, and do nothing'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s a -l all -d 'Show what is good, and what this host does not have, too'
@@ -332,14 +363,16 @@ complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subc
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "probe" -d 'Measures what a path could carry, part by part, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "disk" -d 'Measures how fast a disk is written and read, for how long, and how best'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "net" -d 'Measures the network to a server, memory to memory'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "path" -d 'Finds out what limits a transfer from SOURCE to a server\'s directory'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'

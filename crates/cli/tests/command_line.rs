@@ -83,7 +83,7 @@ fn haul_alone_shows_a_short_help_with_every_command_that_exists() {
 #[test]
 fn every_help_shows_examples_exit_statuses_and_environment() {
     let fresh = Fresh::new();
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 10] = [
         &[],
         &["demo"],
         &["serve"],
@@ -92,6 +92,7 @@ fn every_help_shows_examples_exit_statuses_and_environment() {
         &["token"],
         &["probe", "net"],
         &["probe", "path"],
+        &["tune"],
         &["bench", "engines"],
     ];
     for command in commands {
@@ -266,13 +267,13 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     fresh.run(&["generate-docs", "one"]).ok();
     let mut command = fresh.command(&["generate-docs", "two"]);
     assert!(command.env("COLUMNS", "40").env("HAUL_TOKEN", "x").status().unwrap().success());
-    let pages = ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token", "-probe", "-bench"];
+    let pages =
+        ["", "-demo", "-serve", "-push", "-pull", "-verify", "-token", "-probe", "-tune", "-bench"];
     let pages = pages.map(|page| format!("haul{page}"));
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
-    names.push("man/haul-probe-net.1".into());
     names.extend(["engines", "files", "chooser"].map(|part| format!("man/haul-bench-{part}.1")));
-    names.extend(["path"].map(|part| format!("man/haul-probe-{part}.1")));
+    names.extend(["disk", "net", "path"].map(|part| format!("man/haul-probe-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));
     for name in &names {
         let text = std::fs::read_to_string(fresh.path().join("one").join(name)).unwrap();

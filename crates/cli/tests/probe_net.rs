@@ -219,6 +219,10 @@ fn lost_datagrams_and_a_long_path_are_told() {
     assert_eq!(report["path"]["passes_to_server_bytes"], 1500, "{report}");
     let rtt_us = report["path"]["min_rtt_us"].as_u64().unwrap();
     assert!((40_000..400_000).contains(&rtt_us), "{report}");
+    // What has to be cut on its way cannot be cut by UDP_SEGMENT too.
+    let large = [&udp[..], &["--datagram", "4000", "--no-path-mtu"]].concat();
+    let ran = far.run(&place, &words_of(far.url().into(), &large));
+    assert_eq!(rounds(&ran)[0]["block_bytes"], 4000);
     let streams = ["--streams", "1", "--time", "1s", "--omit", "500ms", "--no-path-mtu"];
     let ran = far.run(&place, &words_of(far.url().into(), &streams));
     let way = &rounds(&ran)[0]["ways"][0];
@@ -442,6 +446,14 @@ fn an_older_server_is_told_from_its_reply() {
     });
     let ran = probe(&place, fake.url("").into(), &SHORT);
     ran.refused(&["cannot be probed", "haul 0.0.9", "same haul version"]);
+}
+
+#[test]
+fn a_probe_of_more_memory_than_a_session_may_have_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let options = [&SHORT[..], &["--streams", "8", "--block", "16M", "--no-path-mtu"]].concat();
+    probe(&place, server.url(""), &options).refused(&["memory", "--block"]);
 }
 
 fn asked(round: u32) -> wire::Probe {

@@ -73,6 +73,8 @@ pub const PROBE_INTERVAL_MS_MIN: u32 = 50;
 /// What one call of a probe moves, in bytes.
 pub const PROBE_BLOCK_BYTES_MIN: u32 = 64;
 pub const PROBE_BLOCK_BYTES_MAX: u32 = 16 << 20;
+/// The largest datagram of a probe, in bytes: what IPv4 carries, less the headers.
+pub const PROBE_DATAGRAM_BYTES_MAX: u32 = 65_507;
 /// Streams in one message of a probe: of both ways.
 pub const PROBE_STREAMS_MAX: usize = 2 * STREAMS_MAX as usize;
 /// Findings in one part of an audit.

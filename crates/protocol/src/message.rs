@@ -177,19 +177,9 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             removed.names.iter().try_for_each(|name| check_name(name))
         }
         Message::Probe(probe) => check_probe(probe),
-        Message::ProbeReady(ready) => {
-            ensure(ready.udp_port <= u32::from(u16::MAX), "a port beyond 65535")?;
-            let len = ready.datagram_key.len();
-            ensure(len == 0 || len == 16, "a datagram key that is not 16 bytes")
-        }
+        Message::ProbeReady(ready) => check_ready(ready),
         Message::Audit(audit) => check_text(&audit.role),
-        Message::Audited(audited) => {
-            let count = audited.findings.len();
-            ensure(count <= limits::AUDIT_FINDINGS_MAX, "more than 16 findings in a part")?;
-            check_text(&audited.goal)?;
-            let mut findings = audited.findings.clone();
-            findings.iter_mut().flat_map(texts_of).try_for_each(|text| check_text(text))
-        }
+        Message::Audited(audited) => check_audited(audited),
         Message::ProbeFigures(figures) => check_probe_streams(&figures.streams),
         Message::ProbeResult(result) => {
             check_probe_streams(&result.streams)?;
@@ -356,6 +346,20 @@ fn texts_of(finding: &mut wire::AuditFinding) -> [&mut String; 10] {
     [group, check, subject, state, weight, found, wanted, note, command, needs]
 }
 
+fn check_audited(audited: &wire::Audited) -> Result<(), ProtocolError> {
+    let count = audited.findings.len();
+    ensure(count <= limits::AUDIT_FINDINGS_MAX, "more than 16 findings in a part")?;
+    check_text(&audited.goal)?;
+    let mut findings = audited.findings.clone();
+    findings.iter_mut().flat_map(texts_of).try_for_each(|text| check_text(text))
+}
+
+fn check_ready(ready: &wire::ProbeReady) -> Result<(), ProtocolError> {
+    ensure(ready.udp_port <= u32::from(u16::MAX), "a port beyond 65535")?;
+    let len = ready.datagram_key.len();
+    ensure(len == 0 || len == 16, "a datagram key that is not 16 bytes")
+}
+
 fn check_probe(probe: &wire::Probe) -> Result<(), ProtocolError> {
     let rounds = 1..=limits::PROBE_ROUNDS_MAX;
     ensure(rounds.contains(&probe.round), "a round of a probe")?;
@@ -364,6 +368,9 @@ fn check_probe(probe: &wire::Probe) -> Result<(), ProtocolError> {
     ensure((1..=limits::STREAMS_MAX).contains(&probe.streams), "a number of streams")?;
     let blocks = limits::PROBE_BLOCK_BYTES_MIN..=limits::PROBE_BLOCK_BYTES_MAX;
     ensure(blocks.contains(&probe.block_bytes), "a block of a probe")?;
+    let is_udp = probe.kind() == wire::ProbeKind::Datagrams;
+    let carried = !is_udp || probe.block_bytes <= limits::PROBE_DATAGRAM_BYTES_MAX;
+    ensure(carried, "a datagram that no packet carries")?;
     let time_ms = probe.time_ms.checked_add(probe.omit_ms);
     let fits = time_ms.is_some_and(|time_ms| time_ms <= limits::PROBE_MS_MAX);
     ensure(fits && probe.time_ms > 0, "a time of a probe")?;

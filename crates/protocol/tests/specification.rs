@@ -53,6 +53,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         PROBE_INTERVAL_MS_MIN,
         PROBE_BLOCK_BYTES_MIN,
         PROBE_BLOCK_BYTES_MAX,
+        PROBE_DATAGRAM_BYTES_MAX,
         PROBE_STREAMS_MAX,
         AUDIT_FINDINGS_MAX,
     ];

@@ -48,6 +48,7 @@ haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
 haul probe disk /data                   how fast a disk is, and for how long
 haul probe path run7 URL/               what would limit it, before it is moved
+haul tune                               what should be otherwise on this host, and why
 haul bench engines                      what each engine does on this host",
     },
     EXIT_STATUS,
@@ -183,18 +184,6 @@ sudo haul tune --apply --measure URL    each change measured, and kept if it hel
 1  a change failed, and all of the run were set back; or something could not be set back
 2  nothing could start: wrong arguments, no right",
     },
-];
-
-const PROBE_PATH: &[Section] = &[
-    Section {
-        title: "Examples",
-        lines: "\
-haul probe path scan.vdif URL/archive/  what limits, and what a change would bring
-haul probe path run7 URL/ --html path.html
-haul probe path run7 URL/ --time 30s --rounds 3 --streams 4
-haul probe path run7 URL/ --json | jq -r 'select(.event == \"verdict\").verdict'",
-    },
-    PROBE_EXIT_STATUS,
     TOKEN_ENVIRONMENT,
 ];
 
@@ -258,8 +247,9 @@ const PROBE: &[Section] = &[
     Section {
         title: "Examples",
         lines: "\
+haul probe disk /data                   how fast the disk of /data is, over time
 haul probe net URL                      the network, memory to memory
-haul probe disk /data                   how fast the disk of /data is, over time",
+haul probe path scan.vdif URL/archive/  which stage would limit, from disk to disk",
     },
     PROBE_EXIT_STATUS,
     TOKEN_ENVIRONMENT,
@@ -300,6 +290,19 @@ haul probe disk /data --methods io-uring --block-sizes 1M --depths 1,8,64
 haul probe disk /data --json | jq -r 'select(.event == \"verdict\").sentences[0]'",
     },
     BENCH_EXIT_STATUS,
+];
+
+const PROBE_PATH: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul probe path scan.vdif URL/archive/  what limits, and what a change would bring
+haul probe path run7 URL/ --html path.html
+haul probe path run7 URL/ --time 30s --rounds 3 --streams 4
+haul probe path run7 URL/ --json | jq -r 'select(.event == \"verdict\").verdict'",
+    },
+    PROBE_EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
 ];
 
 const TOKEN_PART: &[Section] = &[PLAIN_EXIT_STATUS, STATE_ENVIRONMENT];

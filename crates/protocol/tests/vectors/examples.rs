@@ -366,6 +366,11 @@ fn bad_probes() -> Vec<(&'static str, Value)> {
         ("a probe of no streams", probe("streams", json!(0))),
         ("a probe of 65 streams", probe("streams", json!(65))),
         ("a probe of blocks of 63 bytes", probe("block_bytes", json!(63))),
+        (
+            "a probe of datagrams that no packet carries",
+            json!({"probe": {"round": 1, "kind": "DATAGRAMS", "to_server": true, "streams": 1,
+                "block_bytes": 65508, "time_ms": 1000, "interval_ms": 1000}}),
+        ),
         ("a probe of more than ten minutes", probe("omit_ms", json!(600_000))),
         ("a probe of an endless time", probe("omit_ms", json!(u32::MAX))),
         ("a probe with figures every 49 ms", probe("interval_ms", json!(49))),

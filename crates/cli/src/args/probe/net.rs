@@ -7,7 +7,8 @@ use crate::args::{
 };
 use clap::{Args, ValueEnum};
 use haul_protocol::limits::{
-    PROBE_BLOCK_BYTES_MAX, PROBE_BLOCK_BYTES_MIN, PROBE_INTERVAL_MS_MIN, PROBE_MS_MAX,
+    PROBE_BLOCK_BYTES_MAX, PROBE_BLOCK_BYTES_MIN, PROBE_DATAGRAM_BYTES_MAX, PROBE_INTERVAL_MS_MIN,
+    PROBE_MS_MAX,
 };
 use haul_transfer::{
     HaulUrl,
@@ -24,8 +25,6 @@ use std::{path::PathBuf, time::Duration};
 const QUICK_TIME: Duration = Duration::from_secs(1);
 const QUICK_OMIT: Duration = Duration::from_millis(250);
 const QUICK_STREAMS: [u32; 2] = [1, 4];
-/// The largest payload of a datagram by IPv4.
-const DATAGRAM_BYTES_MAX: u64 = 65_507;
 
 /// Measures the network to a server, memory to memory
 ///
@@ -137,11 +136,11 @@ fn parse_block(text: &str) -> Result<Block, String> {
 }
 
 fn parse_datagram(text: &str) -> Result<u32, String> {
-    let bytes = parse_size(text)?;
-    if (u64::from(PROBE_BLOCK_BYTES_MIN)..=DATAGRAM_BYTES_MAX).contains(&bytes) {
-        return Ok(u32::try_from(bytes).unwrap_or(u32::MAX));
+    let bytes = u32::try_from(parse_size(text)?).unwrap_or(u32::MAX);
+    if (PROBE_BLOCK_BYTES_MIN..=PROBE_DATAGRAM_BYTES_MAX).contains(&bytes) {
+        return Ok(bytes);
     }
-    Err(format!("{text:?} is not from {PROBE_BLOCK_BYTES_MIN} to {DATAGRAM_BYTES_MAX}"))
+    Err(format!("{text:?} is not from {PROBE_BLOCK_BYTES_MIN} to {PROBE_DATAGRAM_BYTES_MAX}"))
 }
 
 impl LowProbeNet {
@@ -226,7 +225,7 @@ mod tests {
         let words = [&["haul", "probe", "net", "haul://host"], words].concat();
         let low = LowArgs::try_parse_from(words).map_err(|error| error.to_string())?;
         let LowCommand::Probe(low) = low.command else { panic!("not a probe") };
-        let LowProbeCommand::Net(low) = low.command;
+        let LowProbeCommand::Net(low) = low.command else { panic!("another probe") };
         low.checked().map_err(|problem| problem.to_string())
     }
 

@@ -422,7 +422,8 @@ fn rate_chart(profiles: &[Profile], operation: Operation) -> Option<String> {
 /// As figure 8 of the study of tuned data transfer nodes: delays over time.
 fn delay_chart(profile: &Profile) -> Option<String> {
     let intervals = whole_intervals(profile)?;
-    let percentiles: [(&str, fn(&Delays) -> f64); 4] = [
+    type Percentile = fn(&Delays) -> f64;
+    let percentiles: [(&str, Percentile); 4] = [
         ("p50", |delays| delays.p50_us),
         ("p90", |delays| delays.p90_us),
         ("p99", |delays| delays.p99_us),

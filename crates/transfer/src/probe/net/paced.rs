@@ -18,6 +18,8 @@ use std::{
 const SEGMENTS_MAX: usize = 64;
 /// The largest payload of IPv4: what is cut must have fitted one datagram.
 const SEND_BYTES_MAX: usize = 65_507;
+/// What is made ready for one call that the kernel does not cut.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Sleeping is for no shorter than this: the kernel's timers have some slack.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
 /// How often it is looked whether the round is over.
@@ -53,21 +55,22 @@ impl Paced<'_> {
         let mut batch = (SEND_BYTES_MAX / self.datagram_bytes).clamp(1, SEGMENTS_MAX);
         // One socket may serve several streams of the same size.
         let size = u16::try_from(self.datagram_bytes).unwrap_or(0);
-        let cuts = batch > 1 && cut_sends(self.socket, size).is_ok();
+        let mut cuts = batch > 1 && cut_sends(self.socket, size).is_ok();
         if !cuts {
-            batch = SEGMENTS_MAX;
+            batch = (BATCH_BYTES_MAX / self.datagram_bytes).clamp(1, SEGMENTS_MAX);
         }
         let mut bytes = super::streams::noise(self.datagram_bytes * batch);
         // What a pause of the host left undone, in datagrams.
         let mut forgiven = 0;
         let mut sequence = 0;
         while !over.load(Ordering::Relaxed) {
-            let due = self.due(begun.elapsed()).saturating_sub(forgiven);
+            let due: u64 = self.due(begun.elapsed()).saturating_sub(forgiven);
             let made_up_for = due.min(sequence + self.due(BEHIND_MAX).max(batch as u64));
             forgiven += due - made_up_for;
             let count = made_up_for.saturating_sub(sequence).min(batch as u64) as usize;
             if count == 0 {
-                let next = self.time_of(sequence + forgiven + 1).saturating_sub(begun.elapsed());
+                let next = self.time_of(sequence.saturating_add(forgiven).saturating_add(1));
+                let next = next.saturating_sub(begun.elapsed());
                 thread::sleep(next.clamp(SLEEP_MIN, SLEEP_MAX));
                 continue;
             }
@@ -81,7 +84,18 @@ impl Paced<'_> {
                 datagram[..HEADER_BYTES].copy_from_slice(&header.encode(&self.key));
             }
             let out = &bytes[..count * self.datagram_bytes];
-            let sent = if cuts { self.send_cut(out)? } else { self.send_each(out)? };
+            let sent = if cuts { self.send_cut(out) } else { self.send_each(out) };
+            let sent = match sent {
+                // The kernel cuts nothing that it would have to cut again for the path, and nothing
+                // for a device without checksums: it sends that one by one.
+                Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if cuts => {
+                    cut_sends(self.socket, 0)?;
+                    cuts = false;
+                    0
+                }
+                Err(errno) if passes(errno) => 0,
+                sent => sent?,
+            };
             if sent == 0 {
                 thread::sleep(SLEEP_MIN);
             }
@@ -105,15 +119,12 @@ impl Paced<'_> {
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    fn send_cut(&self, out: &[u8]) -> io::Result<u64> {
-        match sendto(self.socket, out, SendFlags::NOSIGNAL, &self.target) {
-            Ok(_) => Ok((out.len() / self.datagram_bytes) as u64),
-            Err(errno) if passes(errno) => Ok(0),
-            Err(errno) => Err(errno.into()),
-        }
+    fn send_cut(&self, out: &[u8]) -> rustix::io::Result<u64> {
+        sendto(self.socket, out, SendFlags::NOSIGNAL, &self.target)?;
+        Ok((out.len() / self.datagram_bytes) as u64)
     }
 
-    fn send_each(&self, out: &[u8]) -> io::Result<u64> {
+    fn send_each(&self, out: &[u8]) -> rustix::io::Result<u64> {
         let target = self.target.as_any();
         let slices: Vec<[IoSlice<'_>; 1]> =
             out.chunks(self.datagram_bytes).map(|datagram| [IoSlice::new(datagram)]).collect();
@@ -124,11 +135,8 @@ impl Paced<'_> {
             .zip(&mut controls)
             .map(|(slice, control)| MMsgHdr::new_with_addr(&target, slice, control))
             .collect();
-        match sendmmsg(self.socket, &mut messages, SendFlags::NOSIGNAL) {
-            Ok(sent) => Ok(sent as u64),
-            Err(errno) if passes(errno) => Ok(0),
-            Err(errno) => Err(errno.into()),
-        }
+        let sent = sendmmsg(self.socket, &mut messages, SendFlags::NOSIGNAL)?;
+        Ok(sent as u64)
     }
 }
 
@@ -149,6 +157,37 @@ pub fn passes(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_cut_goes_out_one_by_one() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sent = Sent::default();
+        let paced = Paced {
+            socket: &socket,
+            target: receiver.local_addr().unwrap(),
+            key: [5; KEY_BYTES],
+            stream: 3,
+            datagram_bytes: 40_000,
+            // More than is due in any time at all.
+            rate_bytes_per_s: u64::MAX,
+            sent: &sent,
+        };
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| paced.run(&over));
+            let mut bytes = vec![0; 65_536];
+            for _ in 0..3 {
+                assert_eq!(receiver.recv(&mut bytes).unwrap(), 40_000);
+                let header = Header::decode(&bytes, &paced.key).unwrap();
+                assert_eq!((header.kind, header.stream), (Kind::Data, 3));
+            }
+            over.store(true, Ordering::Relaxed);
+            run.join().unwrap().unwrap();
+        });
+        assert!(sent.datagrams.load(Ordering::Relaxed) >= 3);
+    }
 
     #[test]
     fn datagrams_are_due_at_the_rate_and_not_before() {

@@ -9,6 +9,7 @@ use super::{
     talk::{Ended, Talk},
 };
 use crate::{
+    client::BUFFER_BYTES_MAX,
     error::io_fault,
     session::streams::{StreamSetup, Streams},
     token::random_bytes,
@@ -165,6 +166,15 @@ impl Serving<'_> {
                 .needs(format!("at most {}", self.streams_max))
                 .found(format!("{}", probe.streams))
                 .hint("take fewer --streams, or raise --max-streams there"));
+        }
+        let connections = datagrams::streams_of(probe, true).len() as u64;
+        let buffers_bytes = connections * u64::from(probe.block_bytes);
+        if buffers_bytes > BUFFER_BYTES_MAX as u64 {
+            let what = "the server does not hold so much memory for a probe";
+            return Err(Fault::new(FaultCode::NotPermitted, Side::Unknown, what)
+                .needs(format!("at most {BUFFER_BYTES_MAX} bytes in all blocks"))
+                .found(format!("{connections} of {} bytes", probe.block_bytes))
+                .hint("take a smaller --block, or fewer --streams"));
         }
         let host = &self.setup.host;
         let wanted = &probe.congestion;
