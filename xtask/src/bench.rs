@@ -27,7 +27,7 @@ The report goes to bench/reports/DATE-peers.md and ends with haul's targets; of 
 ";
 
 const SCRIPT: &str = "bench/peers";
-const TESTS: &str = "bench/tests/test_peers.py";
+const TESTS: [&str; 2] = ["bench/tests/test_peers.py", "bench/tests/test_probe_disk.py"];
 const REPORTS: &str = "bench/reports";
 /// Options that make less than the whole comparison, or name their own report.
 const WITHOUT_REPORT: [&str; 3] = ["--report", "--only", "--quick"];
@@ -47,10 +47,12 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
 /// Runs the bench's own tests, which need neither haul nor a peer.
 pub fn test(root: &Path) -> Result<Outcome> {
     if !child::is_installed("python3") {
-        println!("{TESTS} skipped: needs python3, found none");
+        println!("bench/tests skipped: needs python3, found none");
         return Ok(Outcome::InOrder);
     }
-    child::run(&mut python(root, &[TESTS]))?;
+    for tests in TESTS {
+        child::run(&mut python(root, &[tests]))?;
+    }
     Ok(Outcome::InOrder)
 }
 

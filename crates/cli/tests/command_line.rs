@@ -71,10 +71,10 @@ fn stray_token() -> String {
 fn haul_alone_shows_a_short_help_with_every_command_that_exists() {
     let ran = Fresh::new().run(&[]);
     assert_eq!(ran.status, 2);
-    for command in ["demo", "serve", "push", "pull", "token", "probe", "bench"] {
+    for command in ["demo", "serve", "push", "pull", "token", "probe", "tune", "bench"] {
         assert!(ran.err.contains(&format!("\n  {command} ")), "{}", ran.err);
     }
-    for absent in ["generate-docs", "bench-side", "tune", "media", "history"] {
+    for absent in ["generate-docs", "bench-side", "media", "history"] {
         assert!(!ran.err.contains(absent), "{}", ran.err);
     }
     assert!(ran.err.lines().count() < 20);
@@ -145,6 +145,9 @@ fn mistakes_end_with_status_2_and_say_what_to_do() {
         (&["token", "new", "--expires", "soon"], "7d"),
         (&["token", "revoke", "abc"], "haul token list"),
         (&["demo", "--size", "1K"], "64.0 MiB"),
+        (&["probe"], "disk"),
+        (&["probe", "disk"], "<DIR>"),
+        (&["probe", "disk", ".", "--block-sizes", "5000"], "4096"),
     ] {
         let ran = fresh.run(words);
         assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{words:?}: {}", ran.err);

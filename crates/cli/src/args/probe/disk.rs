@@ -29,8 +29,8 @@ const TIME_MIN: Duration = Duration::from_millis(100);
 
 /// Measures how fast a disk is written and read, for how long, and how best
 ///
-/// First a large file is written and read past the page cache, then by way of it with a sync at
-/// the end, each over time: rates and delays of each interval, and where a rate falls for good because a
+/// First a large file is written and read past the page cache, then by way of it with a sync at the
+/// end, each over time: rates and delays of each interval, and where a rate falls for good as a
 /// cache is full. Then short runs for each block size and number of blocks under way, in rounds.
 /// Bytes are random, so no disk can compress them.
 ///

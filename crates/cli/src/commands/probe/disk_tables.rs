@@ -30,6 +30,8 @@ use serde_json::{Value, json};
 
 const GB: f64 = 1e9;
 const BITS: f64 = 8.0;
+/// Rows of the table of rates over time.
+const SLICES: usize = 10;
 
 /// What is measured, and the file that it is measured with.
 #[derive(Debug, Serialize)]
@@ -231,14 +233,15 @@ fn cell_line(cell: &Cell) -> CellLine<'_> {
             highest: highest / GB,
         }),
         gbit_per_s: median.map(|rate| rate * BITS / GB),
-        cpu_s_per_gb: median.map(|_| cell.cpu_s_per_gb),
+        cpu_s_per_gb: median.map(|_| cell.cpu_s_per_gb()),
         delays: Delays::of(&cell.delays),
         refused: cell.refused.as_deref(),
     }
 }
 
 fn disk_section(report: &DiskReport) -> Section {
-    let mut table = Table::new("", 2, &["", ""]);
+    let title = format!("What {} lies on", report.directory.display());
+    let mut table = Table::new(title, 2, &["fact", "found"]);
     let mut row = |fact: &str, value: String| {
         if !value.is_empty() {
             table.row(vec![fact.to_owned(), value]);
@@ -324,14 +327,10 @@ const PROFILE_COLUMNS: [&str; 13] = [
 fn profile_section(report: &DiskReport) -> Section {
     let mut table = Table::new("A large file, from its begin on", 2, &PROFILE_COLUMNS);
     let mut charts = Vec::new();
-    let mut words = Vec::new();
     for profile in &report.profiles {
         let mut row = setting_cells(profile.operation, &profile.setting);
         match &profile.outcome {
-            Ok(done) => {
-                row.extend(profile_cells(done));
-                words.extend(done.explanation.as_ref().map(|found| found.words.clone()));
-            }
+            Ok(done) => row.extend(profile_cells(done)),
             Err(why) => row.push(why.clone()),
         }
         table.row(row);
@@ -342,7 +341,46 @@ fn profile_section(report: &DiskReport) -> Section {
         charts.extend(rate_chart(&report.profiles, operation));
     }
     charts.extend(report.profiles.iter().filter_map(delay_chart));
-    Section { title: "Over time".to_owned(), words, charts, tables: vec![table] }
+    let tables = [table].into_iter().chain(course_table(&report.profiles)).collect();
+    Section { title: "Over time".to_owned(), words: Vec::new(), charts, tables }
+}
+
+/// A terminal has no charts: the rates of some slices of the time.
+fn course_table(profiles: &[Profile]) -> Option<Table> {
+    let done: Vec<(&Profile, &[Interval])> = profiles
+        .iter()
+        .filter_map(|profile| {
+            let run = &profile.outcome.as_ref().ok()?.run;
+            Some((profile, run.series.intervals.as_slice()))
+        })
+        .collect();
+    let ends = done.iter().filter_map(|(_, intervals)| Some(intervals.last()?.seconds));
+    let longest_s = ends.reduce(f64::max)?;
+    let names = done.iter().map(|(profile, _)| {
+        format!("{} {}", profile.operation.verb(), profile.setting.method.name())
+    });
+    let columns: Vec<String> = ["seconds".to_owned()].into_iter().chain(names).collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut table = Table::new("GB/s over time", 1, &columns);
+    for slice in 0..SLICES {
+        let [from_s, to_s] = [slice, slice + 1].map(|at| longest_s * at as f64 / SLICES as f64);
+        let rates = done.iter().map(|(_, intervals)| slice_rate(intervals, from_s, to_s));
+        let rates = rates.map(|rate| rate.map_or_else(String::new, |rate| format!("{rate:.2}")));
+        table.row([format!("{from_s:.1} to {to_s:.1}")].into_iter().chain(rates).collect());
+    }
+    Some(table)
+}
+
+/// Of the intervals whose middle lies in it, in GB/s.
+fn slice_rate(intervals: &[Interval], from_s: f64, to_s: f64) -> Option<f64> {
+    let within = intervals.iter().filter(|interval| {
+        let middle_s = interval.seconds - interval.len_s / 2.0;
+        (from_s..to_s).contains(&middle_s)
+    });
+    let (bytes, seconds) = within.fold((0.0, 0.0), |(bytes, seconds), interval| {
+        (bytes + interval.bytes as f64, seconds + interval.len_s)
+    });
+    (seconds > 0.0).then(|| bytes / GB / seconds)
 }
 
 fn setting_cells(operation: Operation, setting: &Setting) -> Vec<String> {
@@ -422,19 +460,19 @@ fn rate_chart(profiles: &[Profile], operation: Operation) -> Option<String> {
 /// As figure 8 of the study of tuned data transfer nodes: delays over time.
 fn delay_chart(profile: &Profile) -> Option<String> {
     let intervals = whole_intervals(profile)?;
-    type Percentile = fn(&Delays) -> f64;
-    let percentiles: [(&str, Percentile); 4] = [
-        ("p50", |delays| delays.p50_us),
-        ("p90", |delays| delays.p90_us),
-        ("p99", |delays| delays.p99_us),
-        ("max", |delays| delays.max_us),
-    ];
-    let drawn = percentiles.map(|(label, of)| Line {
+    let line = |label: &str, of: fn(&Delays) -> f64| Line {
         label: label.to_owned(),
         points: points(&intervals, |interval| {
             interval.delays.as_ref().map(|delays| of(delays) / 1e3)
         }),
-    });
+    };
+    let drawn = [
+        line("p50", |delays| delays.p50_us),
+        line("p90", |delays| delays.p90_us),
+        line("p99", |delays| delays.p99_us),
+        line("p99.9", |delays| delays.p99_9_us),
+        line("max", |delays| delays.max_us),
+    ];
     let verb = profile.operation.verb();
     let title = format!("Delay of a {verb} over time: {}", profile.setting.in_words());
     Some(lines(&title, "ms", Across::Seconds, &drawn))
@@ -474,7 +512,7 @@ fn sweep_section(report: &DiskReport, operation: Operation) -> Section {
                 row.extend([rate.median, rate.lowest, rate.highest].map(|gb| format!("{gb:.2}")));
                 row.push(format!("{:.1}", rate.median * BITS));
                 row.extend(delay_cells(line.delays));
-                row.push(format!("{:.3}", cell.cpu_s_per_gb));
+                row.push(format!("{:.3}", cell.cpu_s_per_gb()));
                 drawn.push(bar(&cell.setting, rate));
             }
             (None, Some(why)) => row.push(why.clone()),
@@ -500,5 +538,40 @@ fn bar(setting: &Setting, rate: Spread) -> Bar {
     Bar {
         label: format!("{} {block}{depth}", setting.method.name()),
         values: vec![Some(BarValue { value, lowest, highest })],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(seconds: f64, len_s: f64, bytes: u64) -> Interval {
+        Interval { seconds, len_s, bytes, operations: 1, delays: None }
+    }
+
+    #[test]
+    fn a_slice_has_the_rate_of_what_lies_in_it() {
+        let intervals = [
+            interval(0.1, 0.1, 100_000_000),
+            interval(0.2, 0.1, 0),
+            interval(0.25, 0.05, 50_000_000),
+        ];
+        assert_eq!(slice_rate(&intervals, 0.0, 0.2), Some(0.5));
+        assert_eq!(slice_rate(&intervals, 0.2, 0.4), Some(1.0));
+        assert_eq!(slice_rate(&intervals, 0.4, 0.6), None);
+    }
+
+    #[test]
+    fn delays_are_in_milliseconds_with_the_digits_that_they_need() {
+        let delays = Delays {
+            mean_us: 0.0,
+            p50_us: 1234.0,
+            p90_us: 0.0,
+            p99_us: 98_765.0,
+            p99_9_us: 9999.0,
+            max_us: 400_000.0,
+        };
+        assert_eq!(delay_cells(Some(delays)), ["1.23", "99", "10.00", "400"]);
+        assert_eq!(delay_cells(None), [""; 4]);
     }
 }

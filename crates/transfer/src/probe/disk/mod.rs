@@ -218,7 +218,9 @@ pub struct Cell {
     pub rates: Vec<f64>,
     /// Of all rounds, in nanoseconds.
     pub delays: Histogram<u64>,
-    pub cpu_s_per_gb: f64,
+    /// Of all rounds.
+    pub cpu_s: f64,
+    pub bytes: u64,
     pub refused: Option<String>,
 }
 
@@ -229,7 +231,8 @@ impl Cell {
             setting,
             rates: Vec::new(),
             delays: series::no_delays(),
-            cpu_s_per_gb: 0.0,
+            cpu_s: 0.0,
+            bytes: 0,
             refused: None,
         }
     }
@@ -237,6 +240,12 @@ impl Cell {
     #[must_use]
     pub fn median_bytes_per_s(&self) -> Option<f64> {
         (!self.rates.is_empty()).then(|| course::quantile(&self.rates, 0.5))
+    }
+
+    /// Processor time of this process for each 10^9 bytes.
+    #[must_use]
+    pub fn cpu_s_per_gb(&self) -> f64 {
+        self.cpu_s / (self.bytes.max(1) as f64 / 1e9)
     }
 }
 
@@ -545,8 +554,8 @@ impl<'probe> Prober<'probe> {
                     Method::Buffered => run.durable_bytes_per_s(),
                     Method::IoUring | Method::Direct => run.bytes_per_s(),
                 });
-                let gigabytes = run.series.bytes as f64 / 1e9;
-                cell.cpu_s_per_gb = run.cpu_s / gigabytes;
+                cell.cpu_s += run.cpu_s;
+                cell.bytes += run.series.bytes;
                 // Both have the bounds of `no_delays`.
                 let _ = cell.delays.add(&run.series.delays);
                 Ok(())

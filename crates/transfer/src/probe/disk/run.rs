@@ -116,16 +116,16 @@ pub fn run(load: &Load, scratch: &ScratchFile, interrupt: &Interrupt) -> Result<
         interrupt,
         next: 0,
         start: Instant::now(),
+        cpu_before: Duration::ZERO,
         recorder: Recorder::new(load.every),
         ended: None,
     };
-    let cpu_before = cpu();
     match load.setting.method {
         Method::IoUring => work.by_ring()?,
         Method::Direct | Method::Buffered => work.one_by_one()?,
     }
     let ended = work.ended.unwrap_or(Ended::Size);
-    let recorder = work.recorder;
+    let (recorder, cpu_before) = (work.recorder, work.cpu_before);
     let sync_s = match load.operation {
         Operation::Write => Some(timed_sync(scratch)?),
         Operation::Read => None,
@@ -176,12 +176,19 @@ struct Work<'run> {
     /// The number of the next block.
     next: u64,
     start: Instant,
+    /// At the start; memory has its bytes by then.
+    cpu_before: Duration,
     recorder: Recorder,
     /// Why no further block is begun.
     ended: Option<Ended>,
 }
 
 impl Work<'_> {
+    fn begin_now(&mut self) {
+        self.cpu_before = cpu();
+        self.start = Instant::now();
+    }
+
     /// Where the next block lies; `None` if there is none.
     fn next_block(&mut self, now: Instant) -> Result<Option<(u64, u64)>, NoRun> {
         if self.interrupt.load(Ordering::Relaxed) {
@@ -230,7 +237,7 @@ impl Work<'_> {
             .map_err(|error| NoRun::because("cannot take memory for a block", &error))?;
         fill(memory.bytes_mut(), 0);
         let file = Arc::clone(self.scratch.file());
-        self.start = Instant::now();
+        self.begin_now();
         let mut now = self.start;
         while let Some((number, offset_bytes)) = self.next_block(now)? {
             let buffer = memory.bytes_mut();
@@ -259,7 +266,7 @@ impl Work<'_> {
             fill(ring.slot_mut(slot), slot as u64);
         }
         let mut flights: Vec<Option<Flight>> = vec![None; depth as usize];
-        self.start = Instant::now();
+        self.begin_now();
         for slot in 0..depth as usize {
             self.begin(&mut ring, &mut flights, slot, self.start)?;
         }
@@ -441,6 +448,29 @@ mod tests {
         match run(&beyond, &scratch, &Interrupt::default()) {
             Err(NoRun::Refused(why)) => assert!(why.contains("at byte 524288"), "{why}"),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_disk_that_becomes_full_ends_a_write_with_what_it_took() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let (path, image) = (directory.path().join("full"), directory.path().join("image"));
+        std::fs::create_dir(&path).unwrap();
+        // ext2 cannot take space beforehand.
+        let mount = match haul_testkit::mount::Mount::ext2(&path, &image, 8 << 20) {
+            Ok(mount) => mount,
+            Err(why) => return skip("the right to mount an ext2", &why),
+        };
+        for (method, depth) in [(Method::Buffered, 1), (Method::Direct, 1), (Method::IoUring, 4)] {
+            let scratch = ScratchFile::new(File::open(mount.path()).unwrap()).unwrap();
+            let much = Load {
+                region_bytes: 32 << 20,
+                len_bytes: 32 << 20,
+                ..load(Operation::Write, method, 64 << 10, depth)
+            };
+            let Some(run) = done(&much, &scratch) else { continue };
+            assert_eq!(run.ended, Ended::DiskFull, "{method:?}");
+            assert!((1 << 20..8 << 20).contains(&run.series.bytes), "{}", run.series.bytes);
         }
     }
 }

@@ -264,10 +264,11 @@ impl Found<'_> {
                 ));
             }
         }
-        if self.plan.fits_the_cache() && self.storage.place != Place::Memory {
+        let is_cached = buffered.is_some() && self.storage.place != Place::Memory;
+        if is_cached && self.plan.fits_the_cache() {
             sentences.push(format!(
-                "The file of {} would fit into the {} of memory that could cache it, so a rate by \
-                 way of the page cache may be the memory's; a larger --size needs more free space.",
+                "The file of {} fits into the {} of memory that could cache it: without its sync a \
+                 rate by way of the page cache may be the memory's. Name a larger --size.",
                 words::bytes(self.plan.len_bytes),
                 words::bytes(self.plan.cache_bytes)
             ));
