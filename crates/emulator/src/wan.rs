@@ -1,27 +1,26 @@
 //! A long path on one machine: two network namespaces, a TUN device in each, and threads that carry
 //! packets between them with delay, rate, queue and loss. Needs root; gone when dropped.
 //!
-//! Packets are carried one by one as the interfaces give them (MTU 1500, no segmentation offload),
-//! so loss is that of segments.
+//! Packets are carried one by one as the interfaces give them (no segmentation offload), so loss is
+//! that of segments. The MTU is 1500 and may be changed up to 9000.
 
 use crate::{
+    EmulatorError, Hosts,
+    namespace::Namespace,
     nat::{self, Nat},
     random::Random,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use std::{
     collections::VecDeque,
-    ffi::OsStr,
-    fs::File,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -29,6 +28,7 @@ use std::{
 
 const DEVICE: &str = "wan";
 const MTU_BYTES: usize = 1500;
+const MTU_BYTES_MAX: usize = 9000;
 /// Read before those that are due are looked at again.
 const READS_A_TURN: usize = 64;
 /// How often a thread without packets looks whether it is over.
@@ -90,12 +90,9 @@ impl Wan {
     ///
     /// # Errors
     /// Without root, ip(8) or TUN devices.
-    pub fn start(path: Path, seed: u64) -> Result<Self, String> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = |side: &str| format!("haul-wan-{}-{number}-{side}", std::process::id());
-        let (near, near_device) = Namespace::make(name("near"), NEAR, FAR)?;
-        let (far, far_device) = Namespace::make(name("far"), FAR, NEAR)?;
+    pub fn start(path: Path, seed: u64) -> Result<Self, EmulatorError> {
+        let (near, near_device) = make_host("near", NEAR, FAR)?;
+        let (far, far_device) = make_host("far", FAR, NEAR)?;
         let shared = Arc::new(Shared::default());
         let (near_device, far_device) = (Arc::new(near_device), Arc::new(far_device));
         let ways = [
@@ -118,6 +115,11 @@ impl Wan {
         Ok(Self { near, far, shared, threads: threads.into() })
     }
 
+    #[must_use]
+    pub fn hosts(&self) -> Hosts<'_> {
+        Hosts { near: &self.near, far: &self.far, device: DEVICE, far_address: FAR }
+    }
+
     /// The address of the far host, for the near one.
     #[must_use]
     pub fn far_address(&self) -> &'static str {
@@ -127,7 +129,7 @@ impl Wan {
     /// The names of both namespaces, the near one first.
     #[must_use]
     pub fn namespaces(&self) -> (&str, &str) {
-        (&self.near.0, &self.far.0)
+        (self.near.name(), self.far.name())
     }
 
     /// The same command, run on the near host.
@@ -172,67 +174,17 @@ impl Drop for Wan {
 const NEAR: &str = "10.79.0.1";
 const FAR: &str = "10.79.0.2";
 
-/// A network namespace that ip(8) made.
-#[derive(Debug)]
-struct Namespace(String);
-
-impl Namespace {
-    fn make(name: String, address: &str, peer: &str) -> Result<(Self, OwnedFd), String> {
-        ip(&["netns", "add", &name])?;
-        let namespace = Self(name);
-        let name = namespace.0.as_str();
-        let device = namespace.open_device()?;
-        ip(&["-n", name, "link", "set", "lo", "up"])?;
-        ip(&["-n", name, "address", "add", address, "peer", peer, "dev", DEVICE])?;
-        let mtu = MTU_BYTES.to_string();
-        ip(&["-n", name, "link", "set", DEVICE, "mtu", &mtu, "txqueuelen", "10000", "up"])?;
-        Ok((namespace, device))
-    }
-
-    /// On a thread of its own, which ends there: only that one is in the namespace.
-    fn open_device(&self) -> Result<OwnedFd, String> {
-        let place = format!("/run/netns/{}", self.0);
-        let open = move || {
-            let namespace = File::open(&place).map_err(|e| format!("{place}: {e}"))?;
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(|e| format!("{place} cannot be entered: {e}"))?;
-            haul_sys::tun::open(DEVICE).map_err(|e| format!("no TUN device: {e}"))
-        };
-        thread::spawn(open).join().map_err(|_| "the thread in the namespace panicked".to_owned())?
-    }
-
-    fn wrap(&self, command: &Command) -> Command {
-        // ip(8) would make a mount namespace too, and file systems of other tests that are mounted
-        // just now would stay alive in it.
-        let mut wrapped = Command::new("nsenter");
-        wrapped.arg(format!("--net=/run/netns/{}", self.0));
-        wrapped.arg(command.get_program()).args(command.get_args());
-        if let Some(directory) = command.get_current_dir() {
-            wrapped.current_dir(directory);
-        }
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => wrapped.env(name, value),
-                None => wrapped.env_remove(name),
-            };
-        }
-        wrapped
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = ip(&["netns", "delete", &self.0]);
-    }
-}
-
-fn ip(words: &[&str]) -> Result<(), String> {
-    let ran = Command::new("ip").args(words.iter().map(OsStr::new)).output();
-    let ran = ran.map_err(|error| format!("ip cannot be run: {error}"))?;
-    if ran.status.success() {
-        return Ok(());
-    }
-    Err(format!("ip {}: {}", words.join(" "), String::from_utf8_lossy(&ran.stderr).trim()))
+/// Makes a host with a device that packets are read from and written to.
+fn make_host(side: &str, address: &str, peer: &str) -> Result<(Namespace, OwnedFd), EmulatorError> {
+    let host = Namespace::make("wan", side)?;
+    let device = host.within(|| haul_sys::tun::open(DEVICE))?.map_err(|error| {
+        let (what, needs) = ("a long path".to_owned(), "TUN devices (/dev/net/tun)");
+        EmulatorError::Unable { what, needs, found: error.to_string() }
+    })?;
+    host.ip(&["address", "add", address, "peer", peer, "dev", DEVICE])?;
+    let mtu = MTU_BYTES.to_string();
+    host.ip(&["link", "set", DEVICE, "mtu", &mtu, "txqueuelen", "10000", "up"])?;
+    Ok((host, device))
 }
 
 struct Packet {
@@ -280,7 +232,7 @@ impl Way {
 
     /// Takes what the host sends.
     fn take(&mut self) -> usize {
-        let mut bytes = [0; MTU_BYTES + 64];
+        let mut bytes = [0; MTU_BYTES_MAX + 64];
         for taken in 0..READS_A_TURN {
             match rustix::io::read(&*self.from, &mut bytes) {
                 Ok(len) if len > 0 => self.queue(&mut bytes[..len]),

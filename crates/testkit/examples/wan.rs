@@ -19,7 +19,7 @@ fn main() -> Result<(), String> {
     let path = Path::new(round_trip, (number(mbit_per_s)? * 1e6) as u64, number(loss)?);
     let seed =
         rest.first().and_then(|text| text.parse().ok()).map_or_else(Seed::from_env_or_random, Seed);
-    let wan = Wan::start(path, seed.0)?;
+    let wan = Wan::start(path, seed.0).map_err(|error| error.to_string())?;
     let (near, far) = wan.namespaces();
     println!("{near} {far} {}", wan.far_address());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

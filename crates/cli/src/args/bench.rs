@@ -1,5 +1,7 @@
 //! `haul bench`: what can be chosen, and its check.
 
+pub mod tuning;
+
 use super::{usage_problem, values::Period};
 use clap::{
     Args, Subcommand,
@@ -41,6 +43,7 @@ pub enum LowBenchCommand {
     Engines(LowBenchEngines),
     Files(LowBenchFiles),
     Chooser(LowBenchChooser),
+    Tuning(tuning::LowBenchTuning),
 }
 
 impl LowBench {
@@ -50,6 +53,7 @@ impl LowBench {
             LowBenchCommand::Engines(low) => low.output.json,
             LowBenchCommand::Files(low) => low.output.json,
             LowBenchCommand::Chooser(low) => low.output.json,
+            LowBenchCommand::Tuning(low) => low.output.json,
         }
     }
 }

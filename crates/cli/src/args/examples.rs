@@ -292,6 +292,17 @@ haul probe disk /data --json | jq -r 'select(.event == \"verdict\").sentences[0]
     BENCH_EXIT_STATUS,
 ];
 
+const BENCH_TUNING: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+sudo haul bench tuning                  both paths, in about five minutes
+sudo haul bench tuning --html tuning.html
+sudo haul bench tuning --only wan --rate 500Mbit --rtt 50ms --rounds 3",
+    },
+    BENCH_EXIT_STATUS,
+];
+
 const PROBE_PATH: &[Section] = &[
     Section {
         title: "Examples",
@@ -327,6 +338,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-bench-files" => BENCH_FILES,
         "haul-bench-chooser" => BENCH_CHOOSER,
         "haul-probe-disk" => PROBE_DISK,
+        "haul-bench-tuning" => BENCH_TUNING,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],
     }

@@ -17,6 +17,8 @@ pub mod side;
 mod side_samples;
 mod studies;
 mod transfers;
+mod tuning;
+mod tuning_tables;
 mod workshop;
 
 use crate::{
@@ -32,5 +34,6 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Engines(low) => engines::run(low),
         LowBenchCommand::Files(low) => files::run(low),
         LowBenchCommand::Chooser(low) => chooser::run(low),
+        LowBenchCommand::Tuning(low) => tuning::run(low),
     }
 }

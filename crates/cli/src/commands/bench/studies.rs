@@ -113,3 +113,22 @@ pub const RECORDINGS: [Recording; 7] = [
         seconds: Some(60.5),
     },
 ];
+
+/// Park, Noh et al., "Science DMZ data transfer node tuning", KIPS 2018.
+pub const NODE_TUNING: &str =
+    "Park, Noh et al., Science DMZ data transfer node tuning (KIPS 2018), 100 Gbit/s, by iperf";
+
+/// A rate of Park, Noh et al., figure 6: one change at a time, on a link of 100 Gbit/s.
+#[derive(Clone, Copy, Debug)]
+pub struct TunedRate {
+    pub step: &'static str,
+    pub streams: u32,
+    pub gbit_per_s: f64,
+}
+
+/// Those that its text names. With the governor `performance` as well, 4 streams filled the link.
+pub const TUNED_RATES: [TunedRate; 3] = [
+    TunedRate { step: "default", streams: 1, gbit_per_s: 10.0 },
+    TunedRate { step: "MTU 9000", streams: 1, gbit_per_s: 36.0 },
+    TunedRate { step: "MTU 9000", streams: 8, gbit_per_s: 98.0 },
+];

@@ -104,6 +104,8 @@ pub enum Across {
     Seconds,
     /// Bytes, each power of two as far from the next.
     Bytes,
+    /// Numbers of streams, in the same way.
+    Streams,
 }
 
 /// Lines above an axis of time or of sizes.
@@ -113,12 +115,14 @@ pub fn lines(title: &str, unit: &str, across: Across, drawn: &[Line]) -> String 
     let top = nice_above(points().map(|point| point.1).fold(0.0, f64::max));
     let place = |value: f64| match across {
         Across::Seconds => value,
-        Across::Bytes => value.max(1.0).log2(),
+        Across::Bytes | Across::Streams => value.max(1.0).log2(),
     };
     let last = points().map(|point| place(point.0)).fold(f64::NEG_INFINITY, f64::max);
     let first = match across {
         Across::Seconds => 0.0,
-        Across::Bytes => points().map(|point| place(point.0)).fold(f64::INFINITY, f64::min),
+        Across::Bytes | Across::Streams => {
+            points().map(|point| place(point.0)).fold(f64::INFINITY, f64::min)
+        }
     };
     let (left, right, begin) = (56.0, 24.0, TITLE_HEIGHT + 34.0);
     let height = LINE_CHART_HEIGHT;
@@ -144,7 +148,7 @@ pub fn lines(title: &str, unit: &str, across: Across, drawn: &[Line]) -> String 
         }
         let colour = at % COLOURS;
         // Few sizes were measured, and many times.
-        let measured = drawn.points.iter().filter(|_| across == Across::Bytes);
+        let measured = drawn.points.iter().filter(|_| across != Across::Seconds);
         for (across, up) in measured {
             let _ = writeln!(
                 svg,
@@ -176,8 +180,16 @@ fn marks(across: Across, first: f64, last: f64) -> Vec<(f64, String)> {
             };
             powers.map(|power| (2_f64.powi(power), label(power))).collect()
         }
+        Across::Streams if last.is_finite() && first.is_finite() => {
+            let powers = first.ceil() as i32..=last.floor() as i32;
+            powers.map(|power| (2_f64.powi(power), streams(1 << power.max(0)))).collect()
+        }
         _ => Vec::new(),
     }
+}
+
+fn streams(count: u64) -> String {
+    crate::ui::units::count(count, "stream")
 }
 
 fn opening(title: &str, unit: &str, height: f64) -> String {
@@ -293,7 +305,7 @@ mod tests {
 
     #[test]
     fn lines_without_points_are_no_reason_to_fail() {
-        for across in [Across::Seconds, Across::Bytes] {
+        for across in [Across::Seconds, Across::Bytes, Across::Streams] {
             let none = Line { label: "none".into(), points: Vec::new() };
             let svg = lines("Nothing", "GB/s", across, &[none]);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

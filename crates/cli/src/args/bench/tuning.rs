@@ -1,0 +1,131 @@
+//! `haul bench tuning`: what can be chosen, and its check.
+
+use super::LowBenchOutput;
+use crate::args::{
+    usage_problem,
+    values::{Period, parse_rate},
+};
+use clap::{Args, ValueEnum};
+use haul_transfer::events::Problem;
+use std::{path::PathBuf, time::Duration};
+
+/// Rounds of each measurement, for a median.
+const ROUNDS_DEFAULT: u32 = 1;
+/// How long a rate is measured, and what is left out before: a window grows in each round trip.
+const TIME_DEFAULT: Duration = Duration::from_secs(4);
+const OMIT_DEFAULT: Duration = Duration::from_secs(3);
+const QUICK_TIME: Duration = Duration::from_secs(1);
+const TIME_MAX: Duration = Duration::from_secs(30 * 60);
+/// The long path: a link whose bandwidth-delay product is above what a distribution lets a window
+/// grow to, at a rate that the emulator carries on two cores.
+const RATE_BYTES_PER_S: u64 = 1_000_000_000 / 8;
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+/// Faster links than this, or longer ones, are beyond the emulator.
+const RATE_BYTES_PER_S_MAX: u64 = 10_000_000_000 / 8;
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
+
+/// Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams
+///
+/// Between two network namespaces that it makes and removes: over a pair of virtual interfaces
+/// (veth), where the processors are the limit, and over an emulated long path, where the windows
+/// are. Each step adds a change to those before: MTU 1500 and the buffers of distributions, MTU
+/// 9000, buffers for the bandwidth-delay product, BBR, pacing by fq. Measured are real pushes of
+/// zero:SIZE to null:, without protection or digests, as "Science DMZ data transfer node tuning"
+/// did with iperf.
+///
+/// Needs root, ip(8), nsenter(1) and TUN devices. Settings are changed in the namespaces only: the
+/// host's own stay as they are. What a killed run left is removed by the next.
+#[derive(Debug, Args)]
+pub struct LowBenchTuning {
+    /// Only one of both paths
+    #[arg(long, value_name = "PATH")]
+    pub only: Option<TuningPath>,
+    /// Numbers of streams; without it 1,2,4,8, with --quick 1,4
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub streams: Vec<u32>,
+    /// The rate of the long path; without it 1Gbit
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub rate: Option<u64>,
+    /// The round trip of the long path
+    #[arg(long, value_name = "TIME", default_value_t = Period(ROUND_TRIP))]
+    pub rtt: Period,
+    /// How long each rate is measured; without it 4s, with --quick 1s
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<Period>,
+    /// What is left out before, while windows grow; without it 3s, with --quick 1s
+    #[arg(long, value_name = "TIME")]
+    pub omit: Option<Period>,
+    /// How often each is measured, if time allows; without it once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: Option<u32>,
+    /// No more rounds after this time; without it 30m
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<Period>,
+    /// Where its servers keep their state; without it the directory for temporary files
+    #[arg(long = "dir", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Less of everything: a look, no measurement
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: LowBenchOutput,
+}
+
+/// What lies between the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TuningPath {
+    /// A pair of virtual interfaces: memory
+    Veth,
+    /// An emulated long path
+    Wan,
+}
+
+/// What `haul bench tuning` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchTuning {
+    pub paths: Vec<TuningPath>,
+    pub streams: Vec<u32>,
+    pub rate_bits_per_s: u64,
+    pub round_trip: Duration,
+    pub time: Duration,
+    pub omit: Duration,
+    pub rounds: u32,
+    pub time_max: Duration,
+    pub directory: PathBuf,
+}
+
+impl LowBenchTuning {
+    /// # Errors
+    /// Says which argument cannot be taken and why.
+    pub fn checked(&self) -> Result<BenchTuning, Problem> {
+        let rate = self.rate.unwrap_or(RATE_BYTES_PER_S);
+        if rate == 0 || rate > RATE_BYTES_PER_S_MAX {
+            let hint = "write it like --rate 1Gbit; the emulator carries no more";
+            return Err(usage_problem("cannot take --rate", "a rate up to 10Gbit", "", hint));
+        }
+        if self.rtt.0.is_zero() || self.rtt.0 > ROUND_TRIP_MAX {
+            let hint = "write it like --rtt 100ms; without one there is --only veth";
+            return Err(usage_problem("cannot take --rtt", "a time up to 2s", "", hint));
+        }
+        let time = self.time.map_or(TIME_DEFAULT, |time| time.0);
+        if time < QUICK_TIME {
+            let hint = "write it like --time 4s";
+            return Err(usage_problem("cannot take --time", "1 s or more", "less", hint));
+        }
+        let quick = |full, quick| if self.quick { quick } else { full };
+        let streams: &[u32] = if self.quick { &[1, 4] } else { &[1, 2, 4, 8] };
+        let both = vec![TuningPath::Veth, TuningPath::Wan];
+        Ok(BenchTuning {
+            paths: self.only.map_or(both, |only| vec![only]),
+            streams: if self.streams.is_empty() { streams.into() } else { self.streams.clone() },
+            rate_bits_per_s: rate * 8,
+            round_trip: self.rtt.0,
+            time: self.time.map_or(quick(TIME_DEFAULT, QUICK_TIME), |time| time.0),
+            omit: self.omit.map_or(quick(OMIT_DEFAULT, QUICK_TIME), |omit| omit.0),
+            rounds: self.rounds.unwrap_or(ROUNDS_DEFAULT),
+            time_max: self.budget.map_or(TIME_MAX, |budget| budget.0),
+            directory: self.directory.clone().unwrap_or_else(std::env::temp_dir),
+        })
+    }
+}
