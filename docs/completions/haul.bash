@@ -58,6 +58,9 @@ _haul() {
             haul__subcmd__bench,help)
                 cmd="haul__subcmd__bench__subcmd__help"
                 ;;
+            haul__subcmd__bench,tuning)
+                cmd="haul__subcmd__bench__subcmd__tuning"
+                ;;
             haul__subcmd__bench__subcmd__help,chooser)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__chooser"
                 ;;
@@ -69,6 +72,9 @@ _haul() {
                 ;;
             haul__subcmd__bench__subcmd__help,help)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__help"
+                ;;
+            haul__subcmd__bench__subcmd__help,tuning)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__tuning"
                 ;;
             haul__subcmd__help,bench)
                 cmd="haul__subcmd__help__subcmd__bench"
@@ -108,6 +114,9 @@ _haul() {
                 ;;
             haul__subcmd__help__subcmd__bench,files)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__files"
+                ;;
+            haul__subcmd__help__subcmd__bench,tuning)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__tuning"
                 ;;
             haul__subcmd__help__subcmd__probe,disk)
                 cmd="haul__subcmd__help__subcmd__probe__subcmd__disk"
@@ -196,7 +205,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench)
-            opts="-h -V --help --version engines files chooser help"
+            opts="-h -V --help --version engines files chooser tuning help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -344,7 +353,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help)
-            opts="engines files chooser help"
+            opts="engines files chooser tuning help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -413,6 +422,74 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        haul__subcmd__bench__subcmd__help__subcmd__tuning)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__tuning)
+            opts="-h -V --only --streams --rate --rtt --time --omit --rounds --budget --dir --quick --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --only)
+                    COMPREPLY=($(compgen -W "veth wan" -- "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rtt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --omit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         haul__subcmd__demo)
             opts="-h -V --size --dir --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -450,7 +527,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench)
-            opts="engines files chooser"
+            opts="engines files chooser tuning"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -492,6 +569,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench__subcmd__files)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__tuning)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -285,12 +285,13 @@ complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'With --
 complete -c haul -n "__fish_haul_using_subcommand tune" -l json -d 'Print one JSON object a line: goal, finding, change, report'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'With URL: also into this file below the server\'s root; it stays there' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l size -d 'Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Where the files are made; without it in the current directory' -r -F
@@ -353,9 +354,25 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l only -d 'Only one of both paths' -r -f -a "veth\t'A pair of virtual interfaces: memory'
+wan\t'An emulated long path'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l streams -d 'Numbers of streams; without it 1,2,4,8, with --quick 1,4' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rate -d 'The rate of the long path; without it 1Gbit' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rtt -d 'The round trip of the long path' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l time -d 'How long each rate is measured; without it 4s, with --quick 1s' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l omit -d 'What is left out before, while windows grow; without it 3s, with --quick 1s' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rounds -d 'How often each is measured, if time allows; without it once' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l budget -d 'No more rounds after this time; without it 30m' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l dir -d 'Where its servers keep their state; without it the directory for temporary files' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l quick -d 'Less of everything: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
@@ -376,3 +393,4 @@ complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcomma
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
