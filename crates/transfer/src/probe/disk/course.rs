@@ -17,7 +17,7 @@ const STRAY_SHARE_MAX: f64 = 0.2;
 /// Within a dip there is at most this share of the usual rate.
 const DIP_SHARE: f64 = 0.5;
 /// A dip lasts at least such a part of the run: a moment is noise.
-const DIP_PARTS: usize = 50;
+const DIP_PARTS: usize = 20;
 /// After a dip there is at least this share of it again.
 const RECOVERED_SHARE: f64 = 0.75;
 /// The part of the end that tells whether a rate has come back.

@@ -53,7 +53,8 @@ pub struct Circumstances<'facts> {
 /// `None` where nothing fell.
 #[must_use]
 pub fn explain(course: &Course, facts: &Circumstances<'_>) -> Option<Explanation> {
-    let things = facts.operation.things();
+    let way = if facts.method == Method::Buffered { "by way of" } else { "past" };
+    let things = format!("{} {way} the page cache", facts.operation.things());
     match course {
         Course::TooShort | Course::Steady => None,
         Course::Cliff(cliff) => {
@@ -217,6 +218,7 @@ mod tests {
         let disk = || Place::Device(Box::new(device(DeviceKind::Nvme, false, Vec::new())));
         let found = explained(cliff(2.0), Method::Buffered, disk());
         assert_eq!(found.cause, Cause::PageCache);
+        assert!(found.words.starts_with("Writes by way of the page cache fall"), "{}", found.words);
         assert!(found.words.contains("after 4 GiB (2.00 s)"), "{}", found.words);
         assert!(found.words.contains("from 2.15 GB/s to 0.54 GB/s"), "{}", found.words);
         // 30 GiB would have to wait: no page cache of that limit.

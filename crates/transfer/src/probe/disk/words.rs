@@ -9,6 +9,7 @@ pub fn rate(bytes_per_s: f64) -> String {
 #[must_use]
 pub fn gb_per_s(bytes_per_s: f64) -> String {
     match bytes_per_s {
+        rate if rate < 1e3 => "nothing".to_owned(),
         rate if rate >= 1e8 => format!("{} GB/s", three_digits(rate / 1e9)),
         rate => format!("{} MB/s", three_digits(rate / 1e6)),
     }
@@ -62,6 +63,7 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_and_a_fitting_unit() {
         assert_eq!(rate(1.3754e9), "1.38 GB/s (11.0 Gbit/s)");
+        assert_eq!(gb_per_s(0.0), "nothing");
         assert_eq!(rate(2.5e7), "25.0 MB/s (200 Mbit/s)");
         assert_eq!(
             [0, 4096, 1 << 20, 3 << 29].map(bytes),
