@@ -146,6 +146,10 @@ fn not_read(subject: &str, unread: &Unread) -> Finding {
 fn sysctl_is(machine: &Machine, name: &str, wanted: &str, weight: Weight) -> Finding {
     match machine.sysctl(name) {
         Ok(found) if found == wanted => Finding::good(weight, name, &found),
+        // What could not be set back is not changed.
+        Ok(found) if wanted.parse::<i64>().is_ok() && found.parse::<i64>().is_err() => {
+            Finding::unknown(name, &Unread::nonsense(name, &found))
+        }
         Ok(found) => {
             Finding::improve(weight, name, &found, wanted).change(Setting::sysctl(name), wanted)
         }

@@ -3,7 +3,7 @@
 use super::{Check, Group, of_cards};
 use crate::{
     interface_node, numa,
-    tune::{Finding, Goal, Machine, Needs, Weight},
+    tune::{Finding, Goal, Machine, Needs, Platform, Weight},
 };
 
 pub const CHECK: Check = Check {
@@ -30,6 +30,9 @@ fn of_card(machine: &Machine, card: &str) -> Finding {
     });
     if numbers.len() < 2 {
         return Finding::absent(&subject, "this host has one node");
+    }
+    if machine.platform() != Platform::Hardware {
+        return Finding::absent(&subject, "the card is not the hardware's own");
     }
     let Some(number) = interface_node(machine.root(), card) else {
         return Finding::improve(Weight::Medium, &subject, "not told by the firmware", "told")

@@ -3,7 +3,7 @@
 use super::{Check, Group};
 use crate::{
     disks::{Disk, disks, holders, mounts},
-    tune::{Finding, Goal, Machine, Role, Setting, Weight},
+    tune::{Finding, Goal, Machine, Role, Setting, Weight, machine::Unread},
 };
 
 const WANTED_KIB: i64 = 4096;
@@ -37,7 +37,11 @@ fn of_disk(machine: &Machine, goal: &Goal, disk: &Disk) -> Finding {
     let subject = format!("{}: readahead", disk.name);
     let path = disk.path("queue/read_ahead_kb");
     let kib = match machine.number(&path) {
-        Ok(kib) => kib,
+        Ok(kib) if kib >= 0 => kib,
+        Ok(kib) => {
+            let unread = Unread::nonsense(path, &kib.to_string());
+            return Finding::unknown(&subject, &unread);
+        }
         Err(unread) => return Finding::unknown(&subject, &unread),
     };
     let found = format!("{kib} KiB, {}", disk.kind.words());

@@ -1,7 +1,7 @@
 //! How much memory TCP may have in all.
 
 use super::{Check, Group, sysctl_numbers};
-use crate::tune::{Finding, Goal, Machine, Weight};
+use crate::tune::{Finding, Goal, Machine, Weight, machine::Unread};
 
 /// The kernel itself gives an eighth of the memory to the last number (tcp_init_mem).
 const SHARE_OF_MEMORY_MIN: f64 = 0.02;
@@ -23,8 +23,10 @@ fn look(machine: &Machine, _: &Goal) -> Vec<Finding> {
         Ok(numbers) => numbers,
         Err(unread) => return vec![Finding::unknown(NAME, &unread)],
     };
-    let bytes = pages.saturating_mul(4096);
     let memory = crate::memory::read(machine.root()).total_bytes;
+    let Some(bytes) = pages.checked_mul(4096) else {
+        return vec![Finding::unknown(NAME, &Unread::nonsense(NAME, &pages.to_string()))];
+    };
     let found = format!("{} MiB in all", bytes >> 20);
     if bytes as f64 >= memory as f64 * SHARE_OF_MEMORY_MIN {
         return vec![Finding::good(Weight::Medium, NAME, &found)];
