@@ -75,7 +75,7 @@ impl PathStage {
         match self {
             Self::SourceDisk => "with a faster source disk",
             Self::SourceProcessor => "with a faster sender",
-            Self::Network => "with a faster network, or one that is tuned",
+            Self::Network => "with a faster or better tuned network",
             Self::TargetProcessor => "with a faster receiver",
             Self::TargetDisk => "with a faster target disk",
         }
@@ -111,6 +111,15 @@ pub struct FourRuns {
     pub disk_to_memory: RunFacts,
     pub memory_to_disk: RunFacts,
     pub disk_to_disk: RunFacts,
+}
+
+impl FourRuns {
+    /// On a path whose rate changes any run may be the fastest.
+    fn best(&self) -> f64 {
+        let Self { memory_to_memory, disk_to_memory, memory_to_disk, disk_to_disk } = self;
+        let all = [memory_to_memory, disk_to_memory, memory_to_disk, disk_to_disk];
+        all.map(|run| run.gbit_per_s).into_iter().fold(0.0, f64::max)
+    }
 }
 
 /// How well a rate is known.
@@ -208,15 +217,16 @@ pub fn decide(runs: &FourRuns) -> Decision {
 
 fn capacity(runs: &FourRuns, stage: PathStage) -> Capacity {
     let memory = &runs.memory_to_memory;
+    let best = runs.best();
     let (gbit_per_s, known) = match stage {
-        PathStage::SourceDisk => disk(&runs.disk_to_memory, memory),
-        PathStage::TargetDisk => disk(&runs.memory_to_disk, memory),
-        stage if memory.first_of(&NO_DISKS) == stage => (memory.gbit_per_s, Known::Measured),
+        PathStage::SourceDisk => disk(&[&runs.disk_to_memory, &runs.disk_to_disk], best),
+        PathStage::TargetDisk => disk(&[&runs.memory_to_disk, &runs.disk_to_disk], best),
+        stage if memory.first_of(&NO_DISKS) == stage => (best, Known::Measured),
         // A full window says how fast the link is; less than that says nothing.
-        PathStage::Network => (memory.gbit_per_s, Known::AtLeast),
+        PathStage::Network => (best, Known::AtLeast),
         stage => match memory.share(stage) {
-            share if share < SHARE_TOLD_MIN => (memory.gbit_per_s, Known::AtLeast),
-            share => (memory.gbit_per_s / share, Known::About),
+            share if share < SHARE_TOLD_MIN => (best, Known::AtLeast),
+            share => ((memory.gbit_per_s / share).max(best), Known::About),
         },
     };
     let share = round(runs.disk_to_disk.share(stage), 3);
@@ -226,9 +236,10 @@ fn capacity(runs: &FourRuns, stage: PathStage) -> Capacity {
 const NO_DISKS: [PathStage; 3] =
     [PathStage::SourceProcessor, PathStage::Network, PathStage::TargetProcessor];
 
-fn disk(with: &RunFacts, without: &RunFacts) -> (f64, Known) {
-    let is_slower = with.gbit_per_s < without.gbit_per_s * AS_FAST_SHARE;
-    (with.gbit_per_s, if is_slower { Known::Measured } else { Known::AtLeast })
+/// The most that went through a disk, beside the most that went over the path at all.
+fn disk(with: &[&RunFacts], best: f64) -> (f64, Known) {
+    let most = with.iter().map(|run| run.gbit_per_s).fold(0.0, f64::max);
+    (most, if most < best * AS_FAST_SHARE { Known::Measured } else { Known::AtLeast })
 }
 
 fn limiting(runs: &FourRuns, capacities: &[Capacity], together: bool) -> PathStage {
@@ -404,6 +415,16 @@ mod tests {
         assert_eq!((decision.next, decision.next_gbit_per_s), (PathStage::SourceDisk, 12.0));
         assert!(decision.verdict.contains("only where both disks are at work"));
         assert!(decision.verdict.contains("the source disk 12 Gbit/s, "), "{}", decision.verdict);
+    }
+
+    #[test]
+    fn no_stage_is_said_to_carry_less_than_went_through_it() {
+        let mut runs = with_disks(0.021, 0.301, run(0.116, &[("network", 0.5)]));
+        runs.memory_to_memory.gbit_per_s = 0.017;
+        let decision = decide(&runs);
+        assert_eq!(of(&decision, PathStage::SourceDisk), (0.116, Known::Measured));
+        assert_eq!(of(&decision, PathStage::TargetDisk), (0.301, Known::AtLeast));
+        assert_eq!(of(&decision, PathStage::Network), (0.301, Known::Measured));
     }
 
     #[test]

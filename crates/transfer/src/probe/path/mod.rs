@@ -31,8 +31,15 @@ const MEMORY_BYTES_MAX: u64 = 64 << 30;
 const FIRST_BYTES: u64 = 1 << 20;
 /// The next is at most so many times as large: a cache that takes the first must not mislead.
 const GROWTH_MAX: f64 = 8.0;
-/// A transfer that takes this share of the time is long enough.
+/// And at least so many times.
+const GROWTH_MIN: f64 = 1.25;
+/// A transfer that takes this share of the time is long enough, once the rate stays as it is.
 const ENOUGH_SHARE: f64 = 0.5;
+/// Whatever the rate, it is long enough then.
+const LONG_ENOUGH_SHARE: f64 = 0.85;
+/// On a long path windows grow for a while: until a transfer is no faster than this times the one
+/// before, it says how they grow, and not what the path carries.
+const STEADY_GROWTH_MAX: f64 = 1.15;
 /// A run is sized to take this share of the time.
 const AIM_SHARE: f64 = 0.9;
 /// Of the free space of the target a run takes at most this.
@@ -262,16 +269,20 @@ impl Bench<'_> {
         course: Course,
         on_event: &mut dyn FnMut(PathEvent),
     ) -> Result<Run, TransferError> {
-        let most_bytes = self.most_bytes(course);
-        let mut len_bytes = FIRST_BYTES.min(most_bytes);
+        let mut sizing = Sizing {
+            len_bytes: FIRST_BYTES,
+            most_bytes: self.most_bytes(course),
+            time: self.probe.time,
+            rate_before: None,
+        };
+        sizing.len_bytes = sizing.len_bytes.min(sizing.most_bytes);
         loop {
+            let len_bytes = sizing.len_bytes;
             on_event(PathEvent::Begins { course, round: 0, len_bytes });
             let round = self.transfer(course, len_bytes)?;
-            let next = next_bytes(len_bytes, round.report.seconds, self.probe.time, most_bytes);
-            let Some(next) = next else {
+            if !sizing.goes_on(round.report.seconds) {
                 return Ok(Run { course, len_bytes, rounds: vec![round] });
-            };
-            len_bytes = next;
+            }
         }
     }
 
@@ -336,15 +347,32 @@ fn failed_run(course: Course, problem: Problem) -> TransferError {
     TransferError::broken(Problem { what, ..problem })
 }
 
-/// How much the next transfer is to move; `None`: the last one was long enough, or as large as any
-/// may be.
-fn next_bytes(len_bytes: u64, seconds: f64, time: Duration, most_bytes: u64) -> Option<u64> {
-    let time = time.as_secs_f64();
-    if len_bytes >= most_bytes || seconds >= time * ENOUGH_SHARE {
-        return None;
+/// How much a transfer moves, as the one before tells.
+struct Sizing {
+    len_bytes: u64,
+    most_bytes: u64,
+    time: Duration,
+    /// In bytes a second, of the transfer before.
+    rate_before: Option<f64>,
+}
+
+impl Sizing {
+    /// After a transfer of `len_bytes`: false when it was long enough, or as large as any may be.
+    fn goes_on(&mut self, seconds: f64) -> bool {
+        let time = self.time.as_secs_f64();
+        let rate = self.len_bytes as f64 / seconds.max(1e-6);
+        let before = self.rate_before.replace(rate);
+        // The first of all may be as slow as it likes.
+        let is_steady = before.is_none_or(|before| rate <= before * STEADY_GROWTH_MAX);
+        let enough = if is_steady { ENOUGH_SHARE } else { LONG_ENOUGH_SHARE };
+        if self.len_bytes >= self.most_bytes || seconds >= time * enough {
+            return false;
+        }
+        let growth = (time * AIM_SHARE / seconds.max(1e-3)).clamp(GROWTH_MIN, GROWTH_MAX);
+        let next = (self.len_bytes as f64 * growth) as u64;
+        self.len_bytes = next.clamp(self.len_bytes + 1, self.most_bytes);
+        true
     }
-    let growth = (time * AIM_SHARE / seconds.max(1e-3)).min(GROWTH_MAX);
-    Some(((len_bytes as f64 * growth) as u64).clamp(len_bytes + 1, most_bytes))
 }
 
 #[cfg(test)]
@@ -353,15 +381,20 @@ mod tests {
 
     /// The sizes that are tried at a rate, in bytes, and how long the last takes.
     fn tried(bytes_per_s: f64, latency_s: f64, most_bytes: u64) -> (Vec<u64>, f64) {
-        let mut sizes = vec![FIRST_BYTES.min(most_bytes)];
+        tried_on(|len_bytes| latency_s + len_bytes as f64 / bytes_per_s, most_bytes)
+    }
+
+    fn tried_on(seconds_of: impl Fn(u64) -> f64, most_bytes: u64) -> (Vec<u64>, f64) {
+        let len_bytes = FIRST_BYTES.min(most_bytes);
+        let mut sizing = Sizing { len_bytes, most_bytes, time: TIME_DEFAULT, rate_before: None };
+        let mut sizes = Vec::new();
         loop {
-            let len_bytes = *sizes.last().unwrap();
-            let seconds = latency_s + len_bytes as f64 / bytes_per_s;
-            match next_bytes(len_bytes, seconds, TIME_DEFAULT, most_bytes) {
-                Some(next) => sizes.push(next),
-                None => return (sizes, seconds),
+            let seconds = seconds_of(sizing.len_bytes);
+            sizes.push(sizing.len_bytes);
+            if !sizing.goes_on(seconds) {
+                return (sizes, seconds);
             }
-            assert!(sizes.len() < 20, "it never ends: {sizes:?}");
+            assert!(sizes.len() < 30, "it never ends: {sizes:?}");
         }
     }
 
@@ -375,6 +408,23 @@ mod tests {
         }
         let (sizes, seconds) = tried(1e4, 0.1, u64::MAX);
         assert_eq!(sizes, [FIRST_BYTES], "slower than that is measured once: {seconds} s");
+    }
+
+    /// The window doubles every second, up to 60 MB/s.
+    #[test]
+    fn while_windows_still_grow_a_run_is_not_long_enough() {
+        let seconds_of = |len_bytes: u64| {
+            let (mut left, mut seconds, mut rate) = (len_bytes as f64, 0.0, 1e6);
+            while left > rate {
+                left -= rate;
+                seconds += 1.0;
+                rate = (rate * 2.0_f64).min(60e6);
+            }
+            seconds + left / rate
+        };
+        let (sizes, seconds) = tried_on(seconds_of, u64::MAX);
+        assert!((8.5..12.0).contains(&seconds), "{sizes:?}: {seconds} s");
+        assert!(*sizes.last().unwrap() > 200_000_000, "{sizes:?}");
     }
 
     #[test]
