@@ -68,6 +68,7 @@ const FILES: &[(&str, &str)] = &[
     ("proc/sys/net/core/wmem_default", "212992"),
     ("proc/sys/net/core/wmem_max", "212992"),
     ("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic"),
+    ("proc/sys/net/ipv4/tcp_allowed_congestion_control", "reno"),
     ("proc/sys/net/ipv4/tcp_congestion_control", "reno"),
     ("proc/sys/net/ipv4/tcp_mem", "1000 2000 3000"),
     ("proc/sys/net/ipv4/tcp_mtu_probing", "0"),

@@ -17,13 +17,13 @@ use std::path::PathBuf;
 ///
 /// The goal is the fastest card's speed unless --rate says another, and a path of any length unless
 /// --rtt says how long it is.
+///
+/// With the URL of a server its host is audited too, by its own checks, and the path is measured:
+/// round trip time, MTU, and whether the buffers of both ends hold what is on the way. The goal's
+/// RTT is that of this path then.
 #[derive(Debug, Args)]
 pub struct LowTune {
-    /// A server at the other end of the path: haul://[TOKEN@]HOST[:PORT]
-    ///
-    /// Its host is audited too, by its own checks, and the path is measured: round trip time, MTU,
-    /// and whether the buffers of both ends hold what is on the way. The goal's RTT is that of this
-    /// path then.
+    #[arg(help = "A server at the other end of the path: haul://[TOKEN@]HOST[:PORT]")]
     #[arg(value_name = "URL", conflicts_with_all = ["undo", "explain", "dry_run", "root"])]
     pub url: Option<String>,
     /// Change what should be otherwise, all or the checks named, like --apply=rings,mtu (as root)

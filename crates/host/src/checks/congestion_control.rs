@@ -3,6 +3,9 @@
 use super::{Check, Group};
 use crate::tune::{Finding, Goal, Machine, Needs, Setting, Weight, machine::Unread};
 
+const NAME: &str = "net.ipv4.tcp_congestion_control";
+/// What a process without rights may choose.
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 /// A path shorter than this is within a site.
 const SHORT_RTT_MS: f64 = 1.0;
 
@@ -19,7 +22,6 @@ pub const CHECK: Check = Check {
 };
 
 fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
-    const NAME: &str = "net.ipv4.tcp_congestion_control";
     const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
     let found = match machine.sysctl(NAME) {
         Ok(found) if found.is_empty() => {
@@ -45,13 +47,26 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
                 .needs(Needs::ContainerHost)
                 .command("sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'")
         }
-        "bbr" => Finding::improve(Weight::Medium, NAME, &found, "cubic")
-            .note("on short paths bbr can cost two thirds of the throughput")
-            .change(Setting::sysctl(NAME), "cubic"),
-        _ => Finding::improve(Weight::Medium, NAME, &found, "cubic")
-            .change(Setting::sysctl(NAME), "cubic"),
+        "bbr" => become_cubic(machine, &found, &available)
+            .note("on short paths bbr can cost two thirds of the throughput"),
+        _ => become_cubic(machine, &found, &available),
     };
     vec![finding]
+}
+
+/// Whoever becomes the default is allowed to everybody from then on, and stays so
+/// (tcp_set_default_congestion_control in net/ipv4/tcp_cong.c). That is a change of its own, so
+/// that it is set back.
+fn become_cubic(machine: &Machine, found: &str, available: &str) -> Finding {
+    let finding = Finding::improve(Weight::Medium, NAME, found, "cubic");
+    let shall_be = |name: &&str| *name == "cubic" || is_allowed(machine, name);
+    let finding = if machine.sysctl(ALLOWED).is_err() || is_allowed(machine, "cubic") {
+        finding
+    } else {
+        let names: Vec<&str> = available.split(' ').filter(shall_be).collect();
+        finding.change(Setting::sysctl(ALLOWED), names.join(" "))
+    };
+    finding.change(Setting::sysctl(NAME), "cubic")
 }
 
 /// Settings of the first network namespace are shown in others, and have no mode for writing.
@@ -60,6 +75,37 @@ fn is_namespace(machine: &Machine) -> bool {
 }
 
 fn is_allowed(machine: &Machine, name: &str) -> bool {
-    let allowed = machine.sysctl("net.ipv4.tcp_allowed_congestion_control").unwrap_or_default();
+    let allowed = machine.sysctl(ALLOWED).unwrap_or_default();
     allowed.split(' ').any(|word| word == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{checks::stored, tune::State};
+
+    fn found(allowed: &str, default: &str) -> Finding {
+        let host = stored::host(&[
+            ("proc/sys/net/ipv4/tcp_congestion_control", default),
+            ("proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed),
+            ("proc/sys/net/ipv4/tcp_available_congestion_control", "reno bbr cubic\n"),
+        ]);
+        let machine = host.machine();
+        let goal = Goal::of(&machine, &crate::tune::Wanted::default());
+        look(&machine, &goal).remove(0)
+    }
+
+    #[test]
+    fn what_the_kernel_allows_with_a_new_default_is_a_change_too() {
+        let changes = |finding: Finding| {
+            let words = |change: &crate::tune::Change| {
+                change.setting.shell(&change.value).replace("sysctl -w net.ipv4.tcp_", "")
+            };
+            finding.changes.iter().map(words).collect::<Vec<_>>()
+        };
+        let both = ["allowed_congestion_control='reno bbr cubic'", "congestion_control=cubic"];
+        assert_eq!(changes(found("reno bbr\n", "bbr\n")), both);
+        assert_eq!(changes(found("reno cubic\n", "reno\n")), ["congestion_control=cubic"]);
+        assert_eq!(found("reno cubic\n", "cubic\n").state, State::Good);
+    }
 }
