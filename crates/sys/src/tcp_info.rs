@@ -28,6 +28,8 @@ pub struct TcpInfo {
     pub total_retransmits: u32,
     /// In the send buffer and not yet sent once.
     pub notsent_bytes: u32,
+    /// The largest window that this side may offer now: it grows while the peer fills it.
+    pub own_window_bytes: u32,
     /// The window the peer offers; 0 before Linux 5.4.
     pub peer_window_bytes: u32,
     pub bytes_sent: u64,
@@ -82,6 +84,7 @@ impl TcpInfo {
             unacked_segments: u32_at(bytes, 24),
             lost_segments: u32_at(bytes, 32),
             path_mtu_bytes: u32_at(bytes, 60),
+            own_window_bytes: u32_at(bytes, 64),
             rtt_us: u32_at(bytes, 68),
             rtt_variance_us: u32_at(bytes, 72),
             ssthresh_segments: u32_at(bytes, 76),
@@ -135,6 +138,8 @@ mod tests {
         assert!(info.mss_bytes > 500 && info.cwnd_segments > 0 && info.rtt_us > 0, "{info:?}");
         assert_eq!(info.notsent_bytes, 0);
         assert!(info.path_mtu_bytes > info.mss_bytes, "{info:?}");
+        // A connection begins with a part of tcp_rmem's middle number.
+        assert!((1000..64 << 20).contains(&info.own_window_bytes), "{info:?}");
     }
 
     #[test]
