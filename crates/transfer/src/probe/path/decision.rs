@@ -301,6 +301,12 @@ fn gain(decision: &Decision) -> String {
         );
     }
     let better = decision.limiting.better();
+    let next_known = decision.capacities.iter().find(|capacity| capacity.stage == decision.next);
+    if times < FASTER_MIN && next_known.is_some_and(|next| next.known == Known::AtLeast) {
+        return format!(
+            "{better} it would go faster, how much no run tells: no other stage limited"
+        );
+    }
     if times < FASTER_MIN {
         return format!("{better} it would go no faster: {next} is as slow");
     }
@@ -375,6 +381,8 @@ mod tests {
         assert_eq!(decision.remedy, "raise net.ipv4.tcp_rmem");
         assert_eq!(of(&decision, PathStage::TargetDisk), (40.5, Known::AtLeast));
         assert_eq!(of(&decision, PathStage::SourceProcessor), (840.0, Known::About));
+        let verdict = &decision.verdict;
+        assert!(verdict.contains("how much no run tells: no other stage limited"), "{verdict}");
     }
 
     #[test]
