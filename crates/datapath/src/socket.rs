@@ -79,7 +79,7 @@ pub(crate) fn receive_whole(wire: &Wire, buffer: &mut [u8]) -> Result<(), (usize
 /// more than the copy of a segment. Half of the smallest block that an engine receives.
 const WAKE_BYTES: u64 = 128 << 10;
 /// A window below this is still growing, which it does by how much is read in a round trip: a
-/// receiver that lets it fill up first keeps it small. Over 40 ms 8 MiB took 3.1 s so, for 0.5.
+/// receiver that lets it fill up first keeps it small. Over 40 ms 8 MiB took 3.1 s so, for 0.6.
 const WINDOW_BYTES_MIN: u64 = 8 * WAKE_BYTES;
 
 /// The payload of one span while it comes in.
