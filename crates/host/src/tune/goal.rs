@@ -105,7 +105,9 @@ impl Goal {
             Role::Media => None,
         };
         // The kernel keeps as much room for its own records as for data (tcp_adv_win_scale).
-        let needed = share.map_or(0, |bytes| bytes.saturating_mul(2).next_power_of_two());
+        let needed = share.map_or(0, |bytes| {
+            bytes.saturating_mul(2).min(SOCKET_BUFFER_BYTES_MAX).next_power_of_two()
+        });
         of_table.max(needed).min(SOCKET_BUFFER_BYTES_MAX)
     }
 

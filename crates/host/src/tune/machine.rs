@@ -1,10 +1,13 @@
 //! The machine that is audited: its files below a root, what its programs say, and what it is.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::below;
@@ -13,6 +16,11 @@ use crate::below;
 pub const STORED_ANSWERS: &str = "answers";
 /// A file of /proc or /sys that is longer than this holds no setting.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
+
+/// A program that says nothing for this long hangs.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether one has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Why a value could not be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,12 +294,15 @@ pub fn sysctl_path(name: &str) -> String {
 pub(crate) fn run(command: &[&str]) -> Result<String, Unread> {
     let what = command.join(" ");
     let (program, words) = command.split_first().expect("a command has a name");
-    let answer = Command::new(program)
+    let child = Command::new(program)
         .args(words)
         .env("LC_ALL", "C")
         .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::null())
-        .output();
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let answer = child.and_then(|child| finish(child, ANSWER_MAX));
     match answer {
         Ok(answer) if answer.status.success() => {
             Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
@@ -306,6 +317,37 @@ pub(crate) fn run(command: &[&str]) -> Result<String, Unread> {
         }
         Err(error) => Err(Unread { what, why: Why::Failed(error.to_string()) }),
     }
+}
+
+/// Waits for the end of a program, and ends one that hangs, as on a driver that does.
+fn finish(mut child: Child, patience: Duration) -> io::Result<Output> {
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    thread::scope(|scope| {
+        let read = |stream: Option<&mut dyn Read>| {
+            let mut bytes = Vec::new();
+            // What was read until an error counts.
+            let _ = stream.map(|stream| stream.take(TEXT_BYTES_MAX).read_to_end(&mut bytes));
+            bytes
+        };
+        let out = scope.spawn(move || read(out.as_mut().map(|out| out as &mut dyn Read)));
+        let err = scope.spawn(move || read(err.as_mut().map(|err| err as &mut dyn Read)));
+        let until = Instant::now() + patience;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Ok(status);
+            }
+            if Instant::now() > until {
+                child.kill()?;
+                child.wait()?;
+                let why = format!("no answer within {} s", patience.as_secs());
+                break Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            thread::sleep(LOOK_AGAIN);
+        };
+        let of = |thread: thread::ScopedJoinHandle<'_, Vec<u8>>| thread.join().unwrap_or_default();
+        let (stdout, stderr) = (of(out), of(err));
+        Ok(Output { status: status?, stdout, stderr })
+    })
 }
 
 fn failed(what: &str, words: &str) -> Unread {
@@ -373,5 +415,19 @@ mod tests {
         let long = format!("\u{1b}[31m{}", "x".repeat(500));
         let words = Unread::nonsense("/sys/x", &long).words();
         assert!(!words.contains('\u{1b}') && words.len() < 150, "{words}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let start = |words: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", words]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let long = Duration::from_secs(60);
+        let said = finish(start("echo one; echo two >&2"), long).unwrap();
+        assert_eq!((&said.stdout[..], &said.stderr[..]), (&b"one\n"[..], &b"two\n"[..]));
+        let error = finish(start("exec sleep 600"), Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

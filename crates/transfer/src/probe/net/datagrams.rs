@@ -43,8 +43,8 @@ struct Leg {
     stream: u32,
     sends: bool,
     socket: Arc<UdpSocket>,
-    /// What the other side has to send back.
-    challenge: u64,
+    /// The server's: what makes a challenge of each address. A client challenges nobody.
+    secret: Option<[u8; blake3::KEY_LEN]>,
     /// Whoever did. A client knows the server from the begin.
     peer: OnceLock<SocketAddr>,
     sent: Sent,
@@ -114,9 +114,9 @@ impl Datagrams {
             never_cut(&socket)?;
         }
         let socket = Arc::new(socket);
-        let legs = streams_of(probe, true).into_iter().map(|(stream, sends)| {
-            Ok(leg(stream, sends, socket.clone(), u64::from_le_bytes(random_bytes()?)))
-        });
+        let legs = streams_of(probe, true)
+            .into_iter()
+            .map(|(stream, sends)| Ok(leg(stream, sends, socket.clone(), Some(random_bytes()?))));
         let mut all = Self::new(key, legs.collect::<io::Result<_>>()?);
         all.listen(&socket, all.legs.clone())?;
         Ok(all)
@@ -134,7 +134,7 @@ impl Datagrams {
         let legs = streams_of(probe, false).into_iter().map(|(stream, sends)| {
             let socket = bind(local, 0)?;
             socket.connect(server)?;
-            let leg = leg(stream, sends, Arc::new(socket), 0);
+            let leg = leg(stream, sends, Arc::new(socket), None);
             let _ = leg.peer.set(server);
             Ok(leg)
         });
@@ -206,6 +206,9 @@ impl Datagrams {
         };
         let (key, datagram_bytes) = (self.key, probe.block_bytes as usize);
         let rate_bytes_per_s = (probe.rate_bytes_per_s / u64::from(probe.streams)).max(1);
+        // Cutting is a setting of the socket, so streams that share one do not cut.
+        let shares = |other: &&Arc<Leg>| other.sends && Arc::ptr_eq(&other.socket, &leg.socket);
+        let may_cut = self.legs.iter().filter(shares).count() == 1;
         let (over, broken) = (self.over.clone(), self.broken.clone());
         self.spawn(move || {
             let _ = leg.thread.set(gettid());
@@ -216,6 +219,7 @@ impl Datagrams {
                 stream: leg.stream,
                 datagram_bytes,
                 rate_bytes_per_s,
+                may_cut,
                 sent: &leg.sent,
             };
             if let Err(error) = paced.run(&over) {
@@ -292,12 +296,25 @@ impl Drop for Datagrams {
     }
 }
 
-fn leg(stream: u32, sends: bool, socket: Arc<UdpSocket>, challenge: u64) -> Arc<Leg> {
+/// What an address has to send back, which nobody else can know: who hears his own challenge cannot
+/// prove that of another, and have it flooded.
+fn challenge_of(secret: &[u8; blake3::KEY_LEN], address: SocketAddr) -> u64 {
+    let hash = blake3::keyed_hash(secret, address.to_string().as_bytes());
+    let (first, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
+    u64::from_le_bytes(*first)
+}
+
+fn leg(
+    stream: u32,
+    sends: bool,
+    socket: Arc<UdpSocket>,
+    secret: Option<[u8; blake3::KEY_LEN]>,
+) -> Arc<Leg> {
     Arc::new(Leg {
         stream,
         sends,
         socket,
-        challenge,
+        secret,
         peer: OnceLock::new(),
         sent: Sent::default(),
         arrivals: Mutex::default(),
@@ -314,20 +331,22 @@ impl Leg {
         key: &[u8; KEY_BYTES],
     ) {
         let is_peer = self.peer.get() == Some(&from);
+        let challenge = || self.secret.map(|secret| challenge_of(&secret, from));
         match header.kind {
-            Kind::Hello if self.challenge != 0 => {
-                let challenge = Header::new(Kind::Challenge, self.stream);
-                let challenge = Header { value: self.challenge, ..challenge };
-                let _ = self.socket.send_to(&challenge.encode(key), from);
+            Kind::Hello => {
+                if let Some(value) = challenge() {
+                    let challenge = Header { value, ..Header::new(Kind::Challenge, self.stream) };
+                    let _ = self.socket.send_to(&challenge.encode(key), from);
+                }
             }
-            Kind::Proof if self.challenge != 0 && header.value == self.challenge => {
+            Kind::Proof if challenge() == Some(header.value) => {
                 // The first address that proved itself keeps the stream.
                 let _ = self.peer.set(from);
             }
             Kind::Data if is_peer && !self.sends => {
                 lock(&self.arrivals).arrived(header, datagram.len(), now_ns);
             }
-            Kind::Size if is_peer && self.challenge != 0 => {
+            Kind::Size if is_peer && self.secret.is_some() => {
                 let went_back = self.socket.send_to(datagram, from).is_ok();
                 let ack = Header {
                     sequence: header.sequence,
@@ -366,5 +385,43 @@ impl Leg {
             jitter_ns: arrivals.jitter_ns(),
             ..stream
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_heard_his_own_challenge_cannot_prove_the_address_of_another() {
+        let probe = wire::Probe {
+            kind: wire::ProbeKind::Datagrams as i32,
+            to_client: true,
+            streams: 1,
+            block_bytes: 1000,
+            ..Default::default()
+        };
+        let key = [7; KEY_BYTES];
+        let socket = bind(IpAddr::from([127, 0, 0, 1]), 0).unwrap();
+        let server = socket.local_addr().unwrap();
+        let datagrams = Datagrams::serve(&probe, socket, key).unwrap();
+        let (own, of_another) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let stream = streams_of(&probe, true)[0].0;
+        own.send_to(&Header::new(Kind::Hello, stream).encode(&key), server).unwrap();
+        let mut bytes = [0; HEADER_BYTES];
+        own.recv(&mut bytes).unwrap();
+        let challenge = Header::decode(&bytes, &key).unwrap();
+        assert_eq!(challenge.kind, Kind::Challenge);
+        let proof = Header { kind: Kind::Proof, ..challenge }.encode(&key);
+        of_another.send_to(&proof, server).unwrap();
+        // Datagrams of loopback arrive in order: when the second counts, the first did not.
+        own.send_to(&proof, server).unwrap();
+        while datagrams.proved() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let address = own.local_addr().unwrap();
+        assert_eq!(datagrams.legs[0].peer.get(), Some(&address));
     }
 }

@@ -42,6 +42,8 @@ pub struct Paced<'a> {
     pub stream: u32,
     pub datagram_bytes: usize,
     pub rate_bytes_per_s: u64,
+    /// The kernel may cut one call's bytes into datagrams: no other stream uses this socket.
+    pub may_cut: bool,
     pub sent: &'a Sent,
 }
 
@@ -53,9 +55,8 @@ impl Paced<'_> {
     pub fn run(&self, over: &AtomicBool) -> io::Result<()> {
         let begun = Instant::now();
         let mut batch = (SEND_BYTES_MAX / self.datagram_bytes).clamp(1, SEGMENTS_MAX);
-        // One socket may serve several streams of the same size.
         let size = u16::try_from(self.datagram_bytes).unwrap_or(0);
-        let mut cuts = batch > 1 && cut_sends(self.socket, size).is_ok();
+        let mut cuts = self.may_cut && batch > 1 && cut_sends(self.socket, size).is_ok();
         if !cuts {
             batch = (BATCH_BYTES_MAX / self.datagram_bytes).clamp(1, SEGMENTS_MAX);
         }
@@ -172,6 +173,7 @@ mod tests {
             datagram_bytes: 40_000,
             // More than is due in any time at all.
             rate_bytes_per_s: u64::MAX,
+            may_cut: true,
             sent: &sent,
         };
         let over = AtomicBool::new(false);
@@ -200,6 +202,7 @@ mod tests {
             stream: 0,
             datagram_bytes: 1000,
             rate_bytes_per_s: 1_000_000,
+            may_cut: true,
             sent: &sent,
         };
         assert_eq!(paced.due(Duration::from_micros(999)), 0);

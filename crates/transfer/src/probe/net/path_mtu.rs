@@ -8,6 +8,7 @@ use super::{
     datagrams::{Datagrams, never_cut},
     report::{BlackHole, Direction, PathFacts},
 };
+use crate::session::LOST_AFTER;
 use rustix::net::sockopt;
 use std::{
     collections::BTreeMap,
@@ -26,8 +27,9 @@ const TRIES: u32 = 3;
 const ANSWER: Duration = Duration::from_millis(100);
 /// Sizes apart by no more are one.
 const PRECISION_BYTES: u32 = 4;
-/// All of it may take so long.
-pub const TIME_MAX: Duration = Duration::from_secs(20);
+/// All of it may take so long: nothing is said meanwhile, and a silent peer is taken for lost.
+pub const TIME_MAX: Duration = Duration::from_secs(10);
+const _: () = assert!(TIME_MAX.as_secs() < LOST_AFTER.as_secs());
 
 /// What came back of one size.
 #[derive(Clone, Copy, Debug, Default)]

@@ -67,9 +67,6 @@ impl<'a> Talk<'a> {
         }
         let now = Instant::now();
         let silent = now.saturating_duration_since(self.control.heard_at);
-        if silent > LOST_AFTER {
-            return Err(Ended::Lost(format!("nothing heard for {} s", silent.as_secs())));
-        }
         if silent > PING_AFTER && now.saturating_duration_since(self.pinged_at) > PING_AFTER {
             self.pinged_at = now;
             self.say(Message::Ping(wire::Ping { number: 0 }));
@@ -80,6 +77,11 @@ impl<'a> Talk<'a> {
             ControlError::Protocol(error) => Ended::Violated(error.to_fault()),
             error => Ended::Lost(error.to_string()),
         })?;
+        // Only now: whoever was busy himself has not read what had come.
+        let silent = Instant::now().saturating_duration_since(self.control.heard_at);
+        if silent > LOST_AFTER {
+            return Err(Ended::Lost(format!("nothing heard for {} s", silent.as_secs())));
+        }
         let mut heard = Vec::new();
         for message in messages {
             match message {
