@@ -24,6 +24,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
         other => other,
     };
     let is_fq = default.as_deref() == Ok("fq");
+    let own = default.clone().unwrap_or_default();
     let is_there = is_fq || has_qdisc(machine, "fq") != Some(false);
     let mut findings = vec![match default {
         Ok(found) if is_fq => Finding::good(Weight::Medium, NAME, &found),
@@ -31,11 +32,11 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
             .unwrap_or_else(|finding| finding.change(Setting::sysctl(NAME), "fq")),
         Err(unread) => Finding::unknown(NAME, &unread),
     }];
-    findings.extend(goal.cards.iter().map(|card| of_card(machine, card, is_there)));
+    findings.extend(goal.cards.iter().map(|card| of_card(machine, card, &own, is_there)));
     findings
 }
 
-fn of_card(machine: &Machine, card: &str, is_there: bool) -> Finding {
+fn of_card(machine: &Machine, card: &str, default: &str, is_there: bool) -> Finding {
     let subject = format!("{card}: qdisc");
     let found = match root_qdisc(machine, card) {
         Ok(found) => found,
@@ -53,8 +54,10 @@ fn of_card(machine: &Machine, card: &str, is_there: bool) -> Finding {
     if kind == "noqueue" {
         return Finding::absent(&subject, "noqueue: a virtual card keeps no packets waiting");
     }
-    if !by_itself {
-        let words = "somebody set it up, and haul could not set it back: change it yourself";
+    // Taken away, ours leaves what the default is: that has to be what was there.
+    let of_queue = kind.split('/').next_back().unwrap_or(kind);
+    if !by_itself || of_queue != default {
+        let words = "haul could not set back what is there: change it yourself";
         let command = format!("tc qdisc replace dev {card} root {}", kind_of(wanted));
         return finding.note(words).command(command);
     }

@@ -3,7 +3,7 @@
 use super::{
     ledger::{self, Changed, Ledger, LedgerError, Record, Standing},
     machine::{Machine, Unread, Why},
-    persist::{Persisted, files},
+    persist::{HEAD, Persisted, files},
     setting::same,
 };
 use crate::tune::Change;
@@ -59,7 +59,7 @@ pub fn apply(
 ) -> Result<(), ApplyError> {
     ledger.begin()?;
     let done = make(machine, ledger, planned, tell).and_then(|()| match persisted {
-        Some(persisted) => persist(ledger, persisted, tell),
+        Some(persisted) => persist(machine, ledger, persisted, tell),
         None => Ok(()),
     });
     let what = match done {
@@ -124,15 +124,26 @@ fn make(
 
 /// Writes the files that make all that stands so at the next boot too.
 fn persist(
+    machine: &Machine,
     ledger: &mut Ledger,
     persisted: &Persisted,
     tell: &mut dyn FnMut(Step<'_>),
 ) -> Result<(), String> {
-    for (path, content) in files(&ledger.standing(), persisted) {
+    let mut standing = ledger.standing();
+    // What did not take, or is otherwise by now, is not to come back at the next boot.
+    standing
+        .settings
+        .retain(|changed| changed.setting.read(machine).is_ok_and(|now| same(&now, &changed.new)));
+    for (path, content) in files(&standing, persisted) {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let old = ledger::content(&path).map_err(|error| failed(&error))?;
         if old == content {
             continue;
+        }
+        let is_ours = standing.files.iter().any(|(known, _)| *known == path);
+        if !is_ours && matches!(&old, ledger::Content::Text(text) if !text.contains(HEAD.trim())) {
+            let why = "it is somebody else's, and not replaced; move it, or take --this-boot";
+            return Err(failed(&why));
         }
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
@@ -180,11 +191,17 @@ fn set_back(
             tell(changed, &now);
         }
     }
+    let boot = ledger::boot_id();
+    let is_here = |changed: &&Changed| {
+        let of_boot = standing.boots.get(&changed.setting);
+        of_boot.is_none_or(|of_boot| *of_boot == boot || of_boot.is_empty())
+    };
     for turn in 1..=TURNS_MAX {
         let wrong: Vec<String> = standing
             .settings
             .iter()
             .rev()
+            .filter(is_here)
             .filter_map(|changed| set_one_back(machine, changed).err())
             .collect();
         if wrong.is_empty() {

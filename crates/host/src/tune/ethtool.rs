@@ -75,11 +75,26 @@ pub(crate) fn features(machine: &Machine, card: &str) -> Result<BTreeMap<String,
         };
         Some((name.to_owned(), Feature { on, fixed: state.contains("[fixed]") }))
     };
-    let features: BTreeMap<_, _> = text.lines().filter_map(feature).collect();
+    let mut features: BTreeMap<_, _> = text.lines().filter_map(feature).collect();
+    for group in groups_of_fixed(&text) {
+        if let Some(feature) = features.get_mut(group) {
+            feature.fixed = true;
+        }
+    }
     if features.is_empty() {
         return Err(Unread::nonsense(command.join(" "), &text));
     }
     Ok(features)
+}
+
+/// A line such as `tcp-segmentation-offload: off` stands for the indented ones below it, and is
+/// never marked itself: nobody can change it where nobody can change any of those.
+fn groups_of_fixed(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    let groups = lines.chunk_by(|_, next| next.starts_with(char::is_whitespace));
+    let fixed = groups
+        .filter(|group| group.len() > 1 && group[1..].iter().all(|line| line.contains("[fixed]")));
+    fixed.filter_map(|group| Some(group[0].split_once(':')?.0.trim())).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +214,17 @@ mod tests {
         assert_eq!(found["rx-checksumming"], Feature { on: true, fixed: true });
         assert_eq!(found["tcp-segmentation-offload"], Feature { on: false, fixed: false });
         assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn a_group_of_fixed_features_is_fixed() {
+        let shown = "Features for eth0:\nscatter-gather: off\n\ttx-scatter-gather: off [fixed]\n\
+            tcp-segmentation-offload: off\n\ttx-tcp-segmentation: off [fixed]\n\
+            \ttx-tcp6-segmentation: off\ngeneric-receive-offload: on\n";
+        let found = features(&machine("-k", shown).1, "eth0").unwrap();
+        assert!(found["scatter-gather"].fixed);
+        assert!(!found["tcp-segmentation-offload"].fixed);
+        assert!(!found["generic-receive-offload"].fixed);
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub const DIRECTORY: &str = "/var/lib/haul/tune";
 const FILE: &str = "ledger.jsonl";
 /// The last one that was set back: for people who want to look it up.
 const UNDONE: &str = "undone.jsonl";
+/// A file until it is whole. Who holds the ledger is alone, so one name is enough, and the next
+/// writer removes what a killed one left.
+const NEW: &str = ".haul-tune-new";
 /// A directory for nothing else goes with its last file.
 const OWN_DIRECTORY: &str = "etc/haul";
 /// Some hundred changes have some tens of kilobytes.
@@ -31,7 +34,13 @@ const BYTES_MAX: u64 = 64 << 20;
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum Record {
     /// A run that changes something begins.
-    Begin { pid: u32, seconds_since_1970: u64 },
+    Begin {
+        pid: u32,
+        seconds_since_1970: u64,
+        /// /proc/sys/kernel/random/boot_id; empty where it could not be read.
+        #[serde(default)]
+        boot: String,
+    },
     /// `setting` is about to become `new`.
     Before { check: String, setting: Setting, old: String, new: String },
     /// A file that holds settings for the next boot is about to be written; `old` is what it held.
@@ -69,6 +78,8 @@ pub struct Standing {
     pub settings: Vec<Changed>,
     /// The same of files, in order.
     pub files: Vec<(PathBuf, Content)>,
+    /// The boot that the number of an interrupt belongs to: they are given out anew at each.
+    pub boots: BTreeMap<Setting, String>,
     /// When a run had begun that was killed before its end.
     pub broken_off_seconds: Option<u64>,
 }
@@ -89,17 +100,28 @@ impl Standing {
 
     fn of(records: &[Record]) -> Self {
         let mut standing = Self::default();
-        let mut place = BTreeMap::new();
+        let (mut place, mut this_boot) = (BTreeMap::new(), String::new());
         for record in records {
             match record {
-                Record::Begin { seconds_since_1970, .. } => {
+                Record::Begin { seconds_since_1970, boot, .. } => {
+                    this_boot.clone_from(boot);
                     standing.broken_off_seconds = Some(*seconds_since_1970);
                 }
                 Record::End | Record::SetBack => standing.broken_off_seconds = None,
                 Record::Before { check, setting, old, new } => {
                     let known = *place.entry(setting.clone()).or_insert(standing.settings.len());
+                    let boot = setting
+                        .is_interrupt()
+                        .then(|| standing.boots.insert(setting.clone(), this_boot.clone()))
+                        .flatten();
                     match standing.settings.get_mut(known) {
-                        Some(changed) => changed.new.clone_from(new),
+                        Some(changed) => {
+                            changed.new.clone_from(new);
+                            // It was another interrupt before.
+                            if boot.is_some_and(|boot| boot != this_boot) {
+                                changed.old.clone_from(old);
+                            }
+                        }
                         None => standing.settings.push(Changed {
                             check: check.clone(),
                             setting: setting.clone(),
@@ -189,7 +211,8 @@ impl Ledger {
     /// If it could not be put on the disk.
     pub fn begin(&mut self) -> Result<(), LedgerError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.add(Record::Begin { pid: std::process::id(), seconds_since_1970: now.as_secs() })
+        let pid = std::process::id();
+        self.add(Record::Begin { pid, seconds_since_1970: now.as_secs(), boot: boot_id() })
     }
 
     /// Puts a record on the disk.
@@ -231,18 +254,25 @@ impl Ledger {
     }
 }
 
+/// Names this boot of the host.
+#[must_use]
+pub fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
 /// Writes a file so that it is whole or not there, whatever happens.
 ///
 /// # Errors
 /// What the system says.
 pub fn write_whole(path: &Path, content: &Content) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    let temporary = directory.join(format!(".haul-tune-{}", std::process::id()));
+    let temporary = directory.join(NEW);
     let _ = fs::remove_file(&temporary);
     match content {
         Content::Nothing => {
             match fs::remove_file(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
             if directory.ends_with(OWN_DIRECTORY) && fs::remove_dir(directory).is_ok() {
@@ -261,7 +291,10 @@ pub fn write_whole(path: &Path, content: &Content) -> io::Result<()> {
             fs::rename(&temporary, path)?;
         }
     }
-    sync_directory(directory)
+    match sync_directory(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
 }
 
 /// What is there under a name now.
@@ -374,6 +407,21 @@ mod tests {
         let standing = Ledger::peek(directory.path()).unwrap();
         assert_eq!(standing.settings.len(), 1);
         assert_eq!(standing.settings[0].setting, Setting::sysctl("net.a"));
+    }
+
+    #[test]
+    fn the_number_of_an_interrupt_belongs_to_a_boot() {
+        let irq = Setting::file("/proc/irq/42/smp_affinity_list");
+        let run = |boot: &str, old: &str| {
+            let begin = Record::Begin { pid: 1, seconds_since_1970: 1, boot: boot.to_owned() };
+            let (check, new) = ("interrupts".to_owned(), "3".to_owned());
+            let before = Record::Before { check, setting: irq.clone(), old: old.to_owned(), new };
+            [begin, before, Record::End]
+        };
+        let same = Standing::of(&[run("a", "0-7"), run("a", "3")].concat());
+        assert_eq!((&same.settings[0].old[..], &same.boots[&irq][..]), ("0-7", "a"));
+        let another = Standing::of(&[run("a", "0-7"), run("b", "0-3")].concat());
+        assert_eq!((&another.settings[0].old[..], &another.boots[&irq][..]), ("0-3", "b"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ledger::{Changed, Content, Standing},
-    setting::Setting,
+    setting::{Setting, quoted},
 };
 
 const SYSCTL: &str = "etc/sysctl.d/90-haul-dtn.conf";
@@ -17,7 +17,7 @@ const UNIT: &str = "etc/systemd/system/haul-tune.service";
 /// What `systemctl enable` makes (the unit's WantedBy).
 const WANTED: &str = "etc/systemd/system/multi-user.target.wants/haul-tune.service";
 
-const HEAD: &str =
+pub(super) const HEAD: &str =
     "# Written by haul tune; haul tune --undo takes it away. Changes here are lost.\n";
 
 /// Where the files are written, and how haul is called.
@@ -86,14 +86,15 @@ impl Lines {
             }
             Setting::File(path) => match udev_attribute(path) {
                 Some((matches, attribute)) => self.udev.push(format!(
-                    "ACTION==\"add|change\", {matches}, ATTR{{{attribute}}}=\"{new}\""
+                    "ACTION==\"add|change|move\", {matches}, ATTR{{{attribute}}}=\"{new}\""
                 )),
                 None => self.script.push(setting.shell(new)),
             },
             Setting::Ring { card, .. }
             | Setting::Offload { card, .. }
             | Setting::Pause { card, .. } => self.udev.push(format!(
-                "ACTION==\"add\", SUBSYSTEM==\"net\", KERNEL==\"{card}\", RUN+=\"/usr/sbin/{}\"",
+                "ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"{card}\", \
+                 RUN+=\"/usr/sbin/{}\"",
                 setting.shell(new)
             )),
             Setting::Qdisc { .. } | Setting::Link { .. } => self.script.push(setting.shell(new)),
@@ -109,7 +110,8 @@ impl Lines {
             text.push_str(&format!("{line} || status=1\n"));
         }
         if let ([program, words @ ..], false) = (again, self.again.is_empty()) {
-            let words: String = words.iter().map(|word| format!(" {word}")).collect();
+            let words: String = words.iter().map(|word| format!(" {}", quoted(word))).collect();
+            let program = quoted(program);
             let checks = self.again.join(",");
             text.push_str(&format!(
                 "{program} tune --apply={checks} --this-boot{words} || status=1\n"
@@ -134,7 +136,8 @@ fn udev_attribute(path: &str) -> Option<(String, &str)> {
 
 fn unit() -> String {
     format!(
-        "{HEAD}[Unit]\nDescription=Settings that haul tune applied\nAfter=network.target\n\n\
+        "{HEAD}[Unit]\nDescription=Settings that haul tune applied\n\
+        Wants=network-online.target\nAfter=network-online.target\n\n\
         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh /{SCRIPT}\n\n\
         [Install]\nWantedBy=multi-user.target\n"
     )

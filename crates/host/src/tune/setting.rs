@@ -47,6 +47,12 @@ impl Setting {
         Self::File(path.into())
     }
 
+    /// It is named by the number of an interrupt.
+    #[must_use]
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self, Self::File(path) if path.starts_with("/proc/irq/"))
+    }
+
     /// The file that holds it, where one does.
     #[must_use]
     pub fn path(&self) -> Option<String> {

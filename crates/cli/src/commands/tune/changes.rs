@@ -39,7 +39,8 @@ pub fn apply(low: &LowTune, machine: &Machine, plan: &Plan) -> Result<ExitStatus
 
 /// Where the files for the next boot go, unless none are wanted.
 pub fn persisted(low: &LowTune) -> Option<Persisted> {
-    let root = low.boot_root.clone();
+    // --undo may run in another directory.
+    let root = std::path::absolute(&low.boot_root).unwrap_or_else(|_| low.boot_root.clone());
     (!low.this_boot).then(|| Persisted { root, again: again(low) })
 }
 
