@@ -63,7 +63,7 @@ checks! {
     metrics_save, congestion_control, backlog, qdisc,
     // Network cards
     card, rings, mtu, txqueuelen, offloads, pause, coalescing, pcie_link, pcie_read_request,
-    big_tcp, card_driver, interrupts, irqbalance, queues, numa_node,
+    big_tcp, card_driver, irqbalance, interrupts, queues, numa_node,
     // Processors and memory
     governor, boost, smt, cores, iommu, numa_balancing, c_states,
     // Storage

@@ -222,11 +222,12 @@ impl Ledger {
     pub fn add(&mut self, record: Record) -> Result<(), LedgerError> {
         let mut line = serde_json::to_string(&record).expect("records are plain data");
         line.push('\n');
+        let whole = self.file.metadata().map(|metadata| metadata.len());
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|source| LedgerError::Io {
-            path: self.directory.join(FILE),
-            tried: "written",
-            source,
+        written.map_err(|source| {
+            // A full disk takes a part of a line, which must not become the beginning of the next.
+            let _ = whole.and_then(|whole| self.file.set_len(whole));
+            LedgerError::Io { path: self.directory.join(FILE), tried: "written", source }
         })?;
         self.records.push(record);
         Ok(())

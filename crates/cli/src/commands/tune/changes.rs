@@ -84,7 +84,8 @@ fn tell_changed(as_json: bool, changed: &Changed) {
             "event": "change", "check": check, "setting": setting, "old": old, "new": new,
         }));
     } else {
-        ui::print_to_stdout(&format!("  changed  {setting}: {old} -> {new}"));
+        let line = format!("  changed  {setting}: {old} -> {new}");
+        ui::print_to_stdout(&ui::printable(&line));
     }
 }
 
@@ -142,7 +143,8 @@ pub fn undo(low: &LowTune, machine: &Machine) -> Result<ExitStatus, Failure> {
         }
         // Somebody else may have changed it after us; it was theirs to keep in mind.
         let since = if same(now, new) || same(now, old) { "" } else { " (changed since)" };
-        ui::print_to_stdout(&format!("  set back {setting}: {now}{since} -> {old}"));
+        let line = format!("  set back {setting}: {now}{since} -> {old}");
+        ui::print_to_stdout(&ui::printable(&line));
     };
     match change::undo(machine, ledger, &mut tell).map_err(ledger_failure)? {
         Ok(standing) => {

@@ -114,32 +114,18 @@ fn word(value: &impl Serialize) -> String {
 pub(super) fn take(audit: &mut PeerAudit, part: wire::Audited) -> bool {
     audit.goal = part.goal;
     audit.score = part.score.min(100);
-    for finding in part.findings {
-        let wire::AuditFinding {
-            group,
-            check,
-            subject,
-            state,
-            weight,
-            found,
-            wanted,
-            note,
-            command,
-            needs,
-        } = finding;
-        audit.findings.push(PeerFinding {
-            group,
-            check,
-            subject,
-            state,
-            weight,
-            found,
-            wanted,
-            note,
-            command,
-            needs,
-        });
-    }
+    audit.findings.extend(part.findings.into_iter().map(|finding| PeerFinding {
+        group: finding.group,
+        check: finding.check,
+        subject: finding.subject,
+        state: finding.state,
+        weight: finding.weight,
+        found: finding.found,
+        wanted: finding.wanted,
+        note: finding.note,
+        command: finding.command,
+        needs: finding.needs,
+    }));
     !part.more_follows || audit.findings.len() > FINDINGS_MAX
 }
 
