@@ -70,24 +70,33 @@ fn conflicts(
 ) -> Vec<Finding> {
     if finding.state == State::Good {
         let name = &finding.subject;
-        let (Some(line), Ok(now)) = (lines.get(name), machine.sysctl(name)) else {
-            return Vec::new();
-        };
+        let Ok(now) = machine.sysctl(name) else { return Vec::new() };
+        let note = "now it is as wanted; the next boot undoes that";
+        if let Some(twin) = twin(name).filter(|_| now != "0")
+            && let Some(line) = lines.get(&twin)
+            && lines.get(name).is_none_or(|own| own.order < line.order)
+        {
+            return vec![clearing(&twin, line, name, note)];
+        }
+        let Some(line) = lines.get(name) else { return Vec::new() };
         if is_no_less(&line.value, &now) {
             return Vec::new();
         }
-        let note = "now it is as wanted; the next boot undoes that";
         return vec![conflict(name, line, &now, note)];
     }
     let wanted =
         finding.changes.iter().filter_map(|change| change.setting.sysctl_of(&change.value));
     let wanted = wanted.filter_map(|(name, wanted)| {
-        let line = lines.get(&name)?;
-        let is_later = line.order.as_str() > OURS;
-        (is_later && !same(&line.value, &wanted)).then(|| {
-            let note = format!("it is read after {OURS}, so it would undo what haul keeps there");
-            conflict(&name, line, &wanted, &note)
-        })
+        let is_later = |line: &Line| line.order.as_str() > OURS;
+        let twin = twin(&name).and_then(|twin| Some((lines.get(&twin)?, twin)));
+        let note = format!("it is read after {OURS}, so it would undo what haul keeps there");
+        match (lines.get(&name), twin) {
+            (Some(line), _) if is_later(line) && !same(&line.value, &wanted) => {
+                Some(conflict(&name, line, &wanted, &note))
+            }
+            (_, Some((line, twin))) if is_later(line) => Some(clearing(&twin, line, &name, &note)),
+            _ => None,
+        }
     });
     wanted.collect()
 }
@@ -102,6 +111,31 @@ fn conflict(name: &str, line: &Line, wanted: &str, note: &str) -> Finding {
     }
     let set = quoted(&format!("{name} = {wanted}"));
     finding.command(format!("echo {set} >> /etc/sysctl.d/99-zz-local.conf"))
+}
+
+/// The other name of a limit: to set one clears the other
+/// (Documentation/admin-guide/sysctl/vm.rst).
+fn twin(name: &str) -> Option<String> {
+    let of = |from: &str, to: &str| {
+        let stem = name.strip_suffix(from)?;
+        matches!(stem, "vm.dirty" | "vm.dirty_background").then(|| format!("{stem}{to}"))
+    };
+    of("_bytes", "_ratio").or_else(|| of("_ratio", "_bytes"))
+}
+
+/// A line that clears the other name of its limit.
+fn clearing(twin: &str, line: &Line, name: &str, note: &str) -> Finding {
+    let finding = conflict(twin, line, "", note);
+    let command = match line.file.starts_with("/etc/") {
+        true => finding.command.clone(),
+        // To hide the file of a package, one of its name in /etc is enough (sysctl.d(5)).
+        false => {
+            let (from, to) = (quoted(&line.file), quoted(&format!("/etc/sysctl.d/{}", line.order)));
+            format!("grep -v {twin} {from} > {to}")
+        }
+    };
+    let found = format!("{} sets {}, which clears {name}", line.file, line.value);
+    Finding::improve(Weight::Medium, twin, &found, "not set").note(note).command(command)
 }
 
 /// The same, or larger in each of its numbers.
@@ -215,6 +249,38 @@ mod tests {
         let after = found(&[("run/sysctl.d/99-a.conf", text)]);
         assert_eq!(after[0].wanted, "67108864");
         assert!(after[0].command.starts_with("echo 'net.core.wmem_max = 67108864' >> /etc/"));
+    }
+
+    #[test]
+    fn a_share_of_the_memory_clears_the_bytes_that_are_wanted() {
+        let host = |bytes: &str, ratio: &str, path: &str, text: &str| {
+            let host = stored::host(&[
+                ("proc/meminfo", "MemTotal: 33554432 kB\nMemAvailable: 33554432 kB\n"),
+                ("proc/sys/vm/dirty_bytes", bytes),
+                ("proc/sys/vm/dirty_ratio", ratio),
+            ]);
+            let host = host.file(path, text);
+            look(&host.machine(), &host.goal_of(10)).remove(0)
+        };
+        let (path, text) = ("etc/sysctl.d/50-a.conf", "vm.dirty_ratio = 40\n");
+        let now_right = host("2499805184\n", "0\n", path, text);
+        assert_eq!(
+            now_right.found,
+            "/etc/sysctl.d/50-a.conf sets 40, which clears vm.dirty_bytes"
+        );
+        assert!(now_right.command.starts_with("sed -i 's|^[ -]*vm.dirty_ratio *="));
+        // What haul would write is read later than one file, and earlier than the other.
+        assert_eq!(host("0\n", "90\n", path, text).state, State::Good);
+        let later = host("0\n", "90\n", "usr/lib/sysctl.d/99-a.conf", text);
+        assert_eq!(later.subject, "vm.dirty_ratio");
+        assert_eq!(
+            later.command,
+            "grep -v vm.dirty_ratio /usr/lib/sysctl.d/99-a.conf > /etc/sysctl.d/99-a.conf"
+        );
+        // Bytes that a later line sets again stand.
+        let both = "vm.dirty_ratio = 40\nvm.dirty_bytes = 2499805184\n";
+        let own = host("2499805184\n", "0\n", path, both);
+        assert_eq!(own.state, State::Good, "{own:?}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn apply(
         return Err(ApplyError::Left { what, left });
     }
     ledger.forget_this_run()?;
-    Err(ApplyError::SetBack { what, undone: run.settings.len() + run.files.len() })
+    Err(ApplyError::SetBack { what, undone: run.changes().count() + run.files.len() })
 }
 
 /// Sets back the last run only, as one that did not help.
@@ -107,10 +107,17 @@ fn make(
             old,
             new: change.value.clone(),
         };
-        let Changed { check, setting, old, new } = changed.clone();
-        ledger
-            .add(Record::Before { check, setting, old, new })
-            .map_err(|error| error.to_string())?;
+        // First, so that they are set back after it.
+        for disturbed in change.setting.disturbs(machine) {
+            if let Ok(value) = disturbed.read(machine) {
+                let check = (*check).to_owned();
+                remember(
+                    ledger,
+                    Changed { check, setting: disturbed, new: value.clone(), old: value },
+                )?;
+            }
+        }
+        remember(ledger, changed.clone())?;
         change.setting.write(machine, &change.value).map_err(|unread| failed(&unread))?;
         let now = change.setting.read(machine).map_err(|unread| failed(&unread))?;
         if !same(&now, &change.value) {
@@ -122,6 +129,15 @@ fn make(
     Ok(())
 }
 
+fn is_now(machine: &Machine, changed: &Changed) -> bool {
+    changed.setting.read(machine).is_ok_and(|now| same(&now, &changed.new))
+}
+
+fn remember(ledger: &mut Ledger, changed: Changed) -> Result<(), String> {
+    let Changed { check, setting, old, new } = changed;
+    ledger.add(Record::Before { check, setting, old, new }).map_err(|error| error.to_string())
+}
+
 /// Writes the files that make all that stands so at the next boot too.
 fn persist(
     machine: &Machine,
@@ -131,10 +147,8 @@ fn persist(
 ) -> Result<(), String> {
     let mut standing = ledger.standing();
     // What did not take, or is otherwise by now, is not to come back at the next boot.
-    standing
-        .settings
-        .retain(|changed| changed.setting.read(machine).is_ok_and(|now| same(&now, &changed.new)));
-    for (path, content) in files(&standing, persisted) {
+    standing.settings.retain(|changed| !changed.is_remembered_only() && is_now(machine, changed));
+    for (path, content) in files(machine, &standing, persisted) {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let old = ledger::content(&path).map_err(|error| failed(&error))?;
         if old == content {
@@ -187,7 +201,10 @@ fn set_back(
         }
     }
     for changed in standing.settings.iter().rev() {
-        if let Ok(now) = changed.setting.read(machine) {
+        let now = changed.setting.read(machine);
+        if let Some(now) =
+            now.ok().filter(|now| !changed.is_remembered_only() || !same(now, &changed.old))
+        {
             tell(changed, &now);
         }
     }
@@ -308,6 +325,44 @@ mod tests {
         assert!(what.contains("/proc/sys/net/missing"), "{what}");
         assert_eq!(values(root.path()), "211");
         assert_eq!(ledger(root.path()).standing().settings.len(), 1);
+    }
+
+    /// A kernel that sets the number of requests anew with the scheduler is played by the test.
+    #[test]
+    fn what_a_change_disturbs_is_set_back_after_it_and_not_kept_over_a_boot() {
+        let root = tempfile::tempdir().unwrap();
+        let queue = root.path().join("sys/block/sda/queue");
+        fs::create_dir_all(&queue).unwrap();
+        let set = |name: &str, value: &str| fs::write(queue.join(name), value).unwrap();
+        let get = |name: &str| fs::read_to_string(queue.join(name)).unwrap();
+        set("scheduler", "mq-deadline");
+        set("nr_requests", "64");
+        let machine = Machine::below(root.path());
+        let plan = [Planned {
+            check: "scheduler",
+            change: Change {
+                setting: Setting::file("/sys/block/sda/queue/scheduler"),
+                value: "none".into(),
+            },
+        }];
+        let persisted = Persisted { root: root.path().to_owned(), again: vec![] };
+        fs::create_dir_all(root.path().join("etc/udev/rules.d")).unwrap();
+        let mut ledger = ledger(root.path());
+        apply(&machine, &mut ledger, &plan, Some(&persisted), &mut |_| {}).unwrap();
+        assert_eq!((&get("scheduler")[..], &get("nr_requests")[..]), ("none", "64"));
+        let rules = root.path().join("etc/udev/rules.d/90-haul-dtn.rules");
+        assert!(!fs::read_to_string(rules).unwrap().contains("nr_requests"));
+        assert_eq!(ledger.standing().changes().count(), 1);
+        set("nr_requests", "256");
+        let mut told = Vec::new();
+        undo(&machine, ledger, &mut |changed, now| {
+            told.push((changed.old.clone(), now.to_owned()))
+        })
+        .unwrap()
+        .unwrap();
+        assert_eq!((&get("scheduler")[..], &get("nr_requests")[..]), ("mq-deadline", "64"));
+        let told: Vec<_> = told.iter().map(|(old, now)| (&old[..], &now[..])).collect();
+        assert_eq!(told, [("mq-deadline", "none"), ("64", "256")]);
     }
 
     #[test]

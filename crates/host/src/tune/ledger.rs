@@ -8,14 +8,14 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, Permissions, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::setting::Setting;
+use super::setting::{Setting, same};
 
 /// Where it lies on a host.
 pub const DIRECTORY: &str = "/var/lib/haul/tune";
@@ -92,7 +92,20 @@ pub struct Changed {
     pub new: String,
 }
 
+impl Changed {
+    /// Nobody asked to change it: another change disturbs it.
+    #[must_use]
+    pub fn is_remembered_only(&self) -> bool {
+        same(&self.old, &self.new)
+    }
+}
+
 impl Standing {
+    /// What was asked for.
+    pub fn changes(&self) -> impl Iterator<Item = &Changed> {
+        self.settings.iter().filter(|changed| !changed.is_remembered_only())
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty() && self.files.is_empty()
@@ -168,6 +181,12 @@ impl Ledger {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LedgerError::Busy { path }),
             Err(TryLockError::Error(source)) => return Err(failed("locked")(source)),
+        }
+        // Whoever held it until now may have closed it: then this file has another name.
+        let is_in_place =
+            fs::metadata(&path).and_then(|there| Ok(there.ino() == file.metadata()?.ino()));
+        if !is_in_place.unwrap_or(false) {
+            return Err(LedgerError::Busy { path });
         }
         let (records, whole_bytes) = read(&mut file, &path)?;
         file.set_len(whole_bytes).map_err(failed("cut"))?;

@@ -3,9 +3,13 @@
 //! Each is written anew from all that the ledger says was changed, so applying again, or some more,
 //! leaves one consistent set.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{
+    Machine,
     ledger::{Changed, Content, Standing},
     setting::{Setting, quoted},
 };
@@ -29,14 +33,55 @@ pub struct Persisted {
     pub again: Vec<String>,
 }
 
+/// What a udev rule knows a disk by: `sda` may be another one at the next boot.
+type Disks = BTreeMap<String, String>;
+
+/// The numbers that disks carry, as udev(7) matches them: of an NVMe or a virtio disk, of one below
+/// SCSI, of an array.
+const LASTING: [(&str, &str); 5] = [
+    ("wwid", "ATTR{wwid}"),
+    ("device/wwid", "ATTRS{wwid}"),
+    ("serial", "ATTR{serial}"),
+    ("device/serial", "ATTRS{serial}"),
+    ("md/uuid", "ATTR{md/uuid}"),
+];
+
+/// Of each disk in `standing` that has one no other disk has.
+fn lasting_names(machine: &Machine, standing: &Standing) -> Disks {
+    let all = machine.names("/sys/block");
+    let number = |disk: &str, file: &str| {
+        let number = machine.text(&format!("/sys/block/{disk}/{file}")).ok()?;
+        let plain = |sign: char| sign.is_ascii_graphic() && !"\"\\*?[]|".contains(sign);
+        (!number.is_empty() && number.chars().all(|c| plain(c) || c == ' ')).then_some(number)
+    };
+    let lasting = |disk: &str| {
+        LASTING.iter().find_map(|(file, key)| {
+            let own = number(disk, file)?;
+            let is_alone = !all.iter().any(|other| {
+                other != disk && number(other, file).is_some_and(|number| number == own)
+            });
+            is_alone.then(|| format!("{key}==\"{own}\""))
+        })
+    };
+    let paths = standing.settings.iter().filter_map(|changed| changed.setting.path());
+    let disks = paths
+        .filter_map(|path| Some(path.strip_prefix("/sys/block/")?.split_once('/')?.0.to_owned()));
+    disks.filter_map(|disk| Some((disk.clone(), lasting(&disk)?))).collect()
+}
+
 /// What each file shall hold, in the order of writing. One without lines is taken away.
 #[must_use]
-pub fn files(standing: &Standing, persisted: &Persisted) -> Vec<(PathBuf, Content)> {
-    let mut lines = Lines::default();
+pub fn files(
+    machine: &Machine,
+    standing: &Standing,
+    persisted: &Persisted,
+) -> Vec<(PathBuf, Content)> {
+    let mut lines = Lines { disks: lasting_names(machine, standing), ..Lines::default() };
     for changed in &standing.settings {
         lines.add(changed);
     }
-    let has_script = !lines.script.is_empty() || !lines.again.is_empty();
+    let has_to_look = !lines.again.is_empty() && !persisted.again.is_empty();
+    let has_script = !lines.script.is_empty() || has_to_look;
     let text = |lines: &[String]| match lines {
         [] => Content::Nothing,
         lines => Content::Text(format!("{HEAD}{}\n", lines.join("\n"))),
@@ -63,6 +108,7 @@ pub fn files(standing: &Standing, persisted: &Persisted) -> Vec<(PathBuf, Conten
 
 #[derive(Debug, Default)]
 struct Lines {
+    disks: Disks,
     sysctl: Vec<String>,
     udev: Vec<String>,
     script: Vec<String>,
@@ -84,7 +130,7 @@ impl Lines {
                     self.again.push(check.clone());
                 }
             }
-            Setting::File(path) => match udev_attribute(path) {
+            Setting::File(path) => match self.udev_attribute(path) {
                 Some((matches, attribute)) => self.udev.push(format!(
                     "ACTION==\"add|change|move\", {matches}, ATTR{{{attribute}}}=\"{new}\""
                 )),
@@ -103,6 +149,23 @@ impl Lines {
         }
     }
 
+    /// `SUBSYSTEM=="net", KERNEL=="eth0"` and `mtu` for what udev can set when the device appears
+    /// (udev(7)).
+    fn udev_attribute<'a>(&self, path: &'a str) -> Option<(String, &'a str)> {
+        for (prefix, subsystem) in [("/sys/block/", "block"), ("/sys/class/net/", "net")] {
+            let device = path.strip_prefix(prefix).and_then(|path| path.split_once('/'));
+            if let Some((device, attribute)) = device {
+                let matches = match self.disks.get(device) {
+                    // Partitions have the number of their disk, and no queue.
+                    Some(lasting) => format!("ENV{{DEVTYPE}}==\"disk\", {lasting}"),
+                    None => format!("KERNEL==\"{device}\""),
+                };
+                return Some((format!("SUBSYSTEM==\"{subsystem}\", {matches}"), attribute));
+            }
+        }
+        None
+    }
+
     /// A line that fails does not keep the others from being done.
     fn script_text(&self, again: &[String]) -> String {
         let mut text = format!("#!/bin/sh\n{HEAD}status=0\n");
@@ -119,19 +182,6 @@ impl Lines {
         }
         text + "exit $status\n"
     }
-}
-
-/// `KERNEL=="sda", SUBSYSTEM=="block"` and `queue/scheduler` for what udev can set when the device
-/// appears (udev(7)).
-fn udev_attribute(path: &str) -> Option<(String, &str)> {
-    for (prefix, subsystem) in [("/sys/block/", "block"), ("/sys/class/net/", "net")] {
-        if let Some((device, attribute)) = path.strip_prefix(prefix).and_then(|p| p.split_once('/'))
-        {
-            let matches = format!("SUBSYSTEM==\"{subsystem}\", KERNEL==\"{device}\"");
-            return Some((matches, attribute));
-        }
-    }
-    None
 }
 
 fn unit() -> String {
@@ -160,7 +210,8 @@ mod tests {
     fn text_of(changes: &[(Setting, &str)], path: &str) -> Option<String> {
         let again = ["/usr/bin/haul", "--rtt", "80ms"].map(str::to_owned).to_vec();
         let persisted = Persisted { root: PathBuf::from("/"), again };
-        let all = files(&standing(changes), &persisted);
+        let machine = Machine::below(Path::new("/nowhere"));
+        let all = files(&machine, &standing(changes), &persisted);
         let (_, content) = all.into_iter().find(|(name, _)| name.ends_with(path)).unwrap();
         match content {
             Content::Text(text) => Some(text),
@@ -194,6 +245,38 @@ mod tests {
         let again = "/usr/bin/haul tune --apply=a-check --this-boot --rtt 80ms || status=1\n";
         assert!(script.contains(again), "{script}");
         assert!(text_of(&changes, UNIT).is_some());
+    }
+
+    #[test]
+    fn a_disk_is_known_by_the_number_that_no_other_has() {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("nvme0n1/wwid", "eui.0025385b71b00001\n"),
+            ("nvme0n1/device/serial", "S4EV\n"),
+            ("sda/device/wwid", "naa.5000c500a0b1c2d3\n"),
+            ("sdb/device/wwid", "t10.ATA \"odd\"\n"),
+            ("vda/serial", "twin\n"),
+            ("vdb/serial", "twin\n"),
+        ] {
+            let path = root.path().join("sys/block").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let machine = Machine::below(root.path());
+        for (disk, matches) in [
+            ("nvme0n1", "ENV{DEVTYPE}==\"disk\", ATTR{wwid}==\"eui.0025385b71b00001\""),
+            ("sda", "ENV{DEVTYPE}==\"disk\", ATTRS{wwid}==\"naa.5000c500a0b1c2d3\""),
+            ("sdb", "KERNEL==\"sdb\""),
+            ("vda", "KERNEL==\"vda\""),
+        ] {
+            let setting = Setting::file(format!("/sys/block/{disk}/queue/read_ahead_kb"));
+            let standing = standing(&[(setting, "8192")]);
+            let persisted = Persisted { root: PathBuf::from("/"), again: vec![] };
+            let all = files(&machine, &standing, &persisted);
+            let Content::Text(rules) = &all[1].1 else { panic!("no rules") };
+            let rule = format!("\"block\", {matches}, ATTR{{queue/read_ahead_kb}}=\"8192\"");
+            assert!(rules.contains(&rule), "{rules}");
+        }
     }
 
     #[test]

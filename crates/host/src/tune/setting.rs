@@ -64,6 +64,30 @@ impl Setting {
         }
     }
 
+    /// What the kernel sets anew when this is written, and a person may have set before: it is to
+    /// be remembered with it, and set back after it.
+    #[must_use]
+    pub fn disturbs(&self, machine: &Machine) -> Vec<Self> {
+        let Self::File(path) = self else { return vec![] };
+        let files = if let Some(queue) = path.strip_suffix("/scheduler") {
+            // elevator_switch in block/elevator.c: a scheduler comes with its own defaults, and
+            // with its own number of requests; bfq switches the throttling of writers off.
+            let own = machine.names(&format!("{queue}/iosched")).into_iter();
+            let own = own.map(|name| format!("{queue}/iosched/{name}"));
+            let beside = ["nr_requests", "wbt_lat_usec"].map(|name| format!("{queue}/{name}"));
+            own.chain(beside).collect()
+        } else if let Some(policy) = path.strip_suffix("/scaling_governor") {
+            // store_energy_performance_preference in amd-pstate.c and intel_pstate.c.
+            vec![format!("{policy}/energy_performance_preference")]
+        } else if let Some(card) = card_of_mtu(path) {
+            // addrconf_notify in net/ipv6/addrconf.c: NETDEV_CHANGEMTU.
+            vec![format!("/proc/sys/net/ipv6/conf/{card}/mtu")]
+        } else {
+            vec![]
+        };
+        files.into_iter().filter(|file| machine.exists(file)).map(Self::File).collect()
+    }
+
     /// The name and the value in sysctl(8), where it has one: so it is kept over a boot.
     #[must_use]
     pub fn sysctl_of(&self, value: &str) -> Option<(String, String)> {
@@ -183,6 +207,10 @@ impl Setting {
     fn not_there(&self) -> Unread {
         Unread { what: self.to_string(), why: Why::Missing }
     }
+}
+
+fn card_of_mtu(path: &str) -> Option<&str> {
+    path.strip_prefix("/sys/class/net/")?.strip_suffix("/mtu")
 }
 
 fn write_file(machine: &Machine, path: &str, value: &str) -> Result<(), Unread> {
@@ -347,6 +375,39 @@ mod tests {
             "",
         ] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_change_disturbs_is_what_the_host_has_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |path: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "1\n").unwrap();
+        };
+        file("sys/block/sda/queue/scheduler");
+        file("sys/block/sda/queue/nr_requests");
+        file("sys/block/sda/queue/iosched/read_expire");
+        file("sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference");
+        file("proc/sys/net/ipv6/conf/eth0.100/mtu");
+        let machine = Machine::below(root.path());
+        for (path, disturbed) in [
+            (
+                "/sys/block/sda/queue/scheduler",
+                "/sys/block/sda/queue/iosched/read_expire /sys/block/sda/queue/nr_requests",
+            ),
+            (
+                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "/sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference",
+            ),
+            ("/sys/class/net/eth0.100/mtu", "/proc/sys/net/ipv6/conf/eth0.100/mtu"),
+            ("/sys/class/net/eth1/mtu", ""),
+            ("/sys/block/sda/queue/nr_requests", ""),
+        ] {
+            let found = Setting::file(path).disturbs(&machine);
+            let found: Vec<_> = found.iter().map(|one| one.path().unwrap()).collect();
+            assert_eq!(found.join(" "), disturbed, "{path}");
         }
     }
 

@@ -14,6 +14,7 @@ use haul_host::tune::{
     setting::same,
 };
 use serde_json::json;
+use std::{os::unix::fs::MetadataExt, path::Path};
 
 /// # Errors
 /// If nothing could start, or a change failed and all were set back.
@@ -33,6 +34,15 @@ pub fn apply(low: &LowTune, machine: &Machine, plan: &Plan) -> Result<ExitStatus
     let persisted = persisted(low);
     change::apply(machine, &mut ledger, &planned, persisted.as_ref(), &mut tell)
         .map_err(failure)?;
+    let is_lost = planned.iter().any(|planned| planned.change.setting.is_interrupt())
+        && persisted.is_some_and(|persisted| persisted.again.is_empty());
+    if is_lost {
+        ui::print_to_stderr(
+            "Interrupts have other numbers after a boot, so that haul has to find them again then, \
+             but others than root could replace this program: they are set for this boot only. \
+             Put haul where root alone writes, such as /usr/local/bin, and apply again.",
+        );
+    }
     tell_rest(low, plan, made);
     Ok(ExitStatus::AllDone)
 }
@@ -69,12 +79,29 @@ pub fn tell_step(as_json: bool, step: &Step<'_>) {
     }
 }
 
-/// How this program is called at each boot, for what must be found anew then.
+/// How this program is called at each boot, for what must be found anew then. Not at all where
+/// others than root could put another in its place.
 fn again(low: &LowTune) -> Vec<String> {
-    let Ok(program) = std::env::current_exe() else { return vec![] };
+    let Some(program) = std::env::current_exe().ok().filter(|path| is_roots_alone(path)) else {
+        return vec![];
+    };
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(low.goal_words());
     words
+}
+
+/// The file and each directory above it: in one with the sticky bit only the owner replaces a file
+/// (inode(7)).
+fn is_roots_alone(program: &Path) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    program.ancestors().all(|path| {
+        std::fs::metadata(path).is_ok_and(|found| {
+            let mode = found.mode();
+            let is_sticky = found.is_dir() && mode & STICKY != 0;
+            found.uid() == 0 && (mode & OTHERS_WRITE == 0 || is_sticky)
+        })
+    })
 }
 
 fn tell_changed(as_json: bool, changed: &Changed) {
@@ -142,19 +169,23 @@ pub fn undo(low: &LowTune, machine: &Machine) -> Result<ExitStatus, Failure> {
             return;
         }
         // Somebody else may have changed it after us; it was theirs to keep in mind.
-        let since = if same(now, new) || same(now, old) { "" } else { " (changed since)" };
+        let since = match () {
+            () if changed.is_remembered_only() => " (by another change)",
+            () if same(now, new) || same(now, old) => "",
+            () => " (changed since)",
+        };
         let line = format!("  set back {setting}: {now}{since} -> {old}");
         ui::print_to_stdout(&ui::printable(&line));
     };
     match change::undo(machine, ledger, &mut tell).map_err(ledger_failure)? {
         Ok(standing) => {
-            let (settings, files) = (standing.settings.len(), standing.files.len());
+            let (settings, files) = (standing.changes().count(), standing.files.len());
             if low.json {
                 json::print(&json!({ "event": "undone", "changes": settings, "files": files }));
             } else {
-                ui::print_to_stdout(&format!(
-                    "{settings} settings and {files} files are as they were."
-                ));
+                let settings = ui::units::count(settings as u64, "setting");
+                let files = ui::units::count(files as u64, "file");
+                ui::print_to_stdout(&format!("As they were: {settings}, {files}."));
             }
             Ok(ExitStatus::AllDone)
         }

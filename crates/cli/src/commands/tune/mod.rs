@@ -137,7 +137,12 @@ fn audit(
     let findings = tune::audit(machine, goal);
     // A stored host has no ledger, and whoever may not read it cannot have written it.
     let standing = if machine.is_live() {
-        Ledger::peek(&low.ledger).unwrap_or_default()
+        Ledger::peek(&low.ledger).unwrap_or_else(|error| {
+            if matches!(error, LedgerError::Damaged { .. }) {
+                ui::print_to_stderr(&ui::printable(&error.to_string()));
+            }
+            Standing::default()
+        })
     } else {
         Standing::default()
     };
@@ -166,7 +171,7 @@ fn print_json(goal: &Goal, findings: &[Finding], standing: &Standing) {
         cards: &goal.cards,
     });
     if standing.broken_off_seconds.is_some() {
-        json::print(&Line::BrokenOff { changes: standing.settings.len() });
+        json::print(&Line::BrokenOff { changes: standing.changes().count() });
     }
     for finding in findings {
         json::print(&Line::Finding { group: report::group_of(finding), finding });

@@ -74,7 +74,7 @@ fn verdict(goal: &Goal, findings: &[Finding]) -> String {
 }
 
 fn standing_words(standing: &Standing) -> Option<String> {
-    let changes = standing.settings.len();
+    let changes = standing.changes().count();
     if let Some(seconds) = standing.broken_off_seconds {
         let when = Timestamp::from_second(i64::try_from(seconds).unwrap_or(0));
         let when = when.map(|when| format!(" of {when}")).unwrap_or_default();

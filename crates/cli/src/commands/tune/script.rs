@@ -60,7 +60,11 @@ pub fn to_undo(standing: &Standing) -> String {
     }
     for changed in standing.settings.iter().rev() {
         let line = changed.setting.shell(&changed.old);
-        text.push_str(&format!("{line}   # was set to: {}\n", one_line(&changed.new)));
+        let why = match changed.is_remembered_only() {
+            true => "a change above can change it too".to_owned(),
+            false => format!("was set to: {}", one_line(&changed.new)),
+        };
+        text.push_str(&format!("{line}   # {why}\n"));
     }
     text.trim_end().to_owned()
 }
