@@ -1,7 +1,7 @@
 //! The data streams of a round: threads that send and receive what is thrown away, and what the
 //! kernel says of them.
 //!
-//! A sender hands the same warm buffer to send(2) again and again. MSG_ZEROCOPY would only add
+//! A sender hands the same warm bytes to sendmsg(2) again and again. MSG_ZEROCOPY would only add
 //! notices on loopback, where the kernel copies such sends after all.
 
 use crate::session::{
@@ -13,11 +13,11 @@ use haul_protocol::{StreamId, wire};
 use haul_sys::tcp_info::TcpInfo;
 use rustix::{
     io::Errno,
-    net::{RecvFlags, SendFlags, recv, send},
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
     thread::{Pid, gettid},
 };
 use std::{
-    io,
+    io::{self, IoSlice},
     net::{Shutdown, TcpStream},
     sync::{
         Arc, Mutex, OnceLock,
@@ -30,6 +30,13 @@ use std::{
 /// How often a thread that waits looks whether its round is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 const STACK_BYTES: usize = 256 << 10;
+/// While a call takes bytes off a socket, what arrives is not acknowledged (tcp_recvmsg holds the
+/// socket, sk_backlog), so with calls of a MiB the sender stands still: on loopback half the rate.
+const RECEIVE_CALL_BYTES_MAX: usize = 128 << 10;
+/// A sender's bytes: few enough to stay in a processor's own cache, however large a block is.
+const WARM_BYTES: usize = 128 << 10;
+/// The most pieces of one call (UIO_MAXIOV, sendmsg(2)).
+const PIECES_MAX: usize = 1024;
 
 /// What a stream's thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,9 +215,11 @@ fn run(socket: &TcpStream, work: Work, block_bytes: usize, shared: &Shared, host
 }
 
 fn send_all(socket: &TcpStream, block_bytes: usize, shared: &Shared) -> io::Result<()> {
-    let block = noise(block_bytes);
+    let warm = noise(block_bytes.min(WARM_BYTES));
+    let pieces = pieces(&warm, block_bytes);
     while !shared.over.load(Ordering::Relaxed) && !shared.stopped.load(Ordering::Relaxed) {
-        match send(socket, &block, SendFlags::NOSIGNAL) {
+        let mut nothing = SendAncillaryBuffer::default();
+        match sendmsg(socket, &pieces, &mut nothing, SendFlags::NOSIGNAL) {
             Ok(sent) => {
                 shared.bytes.fetch_add(sent as u64, Ordering::Relaxed);
             }
@@ -221,6 +230,14 @@ fn send_all(socket: &TcpStream, block_bytes: usize, shared: &Shared) -> io::Resu
     socket.shutdown(Shutdown::Write)
 }
 
+/// A block made of the same bytes again and again.
+fn pieces(warm: &[u8], block_bytes: usize) -> Vec<IoSlice<'_>> {
+    let whole = std::iter::repeat_n(warm, block_bytes / warm.len());
+    let rest = &warm[..block_bytes % warm.len()];
+    let all = whole.chain([rest]).filter(|piece| !piece.is_empty());
+    all.take(PIECES_MAX).map(IoSlice::new).collect()
+}
+
 fn receive_all(
     socket: &TcpStream,
     block_bytes: usize,
@@ -228,11 +245,14 @@ fn receive_all(
     shared: &Shared,
 ) -> io::Result<()> {
     let mut block = vec![0; block_bytes];
+    let mut at = 0;
     while !shared.stopped.load(Ordering::Relaxed) {
-        match recv(socket, &mut block[..], flags) {
+        let end = block_bytes.min(at + RECEIVE_CALL_BYTES_MAX);
+        match recv(socket, &mut block[at..end], flags) {
             // The other side's clock is a little ahead.
             Ok((_, 0)) => return Ok(()),
             Ok((_, received)) => {
+                at = (at + received) % block_bytes;
                 shared.bytes.fetch_add(received as u64, Ordering::Relaxed);
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -255,4 +275,18 @@ pub fn noise(len_bytes: usize) -> Vec<u8> {
     }
     bytes.truncate(len_bytes);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_any_size_is_made_of_the_same_warm_bytes() {
+        for block_bytes in [1, 4096, WARM_BYTES, WARM_BYTES + 1, 1 << 20, 64 << 20] {
+            let warm = noise(block_bytes.min(WARM_BYTES));
+            let sum_bytes: usize = pieces(&warm, block_bytes).iter().map(|piece| piece.len()).sum();
+            assert_eq!(sum_bytes, block_bytes);
+        }
+    }
 }
