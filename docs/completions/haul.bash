@@ -25,6 +25,9 @@ _haul() {
             haul,help)
                 cmd="haul__subcmd__help"
                 ;;
+            haul,media)
+                cmd="haul__subcmd__media"
+                ;;
             haul,probe)
                 cmd="haul__subcmd__probe"
                 ;;
@@ -84,6 +87,9 @@ _haul() {
                 ;;
             haul__subcmd__help,help)
                 cmd="haul__subcmd__help__subcmd__help"
+                ;;
+            haul__subcmd__help,media)
+                cmd="haul__subcmd__help__subcmd__media"
                 ;;
             haul__subcmd__help,probe)
                 cmd="haul__subcmd__help__subcmd__probe"
@@ -191,7 +197,7 @@ _haul() {
 
     case "${cmd}" in
         haul)
-            opts="-h -V --help --version demo serve push pull verify token probe tune bench help"
+            opts="-h -V --help --version demo serve push pull verify media token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -513,7 +519,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help)
-            opts="demo serve push pull verify token probe tune bench help"
+            opts="demo serve push pull verify media token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -611,6 +617,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__media)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -799,6 +819,68 @@ _haul() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__media)
+            opts="-h -V --listen --method --no-readahead --rate --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --method)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --start-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --loops)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --head-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stall-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --drain-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --access-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -31,6 +31,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "serve" -d 'Serves a direc
 complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and directories to a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_needs_command" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
 complete -c haul -n "__fish_haul_needs_command" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
 complete -c haul -n "__fish_haul_needs_command" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
@@ -178,6 +179,24 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -l json -d 'Print one 
 complete -c haul -n "__fish_haul_using_subcommand verify" -s q -l quiet -d 'Print the files that are not the same, and errors, only (with --json: no progress either)'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand media" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l method -d 'How bytes get from a file into the network' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l rate -d 'Send films and sounds at this rate, such as 2M (bits a second), each period in its time' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l max-connections -d 'Connections at a time; the one that is idle longest makes room for a new one' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l head-time -d 'How long the head of a request may take' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l idle-time -d 'How long a connection may be idle between two requests' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l stall-time -d 'How long a client may take nothing of its answer' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l drain-time -d 'How long answers may take to end after SIGTERM; the rest is cut' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l access-log -d 'Write a line for each answer, in the combined log format; - for standard output' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media" -l no-readahead -d 'Ask the kernel not to read ahead of what is sent'
+complete -c haul -n "__fish_haul_using_subcommand media" -l no-index -d 'Show no pages of directories'
+complete -c haul -n "__fish_haul_using_subcommand media" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
+complete -c haul -n "__fish_haul_using_subcommand media" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...}'
+complete -c haul -n "__fish_haul_using_subcommand media" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand media" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "new" -d 'Makes a token and prints it, once'
@@ -374,16 +393,17 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'

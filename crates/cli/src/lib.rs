@@ -36,6 +36,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
     match command {
         LowCommand::Demo(low) => commands::demo::run(&low),
         LowCommand::Serve(low) => commands::serve::run(low),
+        LowCommand::Media(low) => commands::media::run(&low),
         LowCommand::Push(low) => commands::push::run(&low),
         LowCommand::Pull(low) => commands::pull::run(&low),
         LowCommand::Verify(low) => commands::verify::run(low),
@@ -52,6 +53,7 @@ fn wants_json(command: &LowCommand) -> bool {
     use args::token::LowTokenCommand;
     match command {
         LowCommand::Serve(low) => low.json,
+        LowCommand::Media(low) => low.json,
         LowCommand::Push(low) => low.transfer.json,
         LowCommand::Pull(low) => low.transfer.json,
         LowCommand::Verify(low) => low.json,

@@ -17,7 +17,7 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 9] = [
+const ALLOWED: [Allowed; 10] = [
     Allowed {
         package: "haul",
         dependencies: &[
@@ -26,9 +26,11 @@ const ALLOWED: [Allowed; 9] = [
             "haul-protocol",
             "haul-emulator",
             "haul-host",
+            "haul-media",
             "haul-sys",
         ],
     },
+    Allowed { package: "haul-media", dependencies: &["haul-datapath", "haul-host", "haul-sys"] },
     Allowed {
         package: "haul-transfer",
         dependencies: &["haul-datapath", "haul-protocol", "haul-host", "haul-sys"],

@@ -49,6 +49,7 @@ haul probe net URL                      what the network carries, and what limit
 haul probe disk /data                   how fast a disk is, and for how long
 haul probe path run7 URL/               what would limit it, before it is moved
 haul tune                               what should be otherwise on this host, and why
+haul media /films                       films over HTTP, to players and browsers
 haul bench engines                      what each engine does on this host",
     },
     EXIT_STATUS,
@@ -94,6 +95,29 @@ haul serve /data --listen 10.0.0.1:7000 --advertise dtn1.example.org",
 2  nothing could start: the address, ROOT or the state directory cannot be used",
     },
     STATE_ENVIRONMENT,
+];
+
+const MEDIA: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul media /films                       for this machine: http://127.0.0.1:8080/
+haul media /films --listen 0.0.0.0:80   for all
+haul media /films --access-log media.log
+ffplay http://127.0.0.1:8080/a.mp4      seeks by asking for parts",
+    },
+    Section {
+        title: "Signals",
+        lines: "\
+SIGINT, SIGTERM  no new connection; answers under way may end (--drain-time); a second cuts them
+SIGHUP           opens the access log again",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  ended by Ctrl-C or SIGTERM
+2  nothing could start: the address, ROOT or the access log cannot be used",
+    },
 ];
 
 const PUSH: &[Section] = &[
@@ -325,6 +349,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul" => ALL,
         "haul-demo" => DEMO,
         "haul-serve" => SERVE,
+        "haul-media" => MEDIA,
         "haul-push" => PUSH,
         "haul-pull" => PULL,
         "haul-verify" => VERIFY,

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod demo;
 pub mod examples;
+pub mod media;
 pub mod probe;
 pub mod recording;
 pub mod serve;
@@ -44,6 +45,7 @@ pub enum LowCommand {
     Push(transfer::LowPush),
     Pull(transfer::LowPull),
     Verify(verify::LowVerify),
+    Media(media::LowMedia),
     Token(token::LowToken),
     Probe(probe::LowProbe),
     Tune(tune::LowTune),

@@ -6,6 +6,7 @@
 
 pub mod far;
 pub mod frames;
+pub mod http;
 pub mod journey;
 pub mod peer;
 pub mod process;

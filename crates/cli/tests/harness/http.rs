@@ -1,0 +1,106 @@
+//! A client of HTTP/1.1 that sends what a test writes, well-formed or not.
+
+use super::PATIENCE;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+};
+
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    /// Names in small letters.
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Whether a body follows an answer's head whatever its fields say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    AsTold,
+    /// Of HEAD.
+    None,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        self.stream.get_ref()
+    }
+
+    /// False where the server does not take it any longer.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.get_mut().write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// The next answer; `None` where the server closed instead.
+    pub fn answer(&mut self, body: Body) -> Option<Answer> {
+        let mut answer = Answer { status: self.status()?, ..Answer::default() };
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            answer.fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let len_bytes = match (body, answer.status) {
+            (Body::None, _) | (_, 204 | 304) => Some(0),
+            _ => answer.field("content-length").map(|value| value.parse().unwrap()),
+        };
+        match len_bytes {
+            Some(len_bytes) => {
+                self.stream.by_ref().take(len_bytes).read_to_end(&mut answer.body).ok()?;
+                assert_eq!(answer.body.len() as u64, len_bytes, "cut: {:?}", answer.fields);
+            }
+            None => {
+                self.stream.read_to_end(&mut answer.body).ok()?;
+            }
+        }
+        Some(answer)
+    }
+
+    fn status(&mut self) -> Option<u16> {
+        let line = self.line()?;
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(words[0].starts_with("HTTP/1."), "{line}");
+        words[1].parse().ok()
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(line.trim_end().to_owned()),
+        }
+    }
+
+    /// The server closed, and sent nothing before.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
+    }
+
+    /// One request over this connection.
+    pub fn get(&mut self, target: &str, fields: &str) -> Answer {
+        assert!(self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n{fields}\r\n")));
+        self.answer(Body::AsTold).expect("an answer")
+    }
+}
+
+impl Answer {
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &value[..])
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}

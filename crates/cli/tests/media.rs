@@ -1,0 +1,393 @@
+//! The real `haul media`: files, parts and pages over HTTP, and clients that mean harm.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    Place,
+    http::{Answer, Body, Client},
+    process::Haul,
+    wait_until,
+};
+use rustix::process::Signal;
+use std::{
+    ffi::OsString,
+    fs,
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+const FILM_BYTES: u64 = 3_000_000;
+
+struct Media {
+    haul: Haul,
+    address: SocketAddr,
+}
+
+impl Media {
+    fn start(place: &Place, options: &[&str]) -> Self {
+        let own = options.iter().map(OsString::from);
+        let words: Vec<OsString> = words!["media", place.path("root"), "--listen", "127.0.0.1:0"]
+            .into_iter()
+            .chain(own)
+            .collect();
+        let haul = place.start(&words);
+        let line = haul.wait_for("start", |event| event["event"] == "listening");
+        let url = line["url"].as_str().unwrap();
+        let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+        Self { haul, address }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.haul.id())).unwrap().count()
+    }
+
+    /// It is there, and answers.
+    #[track_caller]
+    fn assert_serves(&self) {
+        assert_eq!(self.client().get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
+    }
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.file(&place.root("film.mp4"), FILM_BYTES);
+    place.file(&place.root("series/one.ts"), 100_000);
+    fs::write(place.root("series/list.m3u8"), "#EXTM3U\n").unwrap();
+    place
+}
+
+fn film(place: &Place) -> Vec<u8> {
+    fs::read(place.root("film.mp4")).unwrap()
+}
+
+#[test]
+fn by_every_method_a_file_and_its_parts_arrive() {
+    let place = place();
+    let film = film(&place);
+    for options in [
+        &["--method", "one-copy"][..],
+        &["--method", "normal"],
+        &["--method", "one-copy", "--no-readahead", "--loops", "1"],
+    ] {
+        let media = Media::start(&place, options);
+        let mut client = media.client();
+        let whole = client.get("/film.mp4", "");
+        assert_eq!((whole.status, whole.field("content-type")), (200, Some("video/mp4")));
+        assert!(whole.body == film, "{options:?}");
+        let part = client.get("/film.mp4", "Range: bytes=1000000-1999999\r\n");
+        assert_eq!(part.field("content-range"), Some("bytes 1000000-1999999/3000000"));
+        assert!(part.body == film[1_000_000..2_000_000]);
+        let parts = client.get("/film.mp4", "Range: bytes=0-1,-2\r\n");
+        let kind = parts.field("content-type").unwrap();
+        let boundary = kind.strip_prefix("multipart/byteranges; boundary=").unwrap();
+        let expected = [
+            format!(
+                "\r\n--{boundary}\r\nContent-Type: video/mp4\r\n\
+                Content-Range: bytes 0-1/3000000\r\n\r\n"
+            )
+            .as_bytes(),
+            &film[..2],
+            format!(
+                "\r\n--{boundary}\r\nContent-Type: video/mp4\r\n\
+                Content-Range: bytes 2999998-2999999/3000000\r\n\r\n"
+            )
+            .as_bytes(),
+            &film[2_999_998..],
+            format!("\r\n--{boundary}--\r\n").as_bytes(),
+        ]
+        .concat();
+        assert!(parts.body == expected, "{}", parts.text());
+        let tag = whole.field("etag").unwrap();
+        let again = client.get("/film.mp4", &format!("If-None-Match: {tag}\r\n"));
+        assert_eq!(again.status, 304);
+        assert_eq!(client.get("/film.mp4", "Range: bytes=3000000-\r\n").status, 416);
+    }
+}
+
+#[test]
+fn requests_one_behind_the_other_are_answered_in_order() {
+    let place = place();
+    let film = film(&place);
+    let media = Media::start(&place, &[]);
+    let mut client = media.client();
+    let mut requests = String::new();
+    for number in 0..200 {
+        let end = number + 9;
+        requests.push_str(&format!(
+            "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes={number}-{end}\r\n\r\n"
+        ));
+    }
+    requests.push_str("HEAD /film.mp4 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(client.send(requests));
+    for number in 0..200 {
+        assert_eq!(client.answer(Body::AsTold).unwrap().body, film[number..number + 10]);
+    }
+    let head = client.answer(Body::None).unwrap();
+    assert_eq!((head.status, head.field("content-length")), (200, Some("3000000")));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_directory_is_a_page_with_players_and_its_owners_page_comes_first() {
+    let place = place();
+    let media = Media::start(&place, &[]);
+    let mut client = media.client();
+    let page = client.get("/", "");
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    let text = page.text();
+    assert!(text.contains("<a href=\"./film.mp4\" data-play=\"video\">"), "{text}");
+    assert!(text.contains("<a href=\"./series/\">"), "{text}");
+    let moved = client.get("/series?x=1", "");
+    assert_eq!((moved.status, moved.field("location")), (301, Some("/series/?x=1")));
+    let list = client.get("/series/list.m3u8", "Origin: http://else\r\n");
+    assert_eq!(list.field("content-type"), Some("application/vnd.apple.mpegurl"));
+    assert_eq!(list.field("access-control-allow-origin"), Some("*"));
+    fs::write(place.root("series/index.html"), "mine").unwrap();
+    assert_eq!(client.get("/series/", "").text(), "mine");
+
+    let media = Media::start(&place, &["--no-index", "--no-cors"]);
+    let mut client = media.client();
+    assert_eq!(client.get("/", "").status, 403);
+    let film = client.get("/film.mp4", "Origin: http://else\r\n");
+    assert_eq!((film.status, film.field("access-control-allow-origin")), (200, None));
+}
+
+#[test]
+fn nothing_above_the_root_is_served() {
+    let place = place();
+    fs::write(place.path("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink("../secret", place.root("link")).unwrap();
+    std::os::unix::fs::symlink("film.mp4", place.root("within")).unwrap();
+    let media = Media::start(&place, &[]);
+    for (target, status) in [
+        ("/../secret", 400),
+        ("/%2e%2e/secret", 400),
+        ("/series/../../secret", 400),
+        ("/series/%2e%2e%2f%2e%2e%2fsecret", 400),
+        ("//../secret", 400),
+        ("/link", 403),
+        ("/within", 200),
+        ("/film.mp4/../../secret", 400),
+        ("/film.mp4%00.html", 400),
+        ("/nothing", 404),
+    ] {
+        let answer = media.client().get(target, "");
+        assert_eq!(answer.status, status, "{target}");
+        assert!(!answer.text().contains("secret"), "{target}");
+    }
+}
+
+#[test]
+fn heads_that_come_slowly_or_never_end_are_cut_off_and_others_are_served() {
+    let place = place();
+    let media = Media::start(&place, &["--head-time", "1s", "--idle-time", "2s"]);
+    let mut slow: Vec<Client> = (0..200).map(|_| media.client()).collect();
+    for client in &mut slow {
+        assert!(client.send("GET /film.mp4 HTTP/1.1\r\n"));
+    }
+    let mut idle: Vec<Client> = (0..200).map(|_| media.client()).collect();
+    let begun = Instant::now();
+    // A byte now and then does not help.
+    while begun.elapsed() < Duration::from_secs(3) {
+        for client in &mut slow {
+            client.send("A");
+        }
+        media.assert_serves();
+        thread::sleep(Duration::from_millis(200));
+    }
+    for client in &mut slow {
+        let answer = client.answer(Body::AsTold);
+        assert!(answer.is_none_or(|answer| answer.status == 408));
+    }
+    assert!(idle.iter_mut().all(Client::is_closed));
+
+    let mut flood = media.client();
+    flood.send(format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}", "b".repeat(1 << 20)));
+    assert_eq!(flood.answer(Body::AsTold).map(|answer| answer.status), Some(431));
+    let mut fields = media.client();
+    fields.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(2000)));
+    assert_eq!(fields.answer(Body::AsTold).map(|answer| answer.status), Some(431));
+    let mut long = media.client();
+    long.send(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(10_000)));
+    assert_eq!(long.answer(Body::AsTold).map(|answer| answer.status), Some(414));
+    media.assert_serves();
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_left_and_one_that_goes_away_costs_nothing() {
+    let place = place();
+    let media = Media::start(&place, &["--stall-time", "1s"]);
+    media.assert_serves();
+    wait_until("idle", || media.open_files() < 40);
+    let before = media.open_files();
+    let mut stalled: Vec<Client> = (0..50).map(|_| media.client()).collect();
+    for client in &mut stalled {
+        // More than the buffers between hold.
+        for _ in 0..20 {
+            client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+    }
+    for _ in 0..200 {
+        let mut client = media.client();
+        client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    media.assert_serves();
+    wait_until("left", || media.open_files() <= before);
+}
+
+#[test]
+fn with_no_room_the_idlest_makes_room_and_those_at_work_stay() {
+    let place = place();
+    let media = Media::start(&place, &["--max-connections", "4", "--loops", "1"]);
+    let mut idle: Vec<Client> = (0..4).map(|_| media.client()).collect();
+    for client in &mut idle {
+        assert_eq!(client.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+    }
+    let mut new = media.client();
+    assert_eq!(new.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+    assert!(idle[0].is_closed());
+    assert_eq!(idle[1].get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+}
+
+#[test]
+fn a_body_that_nobody_wants_is_thrown_away_before_the_next_request() {
+    let place = place();
+    let media = Media::start(&place, &[]);
+    let mut client = media.client();
+    client.send(format!(
+        "POST /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n{}GET /film.mp4 \
+        HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n",
+        "GET ".repeat(17_500)
+    ));
+    let refused = client.answer(Body::AsTold).unwrap();
+    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    assert_eq!(client.answer(Body::AsTold).unwrap().status, 206);
+    // One that is too long ends the connection, after the answer.
+    let mut client = media.client();
+    client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n");
+    let answer = client.answer(Body::AsTold).unwrap();
+    assert_eq!((answer.status, answer.field("connection")), (200, Some("close")));
+}
+
+#[test]
+fn a_file_that_gets_shorter_ends_the_connection_and_not_the_server() {
+    let place = place();
+    place.file(&place.root("shrinking.mp4"), 64 << 20);
+    for method in ["one-copy", "normal"] {
+        let media = Media::start(&place, &["--method", method]);
+        let mut client = media.client();
+        client.send("GET /shrinking.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        thread::sleep(Duration::from_millis(200));
+        let file = fs::File::options().write(true).open(place.root("shrinking.mp4")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let mut sum_bytes = 0;
+        let mut buffer = vec![0; 1 << 20];
+        while let Ok(count @ 1..) = std::io::Read::read(&mut client.socket(), &mut buffer) {
+            sum_bytes += count;
+        }
+        assert!(sum_bytes < 64 << 20);
+        media.assert_serves();
+        file.set_len(64 << 20).unwrap();
+    }
+}
+
+#[test]
+fn sigterm_lets_answers_end_and_sighup_opens_the_log_again() {
+    let place = place();
+    place.file(&place.root("long.mp4"), 64 << 20);
+    let log = place.path("access.log");
+    let media = Media::start(&place, &["--access-log", log.to_str().unwrap()]);
+    media.client().get("/film.mp4", "User-Agent: one\r\nConnection: close\r\n");
+    wait_until("logged", || fs::read_to_string(&log).unwrap().lines().count() == 1);
+    fs::rename(&log, place.path("access.log.1")).unwrap();
+    media.haul.signal(Signal::HUP);
+    wait_until("opened again", || log.exists());
+    media.client().get("/nothing", "User-Agent: two\r\nConnection: close\r\n");
+    wait_until("logged again", || fs::read_to_string(&log).unwrap().contains("two"));
+    let line = fs::read_to_string(&log).unwrap();
+    assert!(line.contains("\"GET /nothing HTTP/1.1\" 404 "), "{line}");
+
+    let mut idle = media.client();
+    idle.get("/film.mp4", "Range: bytes=0-0\r\n");
+    let mut client = media.client();
+    client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+    thread::sleep(Duration::from_millis(200));
+    media.haul.signal(Signal::TERM);
+    assert!(idle.is_closed());
+    let answer: Answer = client.answer(Body::AsTold).unwrap();
+    assert_eq!(answer.body.len(), 64 << 20);
+    let ran = media.haul.finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let ended = ran.named("ended")[0];
+    assert_eq!((&ended["requests"], &ended["cut"]), (&4.into(), &0.into()), "{ran:?}");
+}
+
+/// 3 MB at 1 MB a second, of which one and a half second's are sent at once.
+#[test]
+fn a_stream_comes_period_by_period_and_no_sooner() {
+    let place = place();
+    let film = film(&place);
+    let pacing = ["--period", "500ms", "--start-up", "1s"];
+    for (target, options) in [("/film.mp4?rate=8M", &[][..]), ("/film.mp4", &["--rate", "8M"])] {
+        let media = Media::start(&place, &[&pacing, options].concat());
+        let mut client = media.client();
+        let begun = Instant::now();
+        let answer = client.get(target, "");
+        assert!(answer.body == film);
+        assert!(begun.elapsed() >= Duration::from_millis(1400), "{:?}", begun.elapsed());
+        // What is no film is not paced by --rate, and a short part is there at once.
+        assert_eq!(client.get("/series/list.m3u8", "").status, 200);
+        assert_eq!(client.get(target, "Range: bytes=-1000\r\n").status, 206);
+        media.haul.signal(Signal::TERM);
+        let ran = media.haul.finish();
+        let ended = ran.named("ended")[0];
+        assert_eq!(ended["streams"], 2, "{ran:?}");
+        assert!(ended["periods"].as_u64().unwrap() >= 2, "{ran:?}");
+    }
+    let media = Media::start(&place, &[]);
+    let refused = media.client().get("/film.mp4?rate=fast", "");
+    assert_eq!((refused.status, refused.text().contains("such as 2M")), (400, true));
+}
+
+/// A player that is paused takes nothing for a while; it goes on where it was.
+#[test]
+fn a_stream_that_is_paused_goes_on() {
+    let place = place();
+    place.file(&place.root("long.mp4"), 40 << 20);
+    let media = Media::start(&place, &["--period", "200ms", "--start-up", "200ms"]);
+    let mut client = media.client();
+    client.send("GET /long.mp4?rate=160M HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(client.answer(Body::AsTold).unwrap().body.len(), 40 << 20);
+    media.haul.signal(Signal::TERM);
+    let ran = media.haul.finish();
+    let ended = ran.named("ended")[0];
+    assert!(ended["held_back"].as_u64().unwrap() >= 1, "{ran:?}");
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_starts() {
+    let place = place();
+    for (words, expected) in [
+        (&["--listen", "nowhere:x"][..], "--listen"),
+        (&["--listen", "192.0.2.1:0"], "192.0.2.1:0"),
+        (&["--method", "magic"], "one-copy, normal"),
+        (&["--head-time", "0s"], "--head-time"),
+    ] {
+        let own = words.iter().map(OsString::from);
+        let all: Vec<OsString> =
+            words!["media", place.path("root")].into_iter().chain(own).collect();
+        let ran = place.run(&all);
+        assert_eq!(ran.status, 2, "{ran:?}");
+        assert!(format!("{ran:?}").contains(expected), "{ran:?}");
+    }
+    let ran = place.run(&words!["media", place.path("missing"), "--listen", "127.0.0.1:0"]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+}

@@ -1,0 +1,354 @@
+//! The same requests to `haul media` and to nginx: the same status, body and fields that matter.
+//!
+//! With `--nocapture` it prints the table of the requests. Where nginx is not installed it is
+//! skipped.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{
+    PATIENCE, Place,
+    http::{Answer, Body, Client},
+    is_long,
+    process::Haul,
+    wait_until,
+};
+use haul_testkit::skip::skip;
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    time::{Duration, SystemTime},
+};
+
+const FILE_BYTES: u64 = 10_000;
+/// Of random ranges; the long variant has a million, as the promise says.
+const RANGES: u64 = 5_000;
+const RANGES_LONG: u64 = 1_000_000;
+/// Of both, whatever they mean to a client; in small letters.
+const FIELDS: [&str; 7] = [
+    "content-type",
+    "content-length",
+    "content-range",
+    "accept-ranges",
+    "last-modified",
+    "connection",
+    "location",
+];
+
+/// nginx in the foreground, killed when dropped.
+struct Nginx {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Nginx {
+    /// `None` where it is not installed.
+    fn start(place: &Place) -> Option<Self> {
+        let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
+        let program = program.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let directory = place.path("nginx");
+        fs::create_dir_all(&directory).unwrap();
+        let path = |name: &str| directory.join(name).display().to_string();
+        let temporaries = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {};", path(kind)));
+        let configuration = format!(
+            "daemon off; master_process off; pid {}; error_log {};
+            events {{ worker_connections 512; }}
+            http {{
+                access_log off; {} sendfile on; keepalive_requests 1000000;
+                types {{ video/mp4 mp4; video/mp2t ts; text/html html; }}
+                default_type application/octet-stream;
+                server {{ listen 127.0.0.1:{port}; root {}; }}
+            }}",
+            path("pid"),
+            path("error.log"),
+            temporaries.join(" "),
+            place.path("root").display(),
+        );
+        fs::write(directory.join("conf"), configuration).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-p").arg(&directory).arg("-c").arg(directory.join("conf"));
+        command.arg("-e").arg(directory.join("error.log"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let nginx = Self { child, address };
+        wait_until("nginx", || TcpStream::connect(address).is_ok());
+        Some(nginx)
+    }
+}
+
+/// Both servers with the same files, and connections to both.
+struct Both {
+    _haul: Haul,
+    _nginx: Nginx,
+    addresses: [SocketAddr; 2],
+}
+
+fn both(place: &Place) -> Option<Both> {
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    for (name, len_bytes) in [("film.mp4", FILE_BYTES), ("one.ts", 1), ("none.mp4", 0)] {
+        place.file(&place.root(name), len_bytes);
+        let file = fs::File::options().write(true).open(place.root(name)).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+    fs::create_dir_all(place.root("films/a b")).unwrap();
+    fs::write(place.root("films/index.html"), "<p>films</p>").unwrap();
+    fs::write(place.root("films/a b/c%d.mp4"), "odd").unwrap();
+    let nginx = Nginx::start(place)?;
+    let haul = place.start(&words![
+        "media",
+        place.path("root"),
+        "--listen",
+        "127.0.0.1:0",
+        "--no-cors",
+        "--no-index"
+    ]);
+    let line = haul.wait_for("start", |event| event["event"] == "listening");
+    let url = line["url"].as_str().unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+    let addresses = [address, nginx.address];
+    Some(Both { _haul: haul, _nginx: nginx, addresses })
+}
+
+/// What counts of an answer: bodies of errors are each server's own words.
+fn essence(mut answer: Answer) -> Answer {
+    let has_own_words = answer.status >= 300;
+    answer.fields.retain(|(name, _)| FIELDS.contains(&&name[..]));
+    answer.fields.sort();
+    if has_own_words {
+        answer.body.clear();
+        answer.fields.retain(|(name, _)| !["content-type", "content-length"].contains(&&name[..]));
+    }
+    for (name, value) in &mut answer.fields {
+        // nginx names itself in full; both forms are the same place (RFC 9110, 10.2.2).
+        if name == "location"
+            && let Some((_, behind)) = value.clone().split_once("://")
+        {
+            *value = behind[behind.find('/').unwrap()..].to_owned();
+        }
+        // Each numbers its own parts.
+        if let Some(boundary) = value.strip_prefix("multipart/byteranges; boundary=") {
+            let text = boundary.as_bytes();
+            let places: Vec<usize> = (0..answer.body.len().saturating_sub(text.len() - 1))
+                .filter(|&at| answer.body[at..].starts_with(text))
+                .collect();
+            for at in places {
+                answer.body[at..at + text.len()].fill(b'0');
+            }
+            *value = format!("multipart/byteranges; boundary of {}", text.len());
+        }
+    }
+    answer
+}
+
+fn ask(address: SocketAddr, request: &str) -> Option<Answer> {
+    let mut client = Client::connect(address);
+    client.socket().set_read_timeout(Some(PATIENCE)).unwrap();
+    client.send(request);
+    let body = if request.starts_with("HEAD") { Body::None } else { Body::AsTold };
+    client.answer(body).map(essence)
+}
+
+fn requests() -> Vec<String> {
+    [of_targets(), of_ranges(), of_conditions(), of_odd_heads()].concat()
+}
+
+fn of_targets() -> Vec<String> {
+    let mut all = Vec::new();
+    for target in [
+        "/film.mp4",
+        "/one.ts",
+        "/none.mp4",
+        "/films",
+        "/films/",
+        "/films?a=b",
+        "/films/a%20b/",
+        "/films/a%20b/c%25d.mp4",
+        "/nothing",
+        "/film.mp4/",
+        "/films/../film.mp4",
+        "/..",
+        "/%2e%2e/x",
+        "//film.mp4",
+        "/./film.mp4",
+        "/film%2Emp4",
+        "/film.mp4?a=1",
+        "/film.mp4#a",
+        "/%zz",
+        "/film.mp4%00",
+        "http://else/film.mp4",
+        "/FILM.mp4",
+        "/films/a%20b",
+    ] {
+        for method in ["GET", "HEAD"] {
+            all.push(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        }
+    }
+    all
+}
+
+fn of_ranges() -> Vec<String> {
+    let mut all = Vec::new();
+    for fields in [
+        "Range: bytes=0-0",
+        "Range: bytes=0-",
+        "Range: bytes=-1",
+        "Range: bytes=-0",
+        "Range: bytes=9999-",
+        "Range: bytes=10000-",
+        "Range: bytes=5-2",
+        "Range: bytes=0-1,4-5",
+        "Range: bytes=0-5000,4000-9999",
+        "Range: bytes=0-9999,0-9999",
+        "Range: bytes=a-b",
+        "Range: bytes=1-2,",
+        "Range: bytes=",
+        "Range: bits=0-1",
+        "Range: bytes 0-1",
+        "Range: bytes=0-1,20000-",
+        "Range: bytes=20000-,0-1",
+        "Range: BYTES=0-1",
+        "Range: bytes=99999999999999999999-",
+        "Range: bytes= 0 - 1 ,  5 - 6 ",
+        "Range: bytes=0-1\r\nRange: bytes=2-3",
+        "Range: bytes=- 5",
+        "Range: bytes=--5",
+    ] {
+        for target in ["/film.mp4", "/one.ts", "/none.mp4"] {
+            all.push(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+        }
+        all.push(format!("HEAD /film.mp4 HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+        all.push(format!("GET /film.mp4 HTTP/1.0\r\n{fields}\r\n\r\n"));
+    }
+    all
+}
+
+fn of_conditions() -> Vec<String> {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let other = "Sun, 06 Nov 1994 08:49:38 GMT";
+    let mut all = Vec::new();
+    for condition in [
+        format!("If-Modified-Since: {date}"),
+        format!("If-Modified-Since: {other}"),
+        "If-Modified-Since: x".to_owned(),
+        format!("If-Unmodified-Since: {date}"),
+        format!("If-Unmodified-Since: {other}"),
+        "If-Unmodified-Since: Sat, 05 Nov 1994 08:49:37 GMT".to_owned(),
+        "If-None-Match: *".to_owned(),
+        "If-None-Match: \"x\"".to_owned(),
+        "If-Match: *".to_owned(),
+        "If-Match: \"x\", W/\"y\"".to_owned(),
+        format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {date}"),
+        format!("If-Range: {date}\r\nRange: bytes=1-2"),
+        format!("If-Range: {other}\r\nRange: bytes=1-2"),
+        "If-Range: \"x\"\r\nRange: bytes=1-2".to_owned(),
+        format!("If-Modified-Since: {date}\r\nRange: bytes=1-2"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            all.push(format!("{method} /film.mp4 HTTP/1.1\r\nHost: a\r\n{condition}\r\n\r\n"));
+        }
+    }
+    all
+}
+
+fn of_odd_heads() -> Vec<String> {
+    let mut all = Vec::new();
+    for whole in [
+        "GET /film.mp4 HTTP/1.1\r\n\r\n",
+        "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /film.mp4 HTTP/1.0\r\n\r\n",
+        "GET /film.mp4 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        "GET /film.mp4 HTTP/2.0\r\nHost: a\r\n\r\n",
+        "GET /film.mp4 HTTP/1.2\r\nHost: a\r\n\r\n",
+        "get /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
+        "PUT /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
+        "DELETE /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "OPTIONS /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "BREW /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        "\r\n\r\nGET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /film.mp4 HTTP/1.1\nHost: a\n\n",
+        "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange : bytes=0-1\r\n\r\n",
+    ] {
+        all.push(whole.to_owned());
+    }
+    all
+}
+
+#[test]
+fn the_same_requests_have_the_same_answers() {
+    let place = Place::new();
+    let Some(both) = both(&place) else { return skip("nginx", "none") };
+    let mut different = Vec::new();
+    for request in requests() {
+        let [haul, nginx] = both.addresses.map(|address| ask(address, &request));
+        let status = |answer: &Option<Answer>| answer.as_ref().map_or(0, |answer| answer.status);
+        let (mark, shown) =
+            (if haul == nginx { "  " } else { "!!" }, request.trim().escape_debug());
+        println!("{mark} {:3} {:3}  {shown}", status(&haul), status(&nginx));
+        if haul != nginx {
+            different.push(format!("{shown}\n  haul {:?}\n nginx {:?}", haul, nginx));
+        }
+    }
+    assert!(different.is_empty(), "{} differ:\n{}", different.len(), different.join("\n"));
+}
+
+/// nginx passes over a field that is none; two servers that read one differently is how requests
+/// are smuggled past a proxy.
+#[test]
+fn a_field_that_is_none_is_refused_where_nginx_passes_over_it() {
+    let place = Place::new();
+    let Some(both) = both(&place) else { return skip("nginx", "none") };
+    let request = "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n";
+    let [haul, nginx] = both.addresses.map(|address| ask(address, request).unwrap().status);
+    assert_eq!((haul, nginx), (400, 200));
+}
+
+#[test]
+fn random_ranges_have_the_same_answers() {
+    let place = Place::new();
+    let Some(both) = both(&place) else { return skip("nginx", "none") };
+    let mut random = place.seed.random();
+    let mut clients = both.addresses.map(Client::connect);
+    let number = |random: &mut haul_testkit::seed::Random| match random.below(8) {
+        0 => String::new(),
+        1 => "0".to_owned(),
+        2 => (FILE_BYTES - 2 + random.below(4)).to_string(),
+        3 => random.below(u64::MAX).to_string(),
+        _ => random.below(FILE_BYTES).to_string(),
+    };
+    for _ in 0..if is_long() { RANGES_LONG } else { RANGES } {
+        let mut set = Vec::new();
+        for _ in 0..=random.below(4) {
+            let (first, last) = (number(&mut random), number(&mut random));
+            let blank = |random: &mut haul_testkit::seed::Random| match random.below(20) {
+                0 => " ",
+                _ => "",
+            };
+            let dash = if random.below(40) == 0 { "" } else { "-" };
+            let [one, two] = [blank(&mut random), blank(&mut random)];
+            set.push(format!("{one}{first}{dash}{two}{last}"));
+        }
+        let unit = if random.below(50) == 0 { "Bytes=" } else { "bytes=" };
+        let range = format!("{unit}{}", set.join(","));
+        let file = ["/film.mp4", "/film.mp4", "/film.mp4", "/one.ts", "/none.mp4"];
+        let file = file[random.below(5) as usize];
+        let [haul, nginx] = clients
+            .each_mut()
+            .map(|client| essence(client.get(file, &format!("Range: {range}\r\n"))));
+        assert_eq!(haul, nginx, "{file} {range:?}");
+    }
+}

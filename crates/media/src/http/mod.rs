@@ -1,0 +1,8 @@
+//! HTTP/1.1 as a server of files needs it (RFC 9110, 9112): requests in, heads and parts of files
+//! out. No sockets, no files, no clock.
+
+pub mod condition;
+pub mod content_type;
+pub mod range;
+pub mod request;
+pub mod response;

@@ -1,0 +1,12 @@
+//! An HTTP/1.1 server of media files: one event loop a processor, the project's own ways of moving
+//! bytes, and streams that are paced.
+//!
+//! [`http`] knows requests and answers, and no sockets; [`site`] the files; [`delivery`] how a
+//! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections.
+
+pub mod delivery;
+pub mod http;
+mod index_page;
+pub mod pace;
+pub mod server;
+pub mod site;

@@ -1,0 +1,255 @@
+//! A stream's schedule: which bytes may go when, and until when they have to be there.
+//!
+//! Time is cut into periods. At the beginning of each the bytes of the next are released, and by
+//! its end the client must have them: so a server sends once a period for each stream, and a player
+//! that begins with the start-up bytes has always a period in hand. The scheme is that of servers
+//! of media on demand (Gemmell et al., "Multimedia storage servers: a tutorial", IEEE Computer
+//! 28(5), 1995).
+//!
+//! The clock is an argument.
+
+use std::time::{Duration, Instant};
+
+/// What a stream asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub bits_per_s: u64,
+}
+
+/// Slower than any sound.
+const RATE_MIN_BITS_PER_S: u64 = 1_000;
+const RATE_MAX_BITS_PER_S: u64 = 1_000_000_000_000;
+
+impl Rate {
+    /// `1500k`, `2M`, `2.5Mbit`, `800000`: bits a second.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().trim_end_matches("/s").trim_end_matches("bit");
+        let (number, unit) = match text.char_indices().last()? {
+            (at, 'k' | 'K') => (&text[..at], 1e3),
+            (at, 'M') => (&text[..at], 1e6),
+            (at, 'G') => (&text[..at], 1e9),
+            _ => (text, 1.0),
+        };
+        if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return None;
+        }
+        let bits_per_s = (number.parse::<f64>().ok()? * unit).round() as u64;
+        (RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S)
+            .contains(&bits_per_s)
+            .then_some(Self { bits_per_s })
+    }
+
+    #[must_use]
+    pub fn bytes_in(self, time: Duration) -> u64 {
+        let bits = u128::from(self.bits_per_s) * time.as_nanos() / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+}
+
+/// How streams are paced, all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pacing {
+    pub period: Duration,
+    /// What a stream gets at once, in the time that it plays: a player's buffer.
+    pub start_up: Duration,
+}
+
+impl Default for Pacing {
+    /// The period of the study (Kim, KICS 2002).
+    fn default() -> Self {
+        Self { period: Duration::from_secs(3), start_up: Duration::from_secs(6) }
+    }
+}
+
+/// The schedule of one answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    rate: Rate,
+    pacing: Pacing,
+    /// The first period's beginning; later by what the client held the stream back.
+    begun: Instant,
+    /// Of the body and its head.
+    len_bytes: u64,
+    /// The period whose end was looked at last.
+    judged: u64,
+}
+
+/// What is said at the end of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    Met,
+    /// So many bytes were not there.
+    Missed {
+        late_bytes: u64,
+    },
+    /// The client took no more: a player that is paused. The schedule waits for it.
+    HeldBack,
+}
+
+impl Schedule {
+    #[must_use]
+    pub fn new(rate: Rate, pacing: Pacing, len_bytes: u64, now: Instant) -> Self {
+        Self { rate, pacing, begun: now, len_bytes, judged: 0 }
+    }
+
+    #[must_use]
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Periods that are over by `now`.
+    fn periods(&self, now: Instant) -> u64 {
+        let nanos = now.saturating_duration_since(self.begun).as_nanos();
+        u64::try_from(nanos / self.pacing.period.as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Released when so many periods are over: the start-up, and one period ahead.
+    fn released(&self, periods: u64) -> u64 {
+        let ahead = self.rate.bytes_in(self.pacing.start_up);
+        let of_period = self.rate.bytes_in(self.pacing.period).max(1);
+        ahead
+            .saturating_add(of_period.saturating_mul(periods.saturating_add(1)))
+            .min(self.len_bytes)
+    }
+
+    /// How many bytes may have been sent by `now`, from the beginning.
+    #[must_use]
+    pub fn allowed_bytes(&self, now: Instant) -> u64 {
+        self.released(self.periods(now))
+    }
+
+    /// A period has ended since the last time that one was judged.
+    #[must_use]
+    pub fn has_to_judge(&self, now: Instant) -> bool {
+        self.periods(now) > self.judged
+    }
+
+    /// When the next period begins, and the one before is to be judged.
+    #[must_use]
+    pub fn next(&self, now: Instant) -> Instant {
+        let over = u32::try_from(self.periods(now)).unwrap_or(u32::MAX).saturating_add(1);
+        self.begun + self.pacing.period.saturating_mul(over)
+    }
+
+    /// Whether the client had by `now` what was released a period before. `None` where no period
+    /// has ended since the last time. `is_full`: the socket took no more.
+    pub fn judge(&mut self, now: Instant, there_bytes: u64, is_full: bool) -> Option<Judged> {
+        let periods = self.periods(now);
+        if periods <= self.judged {
+            return None;
+        }
+        self.judged = periods;
+        let due_bytes = self.released(periods - 1);
+        if there_bytes >= due_bytes {
+            return Some(Judged::Met);
+        }
+        if is_full {
+            // What was not taken is not owed: the client gets it when it reads on, in its time.
+            let late = Duration::from_nanos(
+                u64::try_from(
+                    u128::from(due_bytes - there_bytes) * 8_000_000_000
+                        / u128::from(self.rate.bits_per_s),
+                )
+                .unwrap_or(u64::MAX),
+            );
+            self.begun += late.min(now.saturating_duration_since(self.begun));
+            self.judged = self.periods(now);
+            return Some(Judged::HeldBack);
+        }
+        Some(Judged::Missed { late_bytes: due_bytes - there_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, bits_per_s) in [
+            ("1500k", Some(1_500_000)),
+            ("2M", Some(2_000_000)),
+            ("2.5Mbit", Some(2_500_000)),
+            ("2.5Mbit/s", Some(2_500_000)),
+            ("1G", Some(1_000_000_000)),
+            ("800000", Some(800_000)),
+            ("0", None),
+            ("10", None),
+            ("-2M", None),
+            ("1e9", None),
+            ("M", None),
+            ("", None),
+            ("inf", None),
+            ("9999999G", None),
+        ] {
+            let rate = bits_per_s.map(|bits_per_s| Rate { bits_per_s });
+            assert_eq!(Rate::parse(text), rate, "{text}");
+        }
+    }
+
+    /// 8 kbit/s is 1000 bytes a second.
+    fn schedule(len_bytes: u64) -> (Schedule, impl Fn(u64) -> Instant) {
+        let start = Instant::now();
+        let rate = Rate { bits_per_s: 8_000 };
+        let at = move |ms: u64| start + Duration::from_millis(ms);
+        (Schedule::new(rate, Pacing::default(), len_bytes, start), at)
+    }
+
+    #[test]
+    fn bytes_are_released_a_period_ahead_and_no_more_than_there_are() {
+        let (schedule, at) = schedule(20_000);
+        for (ms, bytes, next) in [
+            (0, 9_000, 3_000),
+            (2_999, 9_000, 3_000),
+            (3_000, 12_000, 6_000),
+            (8_999, 15_000, 9_000),
+            (60_000, 20_000, 63_000),
+        ] {
+            assert_eq!(schedule.allowed_bytes(at(ms)), bytes, "{ms}");
+            assert_eq!(schedule.next(at(ms)), at(next), "{ms}");
+        }
+    }
+
+    #[test]
+    fn each_period_is_judged_once() {
+        let (mut schedule, at) = schedule(1_000_000);
+        assert_eq!(schedule.judge(at(2_999), 0, false), None);
+        assert_eq!(schedule.judge(at(3_000), 9_000, false), Some(Judged::Met));
+        assert_eq!(schedule.judge(at(3_001), 9_000, false), None);
+        let missed = Judged::Missed { late_bytes: 500 };
+        assert_eq!(schedule.judge(at(6_010), 11_500, false), Some(missed));
+    }
+
+    #[test]
+    fn a_player_that_is_paused_is_owed_nothing_and_goes_on_where_it_was() {
+        let (mut schedule, at) = schedule(1_000_000);
+        assert_eq!(schedule.judge(at(3_000), 9_000, true), Some(Judged::Met));
+        // It took half a period and was paused for 27 s.
+        assert_eq!(schedule.judge(at(6_000), 10_500, true), Some(Judged::HeldBack));
+        for second in 7..33 {
+            schedule.judge(at(second * 1_000), 10_500, true);
+        }
+        // No flood when it reads on: a period in advance, as always.
+        assert!(schedule.allowed_bytes(at(33_000)) <= 10_500 + 2 * 3_000);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_released_never_shrinks(
+            bits in 1_000_u64..10_000_000_000,
+            steps in proptest::collection::vec(0_u64..5_000, 1..40),
+        ) {
+            let start = Instant::now();
+            let rate = Rate { bits_per_s: bits };
+            let schedule = Schedule::new(rate, Pacing::default(), u64::MAX, start);
+            let (mut now, mut before) = (start, 0);
+            for step in steps {
+                now += Duration::from_millis(step);
+                let allowed = schedule.allowed_bytes(now);
+                proptest::prop_assert!(allowed >= before && schedule.next(now) > now);
+                before = allowed;
+            }
+        }
+    }
+}

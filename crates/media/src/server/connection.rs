@@ -1,0 +1,288 @@
+//! One connection: bytes in, requests out of them; an answer, piece by piece.
+
+use std::{
+    io,
+    net::{IpAddr, TcpStream},
+    os::fd::AsFd,
+    time::Instant,
+};
+
+use haul_sys::TcpInfo;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+
+use super::{
+    answers::Reply,
+    limits::{Limits, TURN_BYTES_MAX},
+};
+use crate::{
+    delivery::Delivery,
+    http::{
+        request::{self, HEAD_BYTES_MAX, Parsed, Refused, Request},
+        response::{Piece, Response},
+    },
+    pace::{Judged, Schedule},
+    site::OpenFile,
+};
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub socket: TcpStream,
+    pub peer: IpAddr,
+    /// What has come and is not read yet; its memory is given back while nothing is there.
+    incoming: Vec<u8>,
+    /// Of a request's body, still to come.
+    to_discard_bytes: u64,
+    pub answer: Option<Answer>,
+    pub requests: u32,
+    pub phase: Phase,
+    /// When this phase began, or something moved in it.
+    pub since: Instant,
+    /// The client says nothing more.
+    pub has_heard_all: bool,
+    pub interest: Interest,
+    /// By all answers before this one.
+    sent_before_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Between two requests.
+    Idle,
+    /// A part of a head is there.
+    Head,
+    Answering,
+    /// All is sent; what the client still says is thrown away until it closes.
+    Lingering,
+}
+
+/// What the loop asks epoll for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interest {
+    pub reads: bool,
+    pub writes: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub response: Response,
+    /// Of the first piece.
+    piece_sent_bytes: u64,
+    pub sent_bytes: u64,
+    pub file: Option<OpenFile>,
+    pub line: LogLine,
+    pub begun: Instant,
+    /// Of a paced one.
+    pub schedule: Option<Schedule>,
+}
+
+/// What the access log says of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogLine {
+    pub request: String,
+    pub referer: Option<String>,
+    pub user_agent: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Request(Box<Request>),
+    Refused(Refused),
+    /// Nothing whole is there.
+    Nothing,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    All,
+    /// The socket is full.
+    Blocked,
+    /// It is the others' turn.
+    Turn,
+    /// What is released is sent.
+    Paced,
+}
+
+impl Answer {
+    pub fn new(reply: Reply, line: LogLine, begun: Instant) -> Self {
+        let Reply { response, file, rate } = reply;
+        let schedule =
+            rate.map(|(rate, pacing)| Schedule::new(rate, pacing, response.len_bytes(), begun));
+        Self { response, piece_sent_bytes: 0, sent_bytes: 0, file, line, begun, schedule }
+    }
+}
+
+impl Connection {
+    pub fn new(socket: TcpStream, peer: IpAddr, now: Instant) -> Self {
+        Self {
+            socket,
+            peer,
+            incoming: Vec::new(),
+            to_discard_bytes: 0,
+            answer: None,
+            requests: 0,
+            phase: Phase::Idle,
+            since: now,
+            has_heard_all: false,
+            interest: Interest::default(),
+            sent_before_bytes: 0,
+        }
+    }
+
+    /// Takes what the socket has, as far as there is room for it.
+    ///
+    /// # Errors
+    /// What recv(2) says.
+    pub fn read(&mut self, scratch: &mut [u8]) -> io::Result<()> {
+        while self.wants_bytes() {
+            let room = match self.phase {
+                Phase::Lingering => scratch.len(),
+                _ => scratch.len().min(HEAD_BYTES_MAX + 1 - self.incoming.len()),
+            };
+            match recv(&self.socket, &mut scratch[..room], RecvFlags::empty()) {
+                Ok((_, 0)) => self.has_heard_all = true,
+                Ok((_, received)) => self.take(&scratch[..received]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// While an answer is sent, one head in advance is room enough (pipelining).
+    pub fn wants_bytes(&self) -> bool {
+        !self.has_heard_all
+            && (self.phase == Phase::Lingering || self.incoming.len() <= HEAD_BYTES_MAX)
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.phase == Phase::Lingering {
+            return;
+        }
+        let discarded = self.to_discard_bytes.min(bytes.len() as u64);
+        self.to_discard_bytes -= discarded;
+        self.incoming.extend_from_slice(&bytes[discarded as usize..]);
+    }
+
+    /// The next request, if it is whole.
+    pub fn hear(&mut self, limits: &Limits) -> Heard {
+        // A line feed before a request is a habit of old clients (RFC 9112, 2.2).
+        let blank = self.incoming.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        self.incoming.drain(..blank);
+        if self.incoming.is_empty() {
+            self.incoming = Vec::new();
+            return Heard::Nothing;
+        }
+        match request::parse(&self.incoming) {
+            Ok(Parsed::Incomplete) => Heard::Nothing,
+            Err(refused) => Heard::Refused(refused),
+            Ok(Parsed::Whole(mut request, len_bytes)) => {
+                self.incoming.drain(..len_bytes);
+                let held = request.body_bytes.min(self.incoming.len() as u64);
+                self.incoming.drain(..held as usize);
+                self.to_discard_bytes = request.body_bytes - held;
+                self.requests += 1;
+                request.is_kept &= self.requests < limits.requests_max
+                    && request.body_bytes <= limits.body_bytes_max;
+                Heard::Request(request)
+            }
+        }
+    }
+
+    /// A part of a head, or of a body, is there and the rest is not.
+    pub fn waits_for_more(&self) -> bool {
+        !self.incoming.is_empty()
+    }
+
+    /// Bytes that the client sent are not read: to close now would make it lose the answer, as the
+    /// kernel then sends a reset (RFC 9112, 9.6).
+    pub fn has_unread(&self) -> bool {
+        !self.incoming.is_empty() || self.to_discard_bytes > 0 || !self.has_heard_all
+    }
+
+    /// Sends of the answer what the socket takes, and not more than is this connection's turn.
+    ///
+    /// # Errors
+    /// What the socket or the file says: then the connection is of no use.
+    pub fn send(&mut self, delivery: &mut dyn Delivery, now: Instant) -> io::Result<Sent> {
+        let Some(answer) = &mut self.answer else { return Ok(Sent::All) };
+        let schedule = answer.schedule.as_ref();
+        let allowed_bytes = schedule.map_or(u64::MAX, |schedule| schedule.allowed_bytes(now));
+        let mut turn_bytes = TURN_BYTES_MAX;
+        while let Some(piece) = answer.response.pieces.front() {
+            let released_bytes = allowed_bytes.saturating_sub(answer.sent_bytes);
+            if turn_bytes == 0 {
+                return Ok(Sent::Turn);
+            }
+            if released_bytes == 0 {
+                return Ok(Sent::Paced);
+            }
+            let done = answer.piece_sent_bytes;
+            let has_next = answer.response.pieces.len() > 1;
+            let outcome = match piece {
+                Piece::Text(text) => send_text(&self.socket, &text[done as usize..], has_next),
+                Piece::File(range) => {
+                    let file = answer.file.as_ref().ok_or_else(no_file)?;
+                    let start = range.start + done;
+                    let end = range.end.min(start.saturating_add(turn_bytes.min(released_bytes)));
+                    delivery.send_some(self.socket.as_fd(), file, start..end)
+                }
+            };
+            let sent = match outcome {
+                Ok(sent) => sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Sent::Blocked);
+                }
+                Err(error) => return Err(error),
+            };
+            turn_bytes = turn_bytes.saturating_sub(sent);
+            answer.sent_bytes += sent;
+            answer.piece_sent_bytes += sent;
+            if answer.piece_sent_bytes == piece.len_bytes() {
+                answer.piece_sent_bytes = 0;
+                answer.response.pieces.pop_front();
+            }
+        }
+        Ok(Sent::All)
+    }
+}
+
+impl Connection {
+    /// What the schedule of a paced answer says at the end of a period.
+    pub fn judge(&mut self, now: Instant) -> Option<Judged> {
+        let is_full = self.interest.writes;
+        let schedule = self.answer.as_mut()?.schedule.as_mut()?;
+        if !schedule.has_to_judge(now) {
+            return None;
+        }
+        // What the client's kernel has said that it has.
+        let acked_bytes = TcpInfo::of(&self.socket).map_or(0, |tcp| tcp.bytes_acked);
+        schedule.judge(now, acked_bytes.saturating_sub(self.sent_before_bytes), is_full)
+    }
+
+    /// The answer is over, sent or not.
+    pub fn take_answer(&mut self) -> Option<Answer> {
+        let answer = self.answer.take()?;
+        self.sent_before_bytes += answer.sent_bytes;
+        Some(answer)
+    }
+}
+
+/// MSG_MORE keeps a head and the first bytes of a file together.
+fn send_text(socket: &TcpStream, text: &[u8], has_next: bool) -> io::Result<u64> {
+    let flags = if has_next { SendFlags::MORE } else { SendFlags::empty() };
+    loop {
+        match send(socket, text, flags | SendFlags::NOSIGNAL) {
+            Ok(sent) => return Ok(sent as u64),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn no_file() -> io::Error {
+    io::Error::other("an answer with a part of a file has no file")
+}

@@ -1,0 +1,447 @@
+//! One thread, one epoll, its own listener: all that happens to its connections happens here.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{TcpListener, TcpStream},
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustix::{
+    event::epoll,
+    io::Errno,
+    net::{Shutdown, SocketFlags, acceptfrom_with, shutdown, sockopt},
+};
+use slab::Slab;
+
+use super::{
+    Access, Shared,
+    answers::{Reply, answer, common},
+    connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
+    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER},
+    timers::Timers,
+};
+use crate::{
+    delivery::Delivery,
+    http::{
+        request::{Refused, Request},
+        response::of_status,
+    },
+    pace::Judged,
+};
+
+/// What epoll tells of the listener and of the wake: keys that no connection has.
+const LISTENER: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX - 1;
+const EVENTS_MAX: usize = 512;
+/// What is read at once; the heads of many requests.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Of one connection before the others have their turn.
+const REQUESTS_A_TURN: u32 = 32;
+
+pub(super) struct EventLoop {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    wake: Arc<OwnedFd>,
+    /// `None` once the server drains.
+    listener: Option<TcpListener>,
+    accepts_again: Option<Instant>,
+    connections: Slab<Connection>,
+    timers: Timers<usize>,
+    /// They have more to do, and it was the others' turn.
+    ready: VecDeque<usize>,
+    delivery: Box<dyn Delivery>,
+    scratch: Vec<u8>,
+}
+
+impl EventLoop {
+    pub fn new(shared: Arc<Shared>, listener: TcpListener, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let reads = epoll::EventFlags::IN;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), reads)?;
+        epoll::add(&epoll, &*wake, epoll::EventData::new_u64(WAKE), reads)?;
+        let delivery = shared.options.method.open();
+        Ok(Self {
+            shared,
+            epoll,
+            wake,
+            listener: Some(listener),
+            accepts_again: None,
+            connections: Slab::new(),
+            timers: Timers::default(),
+            ready: VecDeque::new(),
+            delivery,
+            scratch: vec![0; SCRATCH_BYTES],
+        })
+    }
+
+    /// Until the server stops, or has drained.
+    ///
+    /// # Errors
+    /// If epoll itself fails.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while !self.shared.stops.load(Ordering::Relaxed) {
+            if self.shared.drains.load(Ordering::Relaxed) {
+                self.drain();
+                if self.connections.is_empty() {
+                    break;
+                }
+            }
+            events.clear();
+            let timeout = self.timeout(Instant::now());
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let now = Instant::now();
+            let mut accepts = self.accepts_again.is_some_and(|at| at <= now);
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => accepts = true,
+                    WAKE => self.take_wake(),
+                    key => self.on_event(key as usize, event.flags, now),
+                }
+            }
+            for _ in 0..self.ready.len() {
+                if let Some(key) = self.ready.pop_front() {
+                    self.go_on(key, now);
+                }
+            }
+            while let Some(key) = self.timers.pop(now) {
+                self.on_time(key, now);
+            }
+            // Last, as a new connection may get the key of one that was closed just now.
+            if accepts {
+                self.accept(now);
+            }
+        }
+        for key in self.keys() {
+            self.close(key);
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, now: Instant) -> Option<rustix::event::Timespec> {
+        let wait = if self.ready.is_empty() {
+            let next = [self.timers.next(), self.accepts_again].into_iter().flatten().min()?;
+            next.saturating_duration_since(now)
+        } else {
+            Duration::ZERO
+        };
+        wait.try_into().ok()
+    }
+
+    fn keys(&self) -> Vec<usize> {
+        self.connections.iter().map(|(key, _)| key).collect()
+    }
+
+    fn take_wake(&self) {
+        let _ = rustix::io::read(&*self.wake, &mut [0_u8; 8]);
+    }
+
+    /// No new connection, and none waits for another request.
+    fn drain(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = epoll::delete(&self.epoll, &listener);
+            self.accepts_again = None;
+        }
+        for key in self.keys() {
+            if self.connections[key].phase == Phase::Idle {
+                self.close(key);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        self.accepts_again = None;
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = &self.listener else { return };
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match acceptfrom_with(listener, flags) {
+                Ok((socket, peer)) => {
+                    let Some(peer) =
+                        peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok())
+                    else {
+                        continue;
+                    };
+                    self.shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
+                    if !self.make_room() {
+                        self.shared.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
+                    self.add(Connection::new(TcpStream::from(socket), peer.ip(), now), now);
+                }
+                Err(Errno::AGAIN) => return,
+                // The client is gone already (accept(2)).
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+                // No descriptor or no memory is left: those who wait for nothing make room.
+                Err(_) => {
+                    self.close_idlest();
+                    self.accepts_again = Some(now + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+        // There may be more, and the listener tells of them again.
+    }
+
+    /// Whether there is room for one more.
+    fn make_room(&mut self) -> bool {
+        self.connections.len() < self.shared.options.limits.connections_max || self.close_idlest()
+    }
+
+    /// The one that waits longest for its next request.
+    fn close_idlest(&mut self) -> bool {
+        let idle = self.connections.iter().filter(|(_, one)| one.phase == Phase::Idle);
+        let Some((key, _)) = idle.min_by_key(|(_, one)| one.since) else { return false };
+        self.close(key);
+        true
+    }
+
+    fn add(&mut self, connection: Connection, now: Instant) {
+        let _ = sockopt::set_tcp_nodelay(&connection.socket, true);
+        let key = self.connections.insert(connection);
+        let connection = &mut self.connections[key];
+        connection.interest = Interest { reads: true, writes: false };
+        let flags = epoll::EventFlags::IN;
+        let data = epoll::EventData::new_u64(key as u64);
+        if epoll::add(&self.epoll, &connection.socket, data, flags).is_err() {
+            self.connections.remove(key);
+            return;
+        }
+        self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        self.timers.set(key, now + self.time_max(Phase::Idle));
+    }
+
+    fn close(&mut self, key: usize) {
+        let Some(mut connection) = self.connections.try_remove(key) else { return };
+        self.timers.clear(key);
+        let _ = epoll::delete(&self.epoll, &connection.socket);
+        self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(answer) = connection.take_answer() {
+            self.log(&connection, &answer, Instant::now());
+        }
+    }
+
+    fn on_event(&mut self, key: usize, flags: epoll::EventFlags, now: Instant) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if flags.contains(epoll::EventFlags::ERR) {
+            return self.close(key);
+        }
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP)
+            && connection.read(&mut self.scratch).is_err()
+        {
+            return self.close(key);
+        }
+        // Both directions are shut: nobody is there to be answered.
+        if flags.contains(epoll::EventFlags::HUP) && connection.has_heard_all {
+            return self.close(key);
+        }
+        self.go_on(key, now);
+    }
+
+    fn time_max(&self, phase: Phase) -> Duration {
+        let limits = &self.shared.options.limits;
+        match phase {
+            Phase::Idle => limits.idle_time_max,
+            Phase::Head => limits.head_time_max,
+            Phase::Answering => limits.stall_time_max,
+            Phase::Lingering => LINGER,
+        }
+    }
+
+    /// Its time is over, unless something moved since it was set; or a period of its stream is.
+    fn on_time(&mut self, key: usize, now: Instant) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let over = connection.since + self.time_max(connection.phase);
+        let is_paced = connection.answer.as_ref().is_some_and(|answer| answer.schedule.is_some());
+        // What is released comes only with its period: to send nothing meanwhile is no stall.
+        if is_paced && (over > now || !connection.interest.writes) {
+            return self.go_on(key, now);
+        }
+        if over > now {
+            return self.timers.set(key, over);
+        }
+        if connection.phase == Phase::Head {
+            return self.refuse(key, 408, now);
+        }
+        self.close(key);
+    }
+
+    fn enter(&mut self, key: usize, phase: Phase, now: Instant) {
+        let connection = &mut self.connections[key];
+        if connection.phase == phase && phase != Phase::Answering {
+            return;
+        }
+        connection.phase = phase;
+        connection.since = now;
+        self.timers.set(key, now + self.time_max(phase));
+    }
+
+    /// As far as it comes: requests out of bytes, answers out of requests.
+    fn go_on(&mut self, key: usize, now: Instant) {
+        for _ in 0..REQUESTS_A_TURN {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            match connection.phase {
+                Phase::Idle | Phase::Head => match connection.hear(&self.shared.options.limits) {
+                    Heard::Request(request) => self.begin(key, &request, now),
+                    Heard::Refused(refused) => {
+                        return self.refuse(key, Refused::status(refused), now);
+                    }
+                    Heard::Nothing if connection.has_heard_all => return self.close(key),
+                    Heard::Nothing => {
+                        let begun = connection.waits_for_more();
+                        self.enter(key, if begun { Phase::Head } else { Phase::Idle }, now);
+                        return self.ask(key);
+                    }
+                },
+                Phase::Answering => match self.send(key, now) {
+                    Ok(Sent::All) => {
+                        if !self.finish(key, now) {
+                            return;
+                        }
+                    }
+                    Ok(sent) => return self.wait(key, &sent, now),
+                    Err(_) => return self.close(key),
+                },
+                Phase::Lingering if connection.has_heard_all => return self.close(key),
+                Phase::Lingering => return self.ask(key),
+            }
+        }
+        self.ready.push_back(key);
+    }
+
+    fn send(&mut self, key: usize, now: Instant) -> io::Result<Sent> {
+        let connection = &mut self.connections[key];
+        let counters = &self.shared.counters;
+        if let Some(judged) = connection.judge(now) {
+            counters.periods.fetch_add(1, Ordering::Relaxed);
+            match judged {
+                Judged::Met => {}
+                Judged::Missed { .. } => {
+                    counters.misses.fetch_add(1, Ordering::Relaxed);
+                }
+                Judged::HeldBack => {
+                    counters.held_back.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        let sent_bytes = |connection: &Connection| {
+            connection.answer.as_ref().map_or(0, |answer| answer.sent_bytes)
+        };
+        let before = sent_bytes(connection);
+        let sent = connection.send(&mut *self.delivery, now);
+        if sent_bytes(connection) > before {
+            connection.since = now;
+        }
+        sent
+    }
+
+    /// An answer does not go on now: what wakes it.
+    fn wait(&mut self, key: usize, sent: &Sent, now: Instant) {
+        let connection = &self.connections[key];
+        if *sent == Sent::Turn {
+            self.ready.push_back(key);
+        }
+        if let Some(schedule) = connection.answer.as_ref().and_then(|one| one.schedule.as_ref()) {
+            let mut at = schedule.next(now);
+            if *sent == Sent::Blocked {
+                at = at.min(connection.since + self.time_max(Phase::Answering));
+            }
+            self.timers.set(key, at);
+        }
+        self.ask_of(key, *sent == Sent::Blocked);
+    }
+
+    fn begin(&mut self, key: usize, request: &Request, now: Instant) {
+        let drains = self.shared.drains.load(Ordering::Relaxed);
+        let is_kept = request.is_kept && !drains;
+        let reply = answer(&self.shared.site, &self.shared.options, request, is_kept);
+        if reply.rate.is_some() {
+            self.shared.counters.streams.fetch_add(1, Ordering::Relaxed);
+        }
+        let line = LogLine {
+            request: request.line.clone(),
+            referer: request.referer.clone(),
+            user_agent: request.user_agent.clone(),
+        };
+        self.connections[key].answer = Some(Answer::new(reply, line, now));
+        self.enter(key, Phase::Answering, now);
+    }
+
+    /// An answer to something that is no request; the connection ends with it.
+    fn refuse(&mut self, key: usize, status: u16, now: Instant) {
+        let response = of_status(status, None, &common(&self.shared.options, false), &[]);
+        self.connections[key].answer =
+            Some(Answer::new(Reply::short(response), LogLine::default(), now));
+        self.enter(key, Phase::Answering, now);
+        self.go_on(key, now);
+    }
+
+    /// An answer is sent. Whether there may be another.
+    fn finish(&mut self, key: usize, now: Instant) -> bool {
+        let connection = &mut self.connections[key];
+        let is_kept = connection.answer.as_ref().is_some_and(|answer| answer.response.is_kept);
+        let answer = connection.take_answer();
+        if let Some(answer) = &answer {
+            self.log(&self.connections[key], answer, now);
+        }
+        let connection = &mut self.connections[key];
+        if is_kept {
+            self.enter(key, Phase::Idle, now);
+            return true;
+        }
+        if connection.has_unread() && shutdown(&connection.socket, Shutdown::Write).is_ok() {
+            self.enter(key, Phase::Lingering, now);
+            return true;
+        }
+        self.close(key);
+        false
+    }
+
+    fn ask(&mut self, key: usize) {
+        self.ask_of(key, false);
+    }
+
+    /// Tells epoll what this connection waits for, if that is another thing than before.
+    fn ask_of(&mut self, key: usize, writes: bool) {
+        let connection = &mut self.connections[key];
+        let interest = Interest { reads: connection.wants_bytes(), writes };
+        if interest == connection.interest {
+            return;
+        }
+        connection.interest = interest;
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, interest.reads);
+        flags.set(epoll::EventFlags::OUT, interest.writes);
+        let data = epoll::EventData::new_u64(key as u64);
+        if epoll::modify(&self.epoll, &connection.socket, data, flags).is_err() {
+            self.close(key);
+        }
+    }
+
+    fn log(&self, connection: &Connection, answer: &Answer, now: Instant) {
+        let counters = &self.shared.counters;
+        counters.requests.fetch_add(1, Ordering::Relaxed);
+        counters.sent_bytes.fetch_add(answer.sent_bytes, Ordering::Relaxed);
+        let Some(log) = &self.shared.options.access_log else { return };
+        log(&Access {
+            time: SystemTime::now(),
+            peer: connection.peer,
+            request: &answer.line.request,
+            status: answer.response.status,
+            sent_bytes: answer.sent_bytes,
+            is_whole: answer.response.pieces.is_empty(),
+            took: now.saturating_duration_since(answer.begun),
+            referer: answer.line.referer.as_deref(),
+            user_agent: answer.line.user_agent.as_deref(),
+        });
+    }
+}

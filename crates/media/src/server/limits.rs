@@ -1,0 +1,44 @@
+//! What a client may ask of the server, and how long it may take.
+
+use std::time::Duration;
+
+/// Every one of them is a bound on what one stranger can cost the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of one loop. With more, the one that waits longest between two requests is closed; where all
+    /// are at work, the new one is.
+    pub connections_max: usize,
+    /// From the first byte of a head to its last: one that comes byte by byte is cut off
+    /// (slowloris).
+    pub head_time_max: Duration,
+    /// A connection that asks nothing.
+    pub idle_time_max: Duration,
+    /// An answer of which the client takes nothing.
+    pub stall_time_max: Duration,
+    /// Then the client opens a new connection, which may go to another loop.
+    pub requests_max: u32,
+    /// A body of a request that is read and thrown away; a longer one ends the connection.
+    pub body_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            head_time_max: Duration::from_secs(10),
+            idle_time_max: Duration::from_secs(75),
+            stall_time_max: Duration::from_secs(60),
+            requests_max: 100_000,
+            body_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// One connection sends at most so much before the others have their turn.
+pub(super) const TURN_BYTES_MAX: u64 = 2 << 20;
+/// New connections before those that are there have their turn.
+pub(super) const ACCEPTS_MAX: usize = 64;
+/// After the last answer, so that the client reads it before it hears that its bytes are refused.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
+/// Where no descriptor is left, the loop accepts again after this.
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

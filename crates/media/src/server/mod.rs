@@ -1,0 +1,269 @@
+//! The server: one event loop a processor, each with its own listener on the same address
+//! (SO_REUSEPORT, socket(7)), so that no connection is handed from one to another.
+
+mod answers;
+mod connection;
+mod event_loop;
+mod limits;
+mod timers;
+
+pub use limits::Limits;
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr, TcpListener},
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, SystemTime},
+};
+
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt},
+};
+
+use crate::{
+    delivery::{Method, Readahead},
+    pace::{Pacing, Rate},
+    site::Site,
+};
+use event_loop::EventLoop;
+
+/// What waits to be accepted, of one listener; the kernel bounds it by net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// What the access log is told of each answer, whole or broken off.
+#[derive(Clone, Debug)]
+pub struct Access<'a> {
+    pub time: SystemTime,
+    pub peer: IpAddr,
+    /// Method and target as they came; empty where it was no request.
+    pub request: &'a str,
+    pub status: u16,
+    /// Head and body.
+    pub sent_bytes: u64,
+    /// The socket took all of it.
+    pub is_whole: bool,
+    pub took: Duration,
+    pub referer: Option<&'a str>,
+    pub user_agent: Option<&'a str>,
+}
+
+pub type AccessLog = Arc<dyn Fn(&Access<'_>) + Send + Sync>;
+
+#[derive(Clone)]
+pub struct Options {
+    pub listen: SocketAddr,
+    /// Threads; each has its own connections.
+    pub loops: usize,
+    pub method: Method,
+    pub readahead: Readahead,
+    /// A directory without a page of its own is shown as one.
+    pub has_index: bool,
+    /// Pages of other sites may read (CORS).
+    pub is_open_to_pages: bool,
+    pub limits: Limits,
+    /// Of films and sounds that name none; without it they are sent as fast as they are taken.
+    pub rate: Option<Rate>,
+    pub pacing: Pacing,
+    pub access_log: Option<AccessLog>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("method", &self.method)
+            .finish()
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            loops: thread::available_parallelism().map_or(1, usize::from),
+            method: Method::OneCopy,
+            readahead: Readahead::Kernel,
+            has_index: true,
+            is_open_to_pages: true,
+            limits: Limits::default(),
+            rate: None,
+            pacing: Pacing::default(),
+            access_log: None,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot serve {path}: {source}")]
+    Root { path: String, source: io::Error },
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot start an event loop: {0}")]
+    Loop(io::Error),
+}
+
+/// What happened since the start, and what is there now.
+#[derive(Debug, Default)]
+struct Counters {
+    connections: AtomicU64,
+    accepted: AtomicU64,
+    turned_away: AtomicU64,
+    requests: AtomicU64,
+    sent_bytes: AtomicU64,
+    streams: AtomicU64,
+    periods: AtomicU64,
+    misses: AtomicU64,
+    held_back: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Open now.
+    pub connections: u64,
+    pub accepted: u64,
+    /// Closed at once, as there was no room.
+    pub turned_away: u64,
+    pub requests: u64,
+    pub sent_bytes: u64,
+    /// Paced answers that have begun.
+    pub streams: u64,
+    /// Of all streams, over by now.
+    pub periods: u64,
+    /// Periods of which not all bytes were there at the end.
+    pub misses: u64,
+    /// Periods in which the client took no more.
+    pub held_back: u64,
+}
+
+struct Shared {
+    site: Site,
+    options: Options,
+    counters: Counters,
+    drains: AtomicBool,
+    stops: AtomicBool,
+}
+
+/// A running server; it stops when it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    wakes: Vec<Arc<OwnedFd>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens, and starts the loops.
+    ///
+    /// # Errors
+    /// If the root is no directory, the address is taken, or no thread can be had.
+    pub fn start(root: &std::path::Path, options: Options) -> Result<Self, ServerError> {
+        let site = Site::open(root)
+            .map_err(|source| ServerError::Root { path: root.display().to_string(), source })?;
+        let mut address = options.listen;
+        let mut listeners = Vec::new();
+        for _ in 0..options.loops.max(1) {
+            let failed = |source: io::Error| ServerError::Listen { address, source };
+            let listener = listener(address).map_err(failed)?;
+            // Port 0 is any for the first; the others take the same.
+            address = listener.local_addr().map_err(failed)?;
+            listeners.push(listener);
+        }
+        let shared = Arc::new(Shared {
+            site,
+            options,
+            counters: Counters::default(),
+            drains: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+        });
+        let mut server = Self { address, shared, wakes: Vec::new(), threads: Vec::new() };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            server.start_loop(number, listener).map_err(ServerError::Loop)?;
+        }
+        Ok(server)
+    }
+
+    fn start_loop(&mut self, number: usize, listener: TcpListener) -> io::Result<()> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let event_loop = EventLoop::new(self.shared.clone(), listener, wake.clone())?;
+        let thread =
+            thread::Builder::new().name(format!("haul-media-{number}")).spawn(move || {
+                // epoll(7) fails only where a descriptor is wrong, which none of ours is.
+                event_loop.run().expect("epoll takes what it gave");
+            })?;
+        self.wakes.push(wake);
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let counters = &self.shared.counters;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            connections: of(&counters.connections),
+            accepted: of(&counters.accepted),
+            turned_away: of(&counters.turned_away),
+            requests: of(&counters.requests),
+            sent_bytes: of(&counters.sent_bytes),
+            streams: of(&counters.streams),
+            periods: of(&counters.periods),
+            misses: of(&counters.misses),
+            held_back: of(&counters.held_back),
+        }
+    }
+
+    /// Takes no new connection, and ends each after its answer.
+    pub fn drain(&self) {
+        self.shared.drains.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// All loops have ended: the server has drained.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    fn wake(&self) {
+        for wake in &self.wakes {
+            let _ = rustix::io::write(&**wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stops.store(true, Ordering::Relaxed);
+        self.wake();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}

@@ -1,0 +1,251 @@
+//! The files below the root, and nothing above it.
+//!
+//! Every path is resolved by the kernel with `RESOLVE_BENEATH` (openat2(2), Linux 5.6): neither
+//! `..` nor a symbolic link leads out, whatever is renamed meanwhile. A link that stays within is
+//! followed.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::{
+    fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat},
+    io::Errno,
+};
+
+use crate::http::{condition::Validators, content_type};
+
+/// The page of a directory that its owner wrote.
+pub const INDEX: &str = "index.html";
+/// A directory with more shows these, and says so.
+pub const LISTED_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub struct Site {
+    path: PathBuf,
+    root: OwnedFd,
+}
+
+/// A file that is open for an answer.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub file: File,
+    pub len_bytes: u64,
+    pub content_type: &'static str,
+    pub validators: Validators,
+}
+
+#[derive(Debug)]
+pub enum Found {
+    File(OpenFile),
+    /// Without a page of its own.
+    Directory(Listing),
+    /// A directory, asked for without the slash at its end.
+    NeedsSlash,
+    Missing,
+    Forbidden,
+    /// The disk, or this process, could not.
+    Failed(io::Error),
+}
+
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Directories first, each by name.
+    pub entries: Vec<Entry>,
+    pub has_more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    pub is_directory: bool,
+    pub len_bytes: u64,
+    pub modified: SystemTime,
+}
+
+impl Site {
+    /// # Errors
+    /// If it is no directory that can be opened, or the kernel has no openat2(2).
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let site = Self { path: path.to_owned(), root };
+        site.openat(b".", OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok(site)
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a request's path names, which begins with a slash and has no dots.
+    #[must_use]
+    pub fn find(&self, path: &[u8]) -> Found {
+        let below = path.strip_prefix(b"/").unwrap_or(path);
+        let found = match below {
+            b"" => self.directory(b"."),
+            [name @ .., b'/'] => self.directory(name),
+            name => self.file(name),
+        };
+        found.unwrap_or_else(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Found::Missing,
+            // A link that leads out, or round in a circle.
+            Errno::XDEV | Errno::LOOP | Errno::ACCESS | Errno::PERM => Found::Forbidden,
+            errno => Found::Failed(errno.into()),
+        })
+    }
+
+    fn file(&self, name: &[u8]) -> rustix::io::Result<Found> {
+        // Opening a pipe must not wait for a writer.
+        let opened = self.openat(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let stat = fstat(&opened)?;
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Found::File(OpenFile {
+                file: File::from(opened),
+                len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+                content_type: content_type::of_name(name),
+                validators: validators(&stat),
+            }),
+            FileType::Directory => Found::NeedsSlash,
+            _ => Found::Forbidden,
+        })
+    }
+
+    fn directory(&self, name: &[u8]) -> rustix::io::Result<Found> {
+        let index = [name, b"/", INDEX.as_bytes()].concat();
+        match self.file(&index) {
+            Ok(found @ Found::File(_)) => return Ok(found),
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let opened = self.openat(name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Found::Directory(listing(opened)?))
+    }
+
+    fn openat(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        openat2(self.root.as_fd(), name, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+    }
+}
+
+/// The time to the nanosecond and the length: two versions of a file within a second differ.
+fn validators(stat: &Stat) -> Validators {
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let modified = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    let entity_tag = format!("\"{seconds:x}.{nanoseconds:x}-{:x}\"", stat.st_size);
+    Validators { entity_tag, modified }
+}
+
+/// Without names that begin with a dot, and what is neither a file nor a directory.
+fn listing(directory: OwnedFd) -> rustix::io::Result<Listing> {
+    let mut listing = Listing::default();
+    let mut entries = Dir::read_from(&directory)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_bytes().starts_with(b".") {
+            continue;
+        }
+        // Gone since, or a link to nothing.
+        let Ok(stat) = statat(&directory, name, rustix::fs::AtFlags::empty()) else { continue };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let is_directory = kind == FileType::Directory;
+        let Ok(name) = name.to_str() else { continue };
+        if !is_directory && kind != FileType::RegularFile {
+            continue;
+        }
+        if listing.entries.len() == LISTED_MAX {
+            listing.has_more = true;
+            break;
+        }
+        listing.entries.push(Entry {
+            name: name.to_owned(),
+            is_directory,
+            len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: validators(&stat).modified,
+        });
+    }
+    listing.entries.sort_by(|one, other| {
+        (other.is_directory, &one.name).cmp(&(one.is_directory, &other.name))
+    });
+    Ok(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink};
+
+    fn site() -> (tempfile::TempDir, Site) {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        fs::create_dir_all(root.join("films/b")).unwrap();
+        fs::create_dir(root.join("own")).unwrap();
+        fs::write(root.join("films/a.mp4"), "film").unwrap();
+        fs::write(root.join("films/.hidden"), "").unwrap();
+        fs::write(root.join("own/index.html"), "<p>").unwrap();
+        fs::write(place.path().join("secret"), "secret").unwrap();
+        symlink("films/a.mp4", root.join("within")).unwrap();
+        symlink("../secret", root.join("out")).unwrap();
+        symlink("/etc/passwd", root.join("far")).unwrap();
+        symlink("circle", root.join("circle")).unwrap();
+        let site = Site::open(&root).unwrap();
+        (place, site)
+    }
+
+    #[test]
+    fn files_and_directories_are_found_and_nothing_above_them() {
+        let (place, site) = site();
+        let is = |path: &str| match site.find(path.as_bytes()) {
+            Found::File(file) => format!("file {} {}", file.len_bytes, file.content_type),
+            Found::Directory(listing) => {
+                let names = listing.entries.iter().map(|entry| &entry.name[..]);
+                names.collect::<Vec<_>>().join(" ")
+            }
+            Found::NeedsSlash => "needs slash".to_owned(),
+            Found::Missing => "missing".to_owned(),
+            Found::Forbidden => "forbidden".to_owned(),
+            Found::Failed(error) => error.to_string(),
+        };
+        let pipe = place.path().join("root/pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        for (path, expected) in [
+            ("/films/a.mp4", "file 4 video/mp4"),
+            ("/within", "file 4 application/octet-stream"),
+            ("/films/", "b a.mp4"),
+            ("/films", "needs slash"),
+            ("/own/", "file 3 text/html"),
+            ("/films/a.mp4/", "missing"),
+            ("/films/c.mp4", "missing"),
+            ("/out", "forbidden"),
+            ("/far", "forbidden"),
+            ("/circle", "forbidden"),
+            ("/pipe", "forbidden"),
+            ("/../secret", "forbidden"),
+            (&format!("/{}", "a".repeat(300)), "missing"),
+        ] {
+            assert_eq!(is(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn another_version_has_another_tag() {
+        let (place, site) = site();
+        let tag = || match site.find(b"/films/a.mp4") {
+            Found::File(file) => file.validators.entity_tag,
+            other => panic!("{other:?}"),
+        };
+        let before = tag();
+        assert_eq!(before, tag());
+        let file = fs::File::options().write(true).open(place.path().join("root/films/a.mp4"));
+        let later = SystemTime::now() + Duration::from_nanos(1);
+        file.unwrap().set_modified(later).unwrap();
+        assert_ne!(before, tag());
+    }
+}
