@@ -72,7 +72,7 @@ fn congestion(round: &Round, way: &Way) -> String {
 
 fn rounds_section(report: &NetReport, is_udp: bool) -> Section {
     let mut section = Section {
-        title: "rounds".into(),
+        title: "Rounds".into(),
         charts: vec![sweep_chart(report)],
         tables: vec![if is_udp { datagram_table(report) } else { stream_table(report) }],
         ..Section::default()
@@ -254,7 +254,7 @@ fn path_section(report: &NetReport) -> Section {
         }
         tables.push(table);
     }
-    Section { title: "path".into(), tables, ..Section::default() }
+    Section { title: "The path".into(), tables, ..Section::default() }
 }
 
 /// The last rounds' streams, one by one.
@@ -280,7 +280,7 @@ fn streams_section(report: &NetReport) -> Section {
     if several().count() > STREAM_ROUNDS_MAX {
         table.note(format!("Of the first {STREAM_ROUNDS_MAX} rounds; --json has all."));
     }
-    Section { title: "streams".into(), tables: vec![table], ..Section::default() }
+    Section { title: "Streams".into(), tables: vec![table], ..Section::default() }
 }
 
 fn label(round: &Round, way: &Way) -> String {
@@ -333,7 +333,7 @@ fn over_time(report: &NetReport) -> Section {
     }
     let chart = chart::lines("Rate over time", "Gbit/s", Across::Seconds, &lines);
     Section {
-        title: "over time".into(),
+        title: "Over time".into(),
         charts: vec![chart],
         tables: vec![table],
         ..Section::default()

@@ -199,6 +199,67 @@ fn other_end(report: &NetReport) -> Section {
     Section { title: "The path and the peer".to_owned(), words, ..Section::default() }
 }
 
+/// What should be otherwise, the heaviest first, each with the way to it.
+fn to_improve(findings: &[Finding]) -> Section {
+    let columns = ["it matters", "check", "what", "found", "should be"];
+    let mut table = Table::new("", columns.len(), &columns);
+    for (weight, word) in
+        [(Weight::High, "much"), (Weight::Medium, "some"), (Weight::Low, "little")]
+    {
+        let shown = findings
+            .iter()
+            .filter(|finding| finding.state == State::Improve && finding.weight == weight);
+        for finding in shown {
+            let Finding { check, subject, found, wanted, note, .. } = finding;
+            table.row([word, check, subject, found, wanted].map(str::to_owned).to_vec());
+            let ways = what_to_do(finding).into_iter().chain([note.clone()]);
+            for line in ways.filter(|line| !line.is_empty()) {
+                table.row(vec![String::new(), line]);
+            }
+        }
+    }
+    let words = match table.rows.is_empty() {
+        true => vec!["Nothing.".to_owned()],
+        false => vec!["haul tune --apply makes these changes; --undo sets them back.".to_owned()],
+    };
+    let tables = if table.rows.is_empty() { vec![] } else { vec![table] };
+    Section { title: "To improve".to_owned(), words, tables, charts: vec![] }
+}
+
+/// All that was looked at, by groups.
+fn everything(findings: &[Finding]) -> Section {
+    let of_group = |group: Group| {
+        let columns = ["", "check", "what", "found"];
+        let mut table = Table::new(group.title(), columns.len(), &columns);
+        for finding in findings.iter().filter(|finding| group_of(finding) == group) {
+            let state = match finding.state {
+                State::Good => "good",
+                State::Unknown => "unknown",
+                State::Absent => "absent",
+                State::Improve => "improve",
+            };
+            let Finding { check, subject, found, .. } = finding;
+            table.row([state, check, subject, found].map(str::to_owned).to_vec());
+        }
+        table
+    };
+    let tables = GROUPS.map(of_group).to_vec();
+    Section { title: "All that was looked at".to_owned(), words: vec![], tables, charts: vec![] }
+}
+
+/// Of each check that is on the page, what is to be improved first.
+fn whys(findings: &[Finding]) -> Section {
+    let improves = |check: &Check| {
+        let of_check = |finding: &&Finding| finding.check == check.name;
+        findings.iter().filter(of_check).any(|finding| finding.state == State::Improve)
+    };
+    let why = |check: &Check| format!("{}: {} ({})", check.name, check.why, check.source);
+    let (first, others): (Vec<&Check>, Vec<&Check>) =
+        checks::CHECKS.iter().partition(|check| improves(check));
+    let words = first.into_iter().chain(others).map(why).collect();
+    Section { title: "Why".to_owned(), words, ..Section::default() }
+}
+
 /// The report as one file of HTML.
 ///
 /// # Errors
@@ -209,29 +270,6 @@ pub fn write_page(
     findings: &[Finding],
     of_path: Option<&NetReport>,
 ) -> Result<(), Failure> {
-    let section = |group: Group| {
-        let columns = ["", "check", "what", "found", "should be", "how"];
-        let mut table = Table::new(group.title(), columns.len(), &columns);
-        for finding in findings.iter().filter(|finding| group_of(finding) == group) {
-            let state = match finding.state {
-                State::Good => "good",
-                State::Unknown => "unknown",
-                State::Absent => "absent",
-                State::Improve if finding.weight == Weight::High => "improve!",
-                State::Improve => "improve",
-            };
-            let how = match (finding.state, what_to_do(finding)) {
-                (State::Improve, Some(how)) => how,
-                _ => finding.note.clone(),
-            };
-            let Finding { check, subject, found, wanted, .. } = finding;
-            let words = [state, check, subject, found, wanted, &how];
-            table.row(words.map(str::to_owned).to_vec());
-        }
-        let whys = checks::CHECKS.iter().filter(|check| check.group == group);
-        let words = whys.map(|check| format!("{}: {}", check.name, check.why)).collect();
-        Section { title: group.title().to_owned(), tables: vec![table], words, charts: vec![] }
-    };
     let cards = goal.cards.join(", ");
     let facts = [
         ("goal", goal.words()),
@@ -239,13 +277,17 @@ pub fn write_page(
         ("cards", cards),
         ("score", format!("{} of 100", score(findings))),
         ("haul", env!("CARGO_PKG_VERSION").to_owned()),
-        ("measured", Timestamp::now().to_string()),
+        ("measured", Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
     ];
     let page = Page {
         title: "haul tune".to_owned(),
         words: vec![verdict(goal, findings)],
         facts: facts.map(|(fact, value)| (fact.to_owned(), value)).to_vec(),
-        sections: GROUPS.into_iter().map(section).chain(of_path.map(other_end)).collect(),
+        sections: [to_improve(findings)]
+            .into_iter()
+            .chain(of_path.map(other_end))
+            .chain([everything(findings), whys(findings)])
+            .collect(),
     };
     std::fs::write(path, page.html()).map_err(|error| {
         let what = format!("cannot write the page {}", path.display());

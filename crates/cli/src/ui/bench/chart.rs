@@ -147,8 +147,9 @@ pub fn lines(title: &str, unit: &str, across: Across, drawn: &[Line]) -> String 
             let _ = write!(path, "{letter}{:.1} {:.1}", x(*across), y(*up));
         }
         let colour = at % COLOURS;
-        // Few sizes were measured, and many times.
-        let measured = drawn.points.iter().filter(|_| across != Across::Seconds);
+        // Few sizes were measured, and many times; but of one time there is no line.
+        let is_seen = across != Across::Seconds || drawn.points.len() == 1;
+        let measured = drawn.points.iter().filter(|_| is_seen);
         for (across, up) in measured {
             let _ = writeln!(
                 svg,

@@ -111,7 +111,7 @@ table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tab
 caption { text-align: left; font-weight: 600; padding: .25rem 0; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } .w { text-align: left; } .n { text-align: right; }
-.why { color: var(--soft); white-space: normal; }
+.why { color: var(--soft); white-space: normal; overflow-wrap: anywhere; }
 ";
 
 #[cfg(test)]

@@ -85,9 +85,11 @@ impl Table {
             row.iter().enumerate().map(cell).collect::<String>()
         };
         let mut html = format!(
-            "<div class=\"scroll\"><table><caption>{}</caption>\n\
-             <thead><tr>{}</tr></thead>\n<tbody>\n",
-            escaped(&self.title),
+            "<div class=\"scroll\"><table>{}\n<thead><tr>{}</tr></thead>\n<tbody>\n",
+            match &self.title[..] {
+                "" => String::new(),
+                title => format!("<caption>{}</caption>", escaped(title)),
+            },
             cells(&self.columns, "th")
         );
         for row in &self.rows {

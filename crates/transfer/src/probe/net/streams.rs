@@ -53,6 +53,8 @@ pub enum Work {
 struct Shared {
     bytes: AtomicU64,
     thread: OnceLock<Pid>,
+    /// Its time on a processor and in the run queue, once it has ended: then nobody else knows.
+    times_ns: OnceLock<(u64, u64)>,
     /// A sender says goodbye; a receiver takes what is left.
     over: AtomicBool,
     /// Whatever it is at.
@@ -152,8 +154,10 @@ impl Drop for RunningStreams {
 impl Running {
     fn figures(&self) -> wire::ProbeStream {
         let bytes = self.shared.bytes.load(Ordering::Relaxed);
-        let (cpu_ns, run_queue_ns) =
-            self.shared.thread.get().copied().and_then(schedstat).unwrap_or_default();
+        let ended = || self.shared.times_ns.get().copied();
+        let running = || self.shared.thread.get().copied().and_then(schedstat);
+        // It may end between the two questions.
+        let (cpu_ns, run_queue_ns) = ended().or_else(running).or_else(ended).unwrap_or_default();
         let sends = self.work == Work::Send;
         let stream = wire::ProbeStream {
             stream: self.id.0,
@@ -206,6 +210,7 @@ fn run(socket: &TcpStream, work: Work, block_bytes: usize, shared: &Shared, host
         Work::Receive => receive_all(socket, block_bytes, RecvFlags::empty(), shared),
         Work::Discard => receive_all(socket, block_bytes, RecvFlags::TRUNC, shared),
     };
+    let _ = shared.times_ns.set(schedstat(gettid()).unwrap_or_default());
     if let Err(error) = ended
         && !shared.over.load(Ordering::Relaxed)
         && !shared.stopped.load(Ordering::Relaxed)
@@ -280,6 +285,31 @@ pub fn noise(len_bytes: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was told as one that had needed no processor.
+    #[test]
+    fn a_stream_that_has_ended_still_tells_what_it_cost() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let shared = Arc::new(Shared::default());
+        let of_thread = (far.try_clone().unwrap(), shared.clone());
+        let receiver = thread::spawn(move || {
+            let (socket, shared) = of_thread;
+            run(&socket, Work::Receive, 4096, &shared, &Host::default());
+        });
+        let block = noise(1 << 20);
+        for _ in 0..20 {
+            io::Write::write_all(&mut &near, &block).unwrap();
+        }
+        near.shutdown(Shutdown::Write).unwrap();
+        receiver.join().unwrap();
+        let running =
+            Running { id: StreamId(0), work: Work::Receive, socket: far, shared, thread: None };
+        let figures = running.figures();
+        assert_eq!(figures.bytes, 20 << 20);
+        assert!(figures.cpu_ns > 0, "{figures:?}");
+    }
 
     #[test]
     fn a_block_of_any_size_is_made_of_the_same_warm_bytes() {
