@@ -2,7 +2,8 @@
 //! bytes, and streams that are paced.
 //!
 //! [`http`] knows requests and answers, and no sockets; [`site`] the files; [`delivery`] how a
-//! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections.
+//! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections. [`viewers`] is
+//! the other end: a crowd that takes streams and tells how late they came.
 
 pub mod delivery;
 pub mod http;
@@ -10,3 +11,4 @@ mod index_page;
 pub mod pace;
 pub mod server;
 pub mod site;
+pub mod viewers;

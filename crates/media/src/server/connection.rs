@@ -253,14 +253,18 @@ impl Connection {
 impl Connection {
     /// What the schedule of a paced answer says at the end of a period.
     pub fn judge(&mut self, now: Instant) -> Option<Judged> {
-        let is_full = self.interest.writes;
+        let is_blocked = self.interest.writes;
         let schedule = self.answer.as_mut()?.schedule.as_mut()?;
         if !schedule.has_to_judge(now) {
             return None;
         }
+        let tcp = TcpInfo::of(&self.socket).ok();
         // What the client's kernel has said that it has.
-        let acked_bytes = TcpInfo::of(&self.socket).map_or(0, |tcp| tcp.bytes_acked);
-        schedule.judge(now, acked_bytes.saturating_sub(self.sent_before_bytes), is_full)
+        let acked_bytes = tcp.as_ref().map_or(0, |tcp| tcp.bytes_acked);
+        // A player that is paused lets its window close; a slow network does not close it.
+        let is_closed = tcp.is_some_and(|tcp| tcp.peer_window_bytes < 2 * tcp.mss_bytes);
+        let there_bytes = acked_bytes.saturating_sub(self.sent_before_bytes);
+        schedule.judge(now, there_bytes, is_blocked && is_closed)
     }
 
     /// The answer is over, sent or not.
