@@ -1,6 +1,6 @@
 //! A crowd of viewers against any HTTP server, and what it cost the server.
 //!
-//!     cargo run --release -p haul-media --example viewers -- 127.0.0.1:8080 /a.mp4 10000 1.5M 30 PID
+//!     cargo run --release -p haul-media --example viewers -- 127.0.0.1:80 /a.mp4 10000 1.5M 30 PID
 //!
 //! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers.
 //! The players begin after one period of 3 s. With the process numbers of the server it also tells

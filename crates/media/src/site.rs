@@ -30,6 +30,9 @@ pub struct Site {
     root: OwnedFd,
 }
 
+/// What a file is known by while it is open: its file system and its number there.
+pub type Identity = (u64, u64);
+
 /// A file that is open for an answer.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -37,6 +40,17 @@ pub struct OpenFile {
     pub len_bytes: u64,
     pub content_type: &'static str,
     pub validators: Validators,
+    pub identity: Identity,
+}
+
+impl OpenFile {
+    /// Nobody wrote to it in between, as far as its times and its length tell.
+    #[must_use]
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        self.identity == other.identity
+            && self.validators == other.validators
+            && self.content_type == other.content_type
+    }
 }
 
 #[derive(Debug)]
@@ -110,6 +124,7 @@ impl Site {
                 len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
                 content_type: content_type::of_name(name),
                 validators: validators(&stat),
+                identity: (stat.st_dev, stat.st_ino),
             }),
             FileType::Directory => Found::NeedsSlash,
             _ => Found::Forbidden,

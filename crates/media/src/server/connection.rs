@@ -4,6 +4,7 @@ use std::{
     io,
     net::{IpAddr, TcpStream},
     os::fd::AsFd,
+    sync::Arc,
     time::Instant,
 };
 
@@ -16,6 +17,7 @@ use rustix::{
 use super::{
     answers::Reply,
     limits::{Limits, TURN_BYTES_MAX},
+    open_files::OpenFiles,
 };
 use crate::{
     delivery::Delivery,
@@ -71,7 +73,7 @@ pub(super) struct Answer {
     /// Of the first piece.
     piece_sent_bytes: u64,
     pub sent_bytes: u64,
-    pub file: Option<OpenFile>,
+    pub file: Option<Arc<OpenFile>>,
     pub line: LogLine,
     pub begun: Instant,
     /// Of a paced one.
@@ -106,8 +108,9 @@ pub(super) enum Sent {
 }
 
 impl Answer {
-    pub fn new(reply: Reply, line: LogLine, begun: Instant) -> Self {
+    pub fn new(reply: Reply, files: &mut OpenFiles, line: LogLine, begun: Instant) -> Self {
         let Reply { response, file, rate } = reply;
+        let file = file.map(|file| files.shared(file));
         let schedule =
             rate.map(|(rate, pacing)| Schedule::new(rate, pacing, response.len_bytes(), begun));
         Self { response, piece_sent_bytes: 0, sent_bytes: 0, file, line, begun, schedule }

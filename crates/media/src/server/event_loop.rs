@@ -21,6 +21,7 @@ use super::{
     answers::{Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
     limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER},
+    open_files::OpenFiles,
     timers::Timers,
 };
 use crate::{
@@ -54,6 +55,7 @@ pub(super) struct EventLoop {
     ready: VecDeque<usize>,
     delivery: Box<dyn Delivery>,
     scratch: Vec<u8>,
+    files: OpenFiles,
 }
 
 impl EventLoop {
@@ -74,6 +76,7 @@ impl EventLoop {
             ready: VecDeque::new(),
             delivery,
             scratch: vec![0; SCRATCH_BYTES],
+            files: OpenFiles::default(),
         })
     }
 
@@ -372,15 +375,17 @@ impl EventLoop {
             referer: request.referer.clone(),
             user_agent: request.user_agent.clone(),
         };
-        self.connections[key].answer = Some(Answer::new(reply, line, now));
+        let answer = Answer::new(reply, &mut self.files, line, now);
+        self.connections[key].answer = Some(answer);
         self.enter(key, Phase::Answering, now);
     }
 
     /// An answer to something that is no request; the connection ends with it.
     fn refuse(&mut self, key: usize, status: u16, now: Instant) {
         let response = of_status(status, None, &common(&self.shared.options, false), &[]);
-        self.connections[key].answer =
-            Some(Answer::new(Reply::short(response), LogLine::default(), now));
+        let reply = Reply::short(response);
+        let answer = Answer::new(reply, &mut self.files, LogLine::default(), now);
+        self.connections[key].answer = Some(answer);
         self.enter(key, Phase::Answering, now);
         self.go_on(key, now);
     }

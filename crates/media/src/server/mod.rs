@@ -5,6 +5,7 @@ mod answers;
 mod connection;
 mod event_loop;
 mod limits;
+mod open_files;
 mod timers;
 
 pub use limits::Limits;
