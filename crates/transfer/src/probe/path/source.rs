@@ -24,9 +24,10 @@ use std::{
 const FILES_MAX: usize = 100_000;
 /// Of a cold source this share may still be in the page cache.
 const COLD_SHARE_MAX: f64 = 0.01;
-/// The kernel keeps pages that a socket still holds or that are still being read ahead: it is asked
-/// so often, and so far apart.
-const EVICTIONS_MAX: u32 = 40;
+/// The kernel keeps pages that a socket still holds or that are still being read ahead, which takes
+/// a slow disk seconds: it is asked again while it gives some up, and so often where it gives none.
+const EVICTIONS_IN_VAIN_MAX: u32 = 40;
+const EVICTIONS_MAX: u32 = 400;
 const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where the bytes of a source were when a run began.
@@ -138,15 +139,17 @@ pub(super) fn specs(parts: &[Beginning]) -> Vec<SourceSpec> {
 /// # Errors
 /// If one cannot be opened.
 pub(super) fn make_cold(parts: &[Beginning]) -> Result<Residency, TransferError> {
-    let mut residency = Residency::NotKnown;
-    for attempt in 0..EVICTIONS_MAX {
-        if attempt > 0 {
-            thread::sleep(EVICTION_PAUSE);
-        }
-        residency = evict(parts)?;
-        if !matches!(residency, Residency::Warm { .. }) {
+    let (mut least, mut in_vain) = (f64::INFINITY, 0);
+    let mut residency = evict(parts)?;
+    for _ in 0..EVICTIONS_MAX {
+        let Residency::Warm { share } = residency else { break };
+        in_vain = if share < least { 0 } else { in_vain + 1 };
+        least = least.min(share);
+        if in_vain == EVICTIONS_IN_VAIN_MAX {
             break;
         }
+        thread::sleep(EVICTION_PAUSE);
+        residency = evict(parts)?;
     }
     Ok(residency)
 }
