@@ -7,7 +7,7 @@ mod harness;
 use harness::{
     Place,
     http::{Answer, Body, Client},
-    process::Haul,
+    process::{Haul, behind},
     wait_until,
 };
 use rustix::process::Signal;
@@ -34,10 +34,30 @@ impl Media {
             .chain(own)
             .collect();
         let haul = place.start(&words);
+        Self::of(haul)
+    }
+
+    fn of(haul: Haul) -> Self {
         let line = haul.wait_for("start", |event| event["event"] == "listening");
         let url = line["url"].as_str().unwrap();
         let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
         Self { haul, address }
+    }
+
+    /// The same behind words that run it.
+    fn start_behind(place: &Place, runner: &[&str], options: &[&str]) -> Self {
+        let runner: Vec<OsString> = runner.iter().map(OsString::from).collect();
+        let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0", "--json"];
+        let own = options.iter().map(OsString::from);
+        let words: Vec<OsString> = words.into_iter().chain(own).collect();
+        Self::of(Haul::start(behind(&runner, place.command(&words))))
+    }
+
+    /// Of its processor time, in user and kernel mode (proc_pid_stat(5)).
+    fn cpu_ticks(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.haul.id())).unwrap();
+        let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
     fn client(&self) -> Client {
@@ -254,6 +274,76 @@ fn with_no_room_the_idlest_makes_room_and_those_at_work_stay() {
     assert_eq!(new.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
     assert!(idle[0].is_closed());
     assert_eq!(idle[1].get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+}
+
+/// It looked for a descriptor without end, and closed whoever was idle meanwhile.
+#[test]
+fn without_a_descriptor_it_waits_and_does_not_spin() {
+    let place = place();
+    let media = Media::start_behind(
+        &place,
+        &["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"],
+        &["--loops", "1"],
+    );
+    // One behind the other: each has begun its head before the next comes, so that none is idle.
+    let clients: Vec<Client> = (0..100)
+        .map(|_| {
+            let mut client = media.client();
+            client.send("G");
+            thread::sleep(Duration::from_millis(10));
+            client
+        })
+        .collect();
+    let before = media.cpu_ticks();
+    thread::sleep(Duration::from_secs(2));
+    let spent = media.cpu_ticks() - before;
+    // 200 ticks are both seconds.
+    assert!(spent < 100, "{spent} ticks");
+    drop(clients);
+    media.assert_serves();
+}
+
+#[test]
+fn whoever_floods_it_takes_nothing_from_the_others() {
+    let place = place();
+    let media = Media::start(&place, &["--loops", "1"]);
+    let heads = [
+        "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_owned(),
+        format!(
+            "GET /film.mp4?rate=100k HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            u64::MAX
+        ),
+        format!(
+            "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes={}\r\n\r\n",
+            (0..190).map(|at| format!("{0}-{0}", at * 15_000)).collect::<Vec<_>>().join(",")
+        ),
+    ];
+    let over = Instant::now() + Duration::from_secs(2);
+    let floods = heads.map(|head| {
+        let mut client = media.client();
+        client.socket().set_write_timeout(Some(Duration::from_secs(3))).unwrap();
+        thread::spawn(move || {
+            client.send(head);
+            while Instant::now() < over && client.send([b'x'; 1 << 16]) {}
+        })
+    });
+    while Instant::now() < over {
+        media.assert_serves();
+    }
+    for flood in floods {
+        flood.join().unwrap();
+    }
+}
+
+#[test]
+fn a_second_server_finds_the_address_taken() {
+    let place = place();
+    let media = Media::start(&place, &[]);
+    let address = media.address.to_string();
+    let ran = place.run(&words!["media", place.path("root"), "--listen", address]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(format!("{ran:?}").contains("another program listens there"), "{ran:?}");
+    media.assert_serves();
 }
 
 #[test]

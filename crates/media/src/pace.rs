@@ -47,6 +47,9 @@ impl Rate {
     }
 }
 
+/// The shortest wait for a period.
+const NEXT_MIN: Duration = Duration::from_micros(100);
+
 /// How streams are paced, all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
@@ -128,8 +131,11 @@ impl Schedule {
     /// When the next period begins, and the one before is to be judged.
     #[must_use]
     pub fn next(&self, now: Instant) -> Instant {
-        let over = u32::try_from(self.periods(now)).unwrap_or(u32::MAX).saturating_add(1);
-        self.begun + self.pacing.period.saturating_mul(over)
+        let period = self.pacing.period.as_nanos().max(1);
+        let over = now.saturating_duration_since(self.begun).as_nanos() % period;
+        let left = u64::try_from(period - over).unwrap_or(u64::MAX);
+        // Never now: who waits for it must not find it due without end.
+        now + Duration::from_nanos(left).max(NEXT_MIN)
     }
 
     /// Whether the client had by `now` what was released a period before. `None` where no period

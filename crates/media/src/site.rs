@@ -22,7 +22,13 @@ use crate::http::{condition::Validators, content_type};
 /// The page of a directory that its owner wrote.
 pub const INDEX: &str = "index.html";
 /// A directory with more shows these, and says so.
-pub const LISTED_MAX: usize = 10_000;
+pub const LISTED_MAX: usize = 2_000;
+/// Of a directory so many names are looked at.
+const SCANNED_MAX: usize = 2 * LISTED_MAX;
+/// What HTTP can say of a time: the end of the year 9999.
+const SECONDS_MAX: u64 = 253_402_300_799;
+/// A rename next to a path with `..` makes openat2(2) ask to be called again.
+const ATTEMPTS_MAX: u32 = 8;
 
 #[derive(Debug)]
 pub struct Site {
@@ -108,8 +114,10 @@ impl Site {
         };
         found.unwrap_or_else(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Found::Missing,
-            // A link that leads out, or round in a circle.
-            Errno::XDEV | Errno::LOOP | Errno::ACCESS | Errno::PERM => Found::Forbidden,
+            // A link that leads out, or round in a circle; a socket.
+            Errno::XDEV | Errno::LOOP | Errno::ACCESS | Errno::PERM | Errno::NXIO => {
+                Found::Forbidden
+            }
             errno => Found::Failed(errno.into()),
         })
     }
@@ -144,13 +152,21 @@ impl Site {
 
     fn openat(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        openat2(self.root.as_fd(), name, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        let flags = flags | OFlags::CLOEXEC;
+        let mut opened = Err(Errno::AGAIN);
+        for _ in 0..ATTEMPTS_MAX {
+            opened = openat2(self.root.as_fd(), name, flags, Mode::empty(), resolve);
+            if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        opened
     }
 }
 
 /// The time to the nanosecond and the length: two versions of a file within a second differ.
 fn validators(stat: &Stat) -> Validators {
-    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0).min(SECONDS_MAX);
     let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let modified = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
     let entity_tag = format!("\"{seconds:x}.{nanoseconds:x}-{:x}\"", stat.st_size);
@@ -161,8 +177,13 @@ fn validators(stat: &Stat) -> Validators {
 fn listing(directory: OwnedFd) -> rustix::io::Result<Listing> {
     let mut listing = Listing::default();
     let mut entries = Dir::read_from(&directory)?;
-    while let Some(entry) = entries.read() {
+    for scanned in 0.. {
+        let Some(entry) = entries.read() else { break };
         let entry = entry?;
+        if scanned == SCANNED_MAX {
+            listing.has_more = true;
+            break;
+        }
         let name = entry.file_name();
         if name.to_bytes().starts_with(b".") {
             continue;
@@ -247,6 +268,26 @@ mod tests {
         ] {
             assert_eq!(is(path), expected, "{path}");
         }
+    }
+
+    /// HTTP has no words for the year 10000; on file systems that know it, the server ended.
+    #[test]
+    fn a_time_beyond_what_http_can_say_is_the_last_that_it_can() {
+        let shared_memory = Path::new("/dev/shm");
+        let place = if shared_memory.is_dir() {
+            tempfile::tempdir_in(shared_memory)
+        } else {
+            tempfile::tempdir()
+        };
+        let place = place.unwrap();
+        fs::write(place.path().join("a.mp4"), "film").unwrap();
+        let file = fs::File::options().write(true).open(place.path().join("a.mp4")).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 7)).unwrap();
+        let site = Site::open(place.path()).unwrap();
+        let Found::File(found) = site.find(b"/a.mp4") else { panic!("no file") };
+        assert!(httpdate::fmt_http_date(found.validators.modified).ends_with(" GMT"));
+        let Found::Directory(listing) = site.find(b"/") else { panic!("no directory") };
+        assert!(!crate::index_page::html(b"/", &listing).is_empty());
     }
 
     #[test]

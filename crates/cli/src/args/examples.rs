@@ -110,7 +110,7 @@ ffplay http://127.0.0.1:8080/a.mp4      seeks by asking for parts",
         title: "Signals",
         lines: "\
 SIGINT, SIGTERM  no new connection; answers under way may end (--drain-time); a second cuts them
-SIGHUP           opens the access log again",
+SIGHUP           opens the access log again; ends it where there is none",
     },
     Section {
         title: "Exit status",

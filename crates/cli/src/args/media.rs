@@ -112,6 +112,11 @@ impl LowMedia {
                 return Err(usage_problem(&what, "more than nothing", "0s", ""));
             }
         }
+        if self.json && self.access_log.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+            let what = "cannot write the access log to standard output";
+            let found = "--json, whose lines go there";
+            return Err(usage_problem(what, "a file", found, "name a file with --access-log"));
+        }
         let own = defaults();
         let loops = self.loops.map_or(own.loops, |loops| loops as usize);
         let limits = Limits {

@@ -30,6 +30,10 @@ use std::{
 const LINES_MAX: usize = 16 << 10;
 /// A line is in the file no later than this.
 const GATHER: Duration = Duration::from_millis(500);
+/// How long the last lines may take.
+const END_MAX: Duration = Duration::from_secs(2);
+/// The longest line; a stranger writes most of it.
+const LINE_BYTES_MAX: usize = 4 << 10;
 /// How often the end of a drain is looked for.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
@@ -46,11 +50,10 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     let server = Server::start(&low.root, options).map_err(|error| failure(&error))?;
     tell_start(low, server.local_addr());
     for signal in signals.forever() {
-        if signal != SIGHUP {
-            break;
-        }
-        if let Some(log) = &log {
-            log.writer.reopens.store(true, Ordering::Relaxed);
+        match &log {
+            Some(log) if signal == SIGHUP => log.writer.reopens.store(true, Ordering::Relaxed),
+            // Without a log to open again it is what a terminal says that is closed.
+            _ => break,
         }
     }
     server.drain();
@@ -64,10 +67,11 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
         }
         thread::sleep(DRAIN_LOOK);
     }
-    let totals = server.totals();
-    drop(server);
-    let lost = log.map_or(0, LogWriter::end);
-    tell_end(low, &totals, lost);
+    let totals = server.stop();
+    let lost = log.map_or(Some(0), LogWriter::end);
+    if let Some(lost) = lost {
+        tell_end(low, &totals, lost);
+    }
     Ok(ExitStatus::AllDone)
 }
 
@@ -126,7 +130,7 @@ fn tell_end(low: &LowMedia, totals: &Totals, lost_lines: u64) {
         line.push_str(&format!(
             " {}: {} in time, {misses} late, {held_back} held back by their players.",
             count(streams, "paced stream"),
-            count(periods - misses - held_back, "period"),
+            count(periods.saturating_sub(misses + held_back), "period"),
         ));
     }
     for (number, words) in [
@@ -180,12 +184,21 @@ impl LogWriter {
         Ok(Self { sink, writer, thread })
     }
 
-    /// All lines are written; how many were lost.
-    fn end(self) -> u64 {
+    /// All lines are written; how many were lost. `None` where nobody takes them.
+    fn end(self) -> Option<u64> {
         self.writer.ends.store(true, Ordering::Relaxed);
         drop(self.sink);
-        let _ = self.thread.join();
-        self.writer.lost.load(Ordering::Relaxed)
+        let began = Instant::now();
+        while !self.thread.is_finished() {
+            if began.elapsed() > END_MAX {
+                ui::print_to_stderr(
+                    "The last lines of the access log are lost: nobody takes them.",
+                );
+                return None;
+            }
+            thread::sleep(DRAIN_LOOK);
+        }
+        Some(self.writer.lost.load(Ordering::Relaxed))
     }
 }
 
@@ -210,10 +223,14 @@ fn write_all(
             // What is there by now goes in one write.
             waiting.extend(lines.try_iter().take(LINES_MAX));
         }
-        if writer.reopens.swap(false, Ordering::Relaxed)
-            && let Ok(anew) = open(path)
-        {
-            output = anew;
+        if writer.reopens.swap(false, Ordering::Relaxed) {
+            match open(path) {
+                Ok(anew) => output = anew,
+                Err(error) => ui::print_to_stderr(&ui::printable(&format!(
+                    "cannot open the access log {} again, so the old file is written on: {error}",
+                    path.display()
+                ))),
+            }
         }
         if !waiting.is_empty() {
             let count = waiting.lines().count() as u64;
@@ -246,8 +263,12 @@ fn quotable(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();
     }
-    let mut quotable = String::with_capacity(text.len());
+    let mut quotable = String::with_capacity(text.len().min(LINE_BYTES_MAX));
     for sign in text.chars() {
+        if quotable.len() > LINE_BYTES_MAX / 3 {
+            quotable.push_str("...");
+            break;
+        }
         match sign {
             '"' | '\\' => quotable.extend(['\\', sign]),
             sign if sign.is_control() => quotable.push_str(&format!("\\x{:02x}", sign as u32)),

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// More than any player asks for. Beyond it the whole file is the answer.
-pub const RANGES_MAX: usize = 1024;
+pub const RANGES_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {

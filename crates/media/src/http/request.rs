@@ -165,7 +165,7 @@ fn version_refused(bytes: &[u8]) -> Refused {
 }
 
 fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result<(), Refused> {
-    let (mut length, mut is_chunked) = (None, false);
+    let (mut length, mut is_chunked, mut is_closed) = (None, false, false);
     for field in fields {
         let value = field.value.trim_ascii();
         let own = || Some(value.to_vec());
@@ -180,8 +180,9 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
             request.host = text();
         } else if is("connection") {
             for word in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                // Whatever else is said (RFC 9112, 9.3).
                 if word.eq_ignore_ascii_case(b"close") {
-                    request.is_kept = false;
+                    is_closed = true;
                 } else if word.eq_ignore_ascii_case(b"keep-alive") {
                     request.is_kept = true;
                 }
@@ -223,7 +224,7 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
     }
     request.body_bytes = length.unwrap_or(0);
     // A body of unknown length is not read, so nothing can follow it.
-    request.is_kept &= !is_chunked;
+    request.is_kept &= !is_chunked && !is_closed;
     Ok(())
 }
 
@@ -347,6 +348,7 @@ mod tests {
         for (line, fields, is_kept) in [
             ("GET / HTTP/1.1", "Host: a\r\n", true),
             ("GET / HTTP/1.1", "Host: a\r\nConnection: Close\r\n", false),
+            ("GET / HTTP/1.1", "Host: a\r\nConnection: close, keep-alive\r\n", false),
             ("GET / HTTP/1.0", "", false),
             ("GET / HTTP/1.0", "Connection: foo, keep-alive\r\n", true),
             ("GET / HTTP/1.1", "Host: a\r\nTransfer-Encoding: chunked\r\n", false),

@@ -11,7 +11,9 @@ use crate::{
     http::{
         content_type,
         request::{Method, Request},
-        response::{Common, Entity, Response, of_file, of_status, of_status_because, of_text},
+        response::{
+            Common, Entity, Piece, Response, of_file, of_status, of_status_because, of_text,
+        },
     },
     index_page,
     pace::{Pacing, Rate},
@@ -77,8 +79,13 @@ pub(super) fn answer(site: &Site, options: &Options, request: &Request, is_kept:
             };
             let boundary = BOUNDARIES.fetch_add(1, Ordering::Relaxed);
             let own = options.rate.filter(|_| content_type::is_played(file.content_type));
+            let response = of_file(request, &entity, &common, boundary);
+            let has_bytes = response.pieces.iter().any(|piece| matches!(piece, Piece::File(_)));
+            if !has_bytes {
+                return Reply::short(response);
+            }
             let rate = rate.flatten().or(own).map(|rate| (rate, options.pacing));
-            Reply { response: of_file(request, &entity, &common, boundary), file: Some(file), rate }
+            Reply { response, file: Some(file), rate }
         }
         Found::Directory(listing) if options.has_index => {
             let page = index_page::html(&request.target.path, &listing);

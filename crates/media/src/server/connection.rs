@@ -16,7 +16,7 @@ use rustix::{
 
 use super::{
     answers::Reply,
-    limits::{Limits, TURN_BYTES_MAX},
+    limits::{CALL_BYTES_MIN, Limits, READS_A_TURN},
     open_files::OpenFiles,
 };
 use crate::{
@@ -45,6 +45,10 @@ pub(super) struct Connection {
     /// The client says nothing more.
     pub has_heard_all: bool,
     pub interest: Interest,
+    /// It is in line for another turn.
+    pub is_ready: bool,
+    /// The rest of a body is longer than anybody reads.
+    ignores_body: bool,
     /// By all answers before this one.
     sent_before_bytes: u64,
 }
@@ -130,6 +134,8 @@ impl Connection {
             since: now,
             has_heard_all: false,
             interest: Interest::default(),
+            is_ready: false,
+            ignores_body: false,
             sent_before_bytes: 0,
         }
     }
@@ -139,7 +145,10 @@ impl Connection {
     /// # Errors
     /// What recv(2) says.
     pub fn read(&mut self, scratch: &mut [u8]) -> io::Result<()> {
-        while self.wants_bytes() {
+        for _ in 0..READS_A_TURN {
+            if !self.wants_bytes() {
+                break;
+            }
             let room = match self.phase {
                 Phase::Lingering => scratch.len(),
                 _ => scratch.len().min(HEAD_BYTES_MAX + 1 - self.incoming.len()),
@@ -157,8 +166,8 @@ impl Connection {
 
     /// While an answer is sent, one head in advance is room enough (pipelining).
     pub fn wants_bytes(&self) -> bool {
-        !self.has_heard_all
-            && (self.phase == Phase::Lingering || self.incoming.len() <= HEAD_BYTES_MAX)
+        let has_room = !self.ignores_body && self.incoming.len() <= HEAD_BYTES_MAX;
+        !self.has_heard_all && (self.phase == Phase::Lingering || has_room)
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -187,6 +196,7 @@ impl Connection {
                 let held = request.body_bytes.min(self.incoming.len() as u64);
                 self.incoming.drain(..held as usize);
                 self.to_discard_bytes = request.body_bytes - held;
+                self.ignores_body = request.body_bytes > limits.body_bytes_max;
                 self.requests += 1;
                 request.is_kept &= self.requests < limits.requests_max
                     && request.body_bytes <= limits.body_bytes_max;
@@ -206,18 +216,23 @@ impl Connection {
         !self.incoming.is_empty() || self.to_discard_bytes > 0 || !self.has_heard_all
     }
 
-    /// Sends of the answer what the socket takes, and not more than is this connection's turn.
+    /// Sends of the answer what the socket takes, and not more than is left of this connection's
+    /// turn: each call takes something of it, however little it sends.
     ///
     /// # Errors
     /// What the socket or the file says: then the connection is of no use.
-    pub fn send(&mut self, delivery: &mut dyn Delivery, now: Instant) -> io::Result<Sent> {
+    pub fn send(
+        &mut self,
+        delivery: &mut dyn Delivery,
+        turn_bytes: &mut u64,
+        now: Instant,
+    ) -> io::Result<Sent> {
         let Some(answer) = &mut self.answer else { return Ok(Sent::All) };
         let schedule = answer.schedule.as_ref();
         let allowed_bytes = schedule.map_or(u64::MAX, |schedule| schedule.allowed_bytes(now));
-        let mut turn_bytes = TURN_BYTES_MAX;
         while let Some(piece) = answer.response.pieces.front() {
             let released_bytes = allowed_bytes.saturating_sub(answer.sent_bytes);
-            if turn_bytes == 0 {
+            if *turn_bytes == 0 {
                 return Ok(Sent::Turn);
             }
             if released_bytes == 0 {
@@ -230,7 +245,8 @@ impl Connection {
                 Piece::File(range) => {
                     let file = answer.file.as_ref().ok_or_else(no_file)?;
                     let start = range.start + done;
-                    let end = range.end.min(start.saturating_add(turn_bytes.min(released_bytes)));
+                    let end =
+                        range.end.min(start.saturating_add((*turn_bytes).min(released_bytes)));
                     delivery.send_some(self.socket.as_fd(), file, start..end)
                 }
             };
@@ -241,7 +257,7 @@ impl Connection {
                 }
                 Err(error) => return Err(error),
             };
-            turn_bytes = turn_bytes.saturating_sub(sent);
+            *turn_bytes = turn_bytes.saturating_sub(sent.max(CALL_BYTES_MIN));
             answer.sent_bytes += sent;
             answer.piece_sent_bytes += sent;
             if answer.piece_sent_bytes == piece.len_bytes() {
@@ -265,9 +281,12 @@ impl Connection {
         // What the client's kernel has said that it has.
         let acked_bytes = tcp.as_ref().map_or(0, |tcp| tcp.bytes_acked);
         // A player that is paused lets its window close; a slow network does not close it.
-        let is_closed = tcp.is_some_and(|tcp| tcp.peer_window_bytes < 2 * tcp.mss_bytes);
+        let is_held_back = tcp.is_some_and(|tcp| {
+            let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
+            is_closed && (is_blocked || tcp.notsent_bytes > 0)
+        });
         let there_bytes = acked_bytes.saturating_sub(self.sent_before_bytes);
-        schedule.judge(now, there_bytes, is_blocked && is_closed)
+        schedule.judge(now, there_bytes, is_held_back)
     }
 
     /// The answer is over, sent or not.

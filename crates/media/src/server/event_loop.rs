@@ -20,7 +20,7 @@ use super::{
     Access, Shared,
     answers::{Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
-    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER},
+    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, TURN_BYTES_MAX},
     open_files::OpenFiles,
     timers::Timers,
 };
@@ -114,6 +114,9 @@ impl EventLoop {
             }
             for _ in 0..self.ready.len() {
                 if let Some(key) = self.ready.pop_front() {
+                    if let Some(connection) = self.connections.get_mut(key) {
+                        connection.is_ready = false;
+                    }
                     self.go_on(key, now);
                 }
             }
@@ -162,8 +165,18 @@ impl EventLoop {
         }
     }
 
+    /// While it pauses the listener has nothing to tell: it would tell it without end.
+    fn listen(&self, flags: epoll::EventFlags) {
+        if let Some(listener) = &self.listener {
+            let data = epoll::EventData::new_u64(LISTENER);
+            let _ = epoll::modify(&self.epoll, listener, data, flags);
+        }
+    }
+
     fn accept(&mut self, now: Instant) {
-        self.accepts_again = None;
+        if self.accepts_again.take().is_some() {
+            self.listen(epoll::EventFlags::IN);
+        }
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = &self.listener else { return };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -187,6 +200,7 @@ impl EventLoop {
                 // No descriptor or no memory is left: those who wait for nothing make room.
                 Err(_) => {
                     self.close_idlest();
+                    self.listen(epoll::EventFlags::empty());
                     self.accepts_again = Some(now + ACCEPT_PAUSE);
                     return;
                 }
@@ -290,6 +304,7 @@ impl EventLoop {
 
     /// As far as it comes: requests out of bytes, answers out of requests.
     fn go_on(&mut self, key: usize, now: Instant) {
+        let mut turn_bytes = TURN_BYTES_MAX;
         for _ in 0..REQUESTS_A_TURN {
             let Some(connection) = self.connections.get_mut(key) else { return };
             match connection.phase {
@@ -305,7 +320,7 @@ impl EventLoop {
                         return self.ask(key);
                     }
                 },
-                Phase::Answering => match self.send(key, now) {
+                Phase::Answering => match self.send(key, &mut turn_bytes, now) {
                     Ok(Sent::All) => {
                         if !self.finish(key, now) {
                             return;
@@ -318,10 +333,19 @@ impl EventLoop {
                 Phase::Lingering => return self.ask(key),
             }
         }
-        self.ready.push_back(key);
+        self.get_in_line(key);
     }
 
-    fn send(&mut self, key: usize, now: Instant) -> io::Result<Sent> {
+    /// It goes on when the others had their turn.
+    fn get_in_line(&mut self, key: usize) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !std::mem::replace(&mut connection.is_ready, true)
+        {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn send(&mut self, key: usize, turn_bytes: &mut u64, now: Instant) -> io::Result<Sent> {
         let connection = &mut self.connections[key];
         let counters = &self.shared.counters;
         if let Some(judged) = connection.judge(now) {
@@ -340,7 +364,7 @@ impl EventLoop {
             connection.answer.as_ref().map_or(0, |answer| answer.sent_bytes)
         };
         let before = sent_bytes(connection);
-        let sent = connection.send(&mut *self.delivery, now);
+        let sent = connection.send(&mut *self.delivery, turn_bytes, now);
         if sent_bytes(connection) > before {
             connection.since = now;
         }
@@ -349,10 +373,15 @@ impl EventLoop {
 
     /// An answer does not go on now: what wakes it.
     fn wait(&mut self, key: usize, sent: &Sent, now: Instant) {
-        let connection = &self.connections[key];
         if *sent == Sent::Turn {
-            self.ready.push_back(key);
+            self.get_in_line(key);
         }
+        let connection = &mut self.connections[key];
+        if *sent == Sent::Blocked && !connection.interest.writes {
+            // Until now it was not the client that was waited for.
+            connection.since = now;
+        }
+        let connection = &self.connections[key];
         if let Some(schedule) = connection.answer.as_ref().and_then(|one| one.schedule.as_ref()) {
             let mut at = schedule.next(now);
             if *sent == Sent::Blocked {

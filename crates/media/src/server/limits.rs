@@ -36,6 +36,11 @@ impl Default for Limits {
 
 /// One connection sends at most so much before the others have their turn.
 pub(super) const TURN_BYTES_MAX: u64 = 2 << 20;
+/// What a call costs of a turn at least, however little it sends: a part of one byte may need a
+/// disk.
+pub(super) const CALL_BYTES_MIN: u64 = 64 << 10;
+/// Reads of one connection before the others have their turn.
+pub(super) const READS_A_TURN: u32 = 16;
 /// New connections before those that are there have their turn.
 pub(super) const ACCEPTS_MAX: usize = 64;
 /// After the last answer, so that the client reads it before it hears that its bytes are refused.

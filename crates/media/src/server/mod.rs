@@ -169,6 +169,7 @@ impl Server {
         let site = Site::open(root)
             .map_err(|source| ServerError::Root { path: root.display().to_string(), source })?;
         let mut address = options.listen;
+        is_free(address).map_err(|source| ServerError::Listen { address, source })?;
         let mut listeners = Vec::new();
         for _ in 0..options.loops.max(1) {
             let failed = |source: io::Error| ServerError::Listen { address, source };
@@ -238,6 +239,22 @@ impl Server {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
+    /// Cuts what is still under way; what all of it came to.
+    #[must_use]
+    pub fn stop(mut self) -> Totals {
+        let cut = self.totals().connections;
+        self.end();
+        Totals { connections: cut, ..self.totals() }
+    }
+
+    fn end(&mut self) {
+        self.shared.stops.store(true, Ordering::Relaxed);
+        self.wake();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+
     fn wake(&self) {
         for wake in &self.wakes {
             let _ = rustix::io::write(&**wake, &1_u64.to_ne_bytes());
@@ -247,15 +264,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stops.store(true, Ordering::Relaxed);
-        self.wake();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+/// The loops share their address by SO_REUSEPORT, and so would another server of the same user,
+/// which then had half of the connections: one that does not share finds it.
+fn is_free(address: SocketAddr) -> io::Result<()> {
+    Ok(bind(&unbound(address)?, &address)?)
+}
+
+fn unbound(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -263,6 +282,11 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(socket)
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = unbound(address)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &address)?;
     listen(&socket, BACKLOG)?;
