@@ -128,7 +128,7 @@ fn a_terminal_sees_the_verdict_first() {
     let text = String::from_utf8(output.stdout).unwrap();
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("This host's loopback carries ") && first.ends_with('.'), "{text}");
-    for part in ["To do: ", "== rounds ==", "== over time ==", "What passes was not measured"] {
+    for part in ["To do: ", "== Rounds ==", "== Over time ==", "What passes was not measured"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
