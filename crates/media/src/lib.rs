@@ -11,4 +11,5 @@ mod index_page;
 pub mod pace;
 pub mod server;
 pub mod site;
+pub mod slack;
 pub mod viewers;

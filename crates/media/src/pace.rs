@@ -78,16 +78,35 @@ pub struct Schedule {
     judged: u64,
 }
 
+/// What the client has at the end of a period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct There {
+    /// Of the body and its head, from the beginning.
+    pub bytes: u64,
+    /// Since it said so last.
+    pub ago: Duration,
+    /// It took no more.
+    pub is_full: bool,
+}
+
 /// What is said at the end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub struct Judged {
+    pub verdict: Verdict,
+    /// How long before the end all was there; or less than nothing: what missing bytes play.
+    pub slack_ms: i64,
+    /// What a player has in hand that began to play with the first byte, in milliseconds.
+    pub buffer_ms: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
     Met,
-    /// So many bytes were not there.
-    Missed {
-        late_bytes: u64,
-    },
+    Missed,
     /// The client took no more: a player that is paused. The schedule waits for it.
     HeldBack,
+    /// All of it is there, and nothing is due any more.
+    Over,
 }
 
 impl Schedule {
@@ -139,16 +158,29 @@ impl Schedule {
     }
 
     /// Whether the client had by `now` what was released a period before. `None` where no period
-    /// has ended since the last time. `is_full`: the socket took no more.
-    pub fn judge(&mut self, now: Instant, there_bytes: u64, is_full: bool) -> Option<Judged> {
+    /// has ended since the last time.
+    pub fn judge(&mut self, now: Instant, there: There) -> Option<Judged> {
+        let There { bytes: there_bytes, ago, is_full } = there;
         let periods = self.periods(now);
         if periods <= self.judged {
             return None;
         }
         self.judged = periods;
         let due_bytes = self.released(periods - 1);
+        let slack_ms = if there_bytes >= due_bytes {
+            i64::try_from(ago.min(self.pacing.period).as_millis()).unwrap_or(i64::MAX)
+        } else {
+            -self.play_ms(due_bytes - there_bytes).max(1)
+        };
+        let played = now.saturating_duration_since(self.begun).as_millis();
+        let buffer_ms =
+            self.play_ms(there_bytes).saturating_sub(i64::try_from(played).unwrap_or(i64::MAX));
+        let judged = |verdict| Some(Judged { verdict, slack_ms, buffer_ms });
+        if there_bytes >= self.len_bytes {
+            return judged(Verdict::Over);
+        }
         if there_bytes >= due_bytes {
-            return Some(Judged::Met);
+            return judged(Verdict::Met);
         }
         if is_full {
             // What was not taken is not owed: the client gets it when it reads on, in its time.
@@ -161,9 +193,15 @@ impl Schedule {
             );
             self.begun += late.min(now.saturating_duration_since(self.begun));
             self.judged = self.periods(now);
-            return Some(Judged::HeldBack);
+            return judged(Verdict::HeldBack);
         }
-        Some(Judged::Missed { late_bytes: due_bytes - there_bytes })
+        judged(Verdict::Missed)
+    }
+
+    /// How long so many bytes play.
+    fn play_ms(&self, bytes: u64) -> i64 {
+        let ms = u128::from(bytes) * 8_000 / u128::from(self.rate.bits_per_s);
+        i64::try_from(ms).unwrap_or(i64::MAX)
     }
 }
 
@@ -220,21 +258,27 @@ mod tests {
     #[test]
     fn each_period_is_judged_once() {
         let (mut schedule, at) = schedule(1_000_000);
-        assert_eq!(schedule.judge(at(2_999), 0, false), None);
-        assert_eq!(schedule.judge(at(3_000), 9_000, false), Some(Judged::Met));
-        assert_eq!(schedule.judge(at(3_001), 9_000, false), None);
-        let missed = Judged::Missed { late_bytes: 500 };
-        assert_eq!(schedule.judge(at(6_010), 11_500, false), Some(missed));
+        let there = |bytes| There { bytes, ago: Duration::from_millis(2_700), is_full: false };
+        assert_eq!(schedule.judge(at(2_999), there(0)), None);
+        let met = Judged { verdict: Verdict::Met, slack_ms: 2_700, buffer_ms: 6_000 };
+        assert_eq!(schedule.judge(at(3_000), there(9_000)), Some(met));
+        assert_eq!(schedule.judge(at(3_001), there(9_000)), None);
+        let missed = Judged { verdict: Verdict::Missed, slack_ms: -500, buffer_ms: 5_490 };
+        assert_eq!(schedule.judge(at(6_010), there(11_500)), Some(missed));
     }
 
     #[test]
     fn a_player_that_is_paused_is_owed_nothing_and_goes_on_where_it_was() {
         let (mut schedule, at) = schedule(1_000_000);
-        assert_eq!(schedule.judge(at(3_000), 9_000, true), Some(Judged::Met));
+        let mut verdict = |ms, bytes| {
+            let there = There { bytes, ago: Duration::ZERO, is_full: true };
+            schedule.judge(at(ms), there).map(|one| one.verdict)
+        };
+        assert_eq!(verdict(3_000, 9_000), Some(Verdict::Met));
         // It took half a period and was paused for 27 s.
-        assert_eq!(schedule.judge(at(6_000), 10_500, true), Some(Judged::HeldBack));
+        assert_eq!(verdict(6_000, 10_500), Some(Verdict::HeldBack));
         for second in 7..33 {
-            schedule.judge(at(second * 1_000), 10_500, true);
+            verdict(second * 1_000, 10_500);
         }
         // No flood when it reads on: a period in advance, as always.
         assert!(schedule.allowed_bytes(at(33_000)) <= 10_500 + 2 * 3_000);

@@ -23,6 +23,8 @@ pub struct TcpInfo {
     /// The largest packet that the kernel believes the path takes whole.
     pub path_mtu_bytes: u32,
     pub unacked_segments: u32,
+    /// Since the peer acknowledged something last.
+    pub last_ack_received_ms: u32,
     pub lost_segments: u32,
     /// Segments sent again since the connection began.
     pub total_retransmits: u32,
@@ -83,6 +85,7 @@ impl TcpInfo {
             mss_bytes: u32_at(bytes, 16),
             unacked_segments: u32_at(bytes, 24),
             lost_segments: u32_at(bytes, 32),
+            last_ack_received_ms: u32_at(bytes, 56),
             path_mtu_bytes: u32_at(bytes, 60),
             own_window_bytes: u32_at(bytes, 64),
             rtt_us: u32_at(bytes, 68),

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, TcpStream},
     os::fd::AsFd,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant, SystemTime},
 };
 
 use haul_sys::TcpInfo;
@@ -18,6 +18,7 @@ use super::{
     answers::Reply,
     limits::{CALL_BYTES_MIN, Limits, READS_A_TURN},
     open_files::OpenFiles,
+    snapshot::{Session, State},
 };
 use crate::{
     delivery::Delivery,
@@ -25,8 +26,9 @@ use crate::{
         request::{self, HEAD_BYTES_MAX, Parsed, Refused, Request},
         response::{Piece, Response},
     },
-    pace::{Judged, Schedule},
+    pace::{Judged, Schedule, There, Verdict},
     site::OpenFile,
+    slack::{SlackHistogram, Trend},
 };
 
 #[derive(Debug)]
@@ -82,6 +84,18 @@ pub(super) struct Answer {
     pub begun: Instant,
     /// Of a paced one.
     pub schedule: Option<Schedule>,
+    id: u64,
+    record: Record,
+}
+
+/// How the periods of an answer went.
+#[derive(Debug, Default)]
+struct Record {
+    misses: u64,
+    held_back: u64,
+    slack: SlackHistogram,
+    slack_ms: Option<i64>,
+    trend: Trend,
 }
 
 /// What the access log says of a request.
@@ -112,12 +126,55 @@ pub(super) enum Sent {
 }
 
 impl Answer {
-    pub fn new(reply: Reply, files: &mut OpenFiles, line: LogLine, begun: Instant) -> Self {
+    pub fn new(
+        id: u64,
+        reply: Reply,
+        files: &mut OpenFiles,
+        line: LogLine,
+        begun: Instant,
+    ) -> Self {
         let Reply { response, file, rate } = reply;
         let file = file.map(|file| files.shared(file));
         let schedule =
             rate.map(|(rate, pacing)| Schedule::new(rate, pacing, response.len_bytes(), begun));
-        Self { response, piece_sent_bytes: 0, sent_bytes: 0, file, line, begun, schedule }
+        let record = Record::default();
+        Self {
+            response,
+            piece_sent_bytes: 0,
+            sent_bytes: 0,
+            file,
+            line,
+            begun,
+            schedule,
+            id,
+            record,
+        }
+    }
+}
+
+impl Answer {
+    fn left_bytes(&self) -> u64 {
+        self.response.len_bytes().saturating_sub(self.piece_sent_bytes)
+    }
+}
+
+impl Record {
+    fn tell(&mut self, judged: &Judged) {
+        match judged.verdict {
+            Verdict::Met | Verdict::Over => {}
+            Verdict::Missed => self.misses += 1,
+            Verdict::HeldBack => self.held_back += 1,
+        }
+        self.slack.tell(judged.slack_ms);
+        self.slack_ms = Some(judged.slack_ms);
+        self.trend.tell(judged.buffer_ms as f32 / 1e3);
+    }
+}
+
+impl LogLine {
+    /// The second word of a request's line.
+    fn target(&self) -> &str {
+        self.request.split(' ').nth(1).unwrap_or_default()
     }
 }
 
@@ -273,20 +330,56 @@ impl Connection {
     /// What the schedule of a paced answer says at the end of a period.
     pub fn judge(&mut self, now: Instant) -> Option<Judged> {
         let is_blocked = self.interest.writes;
-        let schedule = self.answer.as_mut()?.schedule.as_mut()?;
+        let answer = self.answer.as_mut()?;
+        let schedule = answer.schedule.as_mut()?;
         if !schedule.has_to_judge(now) {
             return None;
         }
-        let tcp = TcpInfo::of(&self.socket).ok();
-        // What the client's kernel has said that it has.
-        let acked_bytes = tcp.as_ref().map_or(0, |tcp| tcp.bytes_acked);
+        let tcp = TcpInfo::of(&self.socket).unwrap_or_default();
         // A player that is paused lets its window close; a slow network does not close it.
-        let is_held_back = tcp.is_some_and(|tcp| {
-            let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
-            is_closed && (is_blocked || tcp.notsent_bytes > 0)
-        });
-        let there_bytes = acked_bytes.saturating_sub(self.sent_before_bytes);
-        schedule.judge(now, there_bytes, is_held_back)
+        let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
+        let there = There {
+            // What the client's kernel has said that it has.
+            bytes: tcp.bytes_acked.saturating_sub(self.sent_before_bytes),
+            ago: Duration::from_millis(tcp.last_ack_received_ms.into()),
+            is_full: is_closed && (is_blocked || tcp.notsent_bytes > 0),
+        };
+        let judged = schedule.judge(now, there)?;
+        answer.record.tell(&judged);
+        Some(judged)
+    }
+
+    /// A file is sent, or a part of one.
+    pub fn streams(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.file.is_some())
+    }
+
+    pub fn session(&self) -> Option<Session> {
+        let answer = self.answer.as_ref().filter(|answer| answer.file.is_some())?;
+        let record = &answer.record;
+        let state = match self.interest.writes {
+            true => State::Blocked,
+            false if answer.schedule.is_some() => State::Waiting,
+            false => State::Sending,
+        };
+        Some(Session {
+            id: answer.id,
+            peer: self.peer,
+            target: answer.line.target().to_owned(),
+            user_agent: answer.line.user_agent.clone(),
+            since: SystemTime::now() - answer.begun.elapsed(),
+            rate_bits_per_s: answer.schedule.as_ref().map(|one| one.rate().bits_per_s),
+            state,
+            len_bytes: answer.sent_bytes + answer.left_bytes(),
+            sent_bytes: answer.sent_bytes,
+            periods: record.slack.periods(),
+            misses: record.misses,
+            held_back: record.held_back,
+            slack: record.slack,
+            slack_ms: record.slack_ms,
+            buffer_s: record.trend.buffer_s(),
+            rebuffer_risk: record.trend.rebuffer_risk(),
+        })
     }
 
     /// The answer is over, sent or not.

@@ -22,6 +22,7 @@ use super::{
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
     limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, TURN_BYTES_MAX},
     open_files::OpenFiles,
+    snapshot::{LoopPart, Mailbox, Reads},
     timers::Timers,
 };
 use crate::{
@@ -30,7 +31,8 @@ use crate::{
         request::{Refused, Request},
         response::of_status,
     },
-    pace::Judged,
+    pace::Verdict,
+    slack::SlackHistogram,
 };
 
 /// What epoll tells of the listener and of the wake: keys that no connection has.
@@ -41,11 +43,14 @@ const EVENTS_MAX: usize = 512;
 const SCRATCH_BYTES: usize = 64 << 10;
 /// Of one connection before the others have their turn.
 const REQUESTS_A_TURN: u32 = 32;
+/// Of an answer's number, for the loop's own.
+const LOOP_BITS: u32 = 10;
 
 pub(super) struct EventLoop {
+    number: usize,
     shared: Arc<Shared>,
     epoll: OwnedFd,
-    wake: Arc<OwnedFd>,
+    mailbox: Mailbox,
     /// `None` once the server drains.
     listener: Option<TcpListener>,
     accepts_again: Option<Instant>,
@@ -56,19 +61,29 @@ pub(super) struct EventLoop {
     delivery: Box<dyn Delivery>,
     scratch: Vec<u8>,
     files: OpenFiles,
+    /// Of all periods of all its streams.
+    slack: SlackHistogram,
+    /// Answers so far.
+    answers: u64,
 }
 
 impl EventLoop {
-    pub fn new(shared: Arc<Shared>, listener: TcpListener, wake: Arc<OwnedFd>) -> io::Result<Self> {
+    pub fn new(
+        number: usize,
+        shared: Arc<Shared>,
+        listener: TcpListener,
+        mailbox: Mailbox,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let reads = epoll::EventFlags::IN;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), reads)?;
-        epoll::add(&epoll, &*wake, epoll::EventData::new_u64(WAKE), reads)?;
+        epoll::add(&epoll, &*mailbox.wake, epoll::EventData::new_u64(WAKE), reads)?;
         let delivery = shared.options.method.open();
         Ok(Self {
+            number,
             shared,
             epoll,
-            wake,
+            mailbox,
             listener: Some(listener),
             accepts_again: None,
             connections: Slab::new(),
@@ -77,6 +92,8 @@ impl EventLoop {
             delivery,
             scratch: vec![0; SCRATCH_BYTES],
             files: OpenFiles::default(),
+            slack: SlackHistogram::default(),
+            answers: 0,
         })
     }
 
@@ -149,7 +166,17 @@ impl EventLoop {
     }
 
     fn take_wake(&self) {
-        let _ = rustix::io::read(&*self.wake, &mut [0_u8; 8]);
+        let _ = rustix::io::read(&*self.mailbox.wake, &mut [0_u8; 8]);
+        for ask in self.mailbox.take() {
+            let sessions = self.connections.iter().filter_map(|(_, one)| one.session());
+            ask.answer(LoopPart {
+                slack: self.slack,
+                reads: Reads::default(),
+                sessions_count: self.connections.iter().filter(|(_, one)| one.streams()).count()
+                    as u64,
+                sessions: sessions.take(ask.sessions_max).collect(),
+            });
+        }
     }
 
     /// No new connection, and none waits for another request.
@@ -349,13 +376,14 @@ impl EventLoop {
         let connection = &mut self.connections[key];
         let counters = &self.shared.counters;
         if let Some(judged) = connection.judge(now) {
+            self.slack.tell(judged.slack_ms);
             counters.periods.fetch_add(1, Ordering::Relaxed);
-            match judged {
-                Judged::Met => {}
-                Judged::Missed { .. } => {
+            match judged.verdict {
+                Verdict::Met | Verdict::Over => {}
+                Verdict::Missed => {
                     counters.misses.fetch_add(1, Ordering::Relaxed);
                 }
-                Judged::HeldBack => {
+                Verdict::HeldBack => {
                     counters.held_back.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -404,7 +432,13 @@ impl EventLoop {
             referer: request.referer.clone(),
             user_agent: request.user_agent.clone(),
         };
-        let answer = Answer::new(reply, &mut self.files, line, now);
+        self.answer(key, reply, line, now);
+    }
+
+    fn answer(&mut self, key: usize, reply: Reply, line: LogLine, now: Instant) {
+        self.answers += 1;
+        let id = self.answers << LOOP_BITS | self.number as u64;
+        let answer = Answer::new(id, reply, &mut self.files, line, now);
         self.connections[key].answer = Some(answer);
         self.enter(key, Phase::Answering, now);
     }
@@ -412,10 +446,7 @@ impl EventLoop {
     /// An answer to something that is no request; the connection ends with it.
     fn refuse(&mut self, key: usize, status: u16, now: Instant) {
         let response = of_status(status, None, &common(&self.shared.options, false), &[]);
-        let reply = Reply::short(response);
-        let answer = Answer::new(reply, &mut self.files, LogLine::default(), now);
-        self.connections[key].answer = Some(answer);
-        self.enter(key, Phase::Answering, now);
+        self.answer(key, Reply::short(response), LogLine::default(), now);
         self.go_on(key, now);
     }
 

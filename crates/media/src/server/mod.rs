@@ -6,9 +6,11 @@ mod connection;
 mod event_loop;
 mod limits;
 mod open_files;
+mod snapshot;
 mod timers;
 
 pub use limits::Limits;
+pub use snapshot::{Observer, Reads, Session, Snapshot, State};
 
 use std::{
     fmt, io,
@@ -19,7 +21,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rustix::{
@@ -33,6 +35,7 @@ use crate::{
     site::Site,
 };
 use event_loop::EventLoop;
+use snapshot::Mailbox;
 
 /// What waits to be accepted, of one listener; the kernel bounds it by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
@@ -124,6 +127,23 @@ struct Counters {
     held_back: AtomicU64,
 }
 
+impl Counters {
+    fn totals(&self) -> Totals {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            connections: of(&self.connections),
+            accepted: of(&self.accepted),
+            turned_away: of(&self.turned_away),
+            requests: of(&self.requests),
+            sent_bytes: of(&self.sent_bytes),
+            streams: of(&self.streams),
+            periods: of(&self.periods),
+            misses: of(&self.misses),
+            held_back: of(&self.held_back),
+        }
+    }
+}
+
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -147,6 +167,7 @@ pub struct Totals {
 struct Shared {
     site: Site,
     options: Options,
+    started: Instant,
     counters: Counters,
     drains: AtomicBool,
     stops: AtomicBool,
@@ -156,7 +177,7 @@ struct Shared {
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
-    wakes: Vec<Arc<OwnedFd>>,
+    mailboxes: Vec<Mailbox>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -181,11 +202,12 @@ impl Server {
         let shared = Arc::new(Shared {
             site,
             options,
+            started: Instant::now(),
             counters: Counters::default(),
             drains: AtomicBool::new(false),
             stops: AtomicBool::new(false),
         });
-        let mut server = Self { address, shared, wakes: Vec::new(), threads: Vec::new() };
+        let mut server = Self { address, shared, mailboxes: Vec::new(), threads: Vec::new() };
         for (number, listener) in listeners.into_iter().enumerate() {
             server.start_loop(number, listener).map_err(ServerError::Loop)?;
         }
@@ -194,13 +216,14 @@ impl Server {
 
     fn start_loop(&mut self, number: usize, listener: TcpListener) -> io::Result<()> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let event_loop = EventLoop::new(self.shared.clone(), listener, wake.clone())?;
+        let mailbox = Mailbox::new(wake);
+        let event_loop = EventLoop::new(number, self.shared.clone(), listener, mailbox.clone())?;
         let thread =
             thread::Builder::new().name(format!("haul-media-{number}")).spawn(move || {
                 // epoll(7) fails only where a descriptor is wrong, which none of ours is.
                 event_loop.run().expect("epoll takes what it gave");
             })?;
-        self.wakes.push(wake);
+        self.mailboxes.push(mailbox);
         self.threads.push(thread);
         Ok(())
     }
@@ -212,19 +235,13 @@ impl Server {
 
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let counters = &self.shared.counters;
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Totals {
-            connections: of(&counters.connections),
-            accepted: of(&counters.accepted),
-            turned_away: of(&counters.turned_away),
-            requests: of(&counters.requests),
-            sent_bytes: of(&counters.sent_bytes),
-            streams: of(&counters.streams),
-            periods: of(&counters.periods),
-            misses: of(&counters.misses),
-            held_back: of(&counters.held_back),
-        }
+        self.shared.counters.totals()
+    }
+
+    /// For threads that tell what the server does.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer { shared: self.shared.clone(), mailboxes: self.mailboxes.clone() }
     }
 
     /// Takes no new connection, and ends each after its answer.
@@ -256,8 +273,8 @@ impl Server {
     }
 
     fn wake(&self) {
-        for wake in &self.wakes {
-            let _ = rustix::io::write(&**wake, &1_u64.to_ne_bytes());
+        for mailbox in &self.mailboxes {
+            mailbox.wake();
         }
     }
 }
