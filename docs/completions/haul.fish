@@ -181,6 +181,8 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l method -d 'How bytes get from a file into the network' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l buffer-memory -d 'Memory for --method direct; it is touched as it is needed' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l disk-depth -d 'Reads that the disk has at a time, in the order of their deadlines' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l rate -d 'Send films and sounds at this rate, such as 2M (bits a second), each period in its time' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
@@ -191,7 +193,7 @@ complete -c haul -n "__fish_haul_using_subcommand media" -l idle-time -d 'How lo
 complete -c haul -n "__fish_haul_using_subcommand media" -l stall-time -d 'How long a client may take nothing of its answer' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l drain-time -d 'How long answers may take to end after SIGTERM; the rest is cut' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l access-log -d 'Write a line for each answer, in the combined log format; - for standard output' -r -F
-complete -c haul -n "__fish_haul_using_subcommand media" -l no-readahead -d 'Ask the kernel not to read ahead of what is sent'
+complete -c haul -n "__fish_haul_using_subcommand media" -l no-readahead -d 'Read nothing ahead of what is sent, neither the kernel nor haul: for comparison'
 complete -c haul -n "__fish_haul_using_subcommand media" -l no-index -d 'Show no pages of directories'
 complete -c haul -n "__fish_haul_using_subcommand media" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
 complete -c haul -n "__fish_haul_using_subcommand media" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...}'

@@ -7,8 +7,9 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -42,7 +43,9 @@ pub type Identity = (u64, u64);
 /// A file that is open for an answer.
 #[derive(Debug)]
 pub struct OpenFile {
-    pub file: File,
+    pub file: Arc<File>,
+    /// Open once more with O_DIRECT, where somebody asked for it.
+    direct: OnceLock<Arc<File>>,
     pub len_bytes: u64,
     pub content_type: &'static str,
     pub validators: Validators,
@@ -50,6 +53,18 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
+    /// The file past the page cache; as it is where its file system knows no O_DIRECT.
+    #[must_use]
+    pub fn direct(&self) -> Arc<File> {
+        let open = || {
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
+            let opened = rustix::fs::open(path, flags, Mode::empty());
+            opened.map_or_else(|_| self.file.clone(), |opened| Arc::new(File::from(opened)))
+        };
+        self.direct.get_or_init(open).clone()
+    }
+
     /// Nobody wrote to it in between, as far as its times and its length tell.
     #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {
@@ -128,7 +143,8 @@ impl Site {
         let stat = fstat(&opened)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Found::File(OpenFile {
-                file: File::from(opened),
+                file: Arc::new(File::from(opened)),
+                direct: OnceLock::new(),
                 len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
                 content_type: content_type::of_name(name),
                 validators: validators(&stat),

@@ -4,7 +4,13 @@
 //! holds each file until its operation is over. A slot can be looked at only while nothing is in
 //! flight for it.
 
-use std::{fs::File, io, ops::Range, os::fd::AsRawFd, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    sync::Arc,
+};
 
 use io_uring::{IoUring, opcode, squeue, types::Fd};
 
@@ -12,6 +18,12 @@ use crate::{MemoryKind, PageMemory};
 
 /// IORING_REGISTER_BUFFERS takes no more (io_uring_register(2)).
 const SLOTS_MAX: u32 = 1 << 14;
+
+/// What the kernel reads ahead for one POSIX_FADV_WILLNEED is cut off at the device's readahead or
+/// its largest request, whichever is more (mm/readahead.c): by default no less than this.
+const WILLNEED_BYTES: u64 = 128 << 10;
+/// Of completions that nobody waits for.
+const NOBODY: u64 = u64::MAX;
 
 /// An io_uring and its slots.
 ///
@@ -64,13 +76,29 @@ impl Ring {
     /// # Panics
     /// As `new`.
     pub fn unregistered(slot_count: u32, slot_bytes: usize) -> io::Result<Self> {
+        Self::with_queue(slot_count, slot_bytes, slot_count)
+    }
+
+    /// For `start_warm` alone: slots of one page, and room for all parts of `range_bytes_max`.
+    ///
+    /// # Errors
+    /// As `new`.
+    ///
+    /// # Panics
+    /// As `new`.
+    pub fn for_warming(slot_count: u32, range_bytes_max: u64) -> io::Result<Self> {
+        let parts = u32::try_from(range_bytes_max.div_ceil(WILLNEED_BYTES) + 1).unwrap_or(u32::MAX);
+        Self::with_queue(slot_count, 1, slot_count.saturating_mul(parts).min(1 << 15))
+    }
+
+    fn with_queue(slot_count: u32, slot_bytes: usize, entries: u32) -> io::Result<Self> {
         assert!((1..=SLOTS_MAX).contains(&slot_count), "{slot_count} slots");
         let memory = SlotMemory::new(slot_count as usize, slot_bytes)?;
         // Completions wait for the next system call instead of interrupting the thread; Linux 5.19.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
-            .build(slot_count)
-            .or_else(|_| IoUring::new(slot_count))?;
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
         let in_flight = (0..slot_count).map(|_| None).collect();
         Ok(Self { ring, memory, registered: false, in_flight })
     }
@@ -152,6 +180,46 @@ impl Ring {
         self.start(slot, file, entry)
     }
 
+    /// Starts reading the range into the page cache; it is over when the range's last page is
+    /// there. Nothing is copied but one byte, and no call waits for the disk: readahead is asked
+    /// for by the kernel's own workers (IORING_OP_FADVISE, Linux 5.6).
+    ///
+    /// # Errors
+    /// As of `start_read`; with EBUSY nothing was started.
+    ///
+    /// # Panics
+    /// If an operation is in flight for the slot, or the range is empty.
+    pub fn start_warm(
+        &mut self,
+        slot: usize,
+        file: Arc<File>,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        assert!(!range.is_empty(), "an empty range");
+        let (first, _) = self.idle_part(slot, 0..1);
+        let parts = (range.end - range.start).div_ceil(WILLNEED_BYTES) as usize;
+        let queue = self.ring.submission();
+        if queue.capacity() - queue.len() < parts + 1 {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        drop(queue);
+        let fd = Fd(file.as_raw_fd());
+        for start in range.clone().step_by(WILLNEED_BYTES as usize) {
+            let len_bytes = (range.end - start).min(WILLNEED_BYTES) as libc::off_t;
+            let entry = opcode::Fadvise::new(fd, len_bytes, libc::POSIX_FADV_WILLNEED)
+                .offset(start)
+                .build()
+                .flags(squeue::Flags::IO_LINK)
+                .user_data(NOBODY);
+            // SAFETY: the entry points to no memory; the file is held until the read after it,
+            // which the kernel begins later, is over.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            pushed.expect("there is room for all parts");
+        }
+        let entry = opcode::Read::new(fd, first, 1).offset(range.end - 1).build();
+        self.start(slot, file, entry)
+    }
+
     /// Starts writing `part` of an idle slot to the file from `offset_bytes` on.
     ///
     /// # Errors
@@ -185,6 +253,9 @@ impl Ring {
     pub fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>> {
         loop {
             if let Some(event) = self.ring.completion().next() {
+                if event.user_data() == NOBODY {
+                    continue;
+                }
                 let slot = event.user_data() as usize;
                 self.in_flight[slot] = None;
                 let moved = usize::try_from(event.result())
@@ -219,6 +290,14 @@ impl Ring {
             Err(error) if !passes(&error) => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+/// For poll(2) and epoll(7): readable while completions are there to be taken.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's descriptor is open as long as `self` is.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 
@@ -331,6 +410,32 @@ mod tests {
             many.start_read(slot, 0..1 << 20, file.clone(), 0).unwrap();
             assert_eq!(many.finished(true).unwrap().unwrap().1.unwrap(), 1 << 20);
             assert!(many.slot(slot).iter().all(|byte| *byte == 5));
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_warmed_is_in_the_page_cache() {
+        let Ok(mut ring) = Ring::for_warming(2, 1 << 20) else {
+            println!("skipped: needs io_uring");
+            return;
+        };
+        let file = Arc::new(tempfile::tempfile_in(".").unwrap());
+        file.write_all_at(&[7; 1 << 20], 0).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let range = 300_000..900_000;
+        let cached = |range: &Range<u64>| {
+            crate::cachestat::cached_bytes(&*file, range.start, range.end - range.start).unwrap()
+        };
+        for round in 0..3 {
+            for slot in 0..2 {
+                ring.start_warm(slot, file.clone(), range.clone()).unwrap();
+            }
+            for _ in 0..2 {
+                let (_, moved) = ring.finished(true).unwrap().unwrap();
+                assert_eq!(moved.unwrap(), 1, "{round}");
+            }
+            assert_eq!(cached(&range), 600_000, "{round}");
         }
     }
 

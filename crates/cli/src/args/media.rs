@@ -7,7 +7,7 @@ use haul_media::{
     pace::{Pacing, Rate},
     server::{Limits, Options},
 };
-use haul_transfer::events::Problem;
+use haul_transfer::{events::Problem, size::parse_size};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -15,6 +15,7 @@ use std::{
 };
 
 const PORT_DEFAULT: u16 = 8080;
+const BUFFER_MEMORY: &str = "256M";
 
 fn defaults() -> Options {
     Options::default()
@@ -35,13 +36,23 @@ pub struct LowMedia {
     pub listen: String,
     /// How bytes get from a file into the network
     ///
-    /// one-copy: from the page cache by sendfile(2); normal: through a buffer by read(2) and
-    /// write(2).
+    /// one-copy: from the page cache by sendfile(2); direct: past the page cache by O_DIRECT, which
+    /// leaves it to other programs; normal: through a buffer by read(2) and write(2). one-copy and
+    /// direct let the disk read in the order of the streams' deadlines (io_uring), and no stream
+    /// waits for another's read.
     #[arg(long, value_name = "METHOD", default_value = defaults().method.name())]
     pub method: Method,
-    /// Ask the kernel not to read ahead of what is sent
+    /// Read nothing ahead of what is sent, neither the kernel nor haul: for comparison
     #[arg(long)]
     pub no_readahead: bool,
+    /// Memory for --method direct; it is touched as it is needed
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(default_value = BUFFER_MEMORY)]
+    pub buffer_memory: u64,
+    /// Reads that the disk has at a time, in the order of their deadlines
+    #[arg(long, value_name = "N", default_value_t = defaults().disk_depth as u32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub disk_depth: u32,
     /// Send films and sounds at this rate, such as 2M (bits a second), each period in its time
     ///
     /// A request may name its own: /film.mp4?rate=2M. Without either they are sent as fast as they
@@ -131,6 +142,8 @@ impl LowMedia {
             loops,
             method: self.method,
             readahead: if self.no_readahead { Readahead::Off } else { Readahead::Kernel },
+            buffer_bytes: self.buffer_memory,
+            disk_depth: self.disk_depth as usize,
             has_index: !self.no_index,
             is_open_to_pages: !self.no_cors,
             limits,
@@ -166,6 +179,11 @@ fn address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_buffer_memory_is_the_librarys() {
+        assert_eq!(parse_size(BUFFER_MEMORY).ok(), Some(defaults().buffer_bytes));
+    }
 
     #[test]
     fn addresses_are_taken_as_people_write_them() {

@@ -86,6 +86,10 @@ fn failure(error: &ServerError) -> Failure {
         }
         ServerError::Listen { .. } => "name an address of this machine with --listen",
         ServerError::Loop(_) => "",
+        ServerError::Method { .. } => {
+            "it needs io_uring (kernel.io_uring_disabled = 0) and the memory of --buffer-memory; \
+            --method one-copy needs neither"
+        }
     };
     usage_problem("cannot start haul media", "", &error.to_string(), hint).into()
 }

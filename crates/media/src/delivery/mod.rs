@@ -3,27 +3,32 @@
 //! One file a method. All give the same bytes; they differ in what they cost, and in what they
 //! leave in the page cache.
 
+mod direct;
+mod disk_queue;
 mod normal;
 mod one_copy;
+mod sink;
 
-use std::{io, ops::Range, str::FromStr};
+pub(crate) use disk_queue::{Due, Owner, Shape};
+pub(crate) use sink::{Plain, Sink};
 
-use rustix::{
-    fd::BorrowedFd,
-    fs::{Advice, fadvise},
-};
+use std::{io, ops::Range, os::fd::BorrowedFd, str::FromStr, sync::Arc, time::Instant};
 
-use crate::site::OpenFile;
+use rustix::fs::{Advice, fadvise};
+
+use crate::{server::Reads, site::OpenFile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// sendfile(2).
+    /// sendfile(2), after reads into the page cache in the order of deadlines.
     OneCopy,
+    /// O_DIRECT reads by io_uring in the order of deadlines, and send(2).
+    Direct,
     /// read(2) and write(2), as a server does that knows no better: the study's comparison.
     Normal,
 }
 
-pub const METHODS: [Method; 2] = [Method::OneCopy, Method::Normal];
+pub const METHODS: [Method; 3] = [Method::OneCopy, Method::Direct, Method::Normal];
 
 /// Whether the kernel reads ahead of what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +42,21 @@ impl Method {
     pub fn name(self) -> &'static str {
         match self {
             Self::OneCopy => "one-copy",
+            Self::Direct => "direct",
             Self::Normal => "normal",
         }
     }
 
-    pub(crate) fn open(self) -> Box<dyn Delivery> {
-        match self {
-            Self::OneCopy => Box::new(one_copy::OneCopy),
+    /// # Errors
+    /// Where the system has not what the method needs.
+    pub(crate) fn open(self, readahead: Readahead, shape: Shape) -> io::Result<Box<dyn Delivery>> {
+        Ok(match self {
+            Self::OneCopy => {
+                Box::new(one_copy::OneCopy::new((readahead == Readahead::Kernel).then_some(shape)))
+            }
+            Self::Direct => Box::new(direct::Direct::new(shape)?),
             Self::Normal => Box::new(normal::Normal::new()),
-        }
+        })
     }
 }
 
@@ -60,20 +71,66 @@ impl FromStr for Method {
     }
 }
 
+/// What a connection wants to send next.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub owner: Owner,
+    pub file: &'a Arc<OpenFile>,
+    /// Not empty. Of a paced stream what is released by now.
+    pub range: Range<u64>,
+    pub due: Due,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// The socket took so many, at least one.
+    Bytes(u64),
+    /// The disk reads; the owner is told when it goes on.
+    Reading,
+}
+
 /// One of a loop, for all its connections.
 pub(crate) trait Delivery: Send {
-    /// Sends from the beginning of `range` what the socket takes, and says how many bytes it took.
-    /// `range` is not empty.
+    /// Sends from the beginning of the range what the socket takes.
     ///
     /// # Errors
     /// `WouldBlock` where the socket is full; `UnexpectedEof` where the file ends before the range;
     /// what the file or the socket says.
-    fn send_some(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        file: &OpenFile,
-        range: Range<u64>,
-    ) -> io::Result<u64>;
+    fn send_some(&mut self, sink: &mut dyn Sink, wanted: &Wanted<'_>) -> io::Result<Sending>;
+
+    /// Readable when reads are over.
+    fn disk(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Takes what the disk has read, and names those who can go on.
+    ///
+    /// # Errors
+    /// What io_uring_enter(2) says.
+    fn finished(&mut self, _now: Instant, _goes_on: &mut Vec<Owner>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Gives the disk what was wanted since the last time: all of it together, in its order.
+    ///
+    /// # Errors
+    /// What io_uring_enter(2) says.
+    fn start(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Reads wait for memory that others hold: it is to be looked at again soon.
+    fn is_short(&self) -> bool {
+        false
+    }
+
+    /// The owner's answer is over, or its connection.
+    fn forget(&mut self, _owner: Owner) {}
+
+    fn reads(&self) -> Reads {
+        Reads::default()
+    }
 }
 
 /// Tells the kernel how the file is going to be read. It is free not to listen.

@@ -1,15 +1,8 @@
 //! pread(2) into a buffer and send(2) out of it: two copies a byte.
 
-use std::{io, ops::Range, os::unix::fs::FileExt};
+use std::{io, os::unix::fs::FileExt};
 
-use rustix::{
-    fd::BorrowedFd,
-    io::Errno,
-    net::{SendFlags, send},
-};
-
-use super::{Delivery, truncated};
-use crate::site::OpenFile;
+use super::{Delivery, Sending, Sink, Wanted, truncated};
 
 /// One buffer for all connections of a loop: what the socket does not take is read again.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -25,32 +18,27 @@ impl Normal {
 }
 
 impl Delivery for Normal {
-    fn send_some(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        file: &OpenFile,
-        range: Range<u64>,
-    ) -> io::Result<u64> {
+    fn send_some(&mut self, sink: &mut dyn Sink, wanted: &Wanted<'_>) -> io::Result<Sending> {
+        let range = &wanted.range;
         let mut sent_bytes = 0;
         while range.start + sent_bytes < range.end {
             let at = range.start + sent_bytes;
             let len_bytes = (range.end - at).min(BUFFER_BYTES as u64) as usize;
-            let read = file.file.read_at(&mut self.buffer[..len_bytes], at)?;
+            let read = wanted.file.file.read_at(&mut self.buffer[..len_bytes], at)?;
             if read == 0 {
                 return Err(truncated());
             }
-            match send(socket, &self.buffer[..read], SendFlags::NOSIGNAL) {
+            match sink.send(&self.buffer[..read]) {
                 Ok(sent) => {
                     sent_bytes += sent as u64;
                     if sent < read {
                         break;
                     }
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if sent_bytes > 0 => break,
-                Err(errno) => return Err(errno.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent_bytes > 0 => break,
+                Err(error) => return Err(error),
             }
         }
-        Ok(sent_bytes)
+        Ok(Sending::Bytes(sent_bytes))
     }
 }

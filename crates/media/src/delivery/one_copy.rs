@@ -1,33 +1,181 @@
 //! sendfile(2): page cache to socket, no user-space buffer.
+//!
+//! sendfile(2) waits for the disk where the page cache has not what it sends, and all other
+//! connections of the loop wait with it. So what is not there is read into the page cache first, by
+//! io_uring and in the order of deadlines.
 
-use std::{io, ops::Range};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd},
+    time::Instant,
+};
 
-use rustix::{fd::BorrowedFd, fs::sendfile, io::Errno};
+use haul_sys::cachestat;
+use rustix::{
+    fs::sendfile,
+    io::{Errno, ReadWriteFlags, preadv2},
+};
 
-use super::{Delivery, truncated};
-use crate::site::OpenFile;
+use super::{
+    Delivery, Sending, Sink, Wanted,
+    disk_queue::{DiskQueue, Into, Owner, Shape, Ticket},
+    normal::Normal,
+    truncated,
+};
+use crate::{server::Reads, site::OpenFile};
 
 /// The kernel moves at most 0x7ffff000 bytes a call (sendfile(2)).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+/// Parts of one stream that are read or wait to be sent.
+const AHEAD: usize = 2;
 
-pub struct OneCopy;
+pub struct OneCopy {
+    /// `None` where nothing is read in advance: then sendfile(2) waits.
+    ahead: Option<Ahead>,
+    /// For sockets whose bytes this process encrypts.
+    normal: Normal,
+}
+
+struct Ahead {
+    queue: DiskQueue,
+    range_bytes_max: u64,
+    streams: HashMap<Owner, VecDeque<Warming>>,
+}
+
+/// A part of a file on its way into the page cache; where it was there already without a ticket.
+struct Warming {
+    ticket: Option<Ticket>,
+    range: Range<u64>,
+    is_there: bool,
+}
+
+impl OneCopy {
+    /// Without `shape` nothing is read in advance.
+    pub fn new(shape: Option<Shape>) -> Self {
+        // Where the system forbids io_uring sendfile(2) waits, as it does in other servers.
+        let ahead = shape.and_then(|shape| {
+            let queue = DiskQueue::new(Into::PageCache, shape).ok()?;
+            Some(Ahead { queue, range_bytes_max: shape.slot_bytes, streams: HashMap::new() })
+        });
+        Self { ahead, normal: Normal::new() }
+    }
+}
+
+impl Ahead {
+    /// How much of the range, from its beginning, is there now; `None` while it is read.
+    fn there(&mut self, wanted: &Wanted<'_>) -> Option<Range<u64>> {
+        let Range { start, end } = wanted.range;
+        let is_past = |first: &Warming| !first.range.contains(&start);
+        while self.streams.get(&wanted.owner).and_then(VecDeque::front).is_some_and(is_past) {
+            self.drop_first(wanted.owner);
+        }
+        let known = self.streams.get(&wanted.owner);
+        if known.is_none() {
+            // Most ranges of a popular film are there, and nothing is to be remembered.
+            let range = start..end.min(start + self.range_bytes_max);
+            if is_cached(wanted.file, &range) {
+                return Some(range);
+            }
+        }
+        let mut next = known.and_then(VecDeque::back).map_or(start, |last| last.range.end);
+        while next < end && self.streams.get(&wanted.owner).map_or(0, VecDeque::len) < AHEAD {
+            let range = next..end.min(next + self.range_bytes_max);
+            next = range.end;
+            self.warm(wanted, range);
+        }
+        let first = self.streams.get(&wanted.owner).and_then(VecDeque::front);
+        let there = first.filter(|first| first.is_there);
+        there.map(|first| start..end.min(first.range.end))
+    }
+
+    fn warm(&mut self, wanted: &Wanted<'_>, range: Range<u64>) {
+        let ticket = (!is_cached(wanted.file, &range)).then(|| {
+            let OpenFile { file, identity, .. } = &**wanted.file;
+            self.queue.want(wanted.owner, file, *identity, range.clone(), wanted.due)
+        });
+        let warming = Warming { is_there: ticket.is_none(), ticket, range };
+        self.streams.entry(wanted.owner).or_default().push_back(warming);
+    }
+
+    fn drop_first(&mut self, owner: Owner) {
+        let Some(parts) = self.streams.get_mut(&owner) else { return };
+        if let Some(Warming { ticket: Some(ticket), .. }) = parts.pop_front() {
+            self.queue.cancel(ticket);
+        }
+        if parts.is_empty() {
+            self.streams.remove(&owner);
+        }
+    }
+}
+
+/// All pages are in the page cache, and the last has come from the disk.
+fn is_cached(file: &OpenFile, range: &Range<u64>) -> bool {
+    let len_bytes = range.end - range.start;
+    let cached = cachestat::cached_bytes(&file.file, range.start, len_bytes);
+    let mut byte = [0];
+    let mut is_there = || {
+        let mut parts = [io::IoSliceMut::new(&mut byte)];
+        preadv2(&file.file, &mut parts, range.end - 1, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
+    };
+    // Who cannot tell, such as some network file systems, is asked to read.
+    cached.is_ok_and(|cached| cached >= len_bytes) && is_there()
+}
 
 impl Delivery for OneCopy {
-    fn send_some(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        file: &OpenFile,
-        range: Range<u64>,
-    ) -> io::Result<u64> {
-        let mut offset = range.start;
-        let len_bytes = (range.end - range.start).min(CALL_BYTES_MAX) as usize;
-        loop {
-            match sendfile(socket, &file.file, Some(&mut offset), len_bytes) {
+    fn send_some(&mut self, sink: &mut dyn Sink, wanted: &Wanted<'_>) -> io::Result<Sending> {
+        let mut wanted = wanted.clone();
+        if let Some(ahead) = &mut self.ahead {
+            let Some(there) = ahead.there(&wanted) else { return Ok(Sending::Reading) };
+            wanted.range = there;
+        }
+        let end = wanted.range.end;
+        let Some(socket) = sink.socket() else { return self.normal.send_some(sink, &wanted) };
+        let mut offset = wanted.range.start;
+        let len_bytes = (end - offset).min(CALL_BYTES_MAX) as usize;
+        let sent = loop {
+            match sendfile(socket, &wanted.file.file, Some(&mut offset), len_bytes) {
                 Ok(0) => return Err(truncated()),
-                Ok(sent) => return Ok(sent as u64),
+                Ok(sent) => break sent as u64,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
+        };
+        Ok(Sending::Bytes(sent))
+    }
+
+    fn disk(&self) -> Option<BorrowedFd<'_>> {
+        self.ahead.as_ref().map(|ahead| ahead.queue.as_fd())
+    }
+
+    fn finished(&mut self, _now: Instant, goes_on: &mut Vec<Owner>) -> io::Result<()> {
+        let Some(ahead) = &mut self.ahead else { return Ok(()) };
+        while let Some(finished) = ahead.queue.finished()? {
+            ahead.queue.give_back(finished.slot);
+            // Where it failed, sendfile(2) waits and says why.
+            let mut parts = ahead.streams.get_mut(&finished.owner).into_iter().flatten();
+            if let Some(part) = parts.find(|part| part.ticket == Some(finished.ticket)) {
+                part.is_there = true;
+                goes_on.push(finished.owner);
+            }
         }
+        Ok(())
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        self.ahead.as_mut().map_or(Ok(()), |ahead| ahead.queue.start())
+    }
+
+    fn forget(&mut self, owner: Owner) {
+        if let Some(ahead) = &mut self.ahead {
+            while ahead.streams.contains_key(&owner) {
+                ahead.drop_first(owner);
+            }
+        }
+    }
+
+    fn reads(&self) -> Reads {
+        self.ahead.as_ref().map(|ahead| ahead.queue.figures()).unwrap_or_default()
     }
 }

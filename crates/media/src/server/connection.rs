@@ -16,12 +16,12 @@ use rustix::{
 
 use super::{
     answers::Reply,
-    limits::{CALL_BYTES_MIN, Limits, READS_A_TURN},
+    limits::{CALL_BYTES_MIN, FIRST_BYTES, Limits, READS_A_TURN, RESPONSE},
     open_files::OpenFiles,
     snapshot::{Session, State},
 };
 use crate::{
-    delivery::Delivery,
+    delivery::{Delivery, Due, Owner, Plain, Sending, Wanted},
     http::{
         request::{self, HEAD_BYTES_MAX, Parsed, Refused, Request},
         response::{Piece, Response},
@@ -49,6 +49,8 @@ pub(super) struct Connection {
     pub interest: Interest,
     /// It is in line for another turn.
     pub is_ready: bool,
+    /// It waits for the disk.
+    pub is_reading: bool,
     /// The rest of a body is longer than anybody reads.
     ignores_body: bool,
     /// By all answers before this one.
@@ -123,6 +125,8 @@ pub(super) enum Sent {
     Turn,
     /// What is released is sent.
     Paced,
+    /// The disk is not there yet.
+    Reading,
 }
 
 impl Answer {
@@ -192,6 +196,7 @@ impl Connection {
             has_heard_all: false,
             interest: Interest::default(),
             is_ready: false,
+            is_reading: false,
             ignores_body: false,
             sent_before_bytes: 0,
         }
@@ -280,6 +285,7 @@ impl Connection {
     /// What the socket or the file says: then the connection is of no use.
     pub fn send(
         &mut self,
+        key: Owner,
         delivery: &mut dyn Delivery,
         turn_bytes: &mut u64,
         now: Instant,
@@ -287,6 +293,11 @@ impl Connection {
         let Some(answer) = &mut self.answer else { return Ok(Sent::All) };
         let schedule = answer.schedule.as_ref();
         let allowed_bytes = schedule.map_or(u64::MAX, |schedule| schedule.allowed_bytes(now));
+        let due = schedule.map_or(Due::Sometime, |schedule| {
+            let end = schedule.next(now);
+            // A player that begins has nothing in hand.
+            Due::At(if answer.sent_bytes < FIRST_BYTES { end.min(now + RESPONSE) } else { end })
+        });
         while let Some(piece) = answer.response.pieces.front() {
             let released_bytes = allowed_bytes.saturating_sub(answer.sent_bytes);
             if *turn_bytes == 0 {
@@ -298,17 +309,21 @@ impl Connection {
             let done = answer.piece_sent_bytes;
             let has_next = answer.response.pieces.len() > 1;
             let outcome = match piece {
-                Piece::Text(text) => send_text(&self.socket, &text[done as usize..], has_next),
+                Piece::Text(text) => {
+                    send_text(&self.socket, &text[done as usize..], has_next).map(Sending::Bytes)
+                }
                 Piece::File(range) => {
                     let file = answer.file.as_ref().ok_or_else(no_file)?;
                     let start = range.start + done;
                     let end =
                         range.end.min(start.saturating_add((*turn_bytes).min(released_bytes)));
-                    delivery.send_some(self.socket.as_fd(), file, start..end)
+                    let wanted = Wanted { owner: key, file, range: start..end, due };
+                    delivery.send_some(&mut Plain(self.socket.as_fd()), &wanted)
                 }
             };
             let sent = match outcome {
-                Ok(sent) => sent,
+                Ok(Sending::Bytes(sent)) => sent,
+                Ok(Sending::Reading) => return Ok(Sent::Reading),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Sent::Blocked);
                 }
@@ -359,6 +374,7 @@ impl Connection {
         let record = &answer.record;
         let state = match self.interest.writes {
             true => State::Blocked,
+            false if self.is_reading => State::Reading,
             false if answer.schedule.is_some() => State::Waiting,
             false => State::Sending,
         };
@@ -385,6 +401,7 @@ impl Connection {
     /// The answer is over, sent or not.
     pub fn take_answer(&mut self) -> Option<Answer> {
         let answer = self.answer.take()?;
+        self.is_reading = false;
         self.sent_before_bytes += answer.sent_bytes;
         Some(answer)
     }

@@ -20,9 +20,9 @@ use super::{
     Access, Shared,
     answers::{Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
-    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, TURN_BYTES_MAX},
+    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, SHORT_LOOK, TURN_BYTES_MAX},
     open_files::OpenFiles,
-    snapshot::{LoopPart, Mailbox, Reads},
+    snapshot::{LoopPart, Mailbox},
     timers::Timers,
 };
 use crate::{
@@ -38,6 +38,7 @@ use crate::{
 /// What epoll tells of the listener and of the wake: keys that no connection has.
 const LISTENER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
+const DISK: u64 = u64::MAX - 2;
 const EVENTS_MAX: usize = 512;
 /// What is read at once; the heads of many requests.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -59,6 +60,8 @@ pub(super) struct EventLoop {
     /// They have more to do, and it was the others' turn.
     ready: VecDeque<usize>,
     delivery: Box<dyn Delivery>,
+    /// Those whose reads have ended; empty between two looks.
+    goes_on: Vec<usize>,
     scratch: Vec<u8>,
     files: OpenFiles,
     /// Of all periods of all its streams.
@@ -73,12 +76,15 @@ impl EventLoop {
         shared: Arc<Shared>,
         listener: TcpListener,
         mailbox: Mailbox,
+        delivery: Box<dyn Delivery>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let reads = epoll::EventFlags::IN;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), reads)?;
         epoll::add(&epoll, &*mailbox.wake, epoll::EventData::new_u64(WAKE), reads)?;
-        let delivery = shared.options.method.open();
+        if let Some(disk) = delivery.disk() {
+            epoll::add(&epoll, disk, epoll::EventData::new_u64(DISK), reads)?;
+        }
         Ok(Self {
             number,
             shared,
@@ -90,6 +96,7 @@ impl EventLoop {
             timers: Timers::default(),
             ready: VecDeque::new(),
             delivery,
+            goes_on: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             files: OpenFiles::default(),
             slack: SlackHistogram::default(),
@@ -126,9 +133,12 @@ impl EventLoop {
                 match event.data.u64() {
                     LISTENER => accepts = true,
                     WAKE => self.take_wake(),
+                    // It is looked at in any case.
+                    DISK => {}
                     key => self.on_event(key as usize, event.flags, now),
                 }
             }
+            self.take_reads(now)?;
             for _ in 0..self.ready.len() {
                 if let Some(key) = self.ready.pop_front() {
                     if let Some(connection) = self.connections.get_mut(key) {
@@ -144,6 +154,7 @@ impl EventLoop {
             if accepts {
                 self.accept(now);
             }
+            self.delivery.start()?;
         }
         for key in self.keys() {
             self.close(key);
@@ -151,9 +162,22 @@ impl EventLoop {
         Ok(())
     }
 
+    /// Those whose bytes have come from the disk get in line.
+    fn take_reads(&mut self, now: Instant) -> io::Result<()> {
+        let mut goes_on = std::mem::take(&mut self.goes_on);
+        self.delivery.finished(now, &mut goes_on)?;
+        for key in goes_on.drain(..) {
+            self.get_in_line(key);
+        }
+        self.goes_on = goes_on;
+        Ok(())
+    }
+
     fn timeout(&self, now: Instant) -> Option<rustix::event::Timespec> {
         let wait = if self.ready.is_empty() {
-            let next = [self.timers.next(), self.accepts_again].into_iter().flatten().min()?;
+            let looks_again = self.delivery.is_short().then_some(now + SHORT_LOOK);
+            let times = [self.timers.next(), self.accepts_again, looks_again];
+            let next = times.into_iter().flatten().min()?;
             next.saturating_duration_since(now)
         } else {
             Duration::ZERO
@@ -171,7 +195,7 @@ impl EventLoop {
             let sessions = self.connections.iter().filter_map(|(_, one)| one.session());
             ask.answer(LoopPart {
                 slack: self.slack,
-                reads: Reads::default(),
+                reads: self.delivery.reads(),
                 sessions_count: self.connections.iter().filter(|(_, one)| one.streams()).count()
                     as u64,
                 sessions: sessions.take(ask.sessions_max).collect(),
@@ -270,6 +294,7 @@ impl EventLoop {
         let _ = epoll::delete(&self.epoll, &connection.socket);
         self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(answer) = connection.take_answer() {
+            self.delivery.forget(key);
             self.log(&connection, &answer, Instant::now());
         }
     }
@@ -392,7 +417,8 @@ impl EventLoop {
             connection.answer.as_ref().map_or(0, |answer| answer.sent_bytes)
         };
         let before = sent_bytes(connection);
-        let sent = connection.send(&mut *self.delivery, turn_bytes, now);
+        let sent = connection.send(key, &mut *self.delivery, turn_bytes, now);
+        connection.is_reading = matches!(sent, Ok(Sent::Reading));
         if sent_bytes(connection) > before {
             connection.since = now;
         }
@@ -456,6 +482,7 @@ impl EventLoop {
         let is_kept = connection.answer.as_ref().is_some_and(|answer| answer.response.is_kept);
         let answer = connection.take_answer();
         if let Some(answer) = &answer {
+            self.delivery.forget(key);
             self.log(&self.connections[key], answer, now);
         }
         let connection = &mut self.connections[key];

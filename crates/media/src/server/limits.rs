@@ -47,3 +47,9 @@ pub(super) const ACCEPTS_MAX: usize = 64;
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// Where no descriptor is left, the loop accepts again after this.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Until so much is sent a paced stream has just begun, and its player waits for it: the disk reads
+/// it within `RESPONSE` if it can.
+pub(super) const FIRST_BYTES: u64 = 256 << 10;
+pub(super) const RESPONSE: Duration = Duration::from_millis(500);
+/// Where reads wait for memory, it is looked this often who could give some.
+pub(super) const SHORT_LOOK: Duration = Duration::from_millis(250);

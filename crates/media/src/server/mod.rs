@@ -30,7 +30,7 @@ use rustix::{
 };
 
 use crate::{
-    delivery::{Method, Readahead},
+    delivery::{Delivery, Method, Readahead, Shape},
     pace::{Pacing, Rate},
     site::Site,
 };
@@ -39,6 +39,12 @@ use snapshot::Mailbox;
 
 /// What waits to be accepted, of one listener; the kernel bounds it by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
+/// The longest read: some seconds of a film, and long enough that a disk's head mostly reads.
+const SLOT_BYTES: u64 = 512 << 10;
+const SLOTS_MIN: u64 = 4;
+const SLOTS_MAX: u64 = 1 << 14;
+/// Deadlines within one count as one: the disk reads them in its own order.
+const QUANTA_A_PERIOD: u32 = 8;
 
 /// What the access log is told of each answer, whole or broken off.
 #[derive(Clone, Debug)]
@@ -66,6 +72,11 @@ pub struct Options {
     pub loops: usize,
     pub method: Method,
     pub readahead: Readahead,
+    /// Memory for what is read past the page cache, all loops together; it is touched as it is
+    /// needed.
+    pub buffer_bytes: u64,
+    /// Reads that the disk has at a time, all loops together.
+    pub disk_depth: usize,
     /// A directory without a page of its own is shown as one.
     pub has_index: bool,
     /// Pages of other sites may read (CORS).
@@ -75,6 +86,24 @@ pub struct Options {
     pub rate: Option<Rate>,
     pub pacing: Pacing,
     pub access_log: Option<AccessLog>,
+}
+
+impl Options {
+    /// The way of one loop into the sockets.
+    fn delivery(&self) -> io::Result<Box<dyn Delivery>> {
+        let loops = self.loops.max(1);
+        let memory_bytes = self.buffer_bytes / loops as u64;
+        let slots = (memory_bytes / SLOT_BYTES).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
+        self.method.open(
+            self.readahead,
+            Shape {
+                slots,
+                slot_bytes: SLOT_BYTES,
+                depth: (self.disk_depth / loops).max(1),
+                quantum: self.pacing.period / QUANTA_A_PERIOD,
+            },
+        )
+    }
 }
 
 impl fmt::Debug for Options {
@@ -93,6 +122,8 @@ impl Default for Options {
             loops: thread::available_parallelism().map_or(1, usize::from),
             method: Method::OneCopy,
             readahead: Readahead::Kernel,
+            buffer_bytes: 256 << 20,
+            disk_depth: 16,
             has_index: true,
             is_open_to_pages: true,
             limits: Limits::default(),
@@ -111,6 +142,9 @@ pub enum ServerError {
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot start an event loop: {0}")]
     Loop(io::Error),
+    /// It needs io_uring(7), or the memory for its buffers.
+    #[error("cannot read by method {method}: {source}")]
+    Method { method: &'static str, source: io::Error },
 }
 
 /// What happened since the start, and what is there now.
@@ -209,20 +243,28 @@ impl Server {
         });
         let mut server = Self { address, shared, mailboxes: Vec::new(), threads: Vec::new() };
         for (number, listener) in listeners.into_iter().enumerate() {
-            server.start_loop(number, listener).map_err(ServerError::Loop)?;
+            server.start_loop(number, listener)?;
         }
         Ok(server)
     }
 
-    fn start_loop(&mut self, number: usize, listener: TcpListener) -> io::Result<()> {
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mailbox = Mailbox::new(wake);
-        let event_loop = EventLoop::new(number, self.shared.clone(), listener, mailbox.clone())?;
-        let thread =
-            thread::Builder::new().name(format!("haul-media-{number}")).spawn(move || {
-                // epoll(7) fails only where a descriptor is wrong, which none of ours is.
-                event_loop.run().expect("epoll takes what it gave");
-            })?;
+    fn start_loop(&mut self, number: usize, listener: TcpListener) -> Result<(), ServerError> {
+        let options = &self.shared.options;
+        let method = options.method.name();
+        let delivery =
+            options.delivery().map_err(|source| ServerError::Method { method, source })?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| ServerError::Loop(errno.into()))?;
+        let mailbox = Mailbox::new(Arc::new(wake));
+        let shared = self.shared.clone();
+        let event_loop = EventLoop::new(number, shared, listener, mailbox.clone(), delivery)
+            .map_err(ServerError::Loop)?;
+        let name = format!("haul-media-{number}");
+        let run = move || {
+            // epoll(7) and io_uring fail only where a descriptor is wrong, which none of ours is.
+            event_loop.run().expect("epoll takes what it gave");
+        };
+        let thread = thread::Builder::new().name(name).spawn(run).map_err(ServerError::Loop)?;
         self.mailboxes.push(mailbox);
         self.threads.push(thread);
         Ok(())

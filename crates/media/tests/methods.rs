@@ -1,0 +1,158 @@
+//! Every way of moving bytes gives the same bytes, whoever is slow.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    ops::Range,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use haul_media::{
+    delivery::{METHODS, Method, Readahead},
+    server::{Options, Server},
+};
+use rustix::fs::{Advice, fadvise};
+
+/// Not a whole number of blocks.
+const FILM_BYTES: usize = 5_000_123;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// No block of it is like another.
+fn film() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..FILM_BYTES).map(|_| next()).collect()
+}
+
+fn write_cold(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+    forget(path);
+}
+
+/// None of it is in the page cache.
+fn forget(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+}
+
+fn get(address: SocketAddr, range: &Range<usize>, pause: Duration) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let last = range.end - 1;
+    let head = format!(
+        "GET /film.mp4 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nRange: bytes={}-{last}\r\n\r\n",
+        range.start
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    thread::sleep(pause);
+    let mut answer = BufReader::new(socket);
+    let mut line = String::new();
+    answer.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 206"), "{line}");
+    while line.trim_end() != "" {
+        line.clear();
+        answer.read_line(&mut line).unwrap();
+    }
+    let mut body = Vec::new();
+    answer.read_to_end(&mut body).unwrap();
+    body
+}
+
+fn each_way(mut look: impl FnMut(&str, Options)) {
+    for method in METHODS {
+        for readahead in [Readahead::Kernel, Readahead::Off] {
+            let name = format!("{} with readahead {readahead:?}", method.name());
+            // Four buffers a loop, so that they are fought for.
+            let options = Options { method, readahead, buffer_bytes: 1, ..Options::default() };
+            look(&name, options);
+        }
+    }
+}
+
+#[test]
+fn ranges_of_a_cold_file_are_the_same_by_all_methods() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (path, film) = (root.path().join("film.mp4"), film());
+    write_cold(&path, &film);
+    each_way(|name, options| {
+        let server = Server::start(root.path(), options).unwrap();
+        for range in [
+            0..1,
+            0..4096,
+            4095..4097,
+            1..FILM_BYTES,
+            524_287..524_290,
+            1_000_001..3_000_003,
+            FILM_BYTES - 1..FILM_BYTES,
+            FILM_BYTES - 5_000..FILM_BYTES,
+        ] {
+            forget(&path);
+            let got = get(server.local_addr(), &range, Duration::ZERO);
+            assert!(got == film[range.clone()], "{name}: {range:?}");
+        }
+    });
+}
+
+#[test]
+fn many_at_once_get_their_own_bytes_though_some_of_them_sleep() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (path, film) = (root.path().join("film.mp4"), film());
+    write_cold(&path, &film);
+    each_way(|name, options| {
+        forget(&path);
+        let server = Server::start(root.path(), options).unwrap();
+        let address = server.local_addr();
+        thread::scope(|scope| {
+            let film = &film;
+            for number in 0..24_usize {
+                scope.spawn(move || {
+                    let start = number * 100_003;
+                    let range = start..start + 2_500_000;
+                    // Each third holds what was read for it, and reads it much later.
+                    let pause = Duration::from_millis(if number % 3 == 0 { 1_600 } else { 0 });
+                    let got = get(address, &range, pause);
+                    assert!(got == film[range], "{name}: {number}");
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_client_that_goes_while_the_disk_reads_leaves_nothing_behind() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = root.path().join("film.mp4");
+    write_cold(&path, &film());
+    for method in [Method::Direct, Method::OneCopy] {
+        let options = Options { method, buffer_bytes: 1, loops: 1, ..Options::default() };
+        let server = Server::start(root.path(), options).unwrap();
+        for _ in 0..50 {
+            forget(&path);
+            let mut socket = TcpStream::connect(server.local_addr()).unwrap();
+            socket.write_all(b"GET /film.mp4 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        }
+        let begun = Instant::now();
+        loop {
+            let snapshot = server.observer().snapshot(0);
+            let reads = snapshot.reads;
+            if snapshot.sessions_count == 0 && (reads.waiting, reads.in_flight) == (0, 0) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}: {snapshot:?}", method.name());
+            thread::sleep(Duration::from_millis(10));
+        }
+        let got = get(server.local_addr(), &(0..100), Duration::ZERO);
+        assert_eq!(got.len(), 100, "{}", method.name());
+    }
+}
