@@ -5,6 +5,7 @@
 //! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections. [`viewers`] is
 //! the other end: a crowd that takes streams and tells how late they came.
 
+pub mod admission;
 pub mod delivery;
 pub mod http;
 mod index_page;

@@ -1,0 +1,209 @@
+//! What a server can do, by what a stream costs it: not its bandwidth alone, as each period of each
+//! stream costs a read, a wake-up and a system call, however few its bytes are.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pace::{Pacing, Rate};
+
+/// What one read costs the disk; reads that are in flight together cost their share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiskCost {
+    pub per_read_s: f64,
+    pub per_byte_s: f64,
+    /// The longest read that is asked for.
+    pub read_bytes: u64,
+    /// Reads in flight: so many may be before one with an earlier deadline.
+    pub depth: u32,
+}
+
+/// What a stream costs the processors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorCost {
+    pub per_period_s: f64,
+    pub per_byte_s: f64,
+    /// As many as there are loops.
+    pub processors: f64,
+}
+
+/// What the server can do. A part that was not measured is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    pub disk: Option<DiskCost>,
+    pub processors: Option<ProcessorCost>,
+    pub network_bits_per_s: Option<f64>,
+}
+
+/// What can be used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    Disk,
+    Processors,
+    Network,
+    /// The number that somebody set.
+    Streams,
+}
+
+impl Resource {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Processors => "processors",
+            Self::Network => "network",
+            Self::Streams => "streams",
+        }
+    }
+}
+
+/// Shares of what there is: 1 is all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    pub disk: f64,
+    pub processors: f64,
+    pub network: f64,
+}
+
+impl Share {
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            disk: self.disk * factor,
+            processors: self.processors * factor,
+            network: self.network * factor,
+        }
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            disk: self.disk + other.disk,
+            processors: self.processors + other.processors,
+            network: self.network + other.network,
+        }
+    }
+
+    /// The first that is above its limit.
+    #[must_use]
+    pub fn above(self, limit: Self) -> Option<Resource> {
+        [
+            (Resource::Disk, self.disk, limit.disk),
+            (Resource::Processors, self.processors, limit.processors),
+            (Resource::Network, self.network, limit.network),
+        ]
+        .into_iter()
+        .find_map(|(resource, share, limit)| (share > limit).then_some(resource))
+    }
+}
+
+/// What TCP, IP and Ethernet add to 1448 bytes: 90 (RFC 9293, RFC 791, IEEE 802.3 with its gap).
+const WIRE_FACTOR: f64 = 1538.0 / 1448.0;
+
+impl Capacity {
+    /// What a stream of this rate takes. `cached`: the share of its bytes that is in the page cache
+    /// and costs the disk nothing.
+    #[must_use]
+    pub fn share(&self, rate: Rate, pacing: Pacing, cached: f64) -> Share {
+        let period_s = pacing.period.as_secs_f64();
+        let bytes = rate.bytes_in(pacing.period) as f64;
+        let disk = self.disk.map_or(0.0, |cost| {
+            let reads = (bytes / cost.read_bytes as f64).ceil().max(1.0);
+            let busy_s = reads * cost.per_read_s + bytes * cost.per_byte_s;
+            busy_s / period_s * (1.0 - cached.clamp(0.0, 1.0))
+        });
+        let processors = self.processors.map_or(0.0, |cost| {
+            (cost.per_period_s + bytes * cost.per_byte_s) / period_s / cost.processors
+        });
+        let network = self
+            .network_bits_per_s
+            .map_or(0.0, |bits_per_s| rate.bits_per_s as f64 * WIRE_FACTOR / bits_per_s);
+        Share { disk, processors, network }
+    }
+
+    /// How far the shares may go. Reads are taken earliest deadline first; that keeps all deadlines
+    /// while their sum is at most 1 (Liu and Layland, JACM 20(1), 1973), less what a read that is
+    /// in flight holds up an earlier one (Jeffay, Stanat and Martel, RTSS 1991), less the margin.
+    #[must_use]
+    pub fn limit(&self, period: Duration, margin: f64) -> Share {
+        let blocked = self.disk.map_or(0.0, |cost| {
+            let read_s = cost.per_read_s + cost.read_bytes as f64 * cost.per_byte_s;
+            read_s * f64::from(cost.depth) / period.as_secs_f64()
+        });
+        let rest = 1.0 - margin;
+        Share { disk: (rest - blocked).max(0.0), processors: rest, network: rest }
+    }
+
+    /// How many streams of this rate are kept, none of them cached, and what limits them; `None`
+    /// where nothing that was measured does.
+    #[must_use]
+    pub fn streams(&self, rate: Rate, pacing: Pacing, margin: f64) -> Option<(u64, Resource)> {
+        self.reasons(rate, pacing, margin).into_iter().min_by_key(|(streams, _)| *streams)
+    }
+
+    /// Of each resource that was measured: how many streams it keeps.
+    #[must_use]
+    pub fn reasons(&self, rate: Rate, pacing: Pacing, margin: f64) -> Vec<(u64, Resource)> {
+        let share = self.share(rate, pacing, 0.0);
+        let limit = self.limit(pacing.period, margin);
+        let of = |share: f64, limit: f64, resource| {
+            // The least error of the division must not cost a stream.
+            (share > 0.0).then(|| ((limit / share * (1.0 + 1e-9)) as u64, resource))
+        };
+        [
+            of(share.disk, limit.disk, Resource::Disk),
+            of(share.processors, limit.processors, Resource::Processors),
+            of(share.network, limit.network, Resource::Network),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn pacing() -> Pacing {
+        Pacing { period: Duration::from_secs(2), start_up: Duration::from_secs(4) }
+    }
+
+    /// A read of 1 MB takes 10 ms + 10 ms, a stream of 4 Mbit/s wants one in 2 s.
+    fn disk() -> DiskCost {
+        DiskCost { per_read_s: 0.01, per_byte_s: 1e-8, read_bytes: 1_000_000, depth: 4 }
+    }
+
+    #[test]
+    fn a_disk_keeps_as_many_as_it_has_reads_for() {
+        let capacity = Capacity { disk: Some(disk()), ..Capacity::default() };
+        let rate = Rate { bits_per_s: 4_000_000 };
+        let share = capacity.share(rate, pacing(), 0.0);
+        assert!((share.disk - 0.01).abs() < 1e-12, "{share:?}");
+        // 0.1 is the margin, and 4 reads of 20 ms in 2 s hold up 0.04.
+        assert_eq!(capacity.streams(rate, pacing(), 0.1), Some((86, Resource::Disk)));
+        // Half the rate costs more than half: the read itself.
+        let half = capacity.share(Rate { bits_per_s: 2_000_000 }, pacing(), 0.0);
+        assert!((half.disk - 0.0075).abs() < 1e-12, "{half:?}");
+        assert_eq!(capacity.share(rate, pacing(), 1.0).disk, 0.0);
+    }
+
+    #[test]
+    fn the_scarcest_is_the_limit_and_what_was_not_measured_is_none() {
+        let rate = Rate { bits_per_s: 8_000_000 };
+        assert_eq!(Capacity::default().streams(rate, pacing(), 0.1), None);
+        let processors = ProcessorCost { per_period_s: 1e-4, per_byte_s: 2e-10, processors: 2.0 };
+        let all = Capacity {
+            disk: Some(disk()),
+            processors: Some(processors),
+            network_bits_per_s: Some(1e9),
+        };
+        let reasons = all.reasons(rate, pacing(), 0.1);
+        let of =
+            |wanted| reasons.iter().find(|(_, one)| *one == wanted).map(|(streams, _)| *streams);
+        // 100 + 400 us of each 2 s of 2 processors.
+        assert_eq!(of(Resource::Processors), Some(7_200));
+        assert_eq!(of(Resource::Network), Some(105));
+        assert_eq!(all.streams(rate, pacing(), 0.1), Some((43, Resource::Disk)));
+    }
+}

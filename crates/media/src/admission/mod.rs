@@ -1,0 +1,470 @@
+//! Who may come: a stream is admitted when every admitted deadline still holds with a margin, and
+//! refused at once otherwise.
+//!
+//! All loops ask one book. A stream counts with what it costs ([`capacity`]), and in its first
+//! period with its start-up as well. Its place stays its viewer's for a moment after it ended: who
+//! seeks, or takes the next segment, ends one answer and begins another.
+
+pub mod capacity;
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::pace::{Pacing, Rate};
+use capacity::{Capacity, Resource, Share};
+
+/// Of the capacity, left free by default.
+pub const MARGIN: f64 = 0.1;
+
+/// Who is refused first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+impl Priority {
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Low, Self::Normal, Self::High].into_iter().find(|one| one.name() == name)
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+        }
+    }
+
+    /// How many times the reserve is kept from it.
+    fn reserves(self) -> f64 {
+        match self {
+            Self::Low => 2.0,
+            Self::Normal => 1.0,
+            Self::High => 0.0,
+        }
+    }
+}
+
+/// What streams are admitted by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    pub capacity: Capacity,
+    pub pacing: Pacing,
+    /// Of each resource, left free: 0.1 is a tenth.
+    pub margin: f64,
+    /// Of each resource, kept for streams of higher priority, a time for each step.
+    pub reserve: f64,
+    pub streams_max: Option<u64>,
+}
+
+impl Default for Terms {
+    /// Everybody comes in.
+    fn default() -> Self {
+        Self {
+            capacity: Capacity::default(),
+            pacing: Pacing::default(),
+            margin: MARGIN,
+            reserve: 0.0,
+            streams_max: None,
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Viewer {
+    pub peer: IpAddr,
+    /// The directory of what it asks for: the segments of a film are one after the other.
+    pub directory: Vec<u8>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked {
+    pub rate: Rate,
+    pub priority: Priority,
+    /// The share of the film that is in the page cache.
+    pub cached: f64,
+}
+
+/// Why a stream may not come, and when it may ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub why: Why,
+    pub retry_after: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// There is not enough of it.
+    Full(Resource),
+    /// Streams that are there miss deadlines: whatever was measured, it is too much.
+    Late,
+}
+
+/// What the door did, and how full it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Door {
+    /// There is a limit at all.
+    pub is_limited: bool,
+    pub admitted: u64,
+    pub refused: u64,
+    /// Admitted and under way, those whose place is kept among them.
+    pub streams: u64,
+    /// What they take, and may take together.
+    pub taken: Share,
+    pub limit: Share,
+    pub streams_max: Option<u64>,
+    /// It is shut, as streams miss their deadlines.
+    pub is_shut: bool,
+}
+
+/// The book of all loops.
+#[derive(Debug, Default)]
+pub struct Admission {
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    terms: Terms,
+    taken: Share,
+    streams: u64,
+    /// Start-ups, until their end.
+    beginning: Vec<(Instant, Share)>,
+    /// Places of viewers who have left a moment ago.
+    kept: HashMap<Viewer, Vec<Kept>>,
+    shut_until: Option<Instant>,
+    admitted: u64,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    until: Instant,
+    share: Share,
+}
+
+/// A stream's place; it is given back when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    admission: Arc<Admission>,
+    viewer: Option<Viewer>,
+    share: Share,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(viewer) = self.viewer.take() {
+            self.admission.book().leave(viewer, self.share, Instant::now());
+        }
+    }
+}
+
+impl Admission {
+    #[must_use]
+    pub fn new(terms: Terms) -> Self {
+        Self { book: Mutex::new(Book { terms, ..Book::default() }) }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// New terms; who is there stays.
+    pub fn set_terms(&self, terms: Terms) {
+        self.book().terms = terms;
+    }
+
+    /// # Errors
+    /// Why the stream may not come.
+    pub fn admit(
+        self: &Arc<Self>,
+        viewer: Viewer,
+        asked: Asked,
+        now: Instant,
+    ) -> Result<Place, Refusal> {
+        let share = self.book().admit(&viewer, asked, now)?;
+        Ok(Place { admission: self.clone(), viewer: Some(viewer), share })
+    }
+
+    /// A deadline was missed by the server, not by the path or the player: nobody more comes in for
+    /// some periods.
+    pub fn missed(&self, now: Instant) {
+        let mut book = self.book();
+        if book.is_limited() {
+            book.shut_until = Some(now + SHUT_PERIODS * book.terms.pacing.period);
+        }
+    }
+
+    #[must_use]
+    pub fn door(&self, now: Instant) -> Door {
+        let mut book = self.book();
+        book.forget(now);
+        Door {
+            is_limited: book.is_limited(),
+            admitted: book.admitted,
+            refused: book.refused,
+            streams: book.streams,
+            taken: book.taken_with_beginnings(),
+            limit: book.limit(Priority::High),
+            streams_max: book.terms.streams_max,
+            is_shut: book.shut_until.is_some(),
+        }
+    }
+}
+
+const SHUT_PERIODS: u32 = 2;
+/// A place is its viewer's for so many periods after the answer ended.
+const KEPT_PERIODS: u32 = 2;
+
+impl Book {
+    fn is_limited(&self) -> bool {
+        self.terms.capacity != Capacity::default() || self.terms.streams_max.is_some()
+    }
+
+    fn limit(&self, priority: Priority) -> Share {
+        let kept = self.terms.reserve * priority.reserves();
+        self.terms.capacity.limit(self.terms.pacing.period, self.terms.margin + kept)
+    }
+
+    /// What is over is not counted any longer.
+    fn forget(&mut self, now: Instant) {
+        self.beginning.retain(|(until, _)| *until > now);
+        self.shut_until = self.shut_until.filter(|until| *until > now);
+        let mut gone = Vec::new();
+        self.kept.retain(|_, places| {
+            places.retain(|place| {
+                let stays = place.until > now;
+                if !stays {
+                    gone.push(place.share);
+                }
+                stays
+            });
+            !places.is_empty()
+        });
+        for share in gone {
+            self.free(share);
+        }
+    }
+
+    fn free(&mut self, share: Share) {
+        self.streams = self.streams.saturating_sub(1);
+        self.taken = self.taken.plus(share.times(-1.0));
+        if self.streams == 0 {
+            // Sums of fractions do not end at nothing by themselves.
+            self.taken = Share::default();
+        }
+    }
+
+    fn taken_with_beginnings(&self) -> Share {
+        self.beginning.iter().fold(self.taken, |sum, (_, share)| sum.plus(*share))
+    }
+
+    fn admit(&mut self, viewer: &Viewer, asked: Asked, now: Instant) -> Result<Share, Refusal> {
+        self.forget(now);
+        let Pacing { period, start_up } = self.terms.pacing;
+        let share = self.terms.capacity.share(asked.rate, self.terms.pacing, asked.cached);
+        let own = self.take_kept(viewer);
+        let is_back = own.is_some();
+        if let Some(own) = own {
+            self.free(own);
+        }
+        let beginning = share.times(start_up.as_secs_f64() / period.as_secs_f64());
+        // Who was here a moment ago comes back whatever it costs for a moment: it was promised.
+        let sum = self.taken.plus(share);
+        let sum =
+            if is_back { sum } else { self.taken_with_beginnings().plus(share).plus(beginning) };
+        let refusal = self.refusal(sum, asked.priority, is_back);
+        if let Some(why) = refusal {
+            if let Some(own) = own {
+                self.keep(viewer.clone(), own, now);
+            }
+            self.refused += 1;
+            return Err(Refusal { why, retry_after: period });
+        }
+        self.admitted += 1;
+        self.streams += 1;
+        self.taken = self.taken.plus(share);
+        if self.is_limited() && !start_up.is_zero() {
+            self.beginning.push((now + period, beginning));
+        }
+        Ok(share)
+    }
+
+    fn refusal(&self, sum: Share, priority: Priority, is_back: bool) -> Option<Why> {
+        if self.shut_until.is_some() && !is_back {
+            return Some(Why::Late);
+        }
+        if let Some(resource) = sum.above(self.limit(priority)) {
+            return Some(Why::Full(resource));
+        }
+        let streams_max = self.terms.streams_max?;
+        (self.streams >= streams_max).then_some(Why::Full(Resource::Streams))
+    }
+
+    fn take_kept(&mut self, viewer: &Viewer) -> Option<Share> {
+        let places = self.kept.get_mut(viewer)?;
+        let place = places.pop();
+        if places.is_empty() {
+            self.kept.remove(viewer);
+        }
+        place.map(|place| place.share)
+    }
+
+    fn leave(&mut self, viewer: Viewer, share: Share, now: Instant) {
+        self.free(share);
+        if self.is_limited() {
+            self.keep(viewer, share, now);
+        }
+    }
+
+    fn keep(&mut self, viewer: Viewer, share: Share, now: Instant) {
+        self.streams += 1;
+        self.taken = self.taken.plus(share);
+        let until = now + KEPT_PERIODS * self.terms.pacing.period;
+        self.kept.entry(viewer).or_default().push(Kept { until, share });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(streams: f64) -> Terms {
+        Terms {
+            // With a margin of a tenth, and what lower layers add.
+            capacity: Capacity {
+                network_bits_per_s: Some(streams * 1_000_000.0 * 1538.0 / 1448.0 / 0.9 + 1.0),
+                ..Capacity::default()
+            },
+            ..Terms::default()
+        }
+    }
+
+    fn viewer(number: u8) -> Viewer {
+        Viewer { peer: IpAddr::from([10, 0, 0, number]), directory: b"/films".to_vec() }
+    }
+
+    fn asked(priority: Priority) -> Asked {
+        Asked { rate: Rate { bits_per_s: 1_000_000 }, priority, cached: 0.0 }
+    }
+
+    const NORMAL: Priority = Priority::Normal;
+
+    #[test]
+    fn as_many_come_in_as_there_is_room_for() {
+        let admission = Arc::new(Admission::new(terms(10.0)));
+        let mut now = Instant::now();
+        let mut places = Vec::new();
+        for number in 0..30 {
+            // Each in a period of its own, so that none begins beside another.
+            now += Duration::from_secs(4);
+            if let Ok(place) = admission.admit(viewer(number), asked(NORMAL), now) {
+                places.push(place);
+            }
+        }
+        // A start-up of two periods has to find room beside those that are there.
+        assert_eq!(places.len(), 8);
+        let door = admission.door(now);
+        assert_eq!((door.admitted, door.refused, door.streams), (8, 22, 8));
+        let refused = admission.admit(viewer(99), asked(NORMAL), now).unwrap_err();
+        assert_eq!(refused.why, Why::Full(Resource::Network));
+        assert_eq!(refused.retry_after, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn those_who_come_at_once_count_with_their_start_up() {
+        let admission = Arc::new(Admission::new(terms(10.0)));
+        let now = Instant::now();
+        let come = |now, from| -> Vec<Place> {
+            (from..from + 20)
+                .filter_map(|number| admission.admit(viewer(number), asked(NORMAL), now).ok())
+                .collect()
+        };
+        let first = come(now, 0);
+        assert_eq!(first.len(), 3);
+        let second = come(now + Duration::from_secs(3), 50);
+        assert_eq!(second.len(), 2);
+    }
+
+    #[test]
+    fn a_viewer_who_seeks_keeps_its_place_and_one_who_leaves_gives_it_back() {
+        let admission = Arc::new(Admission::new(terms(3.0)));
+        let now = Instant::now();
+        let place = admission.admit(viewer(1), asked(NORMAL), now).unwrap();
+        assert!(admission.admit(viewer(2), asked(NORMAL), now).is_err());
+        drop(place);
+        assert!(admission.admit(viewer(2), asked(NORMAL), now).is_err());
+        let again = admission.admit(viewer(1), asked(NORMAL), now).unwrap();
+        drop(again);
+        let later = now + Duration::from_secs(60);
+        let place = admission.admit(viewer(2), asked(NORMAL), later).unwrap();
+        assert_eq!(admission.door(later).streams, 1);
+        drop(place);
+        let door = admission.door(later + Duration::from_secs(60));
+        assert_eq!((door.streams, door.taken), (0, Share::default()));
+    }
+
+    #[test]
+    fn a_reserve_is_for_those_of_higher_priority() {
+        let terms = Terms { reserve: 0.3, ..terms(10.0) };
+        let admission = Arc::new(Admission::new(terms));
+        let mut now = Instant::now();
+        let mut places = Vec::new();
+        let mut count = |priority| {
+            let before = places.len();
+            for number in 0..20 {
+                now += Duration::from_secs(4);
+                places.extend(admission.admit(viewer(number), asked(priority), now));
+            }
+            places.len() - before
+        };
+        assert_eq!(count(Priority::Low), 1);
+        assert_eq!(count(Priority::Normal), 3);
+        assert_eq!(count(Priority::High), 4);
+    }
+
+    #[test]
+    fn while_deadlines_are_missed_nobody_more_comes_in() {
+        let admission = Arc::new(Admission::new(terms(100.0)));
+        let now = Instant::now();
+        let _there = admission.admit(viewer(1), asked(NORMAL), now).unwrap();
+        admission.missed(now);
+        let refused = admission.admit(viewer(2), asked(NORMAL), now).unwrap_err();
+        assert_eq!(refused.why, Why::Late);
+        assert!(admission.door(now).is_shut);
+        assert!(admission.admit(viewer(2), asked(NORMAL), now + Duration::from_secs(7)).is_ok());
+    }
+
+    #[test]
+    fn without_terms_everybody_comes_in_and_nothing_is_kept() {
+        let admission = Arc::new(Admission::new(Terms::default()));
+        let now = Instant::now();
+        for number in 0..200 {
+            admission.missed(now);
+            drop(admission.admit(viewer(number), asked(Priority::Low), now).unwrap());
+        }
+        let door = admission.door(now);
+        assert_eq!((door.admitted, door.streams, door.is_limited), (200, 0, false));
+    }
+
+    #[test]
+    fn a_number_of_streams_is_a_limit_too() {
+        let terms = Terms { streams_max: Some(2), ..Terms::default() };
+        let admission = Arc::new(Admission::new(terms));
+        let now = Instant::now();
+        let _places = [1, 2].map(|one| admission.admit(viewer(one), asked(NORMAL), now).unwrap());
+        let refused = admission.admit(viewer(3), asked(NORMAL), now).unwrap_err();
+        assert_eq!(refused.why, Why::Full(Resource::Streams));
+    }
+}
