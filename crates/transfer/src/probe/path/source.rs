@@ -28,6 +28,8 @@ const COLD_SHARE_MAX: f64 = 0.01;
 /// a slow disk seconds: it is asked again while it gives some up, and so often where it gives none.
 const EVICTIONS_IN_VAIN_MAX: u32 = 40;
 const EVICTIONS_MAX: u32 = 400;
+/// The page cache's largest unit: a huge page (Linux, MAX_PAGECACHE_ORDER, 4 KiB pages).
+const FOLIO_BYTES_MAX: u64 = 2 << 20;
 const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where the bytes of a source were when a run began.
@@ -164,7 +166,9 @@ fn evict(parts: &[Beginning]) -> Result<Residency, TransferError> {
         }
         // Dirty pages are not dropped (posix_fadvise(2)). Where that fails the share says so.
         let _ = rustix::fs::fdatasync(&file);
-        let _ = fadvise(&file, 0, NonZero::new(part.len_bytes), Advice::DontNeed);
+        // A folio that reaches over the end of what is asked for is kept: it is asked for as well.
+        let whole_folios = part.len_bytes + FOLIO_BYTES_MAX;
+        let _ = fadvise(&file, 0, NonZero::new(whole_folios), Advice::DontNeed);
         match cached_bytes(&file, 0, part.len_bytes) {
             Ok(bytes) => cached += bytes,
             Err(_) => return Ok(Residency::NotKnown),
