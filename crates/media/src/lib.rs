@@ -6,10 +6,12 @@
 //! the other end: a crowd that takes streams and tells how late they came.
 
 pub mod admission;
+pub mod container;
 pub mod delivery;
 pub mod http;
 mod index_page;
 pub mod pace;
+pub mod policy;
 pub mod server;
 pub mod site;
 pub mod slack;

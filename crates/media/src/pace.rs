@@ -21,6 +21,14 @@ const RATE_MIN_BITS_PER_S: u64 = 1_000;
 const RATE_MAX_BITS_PER_S: u64 = 1_000_000_000_000;
 
 impl Rate {
+    /// `None` where no stream can be paced to it: below 1 kbit/s or above 1 Tbit/s.
+    #[must_use]
+    pub fn new(bits_per_s: u64) -> Option<Self> {
+        (RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S)
+            .contains(&bits_per_s)
+            .then_some(Self { bits_per_s })
+    }
+
     /// `1500k`, `2M`, `2.5Mbit`, `800000`: bits a second.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -34,10 +42,14 @@ impl Rate {
         if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return None;
         }
-        let bits_per_s = (number.parse::<f64>().ok()? * unit).round() as u64;
-        (RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S)
-            .contains(&bits_per_s)
-            .then_some(Self { bits_per_s })
+        Self::new((number.parse::<f64>().ok()? * unit).round() as u64)
+    }
+
+    /// So many times as fast; at most the fastest.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        let bits_per_s = (self.bits_per_s as f64 * factor) as u64;
+        Self { bits_per_s: bits_per_s.clamp(RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S) }
     }
 
     #[must_use]
@@ -87,6 +99,8 @@ pub struct There {
     pub ago: Duration,
     /// It took no more.
     pub is_full: bool,
+    /// Given to the socket, from the beginning.
+    pub sent_bytes: u64,
 }
 
 /// What is said at the end of a period.
@@ -102,7 +116,10 @@ pub struct Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Met,
+    /// The network, or the client, was too slow.
     Missed,
+    /// Not all of it was sent in time: the disk, or this machine, was too slow.
+    MissedHere,
     /// The client took no more: a player that is paused. The schedule waits for it.
     HeldBack,
     /// All of it is there, and nothing is due any more.
@@ -160,7 +177,7 @@ impl Schedule {
     /// Whether the client had by `now` what was released a period before. `None` where no period
     /// has ended since the last time.
     pub fn judge(&mut self, now: Instant, there: There) -> Option<Judged> {
-        let There { bytes: there_bytes, ago, is_full } = there;
+        let There { bytes: there_bytes, ago, is_full, sent_bytes } = there;
         let periods = self.periods(now);
         if periods <= self.judged {
             return None;
@@ -195,7 +212,7 @@ impl Schedule {
             self.judged = self.periods(now);
             return judged(Verdict::HeldBack);
         }
-        judged(Verdict::Missed)
+        judged(if sent_bytes < due_bytes { Verdict::MissedHere } else { Verdict::Missed })
     }
 
     /// How long so many bytes play.
@@ -258,20 +275,27 @@ mod tests {
     #[test]
     fn each_period_is_judged_once() {
         let (mut schedule, at) = schedule(1_000_000);
-        let there = |bytes| There { bytes, ago: Duration::from_millis(2_700), is_full: false };
+        let there = |bytes| There {
+            bytes,
+            ago: Duration::from_millis(2_700),
+            is_full: false,
+            sent_bytes: 12_000,
+        };
         assert_eq!(schedule.judge(at(2_999), there(0)), None);
         let met = Judged { verdict: Verdict::Met, slack_ms: 2_700, buffer_ms: 6_000 };
         assert_eq!(schedule.judge(at(3_000), there(9_000)), Some(met));
         assert_eq!(schedule.judge(at(3_001), there(9_000)), None);
         let missed = Judged { verdict: Verdict::Missed, slack_ms: -500, buffer_ms: 5_490 };
         assert_eq!(schedule.judge(at(6_010), there(11_500)), Some(missed));
+        let here = schedule.judge(at(9_000), there(12_000)).map(|one| one.verdict);
+        assert_eq!(here, Some(Verdict::MissedHere));
     }
 
     #[test]
     fn a_player_that_is_paused_is_owed_nothing_and_goes_on_where_it_was() {
         let (mut schedule, at) = schedule(1_000_000);
         let mut verdict = |ms, bytes| {
-            let there = There { bytes, ago: Duration::ZERO, is_full: true };
+            let there = There { bytes, is_full: true, ..There::default() };
             schedule.judge(at(ms), there).map(|one| one.verdict)
         };
         assert_eq!(verdict(3_000, 9_000), Some(Verdict::Met));

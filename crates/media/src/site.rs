@@ -65,6 +65,13 @@ impl OpenFile {
         self.direct.get_or_init(open).clone()
     }
 
+    /// The share of its bytes that is in the page cache, 0 to 1; 0 where the kernel does not say.
+    #[must_use]
+    pub fn cached_share(&self) -> f64 {
+        let cached = haul_sys::cachestat::cached_bytes(&self.file, 0, self.len_bytes);
+        cached.unwrap_or(0) as f64 / self.len_bytes.max(1) as f64
+    }
+
     /// Nobody wrote to it in between, as far as its times and its length tell.
     #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {

@@ -349,7 +349,10 @@ impl Viewer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Options, Server};
+    use crate::{
+        policy::Policy,
+        server::{Options, Server},
+    };
 
     fn crowd(address: SocketAddr, target: &str) -> Crowd {
         Crowd {
@@ -367,7 +370,7 @@ mod tests {
     fn server() -> (tempfile::TempDir, Server) {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("film.mp4"), vec![0; 1_000_000]).unwrap();
-        let server = Server::start(root.path(), Options::default()).unwrap();
+        let server = Server::start(root.path(), Options::default(), Policy::default()).unwrap();
         (root, server)
     }
 

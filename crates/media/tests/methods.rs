@@ -14,6 +14,7 @@ use std::{
 
 use haul_media::{
     delivery::{METHODS, Method, Readahead},
+    policy::Policy,
     server::{Options, Server},
 };
 use rustix::fs::{Advice, fadvise};
@@ -86,7 +87,7 @@ fn ranges_of_a_cold_file_are_the_same_by_all_methods() {
     let (path, film) = (root.path().join("film.mp4"), film());
     write_cold(&path, &film);
     each_way(|name, options| {
-        let server = Server::start(root.path(), options).unwrap();
+        let server = Server::start(root.path(), options, Policy::default()).unwrap();
         for range in [
             0..1,
             0..4096,
@@ -111,7 +112,7 @@ fn many_at_once_get_their_own_bytes_though_some_of_them_sleep() {
     write_cold(&path, &film);
     each_way(|name, options| {
         forget(&path);
-        let server = Server::start(root.path(), options).unwrap();
+        let server = Server::start(root.path(), options, Policy::default()).unwrap();
         let address = server.local_addr();
         thread::scope(|scope| {
             let film = &film;
@@ -136,7 +137,7 @@ fn a_client_that_goes_while_the_disk_reads_leaves_nothing_behind() {
     write_cold(&path, &film());
     for method in [Method::Direct, Method::OneCopy] {
         let options = Options { method, buffer_bytes: 1, loops: 1, ..Options::default() };
-        let server = Server::start(root.path(), options).unwrap();
+        let server = Server::start(root.path(), options, Policy::default()).unwrap();
         for _ in 0..50 {
             forget(&path);
             let mut socket = TcpStream::connect(server.local_addr()).unwrap();

@@ -104,13 +104,27 @@ const MEDIA: &[Section] = &[
 haul media /films                       for this machine: http://127.0.0.1:8080/
 haul media /films --listen 0.0.0.0:80   for all
 haul media /films --access-log media.log
+haul media /films --measure             what a stream costs here: from then on none is too many
+haul media capacity /films --rate 8M    how many viewers there may be, and why
 ffplay http://127.0.0.1:8080/a.mp4      seeks by asking for parts",
+    },
+    Section {
+        title: "Configuration (--config)",
+        lines: "\
+rate = \"auto\"         as --rate; so are max-streams, network, margin (percent) and elsewhere (a list)
+reserve = 10          percent of each resource kept for streams of higher priority
+client-rates = false  ?rate= and ?priority= in requests are not heard
+[[paths]]             may be repeated; the first that fits and says something of it counts
+match = \"/live/**\"   paths below ROOT; without a slash at its beginning, below any directory
+rate = \"4M\"
+priority = \"high\"     low, normal or high: who is refused last",
     },
     Section {
         title: "Signals",
         lines: "\
 SIGINT, SIGTERM  no new connection; answers under way may end (--drain-time); a second cuts them
-SIGHUP           opens the access log again; ends it where there is none",
+SIGHUP           reads the configuration and opens the access log again; ends it where there is
+                 neither",
     },
     Section {
         title: "Exit status",

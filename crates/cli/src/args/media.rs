@@ -1,10 +1,11 @@
 //! `haul media`: what can be chosen, and its check.
 
-use super::{usage_problem, values::Period};
-use clap::Args;
+use super::{LowState, usage_problem, values::Period};
+use clap::{Args, Subcommand};
 use haul_media::{
     delivery::{Method, Readahead},
     pace::{Pacing, Rate},
+    policy::RateChoice,
     server::{Limits, Options},
 };
 use haul_transfer::{events::Problem, size::parse_size};
@@ -17,6 +18,9 @@ use std::{
 const PORT_DEFAULT: u16 = 8080;
 const BUFFER_MEMORY: &str = "256M";
 
+/// A quarter more than the average.
+pub const AUTO: RateChoice = RateChoice::Container { factor: 1.25 };
+
 fn defaults() -> Options {
     Options::default()
 }
@@ -27,10 +31,13 @@ fn defaults() -> Options {
 /// shown as a page with players; parts of files, conditions and pages of other sites (CORS) work as
 /// players expect. Without --listen only this machine reaches it.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct LowMedia {
+    #[command(subcommand)]
+    pub command: Option<LowMediaCommand>,
     /// The directory that is served
-    #[arg(value_name = "ROOT")]
-    pub root: PathBuf,
+    #[arg(value_name = "ROOT", required = true)]
+    pub root: Option<PathBuf>,
     /// The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: String,
@@ -53,12 +60,36 @@ pub struct LowMedia {
     #[arg(long, value_name = "N", default_value_t = defaults().disk_depth as u32)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub disk_depth: u32,
-    /// Send films and sounds at this rate, such as 2M (bits a second), each period in its time
+    /// The rate of films and sounds: bits a second, such as 2M; auto; or max
     ///
-    /// A request may name its own: /film.mp4?rate=2M. Without either they are sent as fast as they
-    /// are taken.
+    /// auto is that of each film's container (MP4, MPEG-TS and -PS) and a quarter more, as no film
+    /// needs its average all the time; where it does not tell, and with max, it is sent as fast as
+    /// it is taken. A request may name its own: /film.mp4?rate=2M.
+    #[arg(long, value_name = "RATE", value_parser = rate_choice)]
+    pub rate: Option<RateChoice>,
+    /// Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Measure what a stream costs this disk, network and processor, for some seconds, and end
+    ///
+    /// From then on haul media of the same ROOT and method admits a stream only if all admitted
+    /// ones keep their deadlines; the others get 503 and when to ask again.
+    #[arg(long)]
+    pub measure: bool,
+    /// Admit no more paced streams than this
+    #[arg(long, value_name = "N")]
+    pub max_streams: Option<u64>,
+    /// What the network carries, such as 10G; without it the card's speed, as far as it tells it
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate: Option<Rate>,
+    pub network: Option<Rate>,
+    /// Of what was measured, kept free for what was not
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
+    pub margin: Option<u8>,
+    /// Where a stream is sent that finds no place, such as http://b.example.org; may be repeated
+    #[arg(long, value_name = "URL")]
+    pub elsewhere: Vec<String>,
+    #[command(flatten)]
+    pub state: LowState,
     /// A period of a paced stream: what it plays in one is sent in the one before
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.period))]
     pub period: Period,
@@ -94,6 +125,41 @@ pub struct LowMedia {
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
     /// Print one JSON object a line: first {"event":"listening","url":...}
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LowMediaCommand {
+    /// How many viewers there may be, by what was measured, and what limits them
+    Capacity(LowCapacity),
+}
+
+/// Says how many viewers of a rate `haul media ROOT --measure` found room for, and why.
+#[derive(Debug, Args)]
+pub struct LowCapacity {
+    /// The directory that was measured
+    #[arg(value_name = "ROOT")]
+    pub root: PathBuf,
+    /// Rates of streams, in bits a second
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = rate)]
+    #[arg(default_value = "1.5M,4M,8M,25M")]
+    pub rate: Vec<Rate>,
+    /// The method that was measured
+    #[arg(long, value_name = "METHOD", default_value = defaults().method.name())]
+    pub method: Method,
+    /// A period of a stream
+    #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.period))]
+    pub period: Period,
+    /// What the network carries, such as 10G; without it what was measured
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub network: Option<Rate>,
+    /// Of what was measured, kept free for what was not
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
+    pub margin: Option<u8>,
+    #[command(flatten)]
+    pub state: LowState,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
@@ -147,7 +213,6 @@ impl LowMedia {
             has_index: !self.no_index,
             is_open_to_pages: !self.no_cors,
             limits,
-            rate: self.rate,
             pacing: Pacing { period: self.period.0, start_up: self.start_up.0 },
             access_log: None,
         })
@@ -156,6 +221,21 @@ impl LowMedia {
 
 fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).ok_or_else(|| "needs bits a second, such as 1500k or 2.5M".to_owned())
+}
+
+/// `2M`, `auto`, `max`.
+///
+/// # Errors
+/// What is needed, if it is none of them.
+pub fn rate_choice(text: &str) -> Result<RateChoice, String> {
+    match text {
+        "auto" => Ok(AUTO),
+        "max" => Ok(RateChoice::Unpaced),
+        text => match Rate::parse(text) {
+            Some(rate) => Ok(RateChoice::Fixed(rate)),
+            None => Err("needs bits a second, such as 1500k or 2.5M; auto; or max".to_owned()),
+        },
+    }
 }
 
 /// `0.0.0.0:80`, `::1`, `[::1]`, `localhost:80`, `:80`.

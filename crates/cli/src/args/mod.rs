@@ -77,8 +77,14 @@ impl LowState {
     /// The directory to use.
     #[must_use]
     pub fn checked(self) -> PathBuf {
-        let named = self.directory.filter(|path| !path.as_os_str().is_empty());
-        named.unwrap_or_else(haul_transfer::state::default_state_directory)
+        self.directory_or_default()
+    }
+
+    /// The same, for those who need it again.
+    #[must_use]
+    pub fn directory_or_default(&self) -> PathBuf {
+        let named = self.directory.as_ref().filter(|path| !path.as_os_str().is_empty());
+        named.cloned().unwrap_or_else(haul_transfer::state::default_state_directory)
     }
 }
 

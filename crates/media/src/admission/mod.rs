@@ -6,6 +6,7 @@
 //! seeks, or takes the next segment, ends one answer and begins another.
 
 pub mod capacity;
+pub mod measure;
 
 use std::{
     collections::HashMap,

@@ -188,7 +188,19 @@ impl DiskQueue {
     /// # Errors
     /// What io_uring_enter(2) says.
     pub fn finished(&mut self) -> io::Result<Option<Finished>> {
-        let Some((slot, outcome)) = self.ring.finished(false)? else { return Ok(None) };
+        self.take(false)
+    }
+
+    /// As `finished`, but waits for one; `None` where none is in flight.
+    ///
+    /// # Errors
+    /// As `finished`.
+    pub fn wait(&mut self) -> io::Result<Option<Finished>> {
+        self.take(true)
+    }
+
+    fn take(&mut self, waits: bool) -> io::Result<Option<Finished>> {
+        let Some((slot, outcome)) = self.ring.finished(waits)? else { return Ok(None) };
         let Some((ticket, read)) = self.in_flight[slot].take() else {
             return Err(io::Error::other("a read ended that nobody began"));
         };
@@ -199,6 +211,11 @@ impl DiskQueue {
         self.figures.time += now.saturating_duration_since(read.wanted);
         self.figures.late += u64::from(matches!(read.due, Due::At(due) if due < now));
         Ok(Some(Finished { owner: read.owner, ticket, slot, outcome }))
+    }
+
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.depth
     }
 
     #[must_use]

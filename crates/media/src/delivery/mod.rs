@@ -9,7 +9,7 @@ mod normal;
 mod one_copy;
 mod sink;
 
-pub(crate) use disk_queue::{Due, Owner, Shape};
+pub(crate) use disk_queue::{DiskQueue, Due, Into, Owner, Shape};
 pub(crate) use sink::{Plain, Sink};
 
 use std::{io, ops::Range, os::fd::BorrowedFd, str::FromStr, sync::Arc, time::Instant};

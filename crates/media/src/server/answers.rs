@@ -1,12 +1,14 @@
 //! What a request gets: a file, a page, or why not.
 
 use std::{
+    net::IpAddr,
     sync::atomic::{AtomicU64, Ordering},
-    time::SystemTime,
+    time::{Instant, SystemTime},
 };
 
-use super::Options;
+use super::{Options, Shared, rates::Known, snapshot::Mailbox};
 use crate::{
+    admission::{Asked, Place, Priority, Refusal, Viewer, Why},
     delivery,
     http::{
         content_type,
@@ -17,7 +19,8 @@ use crate::{
     },
     index_page,
     pace::{Pacing, Rate},
-    site::{Found, OpenFile, Site},
+    policy::{Policy, RateChoice},
+    site::{Found, OpenFile},
 };
 
 const ALLOWED: &str = "GET, HEAD, OPTIONS";
@@ -32,11 +35,13 @@ pub(super) struct Reply {
     pub file: Option<OpenFile>,
     /// Of a stream that is paced.
     pub rate: Option<(Rate, Pacing)>,
+    /// Of a stream that is admitted.
+    pub place: Option<Place>,
 }
 
 impl Reply {
     pub fn short(response: Response) -> Self {
-        Self { response, file: None, rate: None }
+        Self { response, file: None, rate: None, place: None }
     }
 }
 
@@ -44,52 +49,53 @@ pub(super) fn common(options: &Options, is_kept: bool) -> Common {
     Common { now: SystemTime::now(), is_open_to_pages: options.is_open_to_pages, is_kept }
 }
 
-pub(super) fn answer(site: &Site, options: &Options, request: &Request, is_kept: bool) -> Reply {
-    let common = common(options, is_kept);
-    let refuse = |status: u16, fields: &[(&str, String)]| {
-        Reply::short(of_status(status, Some(request), &common, fields))
-    };
+/// Who asks, and how it is told that a rate is known.
+pub(super) struct Client<'a> {
+    pub peer: IpAddr,
+    pub mailbox: &'a Mailbox,
+    pub key: usize,
+    pub now: Instant,
+}
+
+/// `None` where the rate of the film is not known yet: then the client's loop is told later.
+pub(super) fn answer(
+    shared: &Shared,
+    request: &Request,
+    is_kept: bool,
+    client: &Client<'_>,
+) -> Option<Reply> {
+    let common = common(&shared.options, is_kept);
     match request.method {
-        Method::Get | Method::Head => {}
-        Method::Options if options.is_open_to_pages && request.origin.is_some() => {
-            let allowed = [
-                ("Access-Control-Allow-Methods", ALLOWED.to_owned()),
-                ("Access-Control-Allow-Headers", "Range, If-Range".to_owned()),
-                ("Access-Control-Max-Age", "86400".to_owned()),
-            ];
-            return refuse(204, &allowed);
-        }
-        Method::Options | Method::Other => {
-            return refuse(405, &[("Allow", ALLOWED.to_owned())]);
-        }
+        Method::Get | Method::Head => match shared.site.find(&request.target.path) {
+            Found::File(file) => of_found(shared, request, &common, file, client),
+            found => Some(of_no_file(shared, request, &common, found)),
+        },
+        Method::Options | Method::Other => Some(of_method(shared, request, &common)),
     }
-    let asked = request.target.parameter("rate");
-    let rate = asked.as_deref().map(Rate::parse);
-    if rate == Some(None) {
-        let why = "rate= needs bits a second, such as 2M";
-        return Reply::short(of_status_because(400, Some(request), &common, &[], why));
+}
+
+/// A method that gets no file.
+fn of_method(shared: &Shared, request: &Request, common: &Common) -> Reply {
+    let is_asked_by_a_page = request.method == Method::Options && request.origin.is_some();
+    if shared.options.is_open_to_pages && is_asked_by_a_page {
+        let allowed = [
+            ("Access-Control-Allow-Methods", ALLOWED.to_owned()),
+            ("Access-Control-Allow-Headers", "Range, If-Range".to_owned()),
+            ("Access-Control-Max-Age", "86400".to_owned()),
+        ];
+        return Reply::short(of_status(204, Some(request), common, &allowed));
     }
-    match site.find(&request.target.path) {
-        Found::File(file) => {
-            delivery::advise(&file, options.readahead);
-            let entity = Entity {
-                len_bytes: file.len_bytes,
-                content_type: file.content_type,
-                validators: file.validators.clone(),
-            };
-            let boundary = BOUNDARIES.fetch_add(1, Ordering::Relaxed);
-            let own = options.rate.filter(|_| content_type::is_played(file.content_type));
-            let response = of_file(request, &entity, &common, boundary);
-            let has_bytes = response.pieces.iter().any(|piece| matches!(piece, Piece::File(_)));
-            if !has_bytes {
-                return Reply::short(response);
-            }
-            let rate = rate.flatten().or(own).map(|rate| (rate, options.pacing));
-            Reply { response, file: Some(file), rate }
-        }
-        Found::Directory(listing) if options.has_index => {
+    Reply::short(of_status(405, Some(request), common, &[("Allow", ALLOWED.to_owned())]))
+}
+
+fn of_no_file(shared: &Shared, request: &Request, common: &Common, found: Found) -> Reply {
+    let refuse = |status: u16, fields: &[(&str, String)]| {
+        Reply::short(of_status(status, Some(request), common, fields))
+    };
+    match found {
+        Found::Directory(listing) if shared.options.has_index => {
             let page = index_page::html(&request.target.path, &listing);
-            Reply::short(of_text(request, &common, "text/html; charset=utf-8", page))
+            Reply::short(of_text(request, common, "text/html; charset=utf-8", page))
         }
         Found::NeedsSlash => {
             let mut to = index_page::encoded_path(&request.target.path) + "/";
@@ -100,6 +106,126 @@ pub(super) fn answer(site: &Site, options: &Options, request: &Request, is_kept:
         }
         Found::Missing => refuse(404, &[]),
         Found::Directory(_) | Found::Forbidden => refuse(403, &[]),
-        Found::Failed(_) => refuse(500, &[]),
+        Found::Failed(_) | Found::File(_) => refuse(500, &[]),
+    }
+}
+
+/// A file, at the rate and by the priority that it is to have, if there is a place for it.
+fn of_found(
+    shared: &Shared,
+    request: &Request,
+    common: &Common,
+    file: OpenFile,
+    client: &Client<'_>,
+) -> Option<Reply> {
+    let policy = shared.policy();
+    let wish = match Wish::of(request, &policy, &file) {
+        Ok(wish) => wish,
+        Err(why) => {
+            return Some(Reply::short(of_status_because(400, Some(request), common, &[], why)));
+        }
+    };
+    delivery::advise(&file, shared.options.readahead);
+    let entity = Entity {
+        len_bytes: file.len_bytes,
+        content_type: file.content_type,
+        validators: file.validators.clone(),
+    };
+    let boundary = BOUNDARIES.fetch_add(1, Ordering::Relaxed);
+    let response = of_file(request, &entity, common, boundary);
+    if !response.pieces.iter().any(|piece| matches!(piece, Piece::File(_))) {
+        return Some(Reply::short(response));
+    }
+    let rate = match wish.rate {
+        RateChoice::Unpaced => None,
+        RateChoice::Fixed(rate) => Some(rate),
+        RateChoice::Container { factor } => {
+            match shared.rates.of(&file, client.mailbox, client.key) {
+                Known::Rate(rate) => rate.map(|rate| rate.times(factor)),
+                Known::Later => return None,
+            }
+        }
+    };
+    let Some(rate) = rate else {
+        return Some(Reply { response, file: Some(file), rate: None, place: None });
+    };
+    let has_disk = policy.terms.capacity.disk.is_some();
+    let uses_cache = shared.options.method != delivery::Method::Direct;
+    let cached = if has_disk && uses_cache { file.cached_share() } else { 0.0 };
+    let asked = Asked { rate, priority: wish.priority, cached };
+    let directory = request.target.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    let directory = request.target.path[..directory].to_vec();
+    let viewer = Viewer { peer: client.peer, directory };
+    Some(match shared.admission.admit(viewer, asked, client.now) {
+        Ok(place) => Reply {
+            response,
+            file: Some(file),
+            rate: Some((rate, shared.options.pacing)),
+            place: Some(place),
+        },
+        Err(refusal) => refused(shared, request, common, &policy, refusal),
+    })
+}
+
+/// In a link: its reader was sent here by a server that had no place.
+const HOP: &str = "haul-from";
+
+/// There is no place: another server may have one, or this one a moment later.
+fn refused(
+    shared: &Shared,
+    request: &Request,
+    common: &Common,
+    policy: &Policy,
+    refusal: Refusal,
+) -> Reply {
+    shared.counters.refused.fetch_add(1, Ordering::Relaxed);
+    if !policy.elsewhere.is_empty() && request.target.parameter(HOP).is_none() {
+        let turn = shared.sent_elsewhere.fetch_add(1, Ordering::Relaxed) as usize;
+        let server = &policy.elsewhere[turn % policy.elsewhere.len()];
+        let path = index_page::encoded_path(&request.target.path);
+        let query = match request.target.query.as_str() {
+            "" => format!("{HOP}=1"),
+            query => format!("{query}&{HOP}=1"),
+        };
+        let to = [("Location", format!("{server}{path}?{query}"))];
+        return Reply::short(of_status(307, Some(request), common, &to));
+    }
+    let why = match refusal.why {
+        Why::Full(resource) => format!(
+            "no place for another stream without risking those that are there ({})",
+            resource.name()
+        ),
+        Why::Late => "streams that are there are late, so nobody more is let in".to_owned(),
+    };
+    let seconds = refusal.retry_after.as_secs_f64().ceil().max(1.0);
+    let retry = [("Retry-After", format!("{seconds:.0}"))];
+    Reply::short(of_status_because(503, Some(request), common, &retry, &why))
+}
+
+/// What a request asks of the pacing, and what it may have.
+struct Wish {
+    rate: RateChoice,
+    priority: Priority,
+}
+
+impl Wish {
+    fn of(request: &Request, policy: &Policy, file: &OpenFile) -> Result<Self, &'static str> {
+        let (choice, mut priority) = policy.of_path(&request.target.path);
+        let parameter =
+            |name| policy.clients_choose.then(|| request.target.parameter(name)).flatten();
+        if let Some(asked) = parameter("priority") {
+            let asked = Priority::named(&asked).ok_or("priority= needs low, normal or high")?;
+            // Nobody gives himself a better place.
+            priority = priority.min(asked);
+        }
+        let rate = match parameter("rate").as_deref() {
+            Some("max") => RateChoice::Unpaced,
+            Some(asked) => RateChoice::Fixed(
+                Rate::parse(asked).ok_or("rate= needs bits a second, such as 2M, or max")?,
+            ),
+            None if !content_type::is_played(file.content_type) => RateChoice::Unpaced,
+            None => choice,
+        };
+        Ok(Self { rate, priority })
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use haul_sys::TcpInfo;
+use haul_sys::{TcpInfo, pacing::set_max_pacing_rate};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags, recv, send},
@@ -16,11 +16,15 @@ use rustix::{
 
 use super::{
     answers::Reply,
-    limits::{CALL_BYTES_MIN, FIRST_BYTES, Limits, READS_A_TURN, RESPONSE},
+    limits::{
+        BURST_BYTES_PER_S_MIN, BURST_TIMES, CALL_BYTES_MIN, FIRST_BYTES, Limits, READS_A_TURN,
+        RESPONSE,
+    },
     open_files::OpenFiles,
     snapshot::{Session, State},
 };
 use crate::{
+    admission::Place,
     delivery::{Delivery, Due, Owner, Plain, Sending, Wanted},
     http::{
         request::{self, HEAD_BYTES_MAX, Parsed, Refused, Request},
@@ -40,6 +44,8 @@ pub(super) struct Connection {
     /// Of a request's body, still to come.
     to_discard_bytes: u64,
     pub answer: Option<Answer>,
+    /// A request for a film whose rate is being found.
+    pub asked: Option<Box<Request>>,
     pub requests: u32,
     pub phase: Phase,
     /// When this phase began, or something moved in it.
@@ -55,6 +61,8 @@ pub(super) struct Connection {
     ignores_body: bool,
     /// By all answers before this one.
     sent_before_bytes: u64,
+    /// What the kernel was told, in bytes a second; `None`: nothing.
+    pacing_rate: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +71,8 @@ pub(super) enum Phase {
     Idle,
     /// A part of a head is there.
     Head,
+    /// The rate of the film that it asks for is being found.
+    Asking,
     Answering,
     /// All is sent; what the client still says is thrown away until it closes.
     Lingering,
@@ -88,6 +98,8 @@ pub(super) struct Answer {
     pub schedule: Option<Schedule>,
     id: u64,
     record: Record,
+    /// Of a stream that was admitted.
+    _place: Option<Place>,
 }
 
 /// How the periods of an answer went.
@@ -137,7 +149,7 @@ impl Answer {
         line: LogLine,
         begun: Instant,
     ) -> Self {
-        let Reply { response, file, rate } = reply;
+        let Reply { response, file, rate, place, .. } = reply;
         let file = file.map(|file| files.shared(file));
         let schedule =
             rate.map(|(rate, pacing)| Schedule::new(rate, pacing, response.len_bytes(), begun));
@@ -152,6 +164,7 @@ impl Answer {
             schedule,
             id,
             record,
+            _place: place,
         }
     }
 }
@@ -166,7 +179,7 @@ impl Record {
     fn tell(&mut self, judged: &Judged) {
         match judged.verdict {
             Verdict::Met | Verdict::Over => {}
-            Verdict::Missed => self.misses += 1,
+            Verdict::Missed | Verdict::MissedHere => self.misses += 1,
             Verdict::HeldBack => self.held_back += 1,
         }
         self.slack.tell(judged.slack_ms);
@@ -190,6 +203,7 @@ impl Connection {
             incoming: Vec::new(),
             to_discard_bytes: 0,
             answer: None,
+            asked: None,
             requests: 0,
             phase: Phase::Idle,
             since: now,
@@ -199,6 +213,7 @@ impl Connection {
             is_reading: false,
             ignores_body: false,
             sent_before_bytes: 0,
+            pacing_rate: None,
         }
     }
 
@@ -358,6 +373,8 @@ impl Connection {
             bytes: tcp.bytes_acked.saturating_sub(self.sent_before_bytes),
             ago: Duration::from_millis(tcp.last_ack_received_ms.into()),
             is_full: is_closed && (is_blocked || tcp.notsent_bytes > 0),
+            // What the socket has no room for is not missed here.
+            sent_bytes: if is_blocked { u64::MAX } else { answer.sent_bytes },
         };
         let judged = schedule.judge(now, there)?;
         answer.record.tell(&judged);
@@ -396,6 +413,21 @@ impl Connection {
             buffer_s: record.trend.buffer_s(),
             rebuffer_risk: record.trend.rebuffer_risk(),
         })
+    }
+
+    /// Lets the kernel send a period's bytes evenly and not as fast as the card can
+    /// (SO_MAX_PACING_RATE, socket(7)): a burst would fill the buffers of slower links on its way.
+    pub fn pace(&mut self) {
+        let schedule = self.answer.as_ref().and_then(|answer| answer.schedule.as_ref());
+        let wanted = schedule.map(|schedule| {
+            let rate = schedule.rate().bits_per_s / 8;
+            rate.saturating_mul(BURST_TIMES).max(BURST_BYTES_PER_S_MIN)
+        });
+        if wanted != self.pacing_rate {
+            self.pacing_rate = wanted;
+            // Without it all is sent all the same.
+            let _ = set_max_pacing_rate(&self.socket, wanted.unwrap_or(u64::MAX));
+        }
     }
 
     /// The answer is over, sent or not.

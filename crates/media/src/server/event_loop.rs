@@ -18,7 +18,7 @@ use slab::Slab;
 
 use super::{
     Access, Shared,
-    answers::{Reply, answer, common},
+    answers::{Client, Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
     limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, SHORT_LOOK, TURN_BYTES_MAX},
     open_files::OpenFiles,
@@ -132,7 +132,7 @@ impl EventLoop {
             for event in &events {
                 match event.data.u64() {
                     LISTENER => accepts = true,
-                    WAKE => self.take_wake(),
+                    WAKE => self.take_wake(now),
                     // It is looked at in any case.
                     DISK => {}
                     key => self.on_event(key as usize, event.flags, now),
@@ -189,8 +189,15 @@ impl EventLoop {
         self.connections.iter().map(|(key, _)| key).collect()
     }
 
-    fn take_wake(&self) {
+    fn take_wake(&mut self, now: Instant) {
         let _ = rustix::io::read(&*self.mailbox.wake, &mut [0_u8; 8]);
+        for key in self.mailbox.take_known() {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if let Some(request) = connection.asked.take() {
+                self.begin(key, request, now);
+                self.go_on(key, now);
+            }
+        }
         for ask in self.mailbox.take() {
             let sessions = self.connections.iter().filter_map(|(_, one)| one.session());
             ask.answer(LoopPart {
@@ -321,7 +328,7 @@ impl EventLoop {
         match phase {
             Phase::Idle => limits.idle_time_max,
             Phase::Head => limits.head_time_max,
-            Phase::Answering => limits.stall_time_max,
+            Phase::Asking | Phase::Answering => limits.stall_time_max,
             Phase::Lingering => LINGER,
         }
     }
@@ -361,7 +368,7 @@ impl EventLoop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             match connection.phase {
                 Phase::Idle | Phase::Head => match connection.hear(&self.shared.options.limits) {
-                    Heard::Request(request) => self.begin(key, &request, now),
+                    Heard::Request(request) => self.begin(key, request, now),
                     Heard::Refused(refused) => {
                         return self.refuse(key, Refused::status(refused), now);
                     }
@@ -381,6 +388,7 @@ impl EventLoop {
                     Ok(sent) => return self.wait(key, &sent, now),
                     Err(_) => return self.close(key),
                 },
+                Phase::Asking => return self.ask(key),
                 Phase::Lingering if connection.has_heard_all => return self.close(key),
                 Phase::Lingering => return self.ask(key),
             }
@@ -407,6 +415,11 @@ impl EventLoop {
                 Verdict::Met | Verdict::Over => {}
                 Verdict::Missed => {
                     counters.misses.fetch_add(1, Ordering::Relaxed);
+                }
+                Verdict::MissedHere => {
+                    counters.misses.fetch_add(1, Ordering::Relaxed);
+                    counters.misses_here.fetch_add(1, Ordering::Relaxed);
+                    self.shared.admission.missed(now);
                 }
                 Verdict::HeldBack => {
                     counters.held_back.fetch_add(1, Ordering::Relaxed);
@@ -446,26 +459,28 @@ impl EventLoop {
         self.ask_of(key, *sent == Sent::Blocked);
     }
 
-    fn begin(&mut self, key: usize, request: &Request, now: Instant) {
+    fn begin(&mut self, key: usize, request: Box<Request>, now: Instant) {
         let drains = self.shared.drains.load(Ordering::Relaxed);
         let is_kept = request.is_kept && !drains;
-        let reply = answer(&self.shared.site, &self.shared.options, request, is_kept);
+        let client = Client { peer: self.connections[key].peer, mailbox: &self.mailbox, key, now };
+        let Some(reply) = answer(&self.shared, &request, is_kept, &client) else {
+            self.connections[key].asked = Some(request);
+            return self.enter(key, Phase::Asking, now);
+        };
         if reply.rate.is_some() {
             self.shared.counters.streams.fetch_add(1, Ordering::Relaxed);
         }
-        let line = LogLine {
-            request: request.line.clone(),
-            referer: request.referer.clone(),
-            user_agent: request.user_agent.clone(),
-        };
-        self.answer(key, reply, line, now);
+        let Request { line, referer, user_agent, .. } = *request;
+        self.answer(key, reply, LogLine { request: line, referer, user_agent }, now);
     }
 
     fn answer(&mut self, key: usize, reply: Reply, line: LogLine, now: Instant) {
         self.answers += 1;
         let id = self.answers << LOOP_BITS | self.number as u64;
         let answer = Answer::new(id, reply, &mut self.files, line, now);
-        self.connections[key].answer = Some(answer);
+        let connection = &mut self.connections[key];
+        connection.answer = Some(answer);
+        connection.pace();
         self.enter(key, Phase::Answering, now);
     }
 

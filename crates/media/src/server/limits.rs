@@ -53,3 +53,9 @@ pub(super) const FIRST_BYTES: u64 = 256 << 10;
 pub(super) const RESPONSE: Duration = Duration::from_millis(500);
 /// Where reads wait for memory, it is looked this often who could give some.
 pub(super) const SHORT_LOOK: Duration = Duration::from_millis(250);
+/// A period's bytes go into the network this many times as fast as they play: a start-up of two
+/// periods and the period after it have to be there within one.
+pub(super) const BURST_TIMES: u64 = 8;
+/// And never slower than this. The kernel makes packets of what a socket may send in about 1 ms
+/// (sk_pacing_shift, tcp_tso_autosize()), and small ones cost processor time: 16 KiB.
+pub(super) const BURST_BYTES_PER_S_MIN: u64 = 16 << 20;

@@ -6,6 +6,7 @@ mod connection;
 mod event_loop;
 mod limits;
 mod open_files;
+mod rates;
 mod snapshot;
 mod timers;
 
@@ -17,7 +18,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener},
     os::fd::OwnedFd,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -30,17 +31,20 @@ use rustix::{
 };
 
 use crate::{
+    admission::{Admission, Terms},
     delivery::{Delivery, Method, Readahead, Shape},
-    pace::{Pacing, Rate},
+    pace::Pacing,
+    policy::Policy,
     site::Site,
 };
 use event_loop::EventLoop;
+use rates::Rates;
 use snapshot::Mailbox;
 
 /// What waits to be accepted, of one listener; the kernel bounds it by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 /// The longest read: some seconds of a film, and long enough that a disk's head mostly reads.
-const SLOT_BYTES: u64 = 512 << 10;
+pub(crate) const READ_BYTES_MAX: u64 = 512 << 10;
 const SLOTS_MIN: u64 = 4;
 const SLOTS_MAX: u64 = 1 << 14;
 /// Deadlines within one count as one: the disk reads them in its own order.
@@ -82,10 +86,14 @@ pub struct Options {
     /// Pages of other sites may read (CORS).
     pub is_open_to_pages: bool,
     pub limits: Limits,
-    /// Of films and sounds that name none; without it they are sent as fast as they are taken.
-    pub rate: Option<Rate>,
     pub pacing: Pacing,
     pub access_log: Option<AccessLog>,
+}
+
+impl Shared {
+    fn policy(&self) -> Arc<Policy> {
+        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Options {
@@ -93,12 +101,12 @@ impl Options {
     fn delivery(&self) -> io::Result<Box<dyn Delivery>> {
         let loops = self.loops.max(1);
         let memory_bytes = self.buffer_bytes / loops as u64;
-        let slots = (memory_bytes / SLOT_BYTES).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
+        let slots = (memory_bytes / READ_BYTES_MAX).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
         self.method.open(
             self.readahead,
             Shape {
                 slots,
-                slot_bytes: SLOT_BYTES,
+                slot_bytes: READ_BYTES_MAX,
                 depth: (self.disk_depth / loops).max(1),
                 quantum: self.pacing.period / QUANTA_A_PERIOD,
             },
@@ -127,7 +135,6 @@ impl Default for Options {
             has_index: true,
             is_open_to_pages: true,
             limits: Limits::default(),
-            rate: None,
             pacing: Pacing::default(),
             access_log: None,
         }
@@ -158,7 +165,9 @@ struct Counters {
     streams: AtomicU64,
     periods: AtomicU64,
     misses: AtomicU64,
+    misses_here: AtomicU64,
     held_back: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Counters {
@@ -173,7 +182,9 @@ impl Counters {
             streams: of(&self.streams),
             periods: of(&self.periods),
             misses: of(&self.misses),
+            misses_here: of(&self.misses_here),
             held_back: of(&self.held_back),
+            refused: of(&self.refused),
         }
     }
 }
@@ -194,8 +205,12 @@ pub struct Totals {
     pub periods: u64,
     /// Periods of which not all bytes were there at the end.
     pub misses: u64,
+    /// Those of them that were not sent in time; the others were, and the network was slow.
+    pub misses_here: u64,
     /// Periods in which the client took no more.
     pub held_back: u64,
+    /// Streams for which there was no place.
+    pub refused: u64,
 }
 
 struct Shared {
@@ -203,6 +218,11 @@ struct Shared {
     options: Options,
     started: Instant,
     counters: Counters,
+    policy: RwLock<Arc<Policy>>,
+    rates: Rates,
+    admission: Arc<Admission>,
+    /// Of those who were sent elsewhere.
+    sent_elsewhere: AtomicU64,
     drains: AtomicBool,
     stops: AtomicBool,
 }
@@ -212,6 +232,8 @@ pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     mailboxes: Vec<Mailbox>,
+    /// Of the loops, once they run.
+    thread_ids: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -220,7 +242,12 @@ impl Server {
     ///
     /// # Errors
     /// If the root is no directory, the address is taken, or no thread can be had.
-    pub fn start(root: &std::path::Path, options: Options) -> Result<Self, ServerError> {
+    pub fn start(
+        root: &std::path::Path,
+        options: Options,
+        policy: Policy,
+    ) -> Result<Self, ServerError> {
+        let policy = fitting(policy, &options);
         let site = Site::open(root)
             .map_err(|source| ServerError::Root { path: root.display().to_string(), source })?;
         let mut address = options.listen;
@@ -238,10 +265,20 @@ impl Server {
             options,
             started: Instant::now(),
             counters: Counters::default(),
+            admission: Arc::new(Admission::new(policy.terms.clone())),
+            policy: RwLock::new(Arc::new(policy)),
+            rates: Rates::start().map_err(ServerError::Loop)?,
+            sent_elsewhere: AtomicU64::new(0),
             drains: AtomicBool::new(false),
             stops: AtomicBool::new(false),
         });
-        let mut server = Self { address, shared, mailboxes: Vec::new(), threads: Vec::new() };
+        let mut server = Self {
+            address,
+            shared,
+            mailboxes: Vec::new(),
+            thread_ids: Vec::new(),
+            threads: Vec::new(),
+        };
         for (number, listener) in listeners.into_iter().enumerate() {
             server.start_loop(number, listener)?;
         }
@@ -260,7 +297,11 @@ impl Server {
         let event_loop = EventLoop::new(number, shared, listener, mailbox.clone(), delivery)
             .map_err(ServerError::Loop)?;
         let name = format!("haul-media-{number}");
+        let id = Arc::new(AtomicU64::new(0));
+        self.thread_ids.push(id.clone());
         let run = move || {
+            let own = rustix::thread::gettid().as_raw_nonzero().get();
+            id.store(own.unsigned_abs().into(), Ordering::Relaxed);
             // epoll(7) and io_uring fail only where a descriptor is wrong, which none of ours is.
             event_loop.run().expect("epoll takes what it gave");
         };
@@ -280,10 +321,28 @@ impl Server {
         self.shared.counters.totals()
     }
 
+    /// Processor time of the loops, in user and kernel mode (/proc/PID/task/TID/schedstat).
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        let of = |id: &AtomicU64| {
+            let path = format!("/proc/self/task/{}/schedstat", id.load(Ordering::Relaxed));
+            let text = std::fs::read_to_string(path).ok()?;
+            text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+        };
+        self.thread_ids.iter().filter_map(|id| of(id)).sum()
+    }
+
     /// For threads that tell what the server does.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer { shared: self.shared.clone(), mailboxes: self.mailboxes.clone() }
+    }
+
+    /// For streams that begin from now on.
+    pub fn set_policy(&self, policy: Policy) {
+        let policy = fitting(policy, &self.shared.options);
+        self.shared.admission.set_terms(policy.terms.clone());
+        *self.shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
     /// Takes no new connection, and ends each after its answer.
@@ -325,6 +384,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// What is admitted is counted in the periods that are kept.
+fn fitting(policy: Policy, options: &Options) -> Policy {
+    Policy { terms: Terms { pacing: options.pacing, ..policy.terms }, ..policy }
 }
 
 /// The loops share their address by SO_REUSEPORT, and so would another server of the same user,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{Shared, Totals};
-use crate::slack::SlackHistogram;
+use crate::{admission::Door, slack::SlackHistogram};
 
 /// A loop answers within this time, or its part is missing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,6 +26,7 @@ pub struct Snapshot {
     /// Of all periods of all streams since the start.
     pub slack: SlackHistogram,
     pub reads: Reads,
+    pub door: Door,
     /// Answers of files under way.
     pub sessions_count: u64,
     /// As many of them as were asked for.
@@ -139,11 +140,13 @@ impl Ask {
 pub(super) struct Mailbox {
     pub wake: Arc<OwnedFd>,
     asks: Arc<Mutex<Vec<Ask>>>,
+    /// Connections whose film's rate is known now.
+    known: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Mailbox {
     pub fn new(wake: Arc<OwnedFd>) -> Self {
-        Self { wake, asks: Arc::default() }
+        Self { wake, asks: Arc::default(), known: Arc::default() }
     }
 
     pub fn wake(&self) {
@@ -152,6 +155,15 @@ impl Mailbox {
 
     pub fn take(&self) -> Vec<Ask> {
         std::mem::take(&mut *self.asks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn take_known(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn tell_known(&self, key: usize) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+        self.wake();
     }
 
     fn ask(&self, sessions_max: usize) -> Receiver<LoopPart> {
@@ -188,6 +200,7 @@ impl Observer {
             totals: self.totals(),
             slack: SlackHistogram::default(),
             reads: Reads::default(),
+            door: self.shared.admission.door(begun),
             sessions_count: 0,
             sessions: Vec::new(),
             loops: self.mailboxes.len(),
@@ -210,7 +223,10 @@ impl Observer {
 
 #[cfg(test)]
 mod tests {
-    use crate::server::{Options, Server, State};
+    use crate::{
+        policy::Policy,
+        server::{Options, Server, State},
+    };
     use std::{
         fs,
         io::{Read, Write},
@@ -222,7 +238,7 @@ mod tests {
     fn a_stream_under_way_is_seen_and_a_finished_one_is_not() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a.mp4"), vec![0; 100_000]).unwrap();
-        let server = Server::start(root.path(), Options::default()).unwrap();
+        let server = Server::start(root.path(), Options::default(), Policy::default()).unwrap();
         let mut client = TcpStream::connect(server.local_addr()).unwrap();
         client
             .write_all(b"GET /a.mp4?rate=8k HTTP/1.1\r\nHost: h\r\nUser-Agent: u\r\n\r\n")

@@ -1,21 +1,11 @@
-//! `haul media`: serves until it is told to end, and then lets answers end.
+//! The access log: lines in the combined format, written on a thread of its own.
 
-use crate::{
-    args::{media::LowMedia, usage_problem},
-    failure::{ExitStatus, Failure},
-    ui,
-};
-use haul_media::server::{Access, AccessLog, Server, ServerError, Totals};
+use crate::{args::usage_problem, failure::Failure, ui};
+use haul_media::server::{Access, AccessLog};
 use jiff::{Timestamp, tz::TimeZone};
-use serde_json::json;
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
-};
 use std::{
     fs::File,
     io::{self, Write},
-    net::SocketAddr,
     path::Path,
     sync::{
         Arc,
@@ -32,126 +22,14 @@ const LINES_MAX: usize = 16 << 10;
 const GATHER: Duration = Duration::from_millis(500);
 /// How long the last lines may take.
 const END_MAX: Duration = Duration::from_secs(2);
+/// How often the end of the last lines is looked for.
+const END_LOOK: Duration = Duration::from_millis(20);
 /// The longest line; a stranger writes most of it.
 const LINE_BYTES_MAX: usize = 4 << 10;
-/// How often the end of a drain is looked for.
-const DRAIN_LOOK: Duration = Duration::from_millis(20);
-
-/// # Errors
-/// If the address, the root or the access log cannot be used.
-pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
-    let mut options = low.checked()?;
-    haul_transfer::raise_open_files_limit();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
-        usage_problem("cannot set a handler for signals", "", &error.to_string(), "")
-    })?;
-    let log = low.access_log.as_deref().map(LogWriter::start).transpose()?;
-    options.access_log = log.as_ref().map(|log| log.sink.clone());
-    let server = Server::start(&low.root, options).map_err(|error| failure(&error))?;
-    tell_start(low, server.local_addr());
-    for signal in signals.forever() {
-        match &log {
-            Some(log) if signal == SIGHUP => log.writer.reopens.store(true, Ordering::Relaxed),
-            // Without a log to open again it is what a terminal says that is closed.
-            _ => break,
-        }
-    }
-    server.drain();
-    if !low.json && server.totals().connections > 0 {
-        ui::print_to_stderr("Ending: answers under way may end; a second signal cuts them.");
-    }
-    let began = Instant::now();
-    while !server.has_ended() && began.elapsed() < low.drain_time.0 {
-        if signals.pending().any(|signal| signal != SIGHUP) {
-            break;
-        }
-        thread::sleep(DRAIN_LOOK);
-    }
-    let totals = server.stop();
-    let lost = log.map_or(Some(0), LogWriter::end);
-    if let Some(lost) = lost {
-        tell_end(low, &totals, lost);
-    }
-    Ok(ExitStatus::AllDone)
-}
-
-fn failure(error: &ServerError) -> Failure {
-    let hint = match error {
-        ServerError::Root { .. } => "name a directory that can be read; Linux 5.6 is needed",
-        ServerError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-            "another program listens there; name another --listen"
-        }
-        ServerError::Listen { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            "ports below 1024 are root's; name another --listen"
-        }
-        ServerError::Listen { .. } => "name an address of this machine with --listen",
-        ServerError::Loop(_) => "",
-        ServerError::Method { .. } => {
-            "it needs io_uring (kernel.io_uring_disabled = 0) and the memory of --buffer-memory; \
-            --method one-copy needs neither"
-        }
-    };
-    usage_problem("cannot start haul media", "", &error.to_string(), hint).into()
-}
-
-fn tell_start(low: &LowMedia, address: SocketAddr) {
-    let url = format!("http://{address}/");
-    if low.json {
-        ui::json::print(&json!({ "event": "listening", "url": url }));
-        return;
-    }
-    let who = if address.ip().is_loopback() {
-        "this machine only; --listen 0.0.0.0:8080 is for all"
-    } else {
-        "whoever reaches the address"
-    };
-    let root = ui::printable(&low.root.display().to_string());
-    ui::print_to_stdout(&format!(
-        "haul media serves {root} to {who}:\n\n    {url}\n\nCtrl-C ends it."
-    ));
-}
-
-fn tell_end(low: &LowMedia, totals: &Totals, lost_lines: u64) {
-    let Totals { accepted, turned_away, requests, sent_bytes, connections: cut, .. } = *totals;
-    let Totals { streams, periods, misses, held_back, .. } = *totals;
-    if low.json {
-        ui::json::print(&json!({
-            "event": "ended", "connections": accepted, "turned_away": turned_away,
-            "requests": requests, "sent_bytes": sent_bytes, "cut": cut,
-            "log_lines_lost": lost_lines,
-            "streams": streams, "periods": periods, "misses": misses, "held_back": held_back,
-        }));
-        return;
-    }
-    let count = |number: u64, thing: &str| ui::units::count(number, thing);
-    let mut line = format!(
-        "{} over {}, {} sent.",
-        count(requests, "answer"),
-        count(accepted, "connection"),
-        ui::units::bytes(sent_bytes)
-    );
-    if streams > 0 {
-        line.push_str(&format!(
-            " {}: {} in time, {misses} late, {held_back} held back by their players.",
-            count(streams, "paced stream"),
-            count(periods.saturating_sub(misses + held_back), "period"),
-        ));
-    }
-    for (number, words) in [
-        (cut, "cut at the end"),
-        (turned_away, "turned away for want of room"),
-        (lost_lines, "lines of the access log lost, as its disk was too slow"),
-    ] {
-        if number > 0 {
-            line.push_str(&format!(" {number} {words}."));
-        }
-    }
-    ui::print_to_stdout(&line);
-}
 
 /// Writes the access log on a thread of its own.
-struct LogWriter {
-    sink: AccessLog,
+pub(super) struct LogWriter {
+    pub sink: AccessLog,
     writer: Arc<Writer>,
     thread: JoinHandle<()>,
 }
@@ -165,7 +43,9 @@ struct Writer {
 }
 
 impl LogWriter {
-    fn start(path: &Path) -> Result<Self, Failure> {
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn start(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             let what = format!("cannot write the access log {}", path.display());
             let hint = "name another --access-log";
@@ -188,8 +68,13 @@ impl LogWriter {
         Ok(Self { sink, writer, thread })
     }
 
+    /// Somebody moved the file away.
+    pub fn open_again(&self) {
+        self.writer.reopens.store(true, Ordering::Relaxed);
+    }
+
     /// All lines are written; how many were lost. `None` where nobody takes them.
-    fn end(self) -> Option<u64> {
+    pub fn end(self) -> Option<u64> {
         self.writer.ends.store(true, Ordering::Relaxed);
         drop(self.sink);
         let began = Instant::now();
@@ -200,7 +85,7 @@ impl LogWriter {
                 );
                 return None;
             }
-            thread::sleep(DRAIN_LOOK);
+            thread::sleep(END_LOOK);
         }
         Some(self.writer.lost.load(Ordering::Relaxed))
     }
