@@ -21,6 +21,14 @@ const RATE_MIN_BITS_PER_S: u64 = 1_000;
 const RATE_MAX_BITS_PER_S: u64 = 1_000_000_000_000;
 
 impl Rate {
+    /// `None` where no stream can be paced to it: below 1 kbit/s or above 1 Tbit/s.
+    #[must_use]
+    pub fn new(bits_per_s: u64) -> Option<Self> {
+        (RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S)
+            .contains(&bits_per_s)
+            .then_some(Self { bits_per_s })
+    }
+
     /// `1500k`, `2M`, `2.5Mbit`, `800000`: bits a second.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -34,10 +42,7 @@ impl Rate {
         if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return None;
         }
-        let bits_per_s = (number.parse::<f64>().ok()? * unit).round() as u64;
-        (RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S)
-            .contains(&bits_per_s)
-            .then_some(Self { bits_per_s })
+        Self::new((number.parse::<f64>().ok()? * unit).round() as u64)
     }
 
     #[must_use]
