@@ -7,6 +7,7 @@
 //! how late they came.
 
 pub mod admission;
+mod audience;
 pub mod container;
 pub mod delivery;
 pub mod http;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use haul_media::{
-    delivery::{METHODS, Method, Readahead},
+    delivery::{Behind, METHODS, Method, Readahead},
     policy::Policy,
     server::{Options, Server},
 };
@@ -156,4 +156,38 @@ fn a_client_that_goes_while_the_disk_reads_leaves_nothing_behind() {
         let got = get(server.local_addr(), &(0..100), Duration::ZERO);
         assert_eq!(got.len(), 100, "{}", method.name());
     }
+}
+
+#[test]
+fn a_film_that_one_viewer_watches_leaves_its_beginning_and_one_that_two_watch_all_of_it() {
+    const PREFIX_BYTES: u64 = 16 << 20;
+    const LONG_BYTES: u64 = 48 << 20;
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = root.path().join("film.mp4");
+    std::fs::write(&path, vec![7; LONG_BYTES as usize]).unwrap();
+    let cached_bytes = || {
+        let file = File::open(&path).unwrap();
+        haul_sys::cachestat::cached_bytes(&file, 0, LONG_BYTES).unwrap()
+    };
+    let options = Options { behind: Behind::Drop, loops: 2, ..Options::default() };
+    let server = Server::start(root.path(), options, Policy::default()).unwrap();
+    let whole = 0..LONG_BYTES as usize;
+    forget(&path);
+    let address = server.local_addr();
+    let mut other = TcpStream::connect(address).unwrap();
+    other.write_all(b"GET /film.mp4?rate=8k HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    assert!(other.read(&mut [0; 9]).unwrap() > 0);
+    assert_eq!(get(address, &whole, Duration::ZERO).len(), LONG_BYTES as usize);
+    assert_eq!(cached_bytes(), LONG_BYTES);
+    drop(other);
+    let begun = Instant::now();
+    while server.observer().snapshot(0).sessions_count > 0 {
+        assert!(begun.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    forget(&path);
+    assert_eq!(get(address, &whole, Duration::ZERO).len(), LONG_BYTES as usize);
+    // What sockets held when it was to go, and the last part, may stay.
+    let left_bytes = cached_bytes();
+    assert!((PREFIX_BYTES..LONG_BYTES * 3 / 4).contains(&left_bytes), "{left_bytes}");
 }

@@ -3,7 +3,7 @@
 use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};
 use haul_media::{
-    delivery::{Method, Readahead},
+    delivery::{Behind, Method, Readahead},
     pace::{Pacing, Rate},
     policy::RateChoice,
     server::{Limits, Options},
@@ -52,6 +52,12 @@ pub struct LowMedia {
     /// Read nothing ahead of what is sent, neither the kernel nor haul: for comparison
     #[arg(long)]
     pub no_readahead: bool,
+    /// Pages of a film that one viewer alone watches: keep, drop, or auto
+    ///
+    /// auto drops them behind the viewer while less than an eighth of memory is unused, so that a
+    /// long film does not push popular ones out of the page cache. Beginnings of films stay.
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = behind)]
+    pub cache: Behind,
     /// Memory for --method direct; it is touched as it is needed
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     #[arg(default_value = BUFFER_MEMORY)]
@@ -208,6 +214,7 @@ impl LowMedia {
             loops,
             method: self.method,
             readahead: if self.no_readahead { Readahead::Off } else { Readahead::Kernel },
+            behind: self.cache,
             buffer_bytes: self.buffer_memory,
             disk_depth: self.disk_depth as usize,
             has_index: !self.no_index,
@@ -216,6 +223,15 @@ impl LowMedia {
             pacing: Pacing { period: self.period.0, start_up: self.start_up.0 },
             access_log: None,
         })
+    }
+}
+
+fn behind(text: &str) -> Result<Behind, String> {
+    match text {
+        "auto" => Ok(Behind::Auto),
+        "keep" => Ok(Behind::Keep),
+        "drop" => Ok(Behind::Drop),
+        _ => Err("needs auto, keep or drop".to_owned()),
     }
 }
 

@@ -3,6 +3,7 @@
 //! One file a method. All give the same bytes; they differ in what they cost, and in what they
 //! leave in the page cache.
 
+mod behind;
 mod direct;
 mod disk_queue;
 mod normal;
@@ -16,7 +17,7 @@ use std::{io, ops::Range, os::fd::BorrowedFd, str::FromStr, sync::Arc, time::Ins
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::{server::Reads, site::OpenFile};
+use crate::{audience::Audience, server::Reads, site::OpenFile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -37,6 +38,18 @@ pub enum Readahead {
     Off,
 }
 
+/// What happens to pages that a stream has read, and nobody else reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// While the system has memory to spare they stay; otherwise they go, so that a long film does
+    /// not take the place of those that many watch.
+    #[default]
+    Auto,
+    /// The kernel decides.
+    Keep,
+    Drop,
+}
+
 impl Method {
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -49,10 +62,16 @@ impl Method {
 
     /// # Errors
     /// Where the system has not what the method needs.
-    pub(crate) fn open(self, readahead: Readahead, shape: Shape) -> io::Result<Box<dyn Delivery>> {
+    pub(crate) fn open(
+        self,
+        readahead: Readahead,
+        behind: Behind,
+        shape: Shape,
+    ) -> io::Result<Box<dyn Delivery>> {
         Ok(match self {
             Self::OneCopy => {
-                Box::new(one_copy::OneCopy::new((readahead == Readahead::Kernel).then_some(shape)))
+                let ahead = (readahead == Readahead::Kernel).then_some(shape);
+                Box::new(one_copy::OneCopy::new(ahead, behind))
             }
             Self::Direct => Box::new(direct::Direct::new(shape)?),
             Self::Normal => Box::new(normal::Normal::new()),
@@ -79,6 +98,8 @@ pub(crate) struct Wanted<'a> {
     /// Not empty. Of a paced stream what is released by now.
     pub range: Range<u64>,
     pub due: Due,
+    /// Who else reads the file.
+    pub audience: &'a Audience,
 }
 
 /// What came of it.

@@ -19,7 +19,8 @@ use rustix::{
 };
 
 use super::{
-    Delivery, Sending, Sink, Wanted,
+    Behind, Delivery, Sending, Sink, Wanted,
+    behind::LetGo,
     disk_queue::{DiskQueue, Into, Owner, Shape, Ticket},
     normal::Normal,
     truncated,
@@ -36,6 +37,7 @@ pub struct OneCopy {
     ahead: Option<Ahead>,
     /// For sockets whose bytes this process encrypts.
     normal: Normal,
+    let_go: LetGo,
 }
 
 struct Ahead {
@@ -53,13 +55,13 @@ struct Warming {
 
 impl OneCopy {
     /// Without `shape` nothing is read in advance.
-    pub fn new(shape: Option<Shape>) -> Self {
+    pub fn new(shape: Option<Shape>, behind: Behind) -> Self {
         // Where the system forbids io_uring sendfile(2) waits, as it does in other servers.
         let ahead = shape.and_then(|shape| {
             let queue = DiskQueue::new(Into::PageCache, shape).ok()?;
             Some(Ahead { queue, range_bytes_max: shape.slot_bytes, streams: HashMap::new() })
         });
-        Self { ahead, normal: Normal::new() }
+        Self { ahead, normal: Normal::new(), let_go: LetGo::new(behind) }
     }
 }
 
@@ -130,6 +132,7 @@ impl Delivery for OneCopy {
             let Some(there) = ahead.there(&wanted) else { return Ok(Sending::Reading) };
             wanted.range = there;
         }
+        self.let_go.behind(&wanted);
         let end = wanted.range.end;
         let Some(socket) = sink.socket() else { return self.normal.send_some(sink, &wanted) };
         let mut offset = wanted.range.start;
@@ -168,6 +171,7 @@ impl Delivery for OneCopy {
     }
 
     fn forget(&mut self, owner: Owner) {
+        self.let_go.forget(owner);
         if let Some(ahead) = &mut self.ahead {
             while ahead.streams.contains_key(&owner) {
                 ahead.drop_first(owner);

@@ -9,6 +9,7 @@ use std::{
 use super::{Options, Shared, rates::Known, snapshot::Mailbox};
 use crate::{
     admission::{Asked, Place, Priority, Refusal, Viewer, Why},
+    audience::Seat,
     delivery,
     http::{
         content_type,
@@ -37,11 +38,13 @@ pub(super) struct Reply {
     pub rate: Option<(Rate, Pacing)>,
     /// Of a stream that is admitted.
     pub place: Option<Place>,
+    /// Of an answer with a file.
+    pub seat: Option<Seat>,
 }
 
 impl Reply {
     pub fn short(response: Response) -> Self {
-        Self { response, file: None, rate: None, place: None }
+        Self { response, file: None, rate: None, place: None, seat: None }
     }
 }
 
@@ -146,8 +149,9 @@ fn of_found(
             }
         }
     };
+    let seat = Some(shared.audiences.take_seat(file.identity));
     let Some(rate) = rate else {
-        return Some(Reply { response, file: Some(file), rate: None, place: None });
+        return Some(Reply { response, file: Some(file), rate: None, place: None, seat });
     };
     let has_disk = policy.terms.capacity.disk.is_some();
     let uses_cache = shared.options.method != delivery::Method::Direct;
@@ -162,6 +166,7 @@ fn of_found(
             file: Some(file),
             rate: Some((rate, shared.options.pacing)),
             place: Some(place),
+            seat,
         },
         Err(refusal) => refused(shared, request, common, &policy, refusal),
     })

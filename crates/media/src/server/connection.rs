@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     admission::Place,
+    audience::Seat,
     delivery::{Delivery, Due, Owner, Plain, Sending, Wanted},
     http::{
         request::{self, HEAD_BYTES_MAX, Parsed, Refused, Request},
@@ -100,6 +101,8 @@ pub(super) struct Answer {
     record: Record,
     /// Of a stream that was admitted.
     _place: Option<Place>,
+    /// Of an answer with a file.
+    seat: Option<Seat>,
 }
 
 /// How the periods of an answer went.
@@ -149,7 +152,7 @@ impl Answer {
         line: LogLine,
         begun: Instant,
     ) -> Self {
-        let Reply { response, file, rate, place, .. } = reply;
+        let Reply { response, file, rate, place, seat } = reply;
         let file = file.map(|file| files.shared(file));
         let schedule =
             rate.map(|(rate, pacing)| Schedule::new(rate, pacing, response.len_bytes(), begun));
@@ -165,6 +168,7 @@ impl Answer {
             id,
             record,
             _place: place,
+            seat,
         }
     }
 }
@@ -329,10 +333,11 @@ impl Connection {
                 }
                 Piece::File(range) => {
                     let file = answer.file.as_ref().ok_or_else(no_file)?;
+                    let audience = answer.seat.as_ref().ok_or_else(no_file)?.audience();
                     let start = range.start + done;
                     let end =
                         range.end.min(start.saturating_add((*turn_bytes).min(released_bytes)));
-                    let wanted = Wanted { owner: key, file, range: start..end, due };
+                    let wanted = Wanted { owner: key, file, range: start..end, due, audience };
                     delivery.send_some(&mut Plain(self.socket.as_fd()), &wanted)
                 }
             };

@@ -32,7 +32,8 @@ use rustix::{
 
 use crate::{
     admission::{Admission, Terms},
-    delivery::{Delivery, Method, Readahead, Shape},
+    audience::Audiences,
+    delivery::{Behind, Delivery, Method, Readahead, Shape},
     pace::Pacing,
     policy::Policy,
     site::Site,
@@ -76,6 +77,7 @@ pub struct Options {
     pub loops: usize,
     pub method: Method,
     pub readahead: Readahead,
+    pub behind: Behind,
     /// Memory for what is read past the page cache, all loops together; it is touched as it is
     /// needed.
     pub buffer_bytes: u64,
@@ -104,6 +106,7 @@ impl Options {
         let slots = (memory_bytes / READ_BYTES_MAX).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
         self.method.open(
             self.readahead,
+            self.behind,
             Shape {
                 slots,
                 slot_bytes: READ_BYTES_MAX,
@@ -130,6 +133,7 @@ impl Default for Options {
             loops: thread::available_parallelism().map_or(1, usize::from),
             method: Method::OneCopy,
             readahead: Readahead::Kernel,
+            behind: Behind::Auto,
             buffer_bytes: 256 << 20,
             disk_depth: 16,
             has_index: true,
@@ -220,6 +224,7 @@ struct Shared {
     counters: Counters,
     policy: RwLock<Arc<Policy>>,
     rates: Rates,
+    audiences: Audiences,
     admission: Arc<Admission>,
     /// Of those who were sent elsewhere.
     sent_elsewhere: AtomicU64,
@@ -267,6 +272,7 @@ impl Server {
             counters: Counters::default(),
             admission: Arc::new(Admission::new(policy.terms.clone())),
             policy: RwLock::new(Arc::new(policy)),
+            audiences: Audiences::default(),
             rates: Rates::start().map_err(ServerError::Loop)?,
             sent_elsewhere: AtomicU64::new(0),
             drains: AtomicBool::new(false),
