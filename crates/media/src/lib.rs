@@ -2,8 +2,9 @@
 //! bytes, and streams that are paced.
 //!
 //! [`http`] knows requests and answers, and no sockets; [`site`] the files; [`delivery`] how a
-//! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections. [`viewers`] is
-//! the other end: a crowd that takes streams and tells how late they came.
+//! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections.
+//! [`status`] shows people and programs what it does. [`viewers`] is the other end: a crowd that
+//! takes streams and tells how late they came.
 
 pub mod delivery;
 pub mod http;
@@ -12,4 +13,5 @@ pub mod pace;
 pub mod server;
 pub mod site;
 pub mod slack;
+pub mod status;
 pub mod viewers;
