@@ -104,6 +104,8 @@ const MEDIA: &[Section] = &[
 haul media /films                       for this machine: http://127.0.0.1:8080/
 haul media /films --listen 0.0.0.0:80   for all
 haul media /films --access-log media.log
+haul media /films --status 10.0.0.1:8081  the dashboard for that network
+curl -s http://127.0.0.1:8081/api/sessions | jq '.sessions[] | [.peer, .target, .misses]'
 ffplay http://127.0.0.1:8080/a.mp4      seeks by asking for parts",
     },
     Section {
@@ -116,7 +118,7 @@ SIGHUP           opens the access log again; ends it where there is none",
         title: "Exit status",
         lines: "\
 0  ended by Ctrl-C or SIGTERM
-2  nothing could start: the address, ROOT or the access log cannot be used",
+2  nothing could start: an address, ROOT or the access log cannot be used",
     },
 ];
 

@@ -1,13 +1,25 @@
 //! `haul media`: serves until it is told to end, and then lets answers end.
 
+mod lines;
+mod welcome;
+
+pub use welcome::Welcome;
+
 use crate::{
-    args::{media::LowMedia, usage_problem},
+    args::{
+        media::{LowMedia, StatusPlace},
+        usage_problem,
+    },
     failure::{ExitStatus, Failure},
     ui,
 };
-use haul_media::server::{Access, AccessLog, Server, ServerError, Totals};
+use haul_media::{
+    server::{Access, AccessLog, Server, ServerError, Totals},
+    status::{Options, Samples, Status, Watch},
+};
 use jiff::{Timestamp, tz::TimeZone};
-use serde_json::json;
+use lines::Lines;
+use serde_json::{Value, json};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -41,6 +53,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// If the address, the root or the access log cannot be used.
 pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     let mut options = low.checked()?;
+    let place = low.status_place()?;
     haul_transfer::raise_open_files_limit();
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
         usage_problem("cannot set a handler for signals", "", &error.to_string(), "")
@@ -48,7 +61,13 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     let log = low.access_log.as_deref().map(LogWriter::start).transpose()?;
     options.access_log = log.as_ref().map(|log| log.sink.clone());
     let server = Server::start(&low.root, options).map_err(|error| failure(&error))?;
-    tell_start(low, server.local_addr());
+    let watch = Arc::new(Watch::new(server.observer(), &low.root));
+    let status = start_status(place, &watch)?;
+    tell_start(low, server.local_addr(), status.as_ref().map(Status::local_addr));
+    let lines = low.json.then(|| Lines::start(Samples::new(watch))).transpose();
+    let lines = lines.map_err(|error| {
+        usage_problem("cannot start a thread for --json", "", &error.to_string(), "")
+    })?;
     for signal in signals.forever() {
         match &log {
             Some(log) if signal == SIGHUP => log.writer.reopens.store(true, Ordering::Relaxed),
@@ -57,6 +76,8 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
         }
     }
     server.drain();
+    // At once: the next server wants its address.
+    drop(status);
     if !low.json && server.totals().connections > 0 {
         ui::print_to_stderr("Ending: answers under way may end; a second signal cuts them.");
     }
@@ -69,8 +90,10 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     }
     let totals = server.stop();
     let lost = log.map_or(Some(0), LogWriter::end);
-    if let Some(lost) = lost {
-        tell_end(low, &totals, lost);
+    match (lines, lost) {
+        (Some(lines), Some(lost)) => lines.end(&ended(&totals, lost)),
+        (None, Some(lost)) => tell_end(&totals, lost),
+        (_, None) => {}
     }
     Ok(ExitStatus::AllDone)
 }
@@ -90,35 +113,53 @@ fn failure(error: &ServerError) -> Failure {
     usage_problem("cannot start haul media", "", &error.to_string(), hint).into()
 }
 
-fn tell_start(low: &LowMedia, address: SocketAddr) {
-    let url = format!("http://{address}/");
-    if low.json {
-        ui::json::print(&json!({ "event": "listening", "url": url }));
-        return;
-    }
-    let who = if address.ip().is_loopback() {
-        "this machine only; --listen 0.0.0.0:8080 is for all"
-    } else {
-        "whoever reaches the address"
+/// Where nobody named an address, another program on the usual one is no reason not to serve.
+fn start_status(place: StatusPlace, watch: &Arc<Watch>) -> Result<Option<Status>, Failure> {
+    let failed = |error: &ServerError| {
+        let hint = "name another --status, or --status off";
+        Failure::from(usage_problem(
+            "cannot show what haul media does",
+            "",
+            &error.to_string(),
+            hint,
+        ))
     };
-    let root = ui::printable(&low.root.display().to_string());
-    ui::print_to_stdout(&format!(
-        "haul media serves {root} to {who}:\n\n    {url}\n\nCtrl-C ends it."
-    ));
+    let start = |options: &Options| Status::start(watch.clone(), options);
+    let started = match &place {
+        StatusPlace::Off => return Ok(None),
+        StatusPlace::Named(options) => start(options),
+        StatusPlace::Preferred(options) => start(options).or_else(|_| {
+            let listen = SocketAddr::new(options.listen.ip(), 0);
+            start(&Options { listen, ..options.clone() })
+        }),
+    };
+    started.map(Some).map_err(|error| failed(&error))
 }
 
-fn tell_end(low: &LowMedia, totals: &Totals, lost_lines: u64) {
+fn tell_start(low: &LowMedia, address: SocketAddr, status: Option<SocketAddr>) {
+    let status = status.map(welcome::url);
+    if low.json {
+        let line = json!({ "event": "listening", "url": welcome::url(address), "status": status });
+        return ui::json::print(&line);
+    }
+    let root = low.root.display().to_string();
+    ui::print_to_stdout(&Welcome { root, address, status }.text());
+}
+
+fn ended(totals: &Totals, lost_lines: u64) -> Value {
     let Totals { accepted, turned_away, requests, sent_bytes, connections: cut, .. } = *totals;
     let Totals { streams, periods, misses, held_back, .. } = *totals;
-    if low.json {
-        ui::json::print(&json!({
-            "event": "ended", "connections": accepted, "turned_away": turned_away,
-            "requests": requests, "sent_bytes": sent_bytes, "cut": cut,
-            "log_lines_lost": lost_lines,
-            "streams": streams, "periods": periods, "misses": misses, "held_back": held_back,
-        }));
-        return;
-    }
+    json!({
+        "event": "ended", "connections": accepted, "turned_away": turned_away,
+        "requests": requests, "sent_bytes": sent_bytes, "cut": cut,
+        "log_lines_lost": lost_lines,
+        "streams": streams, "periods": periods, "misses": misses, "held_back": held_back,
+    })
+}
+
+fn tell_end(totals: &Totals, lost_lines: u64) {
+    let Totals { accepted, turned_away, requests, sent_bytes, connections: cut, .. } = *totals;
+    let Totals { streams, periods, misses, held_back, .. } = *totals;
     let count = |number: u64, thing: &str| ui::units::count(number, thing);
     let mut line = format!(
         "{} over {}, {} sent.",
