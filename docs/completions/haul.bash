@@ -827,7 +827,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__media)
-            opts="-h -V --listen --method --no-readahead --buffer-memory --disk-depth --rate --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version"
+            opts="-h -V --listen --status --status-name --method --no-readahead --rate --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -837,15 +837,15 @@ _haul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --status)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --status-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --method)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --buffer-memory)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --disk-depth)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

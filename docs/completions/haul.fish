@@ -180,6 +180,8 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -s q -l quiet -d 'Prin
 complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l status -d 'Where the dashboard and its figures are: an address and port, or off' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l status-name -d 'A name by which the dashboard may be asked, beside addresses, localhost and this machine\'s own; may be given again' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l method -d 'How bytes get from a file into the network' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l buffer-memory -d 'Memory for --method direct; it is touched as it is needed' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l disk-depth -d 'Reads that the disk has at a time, in the order of their deadlines' -r
@@ -196,7 +198,7 @@ complete -c haul -n "__fish_haul_using_subcommand media" -l access-log -d 'Write
 complete -c haul -n "__fish_haul_using_subcommand media" -l no-readahead -d 'Read nothing ahead of what is sent, neither the kernel nor haul: for comparison'
 complete -c haul -n "__fish_haul_using_subcommand media" -l no-index -d 'Show no pages of directories'
 complete -c haul -n "__fish_haul_using_subcommand media" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
-complete -c haul -n "__fish_haul_using_subcommand media" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...}'
+complete -c haul -n "__fish_haul_using_subcommand media" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"status":...}'
 complete -c haul -n "__fish_haul_using_subcommand media" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand media" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use haul::{
-    commands::{demo, serve::Welcome},
+    commands::{demo, media, serve::Welcome},
     ui::{Screen, json::Json, plain::Plain, progress, quiet::Quiet, report},
 };
 use haul_transfer::{
@@ -156,6 +156,20 @@ fn events() -> Vec<Event> {
         },
         progress(2),
     ]
+}
+
+#[test]
+fn what_haul_media_says_when_it_listens() {
+    let welcome = |address: &str, status: Option<&str>| {
+        let (address, status) = (address.parse().unwrap(), status.map(str::to_owned));
+        let policy = "Films go at the rate of their containers and a quarter more; \
+            all are admitted: --measure finds how many can be kept."
+            .to_owned();
+        media::Welcome { root: "/films".into(), address, status, policy }.text()
+    };
+    let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"));
+    let all = welcome("[::]:80", None);
+    assert_screen("media.txt", &format!("{own}\n\nwith --status off:\n{all}"));
 }
 
 #[test]

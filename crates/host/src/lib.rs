@@ -14,6 +14,7 @@ mod cgroup;
 pub mod checks;
 mod cpu;
 mod credentials;
+mod disk_use;
 mod disks;
 pub mod file_system;
 mod kernel;
@@ -24,6 +25,7 @@ mod numa;
 pub mod tune;
 
 pub use block_device::{BlockDevice, Storage};
+pub use disk_use::DiskUse;
 pub use file_system::{FileSystem, FsKind, rotational};
 pub use numa::{Node, interface_node};
 

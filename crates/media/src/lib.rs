@@ -3,8 +3,9 @@
 //!
 //! [`http`] knows requests and answers, and no sockets; [`site`] the files; [`delivery`] how a
 //! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections. [`container`]
-//! tells how long a file plays. [`viewers`] is the other end: a crowd that takes streams and tells
-//! how late they came.
+//! tells how long a file plays, [`admission`] who may come. [`status`] shows people and programs
+//! what it does. [`viewers`] is the other end: a crowd that takes streams and tells how late they
+//! came.
 
 pub mod admission;
 mod audience;
@@ -17,4 +18,5 @@ pub mod policy;
 pub mod server;
 pub mod site;
 pub mod slack;
+pub mod status;
 pub mod viewers;

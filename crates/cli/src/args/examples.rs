@@ -106,6 +106,8 @@ haul media /films --listen 0.0.0.0:80   for all
 haul media /films --access-log media.log
 haul media /films --measure             what a stream costs here: from then on none is too many
 haul media capacity /films --rate 8M    how many viewers there may be, and why
+haul media /films --status 10.0.0.1:8081  the dashboard for that network
+curl -s http://127.0.0.1:8081/api/sessions | jq '.sessions[] | [.peer, .target, .misses]'
 ffplay http://127.0.0.1:8080/a.mp4      seeks by asking for parts",
     },
     Section {
@@ -130,7 +132,7 @@ SIGHUP           reads the configuration and opens the access log again; ends it
         title: "Exit status",
         lines: "\
 0  ended by Ctrl-C or SIGTERM
-2  nothing could start: the address, ROOT or the access log cannot be used",
+2  nothing could start: an address, ROOT or the access log cannot be used",
     },
 ];
 

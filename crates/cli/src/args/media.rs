@@ -7,6 +7,7 @@ use haul_media::{
     pace::{Pacing, Rate},
     policy::RateChoice,
     server::{Limits, Options},
+    status,
 };
 use haul_transfer::{events::Problem, size::parse_size};
 use std::{
@@ -16,6 +17,7 @@ use std::{
 };
 
 const PORT_DEFAULT: u16 = 8080;
+const STATUS_PORT_DEFAULT: u16 = 8081;
 const BUFFER_MEMORY: &str = "256M";
 
 /// A quarter more than the average.
@@ -30,6 +32,10 @@ fn defaults() -> Options {
 /// Whoever reaches the address may read all files below ROOT, and nothing above it. A directory is
 /// shown as a page with players; parts of files, conditions and pages of other sites (CORS) work as
 /// players expect. Without --listen only this machine reaches it.
+///
+/// A second address, which only this machine reaches too (--status), shows what the server does: /
+/// is a dashboard for browsers, /metrics is for Prometheus, /api/sessions?limit=N has the streams
+/// as JSON, /api/events a sample a second (SSE).
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct LowMedia {
@@ -41,6 +47,19 @@ pub struct LowMedia {
     /// The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: String,
+    /// Where the dashboard and its figures are: an address and port, or off
+    ///
+    /// Whoever reaches it sees who plays what. Without it 127.0.0.1:8081, or a free port where that
+    /// is taken.
+    #[arg(long, value_name = "ADDR|off")]
+    pub status: Option<String>,
+    /// A name by which the dashboard may be asked, beside addresses, localhost and this machine's
+    /// own; may be given again
+    ///
+    /// Others are refused, as a page of another site may have its name lead here (DNS rebinding). A
+    /// proxy that hands on the name its users see needs it.
+    #[arg(long, value_name = "NAME")]
+    pub status_name: Vec<String>,
     /// How bytes get from a file into the network
     ///
     /// one-copy: from the page cache by sendfile(2); direct: past the page cache by O_DIRECT, which
@@ -130,7 +149,10 @@ pub struct LowMedia {
     /// Write a line for each answer, in the combined log format; - for standard output
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
-    /// Print one JSON object a line: first {"event":"listening","url":...}
+    /// Print one JSON object a line: first {"event":"listening","url":...,"status":...}
+    ///
+    /// Then every 10 s {"event":"sample",...} with the figures of /api/events and rates since the
+    /// line before, and at last {"event":"ended",...}.
     #[arg(long)]
     pub json: bool,
 }
@@ -174,13 +196,43 @@ fn connections_default() -> u32 {
     u32::try_from(defaults().limits.connections_max).unwrap_or(u32::MAX)
 }
 
+/// Where the dashboard is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatusPlace {
+    Off,
+    /// Nobody named one: this, or any port where it is taken.
+    Preferred(status::Options),
+    Named(status::Options),
+}
+
 impl LowMedia {
+    /// Where the dashboard is asked for.
+    ///
+    /// # Errors
+    /// If it is no address.
+    pub fn status_place(&self) -> Result<StatusPlace, Problem> {
+        let names = self.status_name.clone();
+        let Some(text) = &self.status else {
+            let listen = SocketAddr::from(([127, 0, 0, 1], STATUS_PORT_DEFAULT));
+            return Ok(StatusPlace::Preferred(status::Options { listen, names }));
+        };
+        if text == "off" {
+            return Ok(StatusPlace::Off);
+        }
+        let listen = address(text, STATUS_PORT_DEFAULT).ok_or_else(|| {
+            let needs = "off, or an address and a port";
+            let hint = "such as --status 0.0.0.0:8081 or --status [::1]:8081";
+            usage_problem("cannot take --status", needs, text, hint)
+        })?;
+        Ok(StatusPlace::Named(status::Options { listen, names }))
+    }
+
     /// What the library is asked for; the access log is the command's.
     ///
     /// # Errors
     /// If an argument makes no sense.
     pub fn checked(&self) -> Result<Options, Problem> {
-        let listen = address(&self.listen).ok_or_else(|| {
+        let listen = address(&self.listen, PORT_DEFAULT).ok_or_else(|| {
             let needs = "an address and a port, such as 0.0.0.0:8080 or [::1]:80";
             usage_problem("cannot take --listen", needs, &self.listen, "")
         })?;
@@ -255,16 +307,18 @@ pub fn rate_choice(text: &str) -> Result<RateChoice, String> {
 }
 
 /// `0.0.0.0:80`, `::1`, `[::1]`, `localhost:80`, `:80`.
-fn address(text: &str) -> Option<SocketAddr> {
+fn address(text: &str, port_default: u16) -> Option<SocketAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     if let Ok(ip) = bare.parse::<IpAddr>() {
-        return Some(SocketAddr::new(ip, PORT_DEFAULT));
+        return Some(SocketAddr::new(ip, port_default));
     }
-    let (host, port) = text.rsplit_once(':').unwrap_or((text, "8080"));
-    let port = port.parse().ok()?;
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (text, port_default),
+    };
     match host {
         "localhost" => Some(SocketAddr::from(([127, 0, 0, 1], port))),
         "" | "*" => Some(SocketAddr::from(([0, 0, 0, 0], port))),
@@ -295,7 +349,7 @@ mod tests {
             ("127.0.0.1:99999", None),
         ] {
             let listen: Option<SocketAddr> = listen.map(|text| text.parse().unwrap());
-            assert_eq!(address(text), listen, "{text}");
+            assert_eq!(address(text, PORT_DEFAULT), listen, "{text}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
+pub mod browser;
 pub mod far;
 pub mod frames;
 pub mod http;

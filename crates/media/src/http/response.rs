@@ -110,13 +110,30 @@ pub fn of_file(request: &Request, entity: &Entity<'_>, common: &Common, boundary
 /// A page, or an answer of the server itself.
 #[must_use]
 pub fn of_text(request: &Request, common: &Common, content_type: &str, text: Vec<u8>) -> Response {
-    let head = Head::new(200, common).content(content_type, text.len() as u64);
-    let head = head.field("Cache-Control", "no-cache").end();
+    of_text_with(request, common, content_type, &[("Cache-Control", "no-cache")], text)
+}
+
+/// The same with fields of the caller's alone.
+#[must_use]
+pub fn of_text_with(
+    request: &Request,
+    common: &Common,
+    content_type: &str,
+    fields: &[(&str, &str)],
+    text: Vec<u8>,
+) -> Response {
+    let head = Head::new(200, common).content(content_type, text.len() as u64).fields(fields).end();
     let body = match request.method {
         Method::Head => VecDeque::new(),
         _ => VecDeque::from([Piece::Text(text)]),
     };
     whole(200, head, common, body)
+}
+
+/// The head of a body that ends with its connection.
+#[must_use]
+pub fn endless(common: &Common, content_type: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    Head::new(200, common).field("Content-Type", content_type).fields(fields).end()
 }
 
 /// An answer of which the status says all; with a line for people, where a body may be.
@@ -208,6 +225,10 @@ impl Head {
     fn field(mut self, name: &str, value: &str) -> Self {
         let _ = write!(self.0, "{name}: {value}\r\n");
         self
+    }
+
+    fn fields(self, fields: &[(&str, &str)]) -> Self {
+        fields.iter().fold(self, |head, (name, value)| head.field(name, value))
     }
 
     fn content(self, kind: &str, len_bytes: u64) -> Self {

@@ -108,6 +108,7 @@ pub(super) struct Answer {
 /// How the periods of an answer went.
 #[derive(Debug, Default)]
 struct Record {
+    periods: u64,
     misses: u64,
     held_back: u64,
     slack: SlackHistogram,
@@ -184,8 +185,14 @@ impl Record {
         match judged.verdict {
             Verdict::Met | Verdict::Over => {}
             Verdict::Missed | Verdict::MissedHere => self.misses += 1,
-            Verdict::HeldBack => self.held_back += 1,
+            Verdict::HeldBack => {
+                // A player that is paused has what it wants.
+                self.held_back += 1;
+                self.periods += 1;
+                return;
+            }
         }
+        self.periods += 1;
         self.slack.tell(judged.slack_ms);
         self.slack_ms = Some(judged.slack_ms);
         self.trend.tell(judged.buffer_ms as f32 / 1e3);
@@ -410,7 +417,7 @@ impl Connection {
             state,
             len_bytes: answer.sent_bytes + answer.left_bytes(),
             sent_bytes: answer.sent_bytes,
-            periods: record.slack.periods(),
+            periods: record.periods,
             misses: record.misses,
             held_back: record.held_back,
             slack: record.slack,

@@ -409,7 +409,9 @@ impl EventLoop {
         let connection = &mut self.connections[key];
         let counters = &self.shared.counters;
         if let Some(judged) = connection.judge(now) {
-            self.slack.tell(judged.slack_ms);
+            if judged.verdict != Verdict::HeldBack {
+                self.slack.tell(judged.slack_ms);
+            }
             counters.periods.fetch_add(1, Ordering::Relaxed);
             match judged.verdict {
                 Verdict::Met | Verdict::Over => {}
@@ -432,8 +434,10 @@ impl EventLoop {
         let before = sent_bytes(connection);
         let sent = connection.send(key, &mut *self.delivery, turn_bytes, now);
         connection.is_reading = matches!(sent, Ok(Sent::Reading));
-        if sent_bytes(connection) > before {
+        let sent_now = sent_bytes(connection) - before;
+        if sent_now > 0 {
             connection.since = now;
+            counters.sent_bytes.fetch_add(sent_now, Ordering::Relaxed);
         }
         sent
     }
@@ -537,7 +541,6 @@ impl EventLoop {
     fn log(&self, connection: &Connection, answer: &Answer, now: Instant) {
         let counters = &self.shared.counters;
         counters.requests.fetch_add(1, Ordering::Relaxed);
-        counters.sent_bytes.fetch_add(answer.sent_bytes, Ordering::Relaxed);
         let Some(log) = &self.shared.options.access_log else { return };
         log(&Access {
             time: SystemTime::now(),

@@ -2,19 +2,27 @@
 
 mod access_log;
 mod capacity;
+mod lines;
 mod policy;
+mod welcome;
+
+pub use welcome::Welcome;
 
 use crate::{
     args::{
-        media::{LowMedia, LowMediaCommand},
+        media::{LowMedia, LowMediaCommand, StatusPlace},
         usage_problem,
     },
     failure::{ExitStatus, Failure},
     ui,
 };
 use access_log::LogWriter;
-use haul_media::server::{Server, ServerError, Totals};
-use serde_json::json;
+use haul_media::{
+    server::{Server, ServerError, Totals},
+    status::{Options, Samples, Status, Watch},
+};
+use lines::Lines;
+use serde_json::{Value, json};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -23,6 +31,7 @@ use std::{
     io,
     net::SocketAddr,
     path::Path,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -45,6 +54,7 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
 
 fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let mut options = low.checked()?;
+    let place = low.status_place()?;
     let policy = policy::read(low, root)?;
     haul_transfer::raise_open_files_limit();
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
@@ -55,18 +65,54 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let pacing = options.pacing;
     let words = policy::words(&policy, pacing);
     let server = Server::start(root, options, policy).map_err(|error| failure(&error))?;
-    tell_start(low, root, server.local_addr(), &words);
+    let watch = Arc::new(Watch::new(server.observer(), root));
+    let status = start_status(place, &watch)?;
+    let welcome = Welcome {
+        root: root.display().to_string(),
+        address: server.local_addr(),
+        status: status.as_ref().map(|status| welcome::url(status.local_addr())),
+        policy: words,
+    };
+    tell_start(low, &welcome);
+    let lines = low.json.then(|| Lines::start(Samples::new(watch))).transpose();
+    let lines = lines.map_err(|error| {
+        usage_problem("cannot start a thread for --json", "", &error.to_string(), "")
+    })?;
+    wait_for_the_end(low, root, &mut signals, &log, &server);
+    server.drain();
+    // At once: the next server wants its address.
+    drop(status);
+    let totals = drained(low, server, &mut signals);
+    let lost = log.map_or(Some(0), LogWriter::end);
+    match (lines, lost) {
+        (Some(lines), Some(lost)) => lines.end(&ended(&totals, lost)),
+        (None, Some(lost)) => tell_end(&totals, lost),
+        (_, None) => {}
+    }
+    Ok(ExitStatus::AllDone)
+}
+
+fn wait_for_the_end(
+    low: &LowMedia,
+    root: &Path,
+    signals: &mut Signals,
+    log: &Option<LogWriter>,
+    server: &Server,
+) {
     for signal in signals.forever() {
         if signal != SIGHUP || !has_something_to_reload(low) {
             // With nothing to reload it is what a terminal says that is closed.
             break;
         }
-        if let Some(log) = &log {
+        if let Some(log) = log {
             log.open_again();
         }
-        reload(low, root, &server);
+        reload(low, root, server);
     }
-    server.drain();
+}
+
+/// Answers under way end, or are cut.
+fn drained(low: &LowMedia, server: Server, signals: &mut Signals) -> Totals {
     if !low.json && server.totals().connections > 0 {
         ui::print_to_stderr("Ending: answers under way may end; a second signal cuts them.");
     }
@@ -77,12 +123,7 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
         }
         thread::sleep(DRAIN_LOOK);
     }
-    let totals = server.stop();
-    let lost = log.map_or(Some(0), LogWriter::end);
-    if let Some(lost) = lost {
-        tell_end(low, &totals, lost);
-    }
-    Ok(ExitStatus::AllDone)
+    server.stop()
 }
 
 fn has_something_to_reload(low: &LowMedia) -> bool {
@@ -119,36 +160,53 @@ fn failure(error: &ServerError) -> Failure {
     usage_problem("cannot start haul media", "", &error.to_string(), hint).into()
 }
 
-fn tell_start(low: &LowMedia, root: &Path, address: SocketAddr, words: &str) {
-    let url = format!("http://{address}/");
-    if low.json {
-        ui::json::print(&json!({ "event": "listening", "url": url }));
-        return;
-    }
-    let who = if address.ip().is_loopback() {
-        "this machine only; --listen 0.0.0.0:8080 is for all"
-    } else {
-        "whoever reaches the address"
+/// Where nobody named an address, another program on the usual one is no reason not to serve.
+fn start_status(place: StatusPlace, watch: &Arc<Watch>) -> Result<Option<Status>, Failure> {
+    let failed = |error: &ServerError| {
+        let hint = "name another --status, or --status off";
+        Failure::from(usage_problem(
+            "cannot show what haul media does",
+            "",
+            &error.to_string(),
+            hint,
+        ))
     };
-    let root = ui::printable(&root.display().to_string());
-    ui::print_to_stdout(&format!(
-        "haul media serves {root} to {who}:\n\n    {url}\n\n{words}\nCtrl-C ends it."
-    ));
+    let start = |options: &Options| Status::start(watch.clone(), options);
+    let started = match &place {
+        StatusPlace::Off => return Ok(None),
+        StatusPlace::Named(options) => start(options),
+        StatusPlace::Preferred(options) => start(options).or_else(|_| {
+            let listen = SocketAddr::new(options.listen.ip(), 0);
+            start(&Options { listen, ..options.clone() })
+        }),
+    };
+    started.map(Some).map_err(|error| failed(&error))
 }
 
-fn tell_end(low: &LowMedia, totals: &Totals, lost_lines: u64) {
+fn tell_start(low: &LowMedia, welcome: &Welcome) {
+    if low.json {
+        let url = welcome::url(welcome.address);
+        let line = json!({ "event": "listening", "url": url, "status": welcome.status });
+        return ui::json::print(&line);
+    }
+    ui::print_to_stdout(&welcome.text());
+}
+
+fn ended(totals: &Totals, lost_lines: u64) -> Value {
     let Totals { accepted, turned_away, requests, sent_bytes, connections: cut, .. } = *totals;
     let Totals { streams, periods, misses, misses_here, held_back, refused, .. } = *totals;
-    if low.json {
-        ui::json::print(&json!({
-            "event": "ended", "connections": accepted, "turned_away": turned_away,
-            "requests": requests, "sent_bytes": sent_bytes, "cut": cut,
-            "log_lines_lost": lost_lines,
-            "streams": streams, "periods": periods, "misses": misses,
-            "misses_here": misses_here, "held_back": held_back, "refused": refused,
-        }));
-        return;
-    }
+    json!({
+        "event": "ended", "connections": accepted, "turned_away": turned_away,
+        "requests": requests, "sent_bytes": sent_bytes, "cut": cut,
+        "log_lines_lost": lost_lines,
+        "streams": streams, "periods": periods, "misses": misses,
+        "misses_here": misses_here, "held_back": held_back, "refused": refused,
+    })
+}
+
+fn tell_end(totals: &Totals, lost_lines: u64) {
+    let Totals { accepted, turned_away, requests, sent_bytes, connections: cut, .. } = *totals;
+    let Totals { streams, periods, misses, misses_here, held_back, refused, .. } = *totals;
     let count = |number: u64, thing: &str| ui::units::count(number, thing);
     let mut line = format!(
         "{} over {}, {} sent.",
