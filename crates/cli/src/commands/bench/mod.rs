@@ -7,7 +7,6 @@ mod engines;
 mod file_tables;
 mod files;
 pub(super) mod host_facts;
-mod memory_group;
 mod mounts;
 mod pair;
 mod remote;
@@ -25,6 +24,9 @@ use crate::{
     args::bench::{LowBench, LowBenchCommand},
     failure::{ExitStatus, Failure},
 };
+
+/// Of the control groups that benches make.
+const GROUP_PREFIX: &str = "haul-bench";
 
 /// # Errors
 /// If nothing could start, or it was interrupted.
