@@ -226,7 +226,8 @@ const BENCH: &[Section] = &[
 haul bench engines                      every pair of engines, in about three minutes
 haul bench engines --html engines.html  with charts
 haul bench files --dir /data            the studies' tables, on the disk of /data
-haul bench chooser --dir /data          is haul's choice the best there?",
+haul bench chooser --dir /data          is haul's choice the best there?
+sudo haul bench media --dir /data       a crowd of viewers, by each way of sending",
     },
     BENCH_EXIT_STATUS,
 ];
@@ -327,6 +328,21 @@ sudo haul bench tuning --only wan --rate 500Mbit --rtt 50ms --rounds 3",
     BENCH_EXIT_STATUS,
 ];
 
+const BENCH_MEDIA: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+sudo haul bench media                   all of the study, in about five minutes
+sudo haul bench media --html media.html
+sudo haul bench media --only crowd --methods one-copy,normal --rounds 3
+sudo haul bench media --paper --dir /data
+                                        the study's own figures: hours, and 9 GB
+haul bench media --against http://host/films/ --rate 1.5M
+                                        the same crowd at any other server",
+    },
+    BENCH_EXIT_STATUS,
+];
+
 const PROBE_PATH: &[Section] = &[
     Section {
         title: "Examples",
@@ -364,6 +380,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-bench-chooser" => BENCH_CHOOSER,
         "haul-probe-disk" => PROBE_DISK,
         "haul-bench-tuning" => BENCH_TUNING,
+        "haul-bench-media" => BENCH_MEDIA,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],
     }

@@ -7,6 +7,7 @@ mod engines;
 mod file_tables;
 mod files;
 pub(super) mod host_facts;
+mod media;
 mod mounts;
 mod pair;
 mod remote;
@@ -14,7 +15,7 @@ pub(super) mod results;
 pub(super) mod series;
 pub mod side;
 mod side_samples;
-mod studies;
+pub(crate) mod studies;
 mod transfers;
 mod tuning;
 mod tuning_tables;
@@ -37,5 +38,6 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Files(low) => files::run(low),
         LowBenchCommand::Chooser(low) => chooser::run(low),
         LowBenchCommand::Tuning(low) => tuning::run(low),
+        LowBenchCommand::Media(low) => media::run(low),
     }
 }
