@@ -61,6 +61,9 @@ _haul() {
             haul__subcmd__bench,help)
                 cmd="haul__subcmd__bench__subcmd__help"
                 ;;
+            haul__subcmd__bench,media)
+                cmd="haul__subcmd__bench__subcmd__media"
+                ;;
             haul__subcmd__bench,tuning)
                 cmd="haul__subcmd__bench__subcmd__tuning"
                 ;;
@@ -75,6 +78,9 @@ _haul() {
                 ;;
             haul__subcmd__bench__subcmd__help,help)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__help"
+                ;;
+            haul__subcmd__bench__subcmd__help,media)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__media"
                 ;;
             haul__subcmd__bench__subcmd__help,tuning)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__tuning"
@@ -120,6 +126,9 @@ _haul() {
                 ;;
             haul__subcmd__help__subcmd__bench,files)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__files"
+                ;;
+            haul__subcmd__help__subcmd__bench,media)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__media"
                 ;;
             haul__subcmd__help__subcmd__bench,tuning)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__tuning"
@@ -211,7 +220,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench)
-            opts="-h -V --help --version engines files chooser tuning help"
+            opts="-h -V --help --version engines files chooser tuning media help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -359,7 +368,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help)
-            opts="engines files chooser tuning help"
+            opts="engines files chooser tuning media help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -428,6 +437,20 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        haul__subcmd__bench__subcmd__help__subcmd__media)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         haul__subcmd__bench__subcmd__help__subcmd__tuning)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -435,6 +458,108 @@ _haul() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__media)
+            opts="-h -V --only --paper --users --per-hour --mean-gap --films --film-size --rate --theta --periods --period --methods --rounds --read-rate --reads --memory --unbound --seed --file-size --sizes --dir --against --pid --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --only)
+                    COMPREPLY=($(compgen -W "crowd single-file response combinations" -- "${cur}"))
+                    return 0
+                    ;;
+                --users)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --per-hour)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mean-gap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --films)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --film-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --theta)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --periods)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --methods)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --against)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -533,7 +658,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench)
-            opts="engines files chooser tuning"
+            opts="engines files chooser tuning media"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -575,6 +700,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench__subcmd__files)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__media)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -308,13 +308,14 @@ complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'With --
 complete -c haul -n "__fish_haul_using_subcommand tune" -l json -d 'Print one JSON object a line: goal, finding, change, report'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'With URL: also into this file below the server\'s root; it stays there' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l size -d 'Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Where the files are made; without it in the current directory' -r -F
@@ -392,10 +393,41 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l only -d 'Only these parts' -r -f -a "crowd\t'Deadlines of a crowd of viewers'
+single-file\t'Processor time of one file that is read whole'
+response\t'Response times by the file\'s size'
+combinations\t'Small requests, by each engine that sends'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l users -d 'So many viewers come at most' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l per-hour -d 'So many viewers come in an hour, on average' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l mean-gap -d 'The time between two viewers, on average; without it 360ms' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l films -d 'How many films there are; without it 30' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l film-size -d 'How long a film is; without it 14M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rate -d 'What a film plays at, in bits a second; without it 4.5M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l theta -d 'How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf\'s law, 1 makes all alike' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l periods -d 'How long the crowd watches; without it 45' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l period -d 'A period: what a player plays in one has to be there when it begins; without it 1s' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l methods -d 'Only these methods, such as one-copy,normal-no-readahead; without it those of the study' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rounds -d 'How often each method meets the crowd; each round has another seed' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l read-rate -d 'The bound of the disk: bytes a second that a server reads; without it 60M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l reads -d 'The bound of the disk: reads a second, as seeks cost; without it 340' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l memory -d 'The memory of a server with its page cache; without it 48M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l seed -d 'Where random numbers begin: the same seed is the same crowd' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l file-size -d 'The file that is read whole; without it 256M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l sizes -d 'Sizes of files for response times, like 64K,1M; without it 64K to 64M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l dir -d 'Where the films are made; without it in the current directory' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l against -d 'Take the crowd to another HTTP server: the URL of a page with links to films, or of a film' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l pid -d 'With --against: the server\'s processes on this host, for their processor time' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l paper -d 'The study\'s own crowd: 100 users an hour, 30 films of 300 MB at 1.5 Mbit/s, 1000 periods of 3 s; a method takes 50 minutes'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l unbound -d 'Bound neither disk nor memory'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
@@ -418,3 +450,4 @@ complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcomma
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'

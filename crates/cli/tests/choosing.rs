@@ -199,7 +199,7 @@ fn a_disk_that_slows_down_is_tried_with_the_other_engines() {
     place.file(&disk.join("file"), 600 * MIB);
     // Nothing of it is in the page cache afterwards.
     mount.mount_again().unwrap();
-    let limit = match DiskLimit::of_reads(&disk, RATE) {
+    let mut limit = match DiskLimit::of_reads(&disk, RATE) {
         Ok(limit) => limit,
         Err(why) => return skip("root and control groups that limit disks", &why),
     };

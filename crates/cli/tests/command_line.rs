@@ -278,7 +278,8 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
     names.extend(
-        ["engines", "files", "chooser", "tuning"].map(|part| format!("man/haul-bench-{part}.1")),
+        ["engines", "files", "chooser", "tuning", "media"]
+            .map(|part| format!("man/haul-bench-{part}.1")),
     );
     names.extend(["disk", "net", "path"].map(|part| format!("man/haul-probe-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));

@@ -12,6 +12,7 @@ use std::{
 pub mod block_device;
 mod cgroup;
 pub mod checks;
+pub mod control_group;
 mod cpu;
 mod credentials;
 mod disk_use;

@@ -8,7 +8,7 @@
 
 use haul_media::{
     pace::Rate,
-    viewers::{Crowd, watch},
+    viewers::{Crowd, arrivals::evenly, watch},
 };
 use std::{error::Error, thread, time::Duration};
 
@@ -25,12 +25,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let crowd = Crowd {
         address: address.parse()?,
         targets: vec![target.clone()],
-        viewers: viewers.parse()?,
+        arrivals: evenly(viewers.parse()?, RAMP, 1),
         rate: Rate::parse(rate).ok_or("needs a rate, such as 1.5M")?,
         period: PERIOD,
         prebuffer: PERIOD,
-        ramp: RAMP,
+        buffer: None,
         time,
+        until: Duration::MAX,
     };
     let watched = thread::spawn({
         let pids = pids.to_vec();

@@ -12,6 +12,7 @@ pub mod pacing;
 pub mod page_memory;
 pub mod perf_counter;
 pub mod prefetch;
+pub mod process_clock;
 pub mod ring;
 pub mod shutdown;
 pub mod socket_pages;

@@ -1,23 +1,15 @@
 //! A limit on how fast some processes read a disk: a control group of their own. Needs root; gone
 //! when dropped.
 
-use std::{ffi::OsString, fs, os::unix::fs::MetadataExt, path::Path};
+use std::{ffi::OsString, path::Path};
 
-use crate::control_group::ControlGroup;
-
-/// Version 1 and version 2 of control groups where they are mounted most of the time, the file with
-/// the limit, and what stands before its number.
-const ROOTS: [(&str, &str, &str); 2] = [
-    ("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device", ""),
-    ("/sys/fs/cgroup", "io.max", "rbps="),
-];
+use haul_host::control_group::{ControlGroup, DeviceNumber, ReadLimit};
 
 /// A control group with a limit.
 #[derive(Debug)]
 pub struct DiskLimit {
     group: ControlGroup,
-    /// Stands before the number of a limit.
-    before: String,
+    device: DeviceNumber,
 }
 
 impl DiskLimit {
@@ -26,21 +18,19 @@ impl DiskLimit {
     /// # Errors
     /// Without root, or where control groups cannot limit it.
     pub fn of_reads(mounted: &Path, bytes_per_s: u64) -> Result<Self, String> {
-        let device = fs::metadata(mounted).map_err(|error| error.to_string())?.dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let before = ROOTS.map(|(_, _, unit)| format!("{major}:{minor} {unit}"));
-        let places =
-            [0, 1].map(|at| (ROOTS[at].0, ROOTS[at].1, format!("{}{bytes_per_s}", before[at])));
-        let (group, at) = ControlGroup::make(&places)?;
-        Ok(Self { group, before: before[at].clone() })
+        let device = DeviceNumber::below(Path::new("/"), mounted)?;
+        let mut this = Self { group: ControlGroup::new(crate::GROUP_PREFIX), device };
+        this.change_to(bytes_per_s)?;
+        Ok(this)
     }
 
     /// Another limit from now on.
     ///
     /// # Errors
     /// What write(2) says.
-    pub fn change_to(&self, bytes_per_s: u64) -> Result<(), String> {
-        self.group.limit_to(&format!("{}{bytes_per_s}", self.before))
+    pub fn change_to(&mut self, bytes_per_s: u64) -> Result<(), String> {
+        let limit = ReadLimit { bytes_per_s: Some(bytes_per_s), reads_per_s: None };
+        self.group.limit_reads(self.device, limit)
     }
 
     /// The words that run a program in this group when they stand before it.
@@ -55,6 +45,7 @@ mod tests {
     use super::*;
     use crate::{mount::Mount, skip::skip};
     use std::{
+        fs,
         process::Command,
         time::{Duration, Instant},
     };
@@ -80,7 +71,7 @@ mod tests {
         let read = command.args(&words[1..]).arg("cat").arg(disk.join("file")).output().unwrap();
         assert_eq!(read.stdout.len(), 2 << 20);
         assert!(begun.elapsed() > Duration::from_millis(500), "{:?}", begun.elapsed());
-        let group = limit.group.directory().to_owned();
+        let group = limit.group.directories()[0].clone();
         drop(limit);
         assert!(!group.exists());
     }

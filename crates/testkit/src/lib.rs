@@ -1,7 +1,6 @@
 //! Tools for haul's own tests; no shipped crate depends on them.
 
 pub mod content;
-mod control_group;
 pub mod disk_limit;
 pub mod faulty_proxy;
 pub mod memory_limit;
@@ -13,3 +12,6 @@ pub mod strace;
 pub mod tree;
 
 pub use haul_emulator::wan;
+
+/// Of control groups that tests make.
+const GROUP_PREFIX: &str = "haul-test";

@@ -3,29 +3,21 @@
 
 use std::ffi::OsString;
 
-use crate::control_group::ControlGroup;
-
-/// Where version 1 and version 2 of control groups are mounted most of the time, the file with the
-/// limit, and the one with a line `oom_kill N`.
-const ROOTS: [(&str, &str, &str); 2] = [
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"),
-    ("/sys/fs/cgroup", "memory.max", "memory.events"),
-];
+use haul_host::control_group::ControlGroup;
 
 /// A control group with a limit.
 #[derive(Debug)]
 pub struct MemoryLimit {
     group: ControlGroup,
-    kills: &'static str,
 }
 
 impl MemoryLimit {
     /// # Errors
     /// Without root, or where the memory of control groups cannot be limited.
     pub fn new(bytes: u64) -> Result<Self, String> {
-        let places = ROOTS.map(|(root, limit, _)| (root, limit, bytes.to_string()));
-        let (group, at) = ControlGroup::make(&places)?;
-        Ok(Self { group, kills: ROOTS[at].2 })
+        let mut group = ControlGroup::new(crate::GROUP_PREFIX);
+        group.limit_memory(bytes)?;
+        Ok(Self { group })
     }
 
     /// The words that run a program in this group when they stand before it.
@@ -37,15 +29,13 @@ impl MemoryLimit {
     /// Whether this process is in the group.
     #[must_use]
     pub fn holds(&self, pid: u32) -> bool {
-        self.group.read("cgroup.procs").lines().any(|line| line == pid.to_string())
+        self.group.holds(pid)
     }
 
     /// How many processes the kernel killed for want of memory.
     #[must_use]
     pub fn killed(&self) -> u64 {
-        let events = self.group.read(self.kills);
-        let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+        self.group.killed()
     }
 }
 
@@ -74,7 +64,7 @@ mod tests {
         }
         let held = limit.holds(child.id());
         let _ = (child.kill(), child.wait());
-        let group = limit.group.directory().to_owned();
+        let group = limit.group.directories()[0].clone();
         assert_eq!((held, limit.killed()), (true, 0));
         drop(limit);
         assert!(!group.exists());

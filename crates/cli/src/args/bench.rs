@@ -1,5 +1,6 @@
 //! `haul bench`: what can be chosen, and its check.
 
+pub mod media;
 pub mod tuning;
 
 use super::{usage_problem, values::Period};
@@ -44,6 +45,7 @@ pub enum LowBenchCommand {
     Files(LowBenchFiles),
     Chooser(LowBenchChooser),
     Tuning(tuning::LowBenchTuning),
+    Media(media::LowBenchMedia),
 }
 
 impl LowBench {
@@ -54,6 +56,7 @@ impl LowBench {
             LowBenchCommand::Files(low) => low.output.json,
             LowBenchCommand::Chooser(low) => low.output.json,
             LowBenchCommand::Tuning(low) => low.output.json,
+            LowBenchCommand::Media(low) => low.output.json,
         }
     }
 }

@@ -113,7 +113,7 @@ ffplay http://127.0.0.1:8080/a.mp4      seeks by asking for parts",
     Section {
         title: "Configuration (--config)",
         lines: "\
-rate = \"auto\"         as --rate; so are max-streams, network, margin (percent) and elsewhere (a list)
+rate = \"auto\"         as --rate; so are max-streams, network, margin (percent), elsewhere (list)
 reserve = 10          percent of each resource kept for streams of higher priority
 client-rates = false  ?rate= and ?priority= in requests are not heard
 [[paths]]             may be repeated; the first that fits and says something of it counts
@@ -242,7 +242,8 @@ const BENCH: &[Section] = &[
 haul bench engines                      every pair of engines, in about three minutes
 haul bench engines --html engines.html  with charts
 haul bench files --dir /data            the studies' tables, on the disk of /data
-haul bench chooser --dir /data          is haul's choice the best there?",
+haul bench chooser --dir /data          is haul's choice the best there?
+sudo haul bench media --dir /data       a crowd of viewers, by each way of sending",
     },
     BENCH_EXIT_STATUS,
 ];
@@ -343,6 +344,21 @@ sudo haul bench tuning --only wan --rate 500Mbit --rtt 50ms --rounds 3",
     BENCH_EXIT_STATUS,
 ];
 
+const BENCH_MEDIA: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+sudo haul bench media                   all of the study, in about five minutes
+sudo haul bench media --html media.html
+sudo haul bench media --only crowd --methods one-copy,normal --rounds 3
+sudo haul bench media --paper --dir /data
+                                        the study's own figures: hours, and 9 GB
+haul bench media --against http://host/films/ --rate 1.5M
+                                        the same crowd at any other server",
+    },
+    BENCH_EXIT_STATUS,
+];
+
 const PROBE_PATH: &[Section] = &[
     Section {
         title: "Examples",
@@ -380,6 +396,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-bench-chooser" => BENCH_CHOOSER,
         "haul-probe-disk" => PROBE_DISK,
         "haul-bench-tuning" => BENCH_TUNING,
+        "haul-bench-media" => BENCH_MEDIA,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],
     }

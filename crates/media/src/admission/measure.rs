@@ -21,7 +21,7 @@ use crate::{
     pace::{Pacing, Rate},
     policy::{Policy, RateChoice},
     server::{Options, READ_BYTES_MAX, Server},
-    viewers::{Crowd, watch},
+    viewers::{Crowd, arrivals, watch},
 };
 
 const ALIGN_BYTES: u64 = 4096;
@@ -241,12 +241,13 @@ fn cpu_of_period(root: &Path, options: &Options, rate: Rate) -> Result<f64, Meas
     let crowd = Crowd {
         address: server.local_addr(),
         targets: vec!["/film.mp4".to_owned()],
-        viewers: STREAMS,
+        arrivals: arrivals::evenly(STREAMS, PERIOD, 1),
         rate,
         period: PERIOD,
         prebuffer: PERIOD,
-        ramp: PERIOD,
+        buffer: None,
         time: PERIOD * (PERIODS + 2),
+        until: Duration::MAX,
     };
     let watching = thread::spawn(move || watch(&crowd));
     // Not the start-up of those who come.

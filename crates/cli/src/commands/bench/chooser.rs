@@ -5,9 +5,8 @@
 //! what changes on the machine from round to round cancels out.
 
 use super::{
-    chooser_tables,
+    GROUP_PREFIX, chooser_tables,
     host_facts::{BenchWire, HostFacts},
-    memory_group::MemoryGroup,
     mounts::ImageMount,
     results::{broke_off, ready},
     series::Spread,
@@ -24,7 +23,7 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use haul_datapath::{EngineInfo, Host, Verdict};
-use haul_host::{FileSystem, FsKind};
+use haul_host::{FileSystem, FsKind, control_group::ControlGroup};
 use haul_transfer::Interrupt;
 use std::{
     ffi::OsString,
@@ -214,7 +213,14 @@ struct Sized {
     shown: String,
     /// The file is larger than the memory of the processes that move it.
     beyond: bool,
-    group: Option<MemoryGroup>,
+    group: Option<ControlGroup>,
+}
+
+/// With little memory, so that a file can be larger than memory on any host.
+fn memory_group() -> Result<ControlGroup, String> {
+    let mut group = ControlGroup::new(GROUP_PREFIX);
+    group.limit_memory(GROUP_BYTES)?;
+    Ok(group)
 }
 
 fn sized(size: ChooserSize, place: &Place) -> Result<Sized, String> {
@@ -236,7 +242,7 @@ fn sized(size: ChooserSize, place: &Place) -> Result<Sized, String> {
         ChooserSize::BeyondMemory if place.kind == FsKind::Tmpfs => {
             Err("a tmpfs is memory: no file on it is larger".to_owned())
         }
-        ChooserSize::BeyondMemory => match MemoryGroup::new(GROUP_BYTES) {
+        ChooserSize::BeyondMemory => match memory_group() {
             Ok(group) => Ok(Sized {
                 len_bytes: fits(BEYOND_GROUP_BYTES)?,
                 shown: format!("{} with {}", shown(BEYOND_GROUP_BYTES), shown(GROUP_BYTES)),
@@ -279,7 +285,7 @@ fn measure_place(
             }
         };
         place.workshop.make_source(sized.len_bytes, sized.len_bytes)?;
-        let behind = sized.group.as_ref().map(MemoryGroup::words).unwrap_or_default();
+        let behind = sized.group.as_ref().map(ControlGroup::words).unwrap_or_default();
         let server = LoopbackServer::start(&place.workshop, &behind)?;
         for residency in [Residency::Warm, Residency::Cold] {
             for &streams in &plan.streams {

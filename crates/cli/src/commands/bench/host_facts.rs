@@ -97,6 +97,16 @@ impl HostFacts {
         }
     }
 
+    /// Of servers that leave the congestion control to the system.
+    #[must_use]
+    pub fn of_media(host: &Host, file_system: Option<String>, wire: BenchWire) -> Self {
+        let file_system = file_system.unwrap_or_else(|| UNKNOWN.to_owned());
+        Self {
+            congestion_because: "not chosen".to_owned(),
+            ..Self::without_wire("media", host, wire, file_system)
+        }
+    }
+
     /// Of what touches no file, to a server.
     #[must_use]
     pub fn without_files(bench: &'static str, host: &Host, wire: BenchWire) -> Self {

@@ -7,7 +7,7 @@ mod engines;
 mod file_tables;
 mod files;
 pub(super) mod host_facts;
-mod memory_group;
+mod media;
 mod mounts;
 mod pair;
 mod remote;
@@ -15,7 +15,7 @@ pub(super) mod results;
 pub(super) mod series;
 pub mod side;
 mod side_samples;
-mod studies;
+pub(crate) mod studies;
 mod transfers;
 mod tuning;
 mod tuning_tables;
@@ -26,6 +26,9 @@ use crate::{
     failure::{ExitStatus, Failure},
 };
 
+/// Of the control groups that benches make.
+const GROUP_PREFIX: &str = "haul-bench";
+
 /// # Errors
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
@@ -35,5 +38,6 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Files(low) => files::run(low),
         LowBenchCommand::Chooser(low) => chooser::run(low),
         LowBenchCommand::Tuning(low) => tuning::run(low),
+        LowBenchCommand::Media(low) => media::run(low),
     }
 }

@@ -132,3 +132,24 @@ pub const TUNED_RATES: [TunedRate; 3] = [
     TunedRate { step: "MTU 9000", streams: 1, gbit_per_s: 36.0 },
     TunedRate { step: "MTU 9000", streams: 8, gbit_per_s: 98.0 },
 ];
+
+/// Kim, "Memory-copy reduction for networked multimedia in Linux", KICS 2002.
+pub const MEDIA_ON_DEMAND: &str =
+    "Kim, Memory-copy reduction for networked multimedia in Linux (KICS 2002)";
+
+/// Of Kim's figure 11, deadlines missed by 100 viewers: which way of sending missed least, first.
+/// Its read-and-write without read-ahead is our method `normal` with `--no-readahead`.
+pub const MISSES_ORDER: [&str; 4] = ["one-copy", "direct", "normal", "normal-no-readahead"];
+
+/// Kim's crowd: as many viewers come in an hour.
+pub const CROWD_PER_HOUR: u32 = 100;
+pub const CROWD_FILMS: u32 = 30;
+/// MPEG-1: a film's bytes and its rate.
+pub const CROWD_FILM_BYTES: u64 = 300_000_000;
+pub const CROWD_RATE_BITS_PER_S: u64 = 1_500_000;
+pub const CROWD_PERIOD_S: u64 = 3;
+pub const CROWD_PERIODS: u32 = 1000;
+/// How the films' popularity is spread (Zipf).
+pub const CROWD_THETA: f64 = 0.271;
+/// What its methods ask of the disk at once, in figure 10.
+pub const REQUEST_BYTES: usize = 32 << 10;

@@ -107,6 +107,11 @@ impl Child {
         Ok(None)
     }
 
+    /// Its process number; behind words that run it in its place, its own.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Ends it at once (SIGKILL) and waits until it is gone.
     pub fn kill(&mut self) {
         // An error says that it is gone already.

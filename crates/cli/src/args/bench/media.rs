@@ -1,0 +1,432 @@
+//! `haul bench media`: what can be chosen, and its check.
+
+use super::LowBenchOutput;
+use crate::{
+    args::{
+        usage_problem,
+        values::{Period, parse_rate},
+    },
+    commands::bench::studies,
+};
+use clap::{Args, ValueEnum};
+use haul_host::control_group::ReadLimit;
+use haul_media::{
+    delivery::{METHODS, Method, Readahead},
+    pace::Rate,
+};
+use haul_transfer::{events::Problem, size::parse_size};
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+/// The study's crowd, made smaller: all that happens in a third of the time at three times the
+/// rate, so that a period has as many bytes, and for fewer periods.
+const PERIOD: Duration = Duration::from_secs(1);
+const RATE: Rate = Rate { bits_per_s: 3 * studies::CROWD_RATE_BITS_PER_S };
+const PERIODS: u32 = 45;
+const USERS: u32 = 100;
+const MEAN_GAP: Duration = Duration::from_millis(360);
+/// Half of what plays in all periods, as in the study.
+const FILM_BYTES: u64 = 14 << 20;
+/// The bound disk, in bytes and in reads a second. As for a disk whose heads move it is reads that
+/// are few: a little less than the crowd asks for when it is largest and the kernel reads ahead.
+const READ_BYTES_PER_S: u64 = 60 << 20;
+const READS_PER_S: u64 = 340;
+/// What the server may have with its page cache, in bytes: little beside all films.
+const MEMORY_BYTES: u64 = 48 << 20;
+/// The same for the study's own crowd: a disk and a host of its year.
+const PAPER_READ_BYTES_PER_S: u64 = 20 << 20;
+const PAPER_READS_PER_S: u64 = 120;
+const PAPER_MEMORY_BYTES: u64 = 256 << 20;
+/// Less than a server needs to start, in bytes.
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// The file that is read whole, and that is sent in small requests, in bytes.
+const FILE_BYTES: u64 = 256 << 20;
+/// The study's figure 9, in bytes.
+const SIZES: [u64; 6] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+/// Rounds of what takes little time, for a median.
+const SMALL_ROUNDS: u32 = 3;
+/// Behind the name of a method: the kernel is asked not to read ahead.
+const NO_READAHEAD: &str = "-no-readahead";
+
+/// Repeats a study of media on demand: a crowd of viewers, by each way of sending
+///
+/// Viewers come as a Poisson process, choose films by Zipf's law, and play them at their rate: what
+/// is not there when it is to be played is a deadline missed. Each method serves the same crowd
+/// from a process of its own, whose disk and memory are bounded (a control group; needs root), so
+/// that it is the disk that limits. So did "Memory-copy reduction for networked multimedia in
+/// Linux", whose other figures follow: the processor time of reading one file, response times by
+/// the file's size, and small requests by each engine.
+///
+/// Films are random bytes in an image file, made once and removed at the end.
+#[derive(Debug, Args)]
+pub struct LowBenchMedia {
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<MediaPart>,
+    /// The study's own crowd: 100 users an hour, 30 films of 300 MB at 1.5 Mbit/s, 1000 periods of
+    /// 3 s; a method takes 50 minutes
+    #[arg(long)]
+    pub paper: bool,
+    /// So many viewers come at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub users: Option<u32>,
+    /// So many viewers come in an hour, on average
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub per_hour: Option<u32>,
+    /// The time between two viewers, on average; without it 360ms
+    #[arg(long, value_name = "TIME", conflicts_with = "per_hour")]
+    pub mean_gap: Option<Period>,
+    /// How many films there are; without it 30
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub films: Option<u32>,
+    /// How long a film is; without it 14M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub film_size: Option<u64>,
+    /// What a film plays at, in bits a second; without it 4.5M
+    #[arg(long, value_name = "RATE", value_parser = media_rate)]
+    pub rate: Option<Rate>,
+    /// How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf's law, 1 makes all alike
+    #[arg(long, value_name = "THETA", default_value_t = studies::CROWD_THETA)]
+    pub theta: f64,
+    /// How long the crowd watches; without it 45
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub periods: Option<u32>,
+    /// A period: what a player plays in one has to be there when it begins; without it 1s
+    #[arg(long, value_name = "TIME")]
+    pub period: Option<Period>,
+    /// Only these methods, such as one-copy,normal-no-readahead; without it those of the study
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub methods: Vec<Variant>,
+    /// How often each method meets the crowd; each round has another seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// The bound of the disk: bytes a second that a server reads; without it 60M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub read_rate: Option<u64>,
+    /// The bound of the disk: reads a second, as seeks cost; without it 340
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub reads: Option<u64>,
+    /// The memory of a server with its page cache; without it 48M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Bound neither disk nor memory
+    #[arg(long, conflicts_with_all = ["read_rate", "reads", "memory"])]
+    pub unbound: bool,
+    /// Where random numbers begin: the same seed is the same crowd
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The file that is read whole; without it 256M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub file_size: Option<u64>,
+    /// Sizes of files for response times, like 64K,1M; without it 64K to 64M
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_size)]
+    pub sizes: Vec<u64>,
+    /// Where the films are made; without it in the current directory
+    #[arg(long = "dir", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Take the crowd to another HTTP server: the URL of a page with links to films, or of a film
+    ///
+    /// Players then hold what they play in three periods, and take no more. Only what viewers see
+    /// is told; nothing is bound.
+    #[arg(long, value_name = "URL")]
+    #[arg(conflicts_with_all = ["methods", "read_rate", "reads", "memory", "unbound", "only"])]
+    pub against: Option<String>,
+    /// With --against: the server's processes on this host, for their processor time
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "against")]
+    pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub output: LowBenchOutput,
+}
+
+/// A part of the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MediaPart {
+    /// Deadlines of a crowd of viewers
+    Crowd,
+    /// Processor time of one file that is read whole
+    SingleFile,
+    /// Response times by the file's size
+    Response,
+    /// Small requests, by each engine that sends
+    Combinations,
+}
+
+/// A way of sending, with or without the kernel's read-ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    pub method: Method,
+    pub readahead: Readahead,
+}
+
+impl Variant {
+    #[must_use]
+    pub fn name(self) -> String {
+        let suffix = if self.readahead == Readahead::Off { NO_READAHEAD } else { "" };
+        format!("{}{suffix}", self.method.name())
+    }
+
+    /// All there are, the study's first.
+    fn all() -> Vec<Self> {
+        let of = |readahead| METHODS.map(|method| Self { method, readahead });
+        of(Readahead::Kernel).into_iter().chain(of(Readahead::Off)).collect()
+    }
+
+    /// What the study compares; methods that came later take part too.
+    fn of_study() -> Vec<Self> {
+        let is_plain = |one: &Self| one.readahead == Readahead::Kernel;
+        let is_studied = |one: &Self| studies::MISSES_ORDER.contains(&one.name().as_str());
+        Self::all().into_iter().filter(|one| is_plain(one) || is_studied(one)).collect()
+    }
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = Self::all();
+        all.iter().copied().find(|one| one.name() == name).ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(|one| one.name()).collect();
+            format!("there is no method {name:?}, there are: {}", names.join(", "))
+        })
+    }
+}
+
+/// The crowd that each method meets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrowdPlan {
+    pub users: u32,
+    pub mean_gap: Duration,
+    pub films: u32,
+    pub film_bytes: u64,
+    pub rate: Rate,
+    pub theta: f64,
+    pub periods: u32,
+    pub period: Duration,
+    pub seed: u64,
+}
+
+impl CrowdPlan {
+    /// All periods.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.period * self.periods
+    }
+}
+
+/// What a server may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub reads: ReadLimit,
+    pub memory_bytes: u64,
+}
+
+/// What `haul bench media` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchMedia {
+    pub parts: Vec<MediaPart>,
+    pub crowd: CrowdPlan,
+    pub variants: Vec<Variant>,
+    pub rounds: u32,
+    /// Rounds of what takes little time.
+    pub small_rounds: u32,
+    /// `None`: neither is bound.
+    pub bounds: Option<Bounds>,
+    pub file_bytes: u64,
+    pub sizes: Vec<u64>,
+    pub directory: PathBuf,
+    pub against: Option<Against>,
+}
+
+/// Another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Against {
+    /// Host and port.
+    pub server: String,
+    /// A page with links, where it ends in a slash.
+    pub path: String,
+    pub pids: Vec<u32>,
+}
+
+impl LowBenchMedia {
+    /// # Errors
+    /// Says which argument cannot be taken and why.
+    pub fn checked(&self) -> Result<BenchMedia, Problem> {
+        let crowd = self.crowd()?;
+        let all = MediaPart::value_variants();
+        let of = |own: Option<u64>, paper, scaled| own.unwrap_or(self.or_paper(paper, scaled));
+        let memory_bytes = of(self.memory, PAPER_MEMORY_BYTES, MEMORY_BYTES);
+        if memory_bytes < MEMORY_BYTES_MIN {
+            let needs = format!("{} MiB or more", MEMORY_BYTES_MIN >> 20);
+            let hint = "no server starts in less; write it like --memory 48M";
+            return Err(usage_problem("cannot take --memory", &needs, "less", hint));
+        }
+        let bounds = Bounds {
+            reads: ReadLimit {
+                bytes_per_s: Some(of(self.read_rate, PAPER_READ_BYTES_PER_S, READ_BYTES_PER_S)),
+                reads_per_s: Some(of(self.reads, PAPER_READS_PER_S, READS_PER_S)),
+            },
+            memory_bytes,
+        };
+        let variants =
+            if self.methods.is_empty() { Variant::of_study() } else { self.methods.clone() };
+        let sizes = if self.sizes.is_empty() { SIZES.to_vec() } else { self.sizes.clone() };
+        let file_bytes = self.file_size.unwrap_or(FILE_BYTES);
+        if sizes.contains(&0) || file_bytes == 0 {
+            let hint = "write them like --sizes 64K,1M and --file-size 256M";
+            return Err(usage_problem("cannot take a file", "some bytes", "none", hint));
+        }
+        Ok(BenchMedia {
+            parts: if self.only.is_empty() { all.to_vec() } else { self.only.clone() },
+            crowd,
+            variants,
+            rounds: self.rounds,
+            small_rounds: self.rounds.max(SMALL_ROUNDS),
+            bounds: (!self.unbound).then_some(bounds),
+            file_bytes,
+            sizes,
+            directory: self.directory.clone().unwrap_or_else(|| ".".into()),
+            against: self.against.as_deref().map(|url| self.other(url)).transpose()?,
+        })
+    }
+
+    fn or_paper<T>(&self, paper: T, scaled: T) -> T {
+        if self.paper { paper } else { scaled }
+    }
+
+    fn crowd(&self) -> Result<CrowdPlan, Problem> {
+        let of_hour = |users: u32| Duration::from_secs(3600) / users.max(1);
+        let own_gap = self.or_paper(of_hour(studies::CROWD_PER_HOUR), MEAN_GAP);
+        let per_hour = self.per_hour.map(of_hour);
+        let period = self.period.map(|period| period.0);
+        let paper_rate = Rate { bits_per_s: studies::CROWD_RATE_BITS_PER_S };
+        let paper_period = Duration::from_secs(studies::CROWD_PERIOD_S);
+        let plan = CrowdPlan {
+            users: self.users.unwrap_or(self.or_paper(studies::CROWD_PER_HOUR, USERS)),
+            mean_gap: self.mean_gap.map(|gap| gap.0).or(per_hour).unwrap_or(own_gap),
+            films: self.films.unwrap_or(studies::CROWD_FILMS),
+            film_bytes: self
+                .film_size
+                .unwrap_or(self.or_paper(studies::CROWD_FILM_BYTES, FILM_BYTES)),
+            rate: self.rate.unwrap_or(self.or_paper(paper_rate, RATE)),
+            theta: self.theta,
+            periods: self.periods.unwrap_or(self.or_paper(studies::CROWD_PERIODS, PERIODS)),
+            period: period.unwrap_or(self.or_paper(paper_period, PERIOD)),
+            seed: self.seed,
+        };
+        if plan.mean_gap.is_zero() || plan.period.is_zero() {
+            let hint = "write them like --mean-gap 360ms and --period 1s";
+            return Err(usage_problem("cannot take a time", "more than nothing", "0s", hint));
+        }
+        if !(0.0..=1.0).contains(&plan.theta) {
+            let found = plan.theta.to_string();
+            let hint = "0 is Zipf's law, with 1 all films are as popular";
+            return Err(usage_problem("cannot take --theta", "0 to 1", &found, hint));
+        }
+        let of_period = plan.rate.bytes_in(plan.period);
+        if plan.film_bytes < 2 * of_period {
+            let needs = format!("two periods of {of_period} bytes or more");
+            let found = format!("{} bytes", plan.film_bytes);
+            let hint = "make films longer, or their --rate or the --period less";
+            return Err(usage_problem("cannot take --film-size", &needs, &found, hint));
+        }
+        Ok(plan)
+    }
+
+    fn other(&self, url: &str) -> Result<Against, Problem> {
+        let wrong = |found: &str| {
+            let needs = "an address like http://host:8080/films/";
+            usage_problem("cannot take --against", needs, found, "https is not spoken here")
+        };
+        let rest = url.strip_prefix("http://").ok_or_else(|| wrong(url))?;
+        let (server, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if server.is_empty() || url.contains(|sign: char| sign.is_whitespace()) {
+            return Err(wrong(url));
+        }
+        let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let server = if has_port { server.to_owned() } else { format!("{server}:80") };
+        Ok(Against { server, path: format!("/{path}"), pids: self.pid.clone() })
+    }
+}
+
+fn media_rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text).ok_or_else(|| "needs bits a second, such as 1500k or 4.5M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{LowArgs, LowCommand, bench::LowBenchCommand};
+    use clap::Parser;
+
+    fn media(words: &[&str]) -> Result<BenchMedia, String> {
+        let words = [&["haul", "bench", "media"], words].concat();
+        match LowArgs::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            LowCommand::Bench(low) => match low.command {
+                LowBenchCommand::Media(low) => low.checked().map_err(|error| error.to_string()),
+                other => panic!("not of media: {other:?}"),
+            },
+            other => panic!("not a bench: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_paper_s_crowd_is_the_paper_s_and_each_knob_is_its_own() {
+        let paper = media(&["--paper"]).unwrap().crowd;
+        assert_eq!(paper.time(), Duration::from_secs(3000));
+        assert_eq!((paper.mean_gap, paper.users), (Duration::from_secs(36), 100));
+        assert_eq!((paper.films, paper.film_bytes), (30, 300_000_000));
+        assert_eq!((paper.rate.bits_per_s, paper.theta), (1_500_000, 0.271));
+        let own = media(&["--paper", "--films=3", "--per-hour=3600", "--period=2s"]).unwrap().crowd;
+        assert_eq!((own.films, own.mean_gap), (3, Duration::from_secs(1)));
+        assert_eq!((own.period, own.periods), (Duration::from_secs(2), 1000));
+    }
+
+    /// The scaled crowd asks as much of a period as the study's.
+    #[test]
+    fn a_period_of_the_scaled_crowd_has_as_many_bytes() {
+        let (scaled, paper) = (media(&[]).unwrap().crowd, media(&["--paper"]).unwrap().crowd);
+        let of_period = |plan: &CrowdPlan| plan.rate.bytes_in(plan.period);
+        assert_eq!(of_period(&scaled), of_period(&paper));
+    }
+
+    #[test]
+    fn every_method_takes_part_and_the_study_s_without_readahead() {
+        let names = |words: &[&str]| -> Vec<String> {
+            media(words).unwrap().variants.iter().map(|one| one.name()).collect()
+        };
+        let all = names(&[]);
+        assert!(METHODS.iter().all(|method| all.contains(&method.name().to_owned())), "{all:?}");
+        assert!(all.contains(&"normal-no-readahead".to_owned()));
+        assert_eq!(names(&["--methods=one-copy-no-readahead"]), ["one-copy-no-readahead"]);
+        assert!(media(&["--methods=fast"]).unwrap_err().contains("one-copy"));
+    }
+
+    #[test]
+    fn another_server_has_a_host_a_port_and_a_path() {
+        let of = |url: &str| media(&["--against", url]).map(|plan| plan.against.unwrap());
+        let plain = of("http://host").unwrap();
+        assert_eq!((plain.server.as_str(), plain.path.as_str()), ("host:80", "/"));
+        let film = of("http://[::1]:8080/a/b.mp4?rate=2M").unwrap();
+        assert_eq!((film.server.as_str(), film.path.as_str()), ("[::1]:8080", "/a/b.mp4?rate=2M"));
+        for bad in ["https://host/", "host", "http://", "http://a b/"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+        assert!(media(&["--pid=1"]).is_err());
+        assert!(media(&["--against=http://a/", "--methods=normal"]).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_said() {
+        for (words, needs) in [
+            (&["--theta=2"][..], "0 to 1"),
+            (&["--memory=1M"], "16 MiB"),
+            (&["--film-size=1M"], "two periods"),
+            (&["--period=0s"], "more than nothing"),
+            (&["--sizes=0"], "some bytes"),
+        ] {
+            let why = media(words).unwrap_err();
+            assert!(why.contains(needs), "{why}");
+        }
+        assert_eq!(media(&["--unbound"]).unwrap().bounds, None);
+    }
+}

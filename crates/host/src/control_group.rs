@@ -1,0 +1,412 @@
+//! A control group of one's own, with limits on memory and on what it reads from a disk. Needs
+//! root; gone when dropped.
+//!
+//! Version 1 has a directory for each kind of limit, version 2 one for all (cgroups(7), and
+//! Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/blkio-controller.rst).
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{below, text};
+
+/// Where control groups are mounted most of the time.
+const MOUNTED: &str = "/sys/fs/cgroup";
+/// The kernel lets a group go a moment after its last process.
+const REMOVE_PATIENCE: Duration = Duration::from_secs(10);
+/// Runs the program behind `--` in the groups whose `cgroup.procs` stand before it.
+const SCRIPT: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 1; shift; done; shift; \
+                      exec \"$@\"";
+
+/// A block device by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceNumber {
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl DeviceNumber {
+    /// The whole disk that the file lies on: limits are not taken for a partition.
+    ///
+    /// # Errors
+    /// Where there is no such disk: a tmpfs, a network, or btrfs, which numbers its devices itself.
+    pub fn below(root: &Path, path: &Path) -> Result<Self, String> {
+        use std::os::unix::fs::MetadataExt;
+        let device = fs::metadata(path).map_err(|error| error.to_string())?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let own = below(root, "/sys/dev/block").join(format!("{major}:{minor}"));
+        if !own.exists() {
+            let found = format!("the file system's number is {major}:{minor}, which is no disk");
+            return Err(format!("needs a directory on a disk, found none: {found}"));
+        }
+        if !own.join("partition").exists() {
+            return Ok(Self { major, minor });
+        }
+        let whole = text(&own.join("../dev")).and_then(|text| text.trim().parse().ok());
+        whole.ok_or_else(|| format!("the disk of partition {major}:{minor} has no number"))
+    }
+}
+
+impl std::fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl std::str::FromStr for DeviceNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (major, minor) = text.split_once(':').ok_or("needs MAJOR:MINOR")?;
+        let number = |text: &str| text.parse::<u32>().map_err(|error| error.to_string());
+        Ok(Self { major: number(major)?, minor: number(minor)? })
+    }
+}
+
+/// How much may be read from a disk; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadLimit {
+    pub bytes_per_s: Option<u64>,
+    /// Requests, however large: what seeks cost.
+    pub reads_per_s: Option<u64>,
+}
+
+/// Which files a version has for a kind of limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One { controller: &'static str },
+    Two { controller: &'static str },
+}
+
+/// A control group; without a limit there is none.
+#[derive(Debug)]
+pub struct ControlGroup {
+    root: PathBuf,
+    name: String,
+    directories: Vec<PathBuf>,
+    /// What was switched on for it in version 2, and is switched off again.
+    switched_on: Vec<&'static str>,
+}
+
+impl ControlGroup {
+    /// One that has no limit yet. `prefix` says whose it is; what a killed run of the same has left
+    /// is removed.
+    #[must_use]
+    pub fn new(prefix: &str) -> Self {
+        Self::below(Path::new("/"), prefix)
+    }
+
+    fn below(root: &Path, prefix: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        remove_leftovers(root, prefix);
+        Self {
+            root: root.to_owned(),
+            name: format!("{prefix}-{}-{number}", std::process::id()),
+            directories: Vec::new(),
+            switched_on: Vec::new(),
+        }
+    }
+
+    /// Memory in bytes, the page cache that its processes fill included.
+    ///
+    /// # Errors
+    /// Says what it needs and what it found.
+    pub fn limit_memory(&mut self, bytes: u64) -> Result<(), String> {
+        self.limit("memory", "memory", |version| match version {
+            Version::One { .. } => vec![("memory.limit_in_bytes", bytes.to_string())],
+            Version::Two { .. } => vec![("memory.max", bytes.to_string())],
+        })
+    }
+
+    /// Reads of a disk, from now on; may be called again.
+    ///
+    /// # Errors
+    /// Says what it needs and what it found.
+    pub fn limit_reads(&mut self, device: DeviceNumber, limit: ReadLimit) -> Result<(), String> {
+        let ReadLimit { bytes_per_s, reads_per_s } = limit;
+        self.limit("blkio", "io", |version| match version {
+            // 0 takes a limit away (blkio-controller.rst).
+            Version::One { .. } => {
+                let line = |limit: Option<u64>| format!("{device} {}", limit.unwrap_or(0));
+                vec![
+                    ("blkio.throttle.read_bps_device", line(bytes_per_s)),
+                    ("blkio.throttle.read_iops_device", line(reads_per_s)),
+                ]
+            }
+            Version::Two { .. } => {
+                let word = |limit: Option<u64>| {
+                    limit.map_or_else(|| "max".to_owned(), |limit| limit.to_string())
+                };
+                let (bytes, reads) = (word(bytes_per_s), word(reads_per_s));
+                vec![("io.max", format!("{device} rbps={bytes} riops={reads}"))]
+            }
+        })
+    }
+
+    /// The words that run a program in this group when they stand before it.
+    #[must_use]
+    pub fn words(&self) -> Vec<OsString> {
+        if self.directories.is_empty() {
+            return Vec::new();
+        }
+        let processes =
+            self.directories.iter().map(|group| group.join("cgroup.procs").into_os_string());
+        ["sh", "-c", SCRIPT, "sh"]
+            .map(OsString::from)
+            .into_iter()
+            .chain(processes)
+            .chain([OsStr::new("--").to_owned()])
+            .collect()
+    }
+
+    /// Whether this process is in the group, with each of its limits.
+    #[must_use]
+    pub fn holds(&self, process: u32) -> bool {
+        let has = |group: &PathBuf| {
+            let listed = text(&group.join("cgroup.procs")).unwrap_or_default();
+            listed.lines().any(|line| line == process.to_string())
+        };
+        !self.directories.is_empty() && self.directories.iter().all(has)
+    }
+
+    /// How many processes the kernel killed for want of memory.
+    #[must_use]
+    pub fn killed(&self) -> u64 {
+        let counts = |name: &str| {
+            let text = self.read(name)?;
+            let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
+            count.trim().parse().ok()
+        };
+        counts("memory.events").or_else(|| counts("memory.oom_control")).unwrap_or(0)
+    }
+
+    /// How many requests to read the disk took from it so far. `None` without a limit on reads.
+    #[must_use]
+    pub fn reads(&self, device: DeviceNumber) -> Option<u64> {
+        let of_device = |text: String| {
+            let name = format!("{device} ");
+            text.lines().filter_map(|line| line.strip_prefix(&name).map(str::to_owned)).collect()
+        };
+        if let Some(text) = self.read("blkio.throttle.io_serviced") {
+            let lines: Vec<String> = of_device(text);
+            let reads = lines.iter().find_map(|line| line.strip_prefix("Read "));
+            return Some(reads.and_then(|count| count.trim().parse().ok()).unwrap_or(0));
+        }
+        let lines: Vec<String> = of_device(self.read("io.stat")?);
+        let mut words = lines.iter().flat_map(|line| line.split(' '));
+        let reads = words.find_map(|word| word.strip_prefix("rios="));
+        Some(reads.and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    /// Where it is: a directory for each hierarchy.
+    #[must_use]
+    pub fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        self.directories.iter().find_map(|group| text(&group.join(name)))
+    }
+
+    /// Writes the limits in the first version that has them.
+    fn limit(
+        &mut self,
+        one: &'static str,
+        two: &'static str,
+        values: impl Fn(Version) -> Vec<(&'static str, String)>,
+    ) -> Result<(), String> {
+        let mut found = "none".to_owned();
+        let versions = [Version::One { controller: one }, Version::Two { controller: two }];
+        for version in versions {
+            let place = match self.place(version) {
+                Ok(Some(place)) => place,
+                Ok(None) => continue,
+                Err(why) => {
+                    found = why;
+                    continue;
+                }
+            };
+            let group = place.join(&self.name);
+            let is_new = !self.directories.contains(&group);
+            if is_new && let Err(error) = fs::create_dir(&group) {
+                found = format!("{}: {error}", group.display());
+                continue;
+            }
+            match values(version).iter().try_for_each(|(file, value)| write(&group, file, value)) {
+                Ok(()) => {
+                    if is_new {
+                        self.directories.push(group);
+                    }
+                    return Ok(());
+                }
+                Err(why) => found = why,
+            }
+            if is_new {
+                let _ = fs::remove_dir(&group);
+            }
+        }
+        Err(format!("needs root and control groups that limit {two}, found {found}"))
+    }
+
+    /// Where groups of this version are made; `None` where it has no such controller.
+    fn place(&mut self, version: Version) -> Result<Option<PathBuf>, String> {
+        let mounted = below(&self.root, MOUNTED);
+        match version {
+            Version::One { controller } => {
+                let place = mounted.join(controller);
+                Ok(place.join("cgroup.procs").exists().then_some(place))
+            }
+            Version::Two { controller } => {
+                let Some(controllers) = text(&mounted.join("cgroup.controllers")) else {
+                    return Ok(None);
+                };
+                if !has_word(&controllers, controller) {
+                    return Err(format!("version 2 without {controller:?}"));
+                }
+                let on = text(&mounted.join(SWITCHES)).unwrap_or_default();
+                if !has_word(&on, controller) {
+                    write(&mounted, SWITCHES, &format!("+{controller}"))?;
+                    self.switched_on.push(controller);
+                }
+                Ok(Some(mounted))
+            }
+        }
+    }
+}
+
+/// Which controllers the groups below have (version 2).
+const SWITCHES: &str = "cgroup.subtree_control";
+
+fn has_word(text: &str, wanted: &str) -> bool {
+    text.split_whitespace().any(|word| word == wanted)
+}
+
+/// A file that is not there is not made: that directory is no control group.
+fn write(group: &Path, file: &str, value: &str) -> Result<(), String> {
+    let written = File::options().write(true).open(group.join(file));
+    let written = written.and_then(|mut file| file.write_all(value.as_bytes()));
+    written.map_err(|error| format!("{file}: {error}"))
+}
+
+/// Groups of processes that are gone: nothing but a killed run leaves them.
+fn remove_leftovers(root: &Path, prefix: &str) {
+    let mounted = below(root, MOUNTED);
+    let places = ["memory", "blkio"].map(|name| mounted.join(name)).into_iter().chain([mounted]);
+    for place in places {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let of = name.to_str().and_then(|name| name.strip_prefix(prefix)?.strip_prefix('-'));
+            let Some((process, _)) = of.and_then(|rest| rest.split_once('-')) else { continue };
+            let is_gone = !below(root, "/proc").join(process).exists();
+            if process.parse::<u32>().is_ok() && is_gone {
+                // One that still holds a process stays.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + REMOVE_PATIENCE;
+        for group in &self.directories {
+            while fs::remove_dir(group).is_err() && group.exists() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let mounted = below(&self.root, MOUNTED);
+        for controller in &self.switched_on {
+            let _ = write(&mounted, SWITCHES, &format!("-{controller}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const DISK: DeviceNumber = DeviceNumber { major: 8, minor: 16 };
+
+    /// A host whose control groups are plain directories: their files are made by a test.
+    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = below(root.path(), path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn without_a_limit_there_is_no_group() {
+        let root = host(&[]);
+        let mut group = ControlGroup::below(root.path(), "haul-t");
+        assert!(group.words().is_empty() && !group.holds(1));
+        let why = group.limit_memory(1).unwrap_err();
+        assert_eq!(why, "needs root and control groups that limit memory, found none");
+        // A plain directory takes no limit, and nothing is left in it.
+        fs::create_dir_all(root.path().join("sys/fs/cgroup/memory")).unwrap();
+        assert!(group.limit_memory(1).is_err());
+        assert_eq!(fs::read_dir(root.path().join("sys/fs/cgroup/memory")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn version_2_is_switched_on_for_the_group_and_off_again() {
+        let root = host(&[
+            ("/sys/fs/cgroup/cgroup.controllers", "cpu io memory"),
+            ("/sys/fs/cgroup/cgroup.subtree_control", "memory"),
+        ]);
+        let mut group = ControlGroup::below(root.path(), "haul-t");
+        // A kernel would have made the file; here nobody does, and the group goes again.
+        assert!(group.limit_reads(DISK, ReadLimit::default()).unwrap_err().contains("io.max"));
+        let switches = root.path().join("sys/fs/cgroup/cgroup.subtree_control");
+        let switched = || fs::read_to_string(&switches).unwrap();
+        assert!(switched().starts_with("+io"), "{}", switched());
+        drop(group);
+        assert!(switched().starts_with("-io"), "{}", switched());
+    }
+
+    #[test]
+    fn a_partition_s_reads_are_limited_at_its_disk() {
+        let root = host(&[]);
+        let directory = tempfile::tempdir().unwrap();
+        let found = DeviceNumber::below(root.path(), directory.path());
+        assert!(found.unwrap_err().starts_with("needs a directory on a disk"));
+        let device = {
+            use std::os::unix::fs::MetadataExt;
+            let device = fs::metadata(directory.path()).unwrap().dev();
+            format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
+        };
+        let disk = root.path().join("sys/devices/disk");
+        fs::create_dir_all(disk.join("part")).unwrap();
+        fs::create_dir_all(root.path().join("sys/dev/block")).unwrap();
+        symlink(disk.join("part"), root.path().join("sys/dev/block").join(device)).unwrap();
+        fs::write(disk.join("dev"), "8:16\n").unwrap();
+        fs::write(disk.join("part/partition"), "1\n").unwrap();
+        assert_eq!(DeviceNumber::below(root.path(), directory.path()), Ok(DISK));
+    }
+
+    #[test]
+    fn what_a_killed_run_left_goes_and_what_lives_stays() {
+        let root = host(&[("/proc/7/stat", "")]);
+        let groups = root.path().join("sys/fs/cgroup/blkio");
+        for name in ["haul-t-7-0", "haul-t-8-0", "haul-t-x-0", "other-8-0"] {
+            fs::create_dir_all(groups.join(name)).unwrap();
+        }
+        let _group = ControlGroup::below(root.path(), "haul-t");
+        let mut left: Vec<_> =
+            fs::read_dir(groups).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["haul-t-7-0", "haul-t-x-0", "other-8-0"]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The head of an answer, as a viewer reads it: which status, and how long the film is.
+
+/// The longest head of an answer.
+pub(super) const HEAD_BYTES_MAX: usize = 8 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub status: u16,
+    /// Where it is known.
+    pub body_bytes: Option<u64>,
+    /// Of the bytes that were given, the head's.
+    pub len_bytes: usize,
+}
+
+/// The head at the beginning of `bytes`; `None` while it is not whole.
+///
+/// # Errors
+/// Says what is no head.
+pub(super) fn read(bytes: &[u8]) -> Result<Option<Head>, String> {
+    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return match bytes.len() > HEAD_BYTES_MAX {
+            true => Err("the head of an answer has no end".to_owned()),
+            false => Ok(None),
+        };
+    };
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or("an answer has no status")?;
+    let body_bytes = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    Ok(Some(Head { status, body_bytes, len_bytes: end + 4 }))
+}

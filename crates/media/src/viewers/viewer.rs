@@ -1,0 +1,159 @@
+//! One viewer: its connection, and what has come over it.
+
+use std::{
+    net::TcpStream,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::epoll,
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+
+use super::{
+    Crowd,
+    answer::{self, HEAD_BYTES_MAX},
+    seen::{Seen, record},
+};
+
+/// What a viewer is at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Connecting,
+    /// What came of the head.
+    Head(Vec<u8>),
+    Watching,
+    Over,
+}
+
+pub(super) struct Viewer {
+    pub socket: TcpStream,
+    request: String,
+    pub phase: Phase,
+    pub begun: Instant,
+    pub received_bytes: u64,
+    /// The whole body, where its length is known.
+    pub body_bytes: Option<u64>,
+    /// Periods that were there.
+    pub periods: u64,
+    /// It takes nothing until it has played some.
+    pub is_full: bool,
+    /// The server would not, or no server is there: no period was owed.
+    pub has_failed: bool,
+    has_begun: bool,
+}
+
+impl Viewer {
+    pub fn new(socket: TcpStream, request: String, now: Instant) -> Self {
+        Self {
+            socket,
+            request,
+            phase: Phase::Connecting,
+            begun: now,
+            received_bytes: 0,
+            body_bytes: None,
+            periods: 0,
+            is_full: false,
+            has_failed: false,
+            has_begun: false,
+        }
+    }
+
+    /// When the player comes to this period.
+    pub fn due(&self, crowd: &Crowd, period: u64) -> Instant {
+        let periods = u32::try_from(period).unwrap_or(u32::MAX);
+        self.begun + crowd.prebuffer + crowd.period.saturating_mul(periods)
+    }
+
+    /// Its buffer is full, where it has one.
+    pub fn has_all_it_may(&self, crowd: &Crowd, now: Instant) -> bool {
+        let Some(buffer) = crowd.buffer else { return false };
+        let played = now.saturating_duration_since(self.begun + crowd.prebuffer);
+        let of_head = matches!(self.phase, Phase::Head(_));
+        !of_head && self.received_bytes >= crowd.rate.bytes_in(played + buffer)
+    }
+
+    pub fn ask(&mut self, epoll: &OwnedFd, key: usize, now: Instant) -> Result<(), String> {
+        // A short request fits the empty buffer of a new socket.
+        let sent = send(&self.socket, self.request.as_bytes(), SendFlags::NOSIGNAL);
+        if sent != Ok(self.request.len()) {
+            self.has_failed = true;
+            return Err(match sent {
+                Ok(_) => "a request was sent in part".to_owned(),
+                Err(errno) => format!("no connection: {errno}"),
+            });
+        }
+        self.begun = now;
+        self.request = String::new();
+        self.phase = Phase::Head(Vec::new());
+        let data = epoll::EventData::new_u64(key as u64);
+        epoll::modify(epoll, &self.socket, data, epoll::EventFlags::IN)
+            .map_err(|errno| errno.to_string())
+    }
+
+    pub fn take(
+        &mut self,
+        scratch: &mut [u8],
+        seen: &mut Seen,
+        now: Instant,
+    ) -> Result<(), String> {
+        let (room, flags) = match self.phase {
+            Phase::Watching => (scratch.len(), RecvFlags::TRUNC),
+            _ => (HEAD_BYTES_MAX, RecvFlags::empty()),
+        };
+        let count = match recv(&self.socket, &mut scratch[..room], flags) {
+            Ok((_, 0)) => return Err("the server closed".to_owned()),
+            Ok((_, count)) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(errno.to_string()),
+        };
+        seen.received_bytes += count as u64;
+        let Phase::Head(bytes) = &mut self.phase else {
+            return self.come(count as u64, seen, now);
+        };
+        bytes.extend_from_slice(&scratch[..count]);
+        let Some(head) = answer::read(bytes)? else { return Ok(()) };
+        let of_body = (bytes.len() - head.len_bytes) as u64;
+        match head.status {
+            200 | 206 => seen.streams += 1,
+            503 => {
+                seen.refused += 1;
+                self.body_bytes = Some(0);
+                self.phase = Phase::Watching;
+                return Ok(());
+            }
+            status => {
+                self.has_failed = true;
+                return Err(format!("status {status}"));
+            }
+        }
+        self.body_bytes = head.body_bytes;
+        self.phase = Phase::Watching;
+        self.come(of_body, seen, now)
+    }
+
+    fn come(&mut self, of_body: u64, seen: &mut Seen, now: Instant) -> Result<(), String> {
+        if self.received_bytes == 0 && of_body > 0 {
+            record(&mut seen.first_byte_us, self.since_request(now));
+        }
+        self.received_bytes += of_body;
+        Ok(())
+    }
+
+    /// The player may begin: all of its first period is there, or the whole film.
+    pub fn count_start_up(&mut self, crowd: &Crowd, seen: &mut Seen, now: Instant) {
+        let needs_bytes = crowd.rate.bytes_in(crowd.period).max(1);
+        let needs_bytes = self.body_bytes.map_or(needs_bytes, |bytes| bytes.min(needs_bytes));
+        let is_there = self.received_bytes > 0 && self.received_bytes >= needs_bytes;
+        if is_there && !self.has_begun {
+            self.has_begun = true;
+            record(&mut seen.start_up_us, self.since_request(now));
+        }
+    }
+
+    fn since_request(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.begun)
+    }
+}
