@@ -179,28 +179,49 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -l json -d 'Print one 
 complete -c haul -n "__fish_haul_using_subcommand verify" -s q -l quiet -d 'Print the files that are not the same, and errors, only (with --json: no progress either)'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand media" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l status -d 'Where the dashboard and its figures are: an address and port, or off' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l status-name -d 'A name by which the dashboard may be asked, beside addresses, localhost and this machine\'s own; may be given again' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l method -d 'How bytes get from a file into the network' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l buffer-memory -d 'Memory for --method direct; it is touched as it is needed' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l disk-depth -d 'Reads that the disk has at a time, in the order of their deadlines' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l rate -d 'Send films and sounds at this rate, such as 2M (bits a second), each period in its time' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l max-connections -d 'Connections at a time; the one that is idle longest makes room for a new one' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l head-time -d 'How long the head of a request may take' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l idle-time -d 'How long a connection may be idle between two requests' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l stall-time -d 'How long a client may take nothing of its answer' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l drain-time -d 'How long answers may take to end after SIGTERM; the rest is cut' -r
-complete -c haul -n "__fish_haul_using_subcommand media" -l access-log -d 'Write a line for each answer, in the combined log format; - for standard output' -r -F
-complete -c haul -n "__fish_haul_using_subcommand media" -l no-readahead -d 'Read nothing ahead of what is sent, neither the kernel nor haul: for comparison'
-complete -c haul -n "__fish_haul_using_subcommand media" -l no-index -d 'Show no pages of directories'
-complete -c haul -n "__fish_haul_using_subcommand media" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
-complete -c haul -n "__fish_haul_using_subcommand media" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"status":...}'
-complete -c haul -n "__fish_haul_using_subcommand media" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c haul -n "__fish_haul_using_subcommand media" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status -d 'Where the dashboard and its figures are: an address and port, or off' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status-name -d 'A name by which the dashboard may be asked, beside addresses, localhost and this machine\'s own; may be given again' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l method -d 'How bytes get from a file into the network' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l cache -d 'Pages of a film that one viewer alone watches: keep, drop, or auto' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l buffer-memory -d 'Memory for --method direct; it is touched as it is needed' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l disk-depth -d 'Reads that the disk has at a time, in the order of their deadlines' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l rate -d 'The rate of films and sounds: bits a second, such as 2M; auto; or max' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l config -d 'Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-streams -d 'Admit no more paced streams than this' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'What the network carries, such as 10G; without it the card\'s speed, as far as it tells it' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Of what was measured, kept free for what was not' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l elsewhere -d 'Where a stream is sent that finds no place, such as http://b.example.org; may be repeated' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections -d 'Connections at a time; the one that is idle longest makes room for a new one' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l head-time -d 'How long the head of a request may take' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l idle-time -d 'How long a connection may be idle between two requests' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l stall-time -d 'How long a client may take nothing of its answer' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l drain-time -d 'How long answers may take to end after SIGTERM; the rest is cut' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l access-log -d 'Write a line for each answer, in the combined log format; - for standard output' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-readahead -d 'Read nothing ahead of what is sent, neither the kernel nor haul: for comparison'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l measure -d 'Measure what a stream costs this disk, network and processor, for some seconds, and end'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-index -d 'Show no pages of directories'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"status":...}'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l rate -d 'Rates of streams, in bits a second' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l method -d 'The method that was measured' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l period -d 'A period of a stream' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l network -d 'What the network carries, such as 10G; without it what was measured' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Of what was measured, kept free for what was not' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l json -d 'Print one JSON object'
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from help" -f -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "new" -d 'Makes a token and prints it, once'
@@ -440,6 +461,7 @@ complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subc
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from media" -f -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'

@@ -35,7 +35,7 @@ impl Media {
     /// Asks for a stream, and reads the head of its answer alone.
     fn stream(&self, target: &str) -> (Client, Answer) {
         let mut client = Client::connect(self.address);
-        client.send(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let answer = client.answer(Body::None).unwrap();
         (client, answer)
     }
