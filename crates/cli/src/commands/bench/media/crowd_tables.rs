@@ -205,7 +205,7 @@ pub(super) fn section(plan: &BenchMedia, title: &str, cells: &[Cell], cores: u32
     let mut section = Section {
         title: title.to_owned(),
         words: vec![crowd_in_words(plan)],
-        tables: vec![deadlines(cells), costs(plan, cells, cores)],
+        tables: vec![deadlines(cells), waiting(cells), costs(plan, cells, cores)],
         charts: vec![missed_chart(cells)],
     };
     let has_disk = cells.iter().flat_map(|cell| &cell.runs).any(|run| run.samples.len() > 1);
@@ -243,6 +243,26 @@ fn ms(time: Option<f64>) -> String {
     }
 }
 
+/// A row of each method that played, and why the others did not.
+fn of_seen(table: &mut Table, cells: &[Cell], row: impl Fn(&Cell, &Seen) -> Vec<String>) {
+    for cell in cells {
+        let why = refusal(cell);
+        let name = || vec![cell.name.clone()];
+        match seen(cell).filter(|_| why.is_none()) {
+            Some(seen) => table.row([name(), row(cell, &seen)].concat()),
+            None => table.row([name(), vec![why.unwrap_or_default()]].concat()),
+        }
+    }
+}
+
+fn quantiles(times: Option<Quantiles>) -> [String; 3] {
+    let [p50, p99, max] = match times {
+        Some(times) => [times.p50_ms, times.p99_ms, times.max_ms].map(Some),
+        None => [None; 3],
+    };
+    [ms(p50), ms(p99), ms(max)]
+}
+
 fn deadlines(cells: &[Cell]) -> Table {
     let columns = [
         "method",
@@ -252,41 +272,29 @@ fn deadlines(cells: &[Cell]) -> Table {
         "periods",
         "missed",
         "missed %",
-        "late p50",
+        "late p50 ms",
         "p99",
         "max",
-        "first byte p50",
-        "p99",
-        "start-up p50",
-        "p99",
     ];
-    let mut table = Table::new("Deadlines, as the viewers saw them; times in ms", 1, &columns);
-    for cell in cells {
-        let all = seen(cell).filter(|_| refusal(cell).is_none());
-        let Some(seen) = all else {
-            table.row(vec![cell.name.clone(), refusal(cell).unwrap_or_default()]);
-            continue;
-        };
-        let (late, first, start) = (seen.lateness(), seen.first_byte(), seen.start_up());
-        table.row(vec![
-            cell.name.clone(),
-            seen.streams.to_string(),
-            seen.refused.to_string(),
-            seen.failed.to_string(),
-            seen.periods.to_string(),
-            seen.misses.to_string(),
-            cell.miss_share().map_or_else(|| "-".to_owned(), |share| percent(share.median)),
-            ms(late.map(|late| late.p50_ms)),
-            ms(late.map(|late| late.p99_ms)),
-            ms(late.map(|late| late.max_ms)),
-            ms(first.map(|first| first.p50_ms)),
-            ms(first.map(|first| first.p99_ms)),
-            ms(start.map(|start| start.p50_ms)),
-            ms(start.map(|start| start.p99_ms)),
-        ]);
-    }
+    let mut table = Table::new("Deadlines, as the viewers saw them", 1, &columns);
+    of_seen(&mut table, cells, |cell, seen| {
+        let counts = [seen.streams, seen.refused, seen.failed, seen.periods, seen.misses];
+        let share = cell.miss_share().map(|share| percent(share.median));
+        let counts = counts.map(|count| count.to_string()).to_vec();
+        [counts, vec![share.unwrap_or_default()], quantiles(seen.lateness()).to_vec()].concat()
+    });
     table.note("Late: of all periods, 0 where one was in time. Away: answered with 503.");
     table.note("Missed %: the median of the rounds; counts are of all rounds.");
+    table
+}
+
+fn waiting(cells: &[Cell]) -> Table {
+    let columns = ["method", "first byte p50", "p99", "max", "start-up p50", "p99", "max"];
+    let mut table = Table::new("From a viewer's request, in ms", 1, &columns);
+    of_seen(&mut table, cells, |_, seen| {
+        [quantiles(seen.first_byte()), quantiles(seen.start_up())].concat()
+    });
+    table.note("Start-up: until the first period is there whole.");
     table
 }
 
