@@ -281,6 +281,7 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
         ["engines", "files", "chooser", "tuning", "media"]
             .map(|part| format!("man/haul-bench-{part}.1")),
     );
+    names.push("man/haul-media-capacity.1".to_owned());
     names.extend(["disk", "net", "path"].map(|part| format!("man/haul-probe-{part}.1")));
     names.extend(["haul.bash", "_haul", "haul.fish"].map(|file| format!("completions/{file}")));
     for name in &names {
