@@ -827,13 +827,21 @@ _haul() {
             return 0
             ;;
         haul__subcmd__media)
-            opts="-h -V --listen --method --no-readahead --buffer-memory --disk-depth --rate --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version"
+            opts="-h -V --listen --tls-cert --tls-key --method --no-readahead --buffer-memory --disk-depth --rate --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -180,6 +180,8 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -s q -l quiet -d 'Prin
 complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand media" -l tls-cert -d 'Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media" -l tls-key -d 'The certificate\'s private key (PEM, not encrypted); without it the file of --tls-cert has it' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media" -l method -d 'How bytes get from a file into the network' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l buffer-memory -d 'Memory for --method direct; it is touched as it is needed' -r
 complete -c haul -n "__fish_haul_using_subcommand media" -l disk-depth -d 'Reads that the disk has at a time, in the order of their deadlines' -r

@@ -12,4 +12,5 @@ pub mod pace;
 pub mod server;
 pub mod site;
 pub mod slack;
+pub mod tls;
 pub mod viewers;

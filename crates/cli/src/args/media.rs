@@ -6,6 +6,7 @@ use haul_media::{
     delivery::{Method, Readahead},
     pace::{Pacing, Rate},
     server::{Limits, Options},
+    tls,
 };
 use haul_transfer::{events::Problem, size::parse_size};
 use std::{
@@ -34,6 +35,14 @@ pub struct LowMedia {
     /// The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: String,
+    /// Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)
+    ///
+    /// SIGHUP reads it and its key again, as after a renewal; connections under way go on.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM, not encrypted); without it the file of --tls-cert has it
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// How bytes get from a file into the network
     ///
     /// one-copy: from the page cache by sendfile(2); direct: past the page cache by O_DIRECT, which
@@ -103,7 +112,7 @@ fn connections_default() -> u32 {
 }
 
 impl LowMedia {
-    /// What the library is asked for; the access log is the command's.
+    /// What the library is asked for; the access log and the certificate are the command's.
     ///
     /// # Errors
     /// If an argument makes no sense.
@@ -150,7 +159,16 @@ impl LowMedia {
             rate: self.rate,
             pacing: Pacing { period: self.period.0, start_up: self.start_up.0 },
             access_log: None,
+            certificate: None,
         })
+    }
+
+    /// Where the certificate and its key lie.
+    #[must_use]
+    pub fn tls_files(&self) -> Option<tls::Files> {
+        let certificate = self.tls_cert.clone()?;
+        let key = self.tls_key.clone().unwrap_or_else(|| certificate.clone());
+        Some(tls::Files { certificate, key })
     }
 }
 

@@ -5,7 +5,10 @@ use crate::{
     failure::{ExitStatus, Failure},
     ui,
 };
-use haul_media::server::{Access, AccessLog, Server, ServerError, Totals};
+use haul_media::{
+    server::{Access, AccessLog, Server, ServerError, Totals},
+    tls::{Certificate, CertificateError},
+};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::json;
 use signal_hook::{
@@ -38,7 +41,7 @@ const LINE_BYTES_MAX: usize = 4 << 10;
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 /// # Errors
-/// If the address, the root or the access log cannot be used.
+/// If the address, the root, the certificate or the access log cannot be used.
 pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     let mut options = low.checked()?;
     haul_transfer::raise_open_files_limit();
@@ -47,13 +50,23 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     })?;
     let log = low.access_log.as_deref().map(LogWriter::start).transpose()?;
     options.access_log = log.as_ref().map(|log| log.sink.clone());
+    let certificate = low.tls_files().map(Certificate::load).transpose();
+    let certificate = certificate.map_err(|error| unfit(&error))?.map(Arc::new);
+    options.certificate = certificate.clone();
     let server = Server::start(&low.root, options).map_err(|error| failure(&error))?;
     tell_start(low, server.local_addr());
     for signal in signals.forever() {
-        match &log {
-            Some(log) if signal == SIGHUP => log.writer.reopens.store(true, Ordering::Relaxed),
-            // Without a log to open again it is what a terminal says that is closed.
-            _ => break,
+        // With nothing to open again it is what a terminal says that is closed.
+        if signal != SIGHUP || (log.is_none() && certificate.is_none()) {
+            break;
+        }
+        if let Some(log) = &log {
+            log.writer.reopens.store(true, Ordering::Relaxed);
+        }
+        if let Some(Err(error)) = certificate.as_ref().map(|one| one.load_again()) {
+            ui::print_to_stderr(&ui::printable(&format!(
+                "The certificate that was read before stays in use: {error}"
+            )));
         }
     }
     server.drain();
@@ -94,8 +107,34 @@ fn failure(error: &ServerError) -> Failure {
     usage_problem("cannot start haul media", "", &error.to_string(), hint).into()
 }
 
+fn unfit(error: &CertificateError) -> Failure {
+    let hint = match error {
+        CertificateError::Read { .. } => {
+            "name files that this user may read with --tls-cert and --tls-key"
+        }
+        CertificateError::NoCertificate { .. } | CertificateError::Damaged { .. } => {
+            "name the file with the whole chain with --tls-cert, such as certbot's fullchain.pem"
+        }
+        CertificateError::NoKey { .. } => {
+            "name the file with the key with --tls-key, such as certbot's privkey.pem"
+        }
+        CertificateError::EncryptedKey { .. } => "decrypt it: openssl pkey -in KEY -out PLAIN",
+        CertificateError::OtherKey { .. } => {
+            "name the key that the certificate was made for with --tls-key; the server's own \
+            certificate has to be the first of its file"
+        }
+        CertificateError::Unfit { .. } => {
+            "have a certificate made for a key of ECDSA P-256, P-384, Ed25519 or RSA of 2048 bits \
+            or more"
+        }
+    };
+    let needs = "a certificate and its private key in PEM";
+    usage_problem("cannot start haul media with TLS", needs, &error.to_string(), hint).into()
+}
+
 fn tell_start(low: &LowMedia, address: SocketAddr) {
-    let url = format!("http://{address}/");
+    let scheme = if low.tls_cert.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{address}/");
     if low.json {
         ui::json::print(&json!({ "event": "listening", "url": url }));
         return;

@@ -8,6 +8,7 @@ mod limits;
 mod open_files;
 mod snapshot;
 mod timers;
+mod transport;
 
 pub use limits::Limits;
 pub use snapshot::{Observer, Reads, Session, Snapshot, State};
@@ -33,6 +34,7 @@ use crate::{
     delivery::{Delivery, Method, Readahead, Shape},
     pace::{Pacing, Rate},
     site::Site,
+    tls::Certificate,
 };
 use event_loop::EventLoop;
 use snapshot::Mailbox;
@@ -86,6 +88,8 @@ pub struct Options {
     pub rate: Option<Rate>,
     pub pacing: Pacing,
     pub access_log: Option<AccessLog>,
+    /// With one all connections speak TLS.
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 impl Options {
@@ -130,6 +134,7 @@ impl Default for Options {
             rate: None,
             pacing: Pacing::default(),
             access_log: None,
+            certificate: None,
         }
     }
 }
