@@ -239,6 +239,24 @@ fn a_client_that_comes_back_needs_no_new_signature() {
     }
 }
 
+/// The kernel's TLS cannot take them (lab/media-ktls), so there the connection ends.
+#[test]
+fn new_keys_are_taken_or_the_connection_ends() {
+    let studio = Studio::new();
+    let media = studio.start(&[]);
+    let mut client = media.client();
+    for _ in 0..3 {
+        assert!(client.get("/film.mp4", "").body == studio.film());
+        client.change_keys();
+        client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes=5-6\r\n\r\n");
+        match client.answer(Body::AsTold) {
+            Some(answer) => assert_eq!(answer.body, studio.film()[5..7]),
+            None => client = media.client(),
+        }
+    }
+    media.assert_serves();
+}
+
 /// 2.5 MB at 500 kB a second: 1.5 MB are there at once, and each period has a second. It counted
 /// the last record as missing.
 #[test]

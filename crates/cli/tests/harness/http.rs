@@ -61,6 +61,13 @@ impl Client {
         }
     }
 
+    /// Goes on with new keys (KeyUpdate); what is said next is encrypted with them.
+    pub fn change_keys(&mut self) {
+        if let Stream::Tls(stream) = self.stream.get_mut() {
+            stream.conn.refresh_traffic_keys().unwrap();
+        }
+    }
+
     /// Ends TLS's direction to the server, and not that of TCP.
     pub fn say_goodbye(&mut self) {
         if let Stream::Tls(stream) = self.stream.get_mut() {

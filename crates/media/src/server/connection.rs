@@ -356,6 +356,7 @@ impl Connection {
                 }
                 Err(error) => return Err(error),
             };
+            self.transport.note_sent(sent)?;
             *turn_bytes = turn_bytes.saturating_sub(sent.max(CALL_BYTES_MIN));
             answer.sent_bytes += sent;
             answer.piece_sent_bytes += sent;
@@ -385,7 +386,10 @@ impl Connection {
         let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
         let there = There {
             // What the client's kernel has said that it has.
-            bytes: self.transport.there_bytes(&tcp).saturating_sub(self.sent_before_bytes),
+            bytes: self
+                .transport
+                .there_bytes(&self.socket, &tcp)
+                .saturating_sub(self.sent_before_bytes),
             ago: Duration::from_millis(tcp.last_ack_received_ms.into()),
             is_full: is_closed && (is_blocked || tcp.notsent_bytes > 0),
         };

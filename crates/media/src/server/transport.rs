@@ -14,13 +14,16 @@ use rustix::{
 
 use crate::{
     delivery::{Plain, Sink},
-    tls::{Certificate, Stream, Then},
+    tls::{Certificate, Kernel, Stream, Then},
 };
 
 #[derive(Debug)]
 pub(super) enum Transport {
     Plain,
+    /// Encrypted here.
     Tls(Box<Stream>),
+    /// By the kernel.
+    Kernel(Box<Kernel>),
 }
 
 impl Transport {
@@ -44,7 +47,15 @@ impl Transport {
                     Err(errno) => return Err(errno.into()),
                 }
             },
-            Self::Tls(stream) => stream.read(socket, buffer),
+            Self::Tls(stream) => match stream.read(socket, buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let Some(kernel) = stream.give_away(socket)? else { return Err(error) };
+                    *self = Self::Kernel(Box::new(kernel));
+                    self.read(socket, buffer)
+                }
+                read => read,
+            },
+            Self::Kernel(kernel) => kernel.read(socket, buffer),
         }
     }
 
@@ -69,14 +80,23 @@ impl Transport {
     pub fn flush(&mut self, socket: &TcpStream) -> io::Result<bool> {
         match self {
             Self::Plain => Ok(true),
-            Self::Tls(stream) => stream.flush(socket),
+            Self::Tls(stream) => {
+                let is_empty = stream.flush(socket)?;
+                if let Some(kernel) = stream.give_away(socket)? {
+                    *self = Self::Kernel(Box::new(kernel));
+                }
+                Ok(is_empty)
+            }
+            Self::Kernel(kernel) => kernel.flush(socket),
         }
     }
 
     /// Nothing is sent after this; a flush takes it to the client.
     pub fn end(&mut self) {
-        if let Self::Tls(stream) = self {
-            stream.end();
+        match self {
+            Self::Plain => {}
+            Self::Tls(stream) => stream.end(),
+            Self::Kernel(kernel) => kernel.end(),
         }
     }
 
@@ -86,22 +106,36 @@ impl Transport {
         match self {
             Self::Plain => send_plain(socket, text, then),
             Self::Tls(stream) => stream.send(socket, text, then),
+            // The kernel would keep back a record that is not full until the next comes.
+            Self::Kernel(_) => send_plain(socket, text, Then::Nothing),
         }
     }
 
     pub fn sink<'a>(&'a mut self, socket: &'a TcpStream) -> Wire<'a> {
         match self {
-            Self::Plain => Wire::Plain(Plain(socket.as_fd())),
+            Self::Plain | Self::Kernel(_) => Wire::Plain(Plain(socket.as_fd())),
             Self::Tls(stream) => Wire::Tls(stream, socket),
         }
     }
 
+    /// The socket, or what encrypts for it, took so many bytes.
+    ///
+    /// # Errors
+    /// Where no more may be sent.
+    pub fn note_sent(&mut self, sent_bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Plain | Self::Tls(_) => Ok(()),
+            Self::Kernel(kernel) => kernel.note_sent(sent_bytes),
+        }
+    }
+
     /// What the client's kernel has said that it has, of all answers together.
-    pub fn there_bytes(&mut self, tcp: &TcpInfo) -> u64 {
+    pub fn there_bytes(&mut self, socket: &TcpStream, tcp: &TcpInfo) -> u64 {
         match self {
             Self::Plain => tcp.bytes_acked,
             // Of an accepted socket the kernel counts no byte for the greeting of TCP.
             Self::Tls(stream) => stream.there_bytes(tcp.bytes_acked),
+            Self::Kernel(kernel) => kernel.there_bytes(socket, tcp.bytes_acked),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use haul_sys::ktls;
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags, recv, send},
@@ -17,6 +18,7 @@ use rustix::{
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 
 use super::{
+    kernel::{self, Kernel},
     ledger::{Ledger, RECORD_BYTES_MAX},
     overhead_bytes,
 };
@@ -26,7 +28,7 @@ use super::{
 const HANDSHAKE_BYTES_MAX: u64 = 16 << 10;
 /// Of one connection: half of what AES-GCM bears under one key (RFC 8446, 5.5). That is 128 GiB;
 /// whoever wants more begins another. In TLS 1.3 rustls changes the key before.
-const RECORDS_MAX: u64 = 1 << 23;
+pub const RECORDS_MAX: u64 = 1 << 23;
 /// After the last words to a client that speaks no TLS: to close before they are read would make it
 /// lose them.
 const LAST_READS_MAX: usize = 16;
@@ -34,6 +36,7 @@ const LAST_READS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Stream {
     connection: ServerConnection,
+    config: Arc<ServerConfig>,
     /// Written to the socket.
     wire_bytes: u64,
     received_bytes: u64,
@@ -42,6 +45,8 @@ pub struct Stream {
     ledger: Ledger,
     /// And not taken yet.
     decrypted_bytes: usize,
+    /// While the kernel may get this connection nothing is read that it would have to decrypt.
+    border: Option<Border>,
 }
 
 /// Whether the next bytes follow at once.
@@ -55,15 +60,17 @@ impl Stream {
     /// # Errors
     /// If the configuration makes no sense, which it would for all.
     pub fn new(config: Arc<ServerConfig>) -> io::Result<Self> {
-        let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
+        let mut connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(RECORD_BYTES_MAX as usize));
         Ok(Self {
             connection,
+            config,
             wire_bytes: 0,
             received_bytes: 0,
             records: 0,
             ledger: Ledger::default(),
             decrypted_bytes: 0,
+            border: kernel::is_there().then(Border::default),
         })
     }
 
@@ -94,10 +101,12 @@ impl Stream {
                 return Ok(taken);
             }
             // What it is owed goes first, so that it cannot make it grow.
-            if self.connection.is_handshaking() && !self.flush(socket)? {
+            let is_full = self.connection.is_handshaking() && !self.flush(socket)?;
+            if is_full || self.waits_for_kernel() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let received = self.connection.read_tls(&mut Incoming(socket))?;
+            let mut incoming = Incoming { socket, border: self.border.as_mut() };
+            let received = self.connection.read_tls(&mut incoming)?;
             self.received_bytes += received as u64;
             let has_closed = match self.connection.process_new_packets() {
                 Ok(state) => {
@@ -119,6 +128,38 @@ impl Stream {
                 return Ok(0);
             }
         }
+    }
+
+    /// It stands, and has read nothing behind the greeting.
+    fn waits_for_kernel(&self) -> bool {
+        self.border.is_some() && !self.connection.is_handshaking()
+    }
+
+    /// The connection as the kernel's, once it stands and nothing waits on this side; `None` where
+    /// it stays here.
+    ///
+    /// # Errors
+    /// What the kernel says to its keys: then the connection is of no use.
+    pub fn give_away(&mut self, socket: &TcpStream) -> io::Result<Option<Kernel>> {
+        if !self.waits_for_kernel() || self.wants_write() {
+            return Ok(None);
+        }
+        self.border = None;
+        let connection = &self.connection;
+        let version = connection.protocol_version();
+        let suite = connection.negotiated_cipher_suite().map(|suite| suite.suite());
+        let (Some(version), Some(suite)) = (version, suite) else { return Ok(None) };
+        let Some(pair) = kernel::pair(version, suite) else { return Ok(None) };
+        // Who has closed already is answered from here.
+        if ktls::attach(socket).is_err() {
+            return Ok(None);
+        }
+        // Another takes its place, as the keys leave it only with its end.
+        let other = ServerConnection::new(self.config.clone()).map_err(io::Error::other)?;
+        let connection = std::mem::replace(&mut self.connection, other);
+        let secrets = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
+        let overhead_bytes = overhead_bytes(suite);
+        Kernel::new(socket, pair, &secrets, overhead_bytes, self.wire_bytes).map(Some)
     }
 
     /// The alert is sent, and arrives.
@@ -219,13 +260,58 @@ impl Stream {
     }
 }
 
-struct Incoming<'a>(&'a TcpStream);
+struct Incoming<'a> {
+    socket: &'a TcpStream,
+    border: Option<&'a mut Border>,
+}
+
+/// Where a record ends.
+#[derive(Debug, Default)]
+struct Border {
+    head: [u8; RECORD_HEAD_BYTES],
+    head_bytes: usize,
+    /// Of the record whose head is there.
+    left_bytes: usize,
+}
+
+/// Kind, version and length (RFC 8446, 5.1).
+const RECORD_HEAD_BYTES: usize = 5;
+
+impl Border {
+    /// Of this record, or of its head.
+    fn room(&self) -> usize {
+        match self.left_bytes {
+            0 => RECORD_HEAD_BYTES - self.head_bytes,
+            left_bytes => left_bytes,
+        }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        if self.left_bytes > 0 {
+            self.left_bytes -= bytes.len();
+            return;
+        }
+        self.head[self.head_bytes..self.head_bytes + bytes.len()].copy_from_slice(bytes);
+        self.head_bytes += bytes.len();
+        if self.head_bytes == RECORD_HEAD_BYTES {
+            self.head_bytes = 0;
+            self.left_bytes = usize::from(u16::from_be_bytes([self.head[3], self.head[4]]));
+        }
+    }
+}
 
 impl Read for Incoming<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = self.border.as_ref().map_or(usize::MAX, |border| border.room());
+        let room = room.min(buffer.len());
         loop {
-            match recv(self.0, &mut *buffer, RecvFlags::empty()) {
-                Ok((_, received)) => return Ok(received),
+            match recv(self.socket, &mut buffer[..room], RecvFlags::empty()) {
+                Ok((_, received)) => {
+                    if let Some(border) = &mut self.border {
+                        border.pass(&buffer[..received]);
+                    }
+                    return Ok(received);
+                }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
