@@ -995,7 +995,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__media)
-            opts="-h -V --listen --status --status-name --method --no-readahead --cache --buffer-memory --disk-depth --rate --config --measure --max-streams --network --margin --elsewhere --state --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version capacity help"
+            opts="-h -V --listen --status --status-name --tls-cert --tls-key --method --no-readahead --cache --buffer-memory --disk-depth --rate --config --measure --max-streams --network --margin --elsewhere --state --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version capacity help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1010,6 +1010,14 @@ _haul() {
                     return 0
                     ;;
                 --status-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -161,11 +161,13 @@ fn events() -> Vec<Event> {
 #[test]
 fn what_haul_media_says_when_it_listens() {
     let welcome = |address: &str, status: Option<&str>| {
-        let (address, status) = (address.parse().unwrap(), status.map(str::to_owned));
+        let address: std::net::SocketAddr = address.parse().unwrap();
         let policy = "Films go at the rate of their containers and a quarter more; \
             all are admitted: --measure finds how many can be kept."
             .to_owned();
-        media::Welcome { root: "/films".into(), address, status, policy }.text()
+        let (url, is_own) = (media::url(address, false), address.ip().is_loopback());
+        let (root, status) = ("/films".to_owned(), status.map(str::to_owned));
+        media::Welcome { root, url, is_own, status, policy }.text()
     };
     let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"));
     let all = welcome("[::]:80", None);

@@ -19,4 +19,5 @@ pub mod server;
 pub mod site;
 pub mod slack;
 pub mod status;
+pub mod tls;
 pub mod viewers;

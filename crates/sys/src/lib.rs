@@ -6,6 +6,7 @@ pub mod cachestat;
 pub mod congestion;
 pub mod datagrams;
 pub mod interfaces;
+pub mod ktls;
 pub mod low_water;
 pub mod mapping;
 pub mod pacing;

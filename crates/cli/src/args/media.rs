@@ -7,7 +7,7 @@ use haul_media::{
     pace::{Pacing, Rate},
     policy::RateChoice,
     server::{Limits, Options},
-    status,
+    status, tls,
 };
 use haul_transfer::{events::Problem, size::parse_size};
 use std::{
@@ -60,6 +60,14 @@ pub struct LowMedia {
     /// proxy that hands on the name its users see needs it.
     #[arg(long, value_name = "NAME")]
     pub status_name: Vec<String>,
+    /// Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)
+    ///
+    /// SIGHUP reads it and its key again, as after a renewal; connections under way go on.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM, not encrypted); without it the file of --tls-cert has it
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// How bytes get from a file into the network
     ///
     /// one-copy: from the page cache by sendfile(2); direct: past the page cache by O_DIRECT, which
@@ -227,7 +235,7 @@ impl LowMedia {
         Ok(StatusPlace::Named(status::Options { listen, names }))
     }
 
-    /// What the library is asked for; the access log is the command's.
+    /// What the library is asked for; the access log and the certificate are the command's.
     ///
     /// # Errors
     /// If an argument makes no sense.
@@ -274,7 +282,16 @@ impl LowMedia {
             limits,
             pacing: Pacing { period: self.period.0, start_up: self.start_up.0 },
             access_log: None,
+            certificate: None,
         })
+    }
+
+    /// Where the certificate and its key lie.
+    #[must_use]
+    pub fn tls_files(&self) -> Option<tls::Files> {
+        let certificate = self.tls_cert.clone()?;
+        let key = self.tls_key.clone().unwrap_or_else(|| certificate.clone());
+        Some(tls::Files { certificate, key })
     }
 }
 

@@ -1,13 +1,20 @@
 //! A client of HTTP/1.1 that sends what a test writes, well-formed or not.
 
 use super::PATIENCE;
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::Arc,
 };
 
 pub struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Stream>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,14 +35,45 @@ pub enum Body {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { stream: BufReader::new(stream) }
+        Self { stream: BufReader::new(Stream::Plain(patient(address))) }
+    }
+
+    /// A client of HTTPS; it greets with what it says first.
+    pub fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        let name = ServerName::from(address.ip());
+        let tls = ClientConnection::new(config.clone(), name).unwrap();
+        let stream = StreamOwned::new(tls, patient(address));
+        Self { stream: BufReader::new(Stream::Tls(Box::new(stream))) }
     }
 
     pub fn socket(&self) -> &TcpStream {
-        self.stream.get_ref()
+        match self.stream.get_ref() {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    #[track_caller]
+    pub fn tls(&self) -> &ClientConnection {
+        match self.stream.get_ref() {
+            Stream::Plain(_) => panic!("it speaks no TLS"),
+            Stream::Tls(stream) => &stream.conn,
+        }
+    }
+
+    /// Goes on with new keys (KeyUpdate); what is said next is encrypted with them.
+    pub fn change_keys(&mut self) {
+        if let Stream::Tls(stream) = self.stream.get_mut() {
+            stream.conn.refresh_traffic_keys().unwrap();
+        }
+    }
+
+    /// Ends TLS's direction to the server, and not that of TCP.
+    pub fn say_goodbye(&mut self) {
+        if let Stream::Tls(stream) = self.stream.get_mut() {
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+        }
     }
 
     /// False where the server does not take it any longer.
@@ -82,6 +120,11 @@ impl Client {
         }
     }
 
+    /// The server said that it ends, and sent nothing before: over TLS it is no cut.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0]), Ok(0))
+    }
+
     /// The server closed, and sent nothing before.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
@@ -91,6 +134,38 @@ impl Client {
     pub fn get(&mut self, target: &str, fields: &str) -> Answer {
         assert!(self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n{fields}\r\n")));
         self.answer(Body::AsTold).expect("an answer")
+    }
+}
+
+fn patient(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
     }
 }
 

@@ -3,30 +3,26 @@
 use std::{
     io,
     net::{IpAddr, TcpStream},
-    os::fd::AsFd,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use haul_sys::{TcpInfo, pacing::set_max_pacing_rate};
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, SendFlags, recv, send},
-};
 
 use super::{
     answers::Reply,
     limits::{
         BURST_BYTES_PER_S_MIN, BURST_TIMES, CALL_BYTES_MIN, FIRST_BYTES, Limits, READS_A_TURN,
-        RESPONSE,
+        RESPONSE, TOP_UP_BYTES,
     },
     open_files::OpenFiles,
     snapshot::{Session, State},
+    transport::Transport,
 };
 use crate::{
     admission::Place,
     audience::Seat,
-    delivery::{Delivery, Due, Owner, Plain, Sending, Wanted},
+    delivery::{Delivery, Due, Owner, Sending, Wanted},
     http::{
         request::{self, HEAD_BYTES_MAX, Parsed, Refused, Request},
         response::{Piece, Response},
@@ -34,11 +30,13 @@ use crate::{
     pace::{Judged, Schedule, There, Verdict},
     site::OpenFile,
     slack::{SlackHistogram, Trend},
+    tls::Then,
 };
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub socket: TcpStream,
+    transport: Transport,
     pub peer: IpAddr,
     /// What has come and is not read yet; its memory is given back while nothing is there.
     incoming: Vec<u8>,
@@ -207,9 +205,10 @@ impl LogLine {
 }
 
 impl Connection {
-    pub fn new(socket: TcpStream, peer: IpAddr, now: Instant) -> Self {
+    pub fn new(socket: TcpStream, transport: Transport, peer: IpAddr, now: Instant) -> Self {
         Self {
             socket,
+            transport,
             peer,
             incoming: Vec::new(),
             to_discard_bytes: 0,
@@ -231,22 +230,21 @@ impl Connection {
     /// Takes what the socket has, as far as there is room for it.
     ///
     /// # Errors
-    /// What recv(2) says.
+    /// What recv(2) says, and what is no TLS.
     pub fn read(&mut self, scratch: &mut [u8]) -> io::Result<()> {
-        for _ in 0..READS_A_TURN {
-            if !self.wants_bytes() {
-                break;
-            }
+        let mut reads = 0;
+        // What is decrypted is taken as far as there is room: no event tells of it again.
+        while self.wants_bytes() && (reads < READS_A_TURN || self.transport.has_plaintext()) {
+            reads += 1;
             let room = match self.phase {
                 Phase::Lingering => scratch.len(),
                 _ => scratch.len().min(HEAD_BYTES_MAX + 1 - self.incoming.len()),
             };
-            match recv(&self.socket, &mut scratch[..room], RecvFlags::empty()) {
-                Ok((_, 0)) => self.has_heard_all = true,
-                Ok((_, received)) => self.take(&scratch[..received]),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(errno) => return Err(errno.into()),
+            match self.transport.read(&self.socket, &mut scratch[..room]) {
+                Ok(0) => self.has_heard_all = true,
+                Ok(received) => self.take(&scratch[..received]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -288,14 +286,42 @@ impl Connection {
                 self.requests += 1;
                 request.is_kept &= self.requests < limits.requests_max
                     && request.body_bytes <= limits.body_bytes_max;
+                if self.transport.has_plaintext() {
+                    // Now there is room. Where it fails the socket tells of it again.
+                    let _ = self.read(&mut [0; TOP_UP_BYTES]);
+                }
                 Heard::Request(request)
             }
         }
     }
 
-    /// A part of a head, or of a body, is there and the rest is not.
+    /// A part of a head, of a body or of a TLS greeting is there and the rest is not.
     pub fn waits_for_more(&self) -> bool {
-        !self.incoming.is_empty()
+        !self.incoming.is_empty() || self.transport.is_greeting()
+    }
+
+    /// It could not be answered yet.
+    pub fn is_greeting(&self) -> bool {
+        self.transport.is_greeting()
+    }
+
+    /// Encrypted bytes wait for room in the socket.
+    pub fn wants_write(&self) -> bool {
+        self.transport.wants_write()
+    }
+
+    /// # Errors
+    /// What the socket says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.transport.flush(&self.socket).map(|_| ())
+    }
+
+    /// Between two answers it ends with a word; in one the client shall see that it is cut.
+    pub fn say_goodbye(&mut self) {
+        if self.answer.is_none() {
+            self.transport.end();
+            let _ = self.flush();
+        }
     }
 
     /// Bytes that the client sent are not read: to close now would make it lose the answer, as the
@@ -336,7 +362,9 @@ impl Connection {
             let has_next = answer.response.pieces.len() > 1;
             let outcome = match piece {
                 Piece::Text(text) => {
-                    send_text(&self.socket, &text[done as usize..], has_next).map(Sending::Bytes)
+                    let then = if has_next { Then::More } else { Then::Nothing };
+                    let sent = self.transport.send_text(&self.socket, &text[done as usize..], then);
+                    sent.map(|sent| Sending::Bytes(sent as u64))
                 }
                 Piece::File(range) => {
                     let file = answer.file.as_ref().ok_or_else(no_file)?;
@@ -345,7 +373,7 @@ impl Connection {
                     let end =
                         range.end.min(start.saturating_add((*turn_bytes).min(released_bytes)));
                     let wanted = Wanted { owner: key, file, range: start..end, due, audience };
-                    delivery.send_some(&mut Plain(self.socket.as_fd()), &wanted)
+                    delivery.send_some(&mut self.transport.sink(&self.socket), &wanted)
                 }
             };
             let sent = match outcome {
@@ -356,6 +384,7 @@ impl Connection {
                 }
                 Err(error) => return Err(error),
             };
+            self.transport.note_sent(sent)?;
             *turn_bytes = turn_bytes.saturating_sub(sent.max(CALL_BYTES_MIN));
             answer.sent_bytes += sent;
             answer.piece_sent_bytes += sent;
@@ -364,7 +393,10 @@ impl Connection {
                 answer.response.pieces.pop_front();
             }
         }
-        Ok(Sent::All)
+        if !answer.response.is_kept {
+            self.transport.end();
+        }
+        Ok(if self.transport.flush(&self.socket)? { Sent::All } else { Sent::Blocked })
     }
 }
 
@@ -382,7 +414,10 @@ impl Connection {
         let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
         let there = There {
             // What the client's kernel has said that it has.
-            bytes: tcp.bytes_acked.saturating_sub(self.sent_before_bytes),
+            bytes: self
+                .transport
+                .there_bytes(&self.socket, &tcp)
+                .saturating_sub(self.sent_before_bytes),
             ago: Duration::from_millis(tcp.last_ack_received_ms.into()),
             is_full: is_closed && (is_blocked || tcp.notsent_bytes > 0),
             // What the socket has no room for is not missed here.
@@ -448,18 +483,6 @@ impl Connection {
         self.is_reading = false;
         self.sent_before_bytes += answer.sent_bytes;
         Some(answer)
-    }
-}
-
-/// MSG_MORE keeps a head and the first bytes of a file together.
-fn send_text(socket: &TcpStream, text: &[u8], has_next: bool) -> io::Result<u64> {
-    let flags = if has_next { SendFlags::MORE } else { SendFlags::empty() };
-    loop {
-        match send(socket, text, flags | SendFlags::NOSIGNAL) {
-            Ok(sent) => return Ok(sent as u64),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
     }
 }
 

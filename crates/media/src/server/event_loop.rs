@@ -24,6 +24,7 @@ use super::{
     open_files::OpenFiles,
     snapshot::{LoopPart, Mailbox},
     timers::Timers,
+    transport::Transport,
 };
 use crate::{
     delivery::Delivery,
@@ -250,7 +251,10 @@ impl EventLoop {
                         self.shared.counters.turned_away.fetch_add(1, Ordering::Relaxed);
                         continue;
                     }
-                    self.add(Connection::new(TcpStream::from(socket), peer.ip(), now), now);
+                    let certificate = self.shared.options.certificate.as_deref();
+                    let Ok(transport) = Transport::new(certificate) else { continue };
+                    let socket = TcpStream::from(socket);
+                    self.add(Connection::new(socket, transport, peer.ip(), now), now);
                 }
                 Err(Errno::AGAIN) => return,
                 // The client is gone already (accept(2)).
@@ -298,6 +302,7 @@ impl EventLoop {
     fn close(&mut self, key: usize) {
         let Some(mut connection) = self.connections.try_remove(key) else { return };
         self.timers.clear(key);
+        connection.say_goodbye();
         let _ = epoll::delete(&self.epoll, &connection.socket);
         self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(answer) = connection.take_answer() {
@@ -309,6 +314,9 @@ impl EventLoop {
     fn on_event(&mut self, key: usize, flags: epoll::EventFlags, now: Instant) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if flags.contains(epoll::EventFlags::ERR) {
+            return self.close(key);
+        }
+        if flags.contains(epoll::EventFlags::OUT) && connection.flush().is_err() {
             return self.close(key);
         }
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP)
@@ -345,7 +353,7 @@ impl EventLoop {
         if over > now {
             return self.timers.set(key, over);
         }
-        if connection.phase == Phase::Head {
+        if connection.phase == Phase::Head && !connection.is_greeting() {
             return self.refuse(key, 408, now);
         }
         self.close(key);
@@ -524,6 +532,7 @@ impl EventLoop {
     /// Tells epoll what this connection waits for, if that is another thing than before.
     fn ask_of(&mut self, key: usize, writes: bool) {
         let connection = &mut self.connections[key];
+        let writes = writes || connection.wants_write();
         let interest = Interest { reads: connection.wants_bytes(), writes };
         if interest == connection.interest {
             return;

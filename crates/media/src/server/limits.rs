@@ -41,6 +41,8 @@ pub(super) const TURN_BYTES_MAX: u64 = 2 << 20;
 pub(super) const CALL_BYTES_MIN: u64 = 64 << 10;
 /// Reads of one connection before the others have their turn.
 pub(super) const READS_A_TURN: u32 = 16;
+/// What is decrypted and found no room is taken in such parts.
+pub(super) const TOP_UP_BYTES: usize = 4 << 10;
 /// New connections before those that are there have their turn.
 pub(super) const ACCEPTS_MAX: usize = 64;
 /// After the last answer, so that the client reads it before it hears that its bytes are refused.

@@ -9,6 +9,7 @@ mod open_files;
 mod rates;
 mod snapshot;
 mod timers;
+mod transport;
 
 pub use limits::Limits;
 pub use snapshot::{Observer, Reads, Session, Snapshot, State};
@@ -37,6 +38,7 @@ use crate::{
     pace::Pacing,
     policy::Policy,
     site::Site,
+    tls::Certificate,
 };
 use event_loop::EventLoop;
 use rates::Rates;
@@ -90,6 +92,8 @@ pub struct Options {
     pub limits: Limits,
     pub pacing: Pacing,
     pub access_log: Option<AccessLog>,
+    /// With one all connections speak TLS.
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 impl Shared {
@@ -141,6 +145,7 @@ impl Default for Options {
             limits: Limits::default(),
             pacing: Pacing::default(),
             access_log: None,
+            certificate: None,
         }
     }
 }

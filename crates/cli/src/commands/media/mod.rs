@@ -6,7 +6,7 @@ mod lines;
 mod policy;
 mod welcome;
 
-pub use welcome::Welcome;
+pub use welcome::{Welcome, url};
 
 use crate::{
     args::{
@@ -20,6 +20,7 @@ use access_log::LogWriter;
 use haul_media::{
     server::{Server, ServerError, Totals},
     status::{Options, Samples, Status, Watch},
+    tls::{Certificate, CertificateError},
 };
 use lines::Lines;
 use serde_json::{Value, json};
@@ -62,6 +63,9 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     })?;
     let log = low.access_log.as_deref().map(LogWriter::start).transpose()?;
     options.access_log = log.as_ref().map(|log| log.sink.clone());
+    let certificate = low.tls_files().map(Certificate::load).transpose();
+    let certificate = certificate.map_err(|error| unfit(&error))?.map(Arc::new);
+    options.certificate = certificate.clone();
     let pacing = options.pacing;
     let words = policy::words(&policy, pacing);
     let server = Server::start(root, options, policy).map_err(|error| failure(&error))?;
@@ -69,8 +73,9 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let status = start_status(place, &watch)?;
     let welcome = Welcome {
         root: root.display().to_string(),
-        address: server.local_addr(),
-        status: status.as_ref().map(|status| welcome::url(status.local_addr())),
+        url: welcome::url(server.local_addr(), certificate.is_some()),
+        is_own: server.local_addr().ip().is_loopback(),
+        status: status.as_ref().map(|status| welcome::url(status.local_addr(), false)),
         policy: words,
     };
     tell_start(low, &welcome);
@@ -78,7 +83,17 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let lines = lines.map_err(|error| {
         usage_problem("cannot start a thread for --json", "", &error.to_string(), "")
     })?;
-    wait_for_the_end(low, root, &mut signals, &log, &server);
+    for signal in signals.forever() {
+        // With nothing to reload it is what a terminal says that is closed.
+        let reloads = log.is_some() || certificate.is_some() || low.config.is_some();
+        if signal != SIGHUP || !reloads {
+            break;
+        }
+        if let Some(log) = &log {
+            log.open_again();
+        }
+        reload(low, root, &server, certificate.as_deref());
+    }
     server.drain();
     // At once: the next server wants its address.
     drop(status);
@@ -90,25 +105,6 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
         (_, None) => {}
     }
     Ok(ExitStatus::AllDone)
-}
-
-fn wait_for_the_end(
-    low: &LowMedia,
-    root: &Path,
-    signals: &mut Signals,
-    log: &Option<LogWriter>,
-    server: &Server,
-) {
-    for signal in signals.forever() {
-        if signal != SIGHUP || !has_something_to_reload(low) {
-            // With nothing to reload it is what a terminal says that is closed.
-            break;
-        }
-        if let Some(log) = log {
-            log.open_again();
-        }
-        reload(low, root, server);
-    }
 }
 
 /// Answers under way end, or are cut.
@@ -126,18 +122,18 @@ fn drained(low: &LowMedia, server: Server, signals: &mut Signals) -> Totals {
     server.stop()
 }
 
-fn has_something_to_reload(low: &LowMedia) -> bool {
-    low.access_log.is_some() || low.config.is_some()
-}
-
-/// For streams that begin from now on; what is wrong changes nothing.
-fn reload(low: &LowMedia, root: &Path, server: &Server) {
+/// For streams and connections that begin from now on; what is wrong changes nothing.
+fn reload(low: &LowMedia, root: &Path, server: &Server, certificate: Option<&Certificate>) {
     match policy::read(low, root) {
         Ok(policy) => server.set_policy(policy),
         Err(problem) => {
             let why = format!("the configuration stays as it was: {problem}");
             ui::print_to_stderr(&ui::printable(&why));
         }
+    }
+    if let Some(Err(error)) = certificate.map(Certificate::load_again) {
+        let why = format!("The certificate that was read before stays in use: {error}");
+        ui::print_to_stderr(&ui::printable(&why));
     }
 }
 
@@ -158,6 +154,31 @@ fn failure(error: &ServerError) -> Failure {
         }
     };
     usage_problem("cannot start haul media", "", &error.to_string(), hint).into()
+}
+
+fn unfit(error: &CertificateError) -> Failure {
+    let hint = match error {
+        CertificateError::Read { .. } => {
+            "name files that this user may read with --tls-cert and --tls-key"
+        }
+        CertificateError::NoCertificate { .. } | CertificateError::Damaged { .. } => {
+            "name the file with the whole chain with --tls-cert, such as certbot's fullchain.pem"
+        }
+        CertificateError::NoKey { .. } => {
+            "name the file with the key with --tls-key, such as certbot's privkey.pem"
+        }
+        CertificateError::EncryptedKey { .. } => "decrypt it: openssl pkey -in KEY -out PLAIN",
+        CertificateError::OtherKey { .. } => {
+            "name the key that the certificate was made for with --tls-key; the server's own \
+            certificate has to be the first of its file"
+        }
+        CertificateError::Unfit { .. } => {
+            "have a certificate made for a key of ECDSA P-256, P-384, Ed25519 or RSA of 2048 bits \
+            or more"
+        }
+    };
+    let needs = "a certificate and its private key in PEM";
+    usage_problem("cannot start haul media with TLS", needs, &error.to_string(), hint).into()
 }
 
 /// Where nobody named an address, another program on the usual one is no reason not to serve.
@@ -185,8 +206,7 @@ fn start_status(place: StatusPlace, watch: &Arc<Watch>) -> Result<Option<Status>
 
 fn tell_start(low: &LowMedia, welcome: &Welcome) {
     if low.json {
-        let url = welcome::url(welcome.address);
-        let line = json!({ "event": "listening", "url": url, "status": welcome.status });
+        let line = json!({ "event": "listening", "url": welcome.url, "status": welcome.status });
         return ui::json::print(&line);
     }
     ui::print_to_stdout(&welcome.text());

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 #[derive(Debug)]
 pub struct Welcome {
     pub root: String,
-    pub address: SocketAddr,
+    pub url: String,
+    /// Only this machine reaches it.
+    pub is_own: bool,
     /// The dashboard's URL.
     pub status: Option<String>,
     /// At which rates, and who comes in.
@@ -17,7 +19,7 @@ pub struct Welcome {
 impl Welcome {
     #[must_use]
     pub fn text(&self) -> String {
-        let who = if self.address.ip().is_loopback() {
+        let who = if self.is_own {
             "this machine only; --listen 0.0.0.0:8080 is for all"
         } else {
             "whoever reaches the address"
@@ -26,7 +28,7 @@ impl Welcome {
         let dashboard = self.status.as_ref().map(|url| format!("Dashboard: {url}\n"));
         format!(
             "haul media serves {root} to {who}:\n\n    {}\n\n{}\n{}Ctrl-C ends it.",
-            url(self.address),
+            self.url,
             self.policy,
             dashboard.unwrap_or_default()
         )
@@ -34,6 +36,8 @@ impl Welcome {
 }
 
 /// As browsers take it.
-pub(super) fn url(address: SocketAddr) -> String {
-    format!("http://{address}/")
+#[must_use]
+pub fn url(address: SocketAddr, is_encrypted: bool) -> String {
+    let scheme = if is_encrypted { "https" } else { "http" };
+    format!("{scheme}://{address}/")
 }

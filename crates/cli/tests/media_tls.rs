@@ -1,0 +1,519 @@
+//! The real `haul media` over TLS: clients that greet well, badly, slowly and not at all.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use data_encoding::BASE64;
+use harness::{
+    Place,
+    http::{Body, Client},
+    process::Haul,
+    wait_until,
+};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustix::process::Signal;
+use rustls::{
+    ClientConfig, HandshakeKind, ProtocolVersion, RootCertStore, SupportedProtocolVersion,
+    crypto::aws_lc_rs,
+    pki_types::CertificateDer,
+    version::{TLS12, TLS13},
+};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::Command,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+const FILM_BYTES: u64 = 3_000_000;
+
+/// An authority that clients believe, and files of a certificate that it signed.
+struct Authority {
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "a test's authority");
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        Self { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    /// A chain and its key, as text.
+    fn certify(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let own = params.signed_by(&key, &self.issuer).unwrap();
+        let chain = pem("CERTIFICATE", own.der()) + &pem("CERTIFICATE", &self.certificate);
+        (chain, pem("PRIVATE KEY", key.serialized_der()))
+    }
+
+    fn client(&self, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let mut config =
+            ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_protocol_versions(&[version])
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Arc::new(config)
+    }
+}
+
+fn pem(kind: &str, der: &[u8]) -> String {
+    let text = BASE64.encode(der);
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
+}
+
+struct Media {
+    haul: Haul,
+    address: SocketAddr,
+    config: Arc<ClientConfig>,
+}
+
+/// A place with films, and a certificate in `cert.pem` and `key.pem`.
+struct Studio {
+    place: Place,
+    authority: Authority,
+}
+
+impl Studio {
+    fn new() -> Self {
+        let place = Place::new();
+        place.file(&place.root("film.mp4"), FILM_BYTES);
+        let studio = Self { place, authority: Authority::new() };
+        studio.renew();
+        studio
+    }
+
+    fn renew(&self) {
+        let (chain, key) = self.authority.certify();
+        fs::write(self.place.path("cert.pem"), chain).unwrap();
+        fs::write(self.place.path("key.pem"), key).unwrap();
+    }
+
+    fn film(&self) -> Vec<u8> {
+        fs::read(self.place.root("film.mp4")).unwrap()
+    }
+
+    fn words(&self, options: &[&str]) -> Vec<OsString> {
+        let place = &self.place;
+        let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0"];
+        words.into_iter().chain(options.iter().map(OsString::from)).collect()
+    }
+
+    fn start(&self, options: &[&str]) -> Media {
+        let pair = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+        self.start_with(&[&pair, options].concat())
+    }
+
+    fn start_with(&self, options: &[&str]) -> Media {
+        let haul = self.place.start(&self.words(options));
+        let line = haul.wait_for("start", |event| event["event"] == "listening");
+        let url = line["url"].as_str().unwrap();
+        let address = url.strip_prefix("https://").expect("HTTPS").trim_end_matches('/');
+        Media { address: address.parse().unwrap(), haul, config: self.authority.client(&TLS13) }
+    }
+}
+
+impl Media {
+    fn client(&self) -> Client {
+        Client::connect_tls(self.address, &self.config)
+    }
+
+    fn plain(&self) -> TcpStream {
+        let socket = TcpStream::connect(self.address).unwrap();
+        socket.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+        socket
+    }
+
+    fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.haul.id())).unwrap().count()
+    }
+
+    #[track_caller]
+    fn assert_serves(&self) {
+        assert_eq!(self.client().get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
+    }
+}
+
+#[test]
+fn by_every_method_and_in_both_versions_a_file_and_its_parts_arrive() {
+    let studio = Studio::new();
+    let film = studio.film();
+    for options in [
+        &["--method", "one-copy"][..],
+        &["--method", "normal"],
+        &["--method", "direct", "--buffer-memory", "1M"],
+        &["--method", "one-copy", "--no-readahead", "--loops", "1"],
+    ] {
+        let media = studio.start(options);
+        for version in [&TLS12, &TLS13] {
+            let config = studio.authority.client(version);
+            let mut client = Client::connect_tls(media.address, &config);
+            let whole = client.get("/film.mp4", "");
+            assert_eq!((whole.status, whole.field("content-type")), (200, Some("video/mp4")));
+            assert!(whole.body == film, "{options:?}");
+            assert_eq!(client.tls().protocol_version(), Some(version.version));
+            assert_eq!(client.tls().alpn_protocol(), Some(&b"http/1.1"[..]));
+            let part = client.get("/film.mp4", "Range: bytes=1000000-1999999\r\n");
+            assert_eq!(part.field("content-range"), Some("bytes 1000000-1999999/3000000"));
+            assert!(part.body == film[1_000_000..2_000_000]);
+            let parts = client.get("/film.mp4", "Range: bytes=0-1,-2\r\n");
+            assert_eq!(parts.status, 206);
+            let holds = |some: &[u8]| parts.body.windows(2).any(|two| two == some);
+            assert!(holds(&film[..2]) && holds(&film[2_999_998..]));
+            let tag = whole.field("etag").unwrap();
+            assert_eq!(client.get("/film.mp4", &format!("If-None-Match: {tag}\r\n")).status, 304);
+            let last = client.get("/film.mp4", "Range: bytes=-1\r\nConnection: close\r\n");
+            assert_eq!(last.body, film[2_999_999..]);
+            assert!(client.has_ended(), "no word at the end");
+        }
+    }
+}
+
+#[test]
+fn requests_one_behind_the_other_are_answered_in_order_whatever_their_records() {
+    let studio = Studio::new();
+    let film = studio.film();
+    let media = studio.start(&["--loops", "1"]);
+    let mut client = media.client();
+    // More than the server reads of heads in advance, so that a part stays decrypted.
+    const COUNT: usize = 2000;
+    let mut requests = String::new();
+    for number in 0..COUNT {
+        let end = number + 9;
+        requests.push_str(&format!(
+            "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes={number}-{end}\r\n\r\n"
+        ));
+    }
+    let body = "GET ".repeat(17_500);
+    requests.push_str("POST /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n");
+    requests.push_str(&body);
+    requests.push_str("HEAD /film.mp4 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(client.send(requests));
+    for number in 0..COUNT {
+        let answer = client.answer(Body::AsTold).expect("an answer");
+        assert_eq!(answer.body, film[number..number + 10], "{number}");
+    }
+    assert_eq!(client.answer(Body::AsTold).unwrap().status, 405);
+    let head = client.answer(Body::None).unwrap();
+    assert_eq!((head.status, head.field("content-length")), (200, Some("3000000")));
+    assert!(client.has_ended());
+    // Byte by byte, a record each.
+    let mut client = media.client();
+    for byte in b"GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes=7-8\r\n\r\n" {
+        assert!(client.send([*byte]));
+    }
+    // It says that it ends and is answered all the same.
+    client.say_goodbye();
+    assert_eq!(client.answer(Body::AsTold).unwrap().body, film[7..9]);
+}
+
+#[test]
+fn a_client_that_comes_back_needs_no_new_signature() {
+    let studio = Studio::new();
+    let media = studio.start(&[]);
+    for (version, name) in [(&TLS13, ProtocolVersion::TLSv1_3), (&TLS12, ProtocolVersion::TLSv1_2)]
+    {
+        let config = studio.authority.client(version);
+        for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+            let mut client = Client::connect_tls(media.address, &config);
+            assert_eq!(client.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+            assert_eq!(client.tls().protocol_version(), Some(name));
+            assert_eq!(client.tls().handshake_kind(), Some(kind));
+        }
+    }
+}
+
+/// The kernel's TLS cannot take them (lab/media-ktls), so there the connection ends.
+#[test]
+fn new_keys_are_taken_or_the_connection_ends() {
+    let studio = Studio::new();
+    let media = studio.start(&[]);
+    let mut client = media.client();
+    for _ in 0..3 {
+        assert!(client.get("/film.mp4", "").body == studio.film());
+        client.change_keys();
+        client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes=5-6\r\n\r\n");
+        match client.answer(Body::AsTold) {
+            Some(answer) => assert_eq!(answer.body, studio.film()[5..7]),
+            None => client = media.client(),
+        }
+    }
+    media.assert_serves();
+}
+
+/// 2.5 MB at 500 kB a second: 1.5 MB are there at once, and each period has a second. It counted
+/// the last record as missing.
+#[test]
+fn a_stream_comes_period_by_period_and_its_overhead_is_no_miss() {
+    let studio = Studio::new();
+    studio.place.file(&studio.place.root("short.mp4"), 2_500_000);
+    for version in [&TLS12, &TLS13] {
+        let media = studio.start(&["--period", "1s", "--start-up", "2s"]);
+        let config = studio.authority.client(version);
+        let mut client = Client::connect_tls(media.address, &config);
+        // What went before over this connection counts for nothing.
+        assert_eq!(client.get("/film.mp4", "").body.len(), 3_000_000);
+        let begun = Instant::now();
+        let answer = client.get("/short.mp4?rate=4M", "");
+        assert!(answer.body == fs::read(studio.place.root("short.mp4")).unwrap());
+        assert!(begun.elapsed() >= Duration::from_millis(1900), "{:?}", begun.elapsed());
+        media.haul.signal(Signal::TERM);
+        let ran = media.haul.finish();
+        let ended = ran.named("ended")[0];
+        assert!(ended["periods"].as_u64().unwrap() >= 1, "{ran:?}");
+        assert_eq!((&ended["misses"], &ended["held_back"]), (&0.into(), &0.into()), "{ran:?}");
+    }
+}
+
+/// It was paused in the middle of a record.
+#[test]
+fn a_client_that_pauses_gets_all_of_it() {
+    let studio = Studio::new();
+    studio.place.file(&studio.place.root("long.mp4"), 40 << 20);
+    let media = studio.start(&["--period", "200ms", "--start-up", "200ms"]);
+    for target in ["/long.mp4?rate=160M", "/long.mp4"] {
+        let mut client = media.client();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        thread::sleep(Duration::from_secs(1));
+        let answer = client.answer(Body::AsTold).unwrap();
+        assert!(answer.body == fs::read(studio.place.root("long.mp4")).unwrap());
+        assert!(client.has_ended());
+    }
+    media.haul.signal(Signal::TERM);
+    let ran = media.haul.finish();
+    assert!(ran.named("ended")[0]["held_back"].as_u64().unwrap() >= 1, "{ran:?}");
+}
+
+/// The first bytes of a greeting, as rustls says it.
+fn greeting(config: &Arc<ClientConfig>, address: SocketAddr) -> Vec<u8> {
+    let name = rustls::pki_types::ServerName::from(address.ip());
+    let mut tls = rustls::ClientConnection::new(config.clone(), name).unwrap();
+    let mut bytes = Vec::new();
+    tls.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn greetings_that_come_slowly_or_not_at_all_are_cut_off_and_others_are_served() {
+    let studio = Studio::new();
+    let media = studio.start(&["--head-time", "1s", "--idle-time", "2s"]);
+    let hello = greeting(&media.config, media.address);
+    let mut slow: Vec<TcpStream> = (0..100).map(|_| media.plain()).collect();
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| media.plain()).collect();
+    // They greet whole and never answer the server.
+    let mut half: Vec<TcpStream> = (0..100).map(|_| media.plain()).collect();
+    for socket in &mut half {
+        socket.write_all(&hello).unwrap();
+    }
+    // They stand, and then a head comes slowly.
+    let mut heads: Vec<Client> = (0..50).map(|_| media.client()).collect();
+    let begun = Instant::now();
+    let mut at = 0;
+    while begun.elapsed() < Duration::from_secs(3) {
+        for socket in &mut slow {
+            let _ = socket.write_all(&hello[at..=at]);
+        }
+        for client in &mut heads {
+            client.send("G");
+        }
+        at += 1;
+        media.assert_serves();
+        thread::sleep(Duration::from_millis(200));
+    }
+    for socket in slow.iter_mut().chain(&mut silent) {
+        assert!(matches!(socket.read(&mut [0]), Ok(0) | Err(_)));
+    }
+    for socket in &mut half {
+        let mut flight = Vec::new();
+        let _ = socket.read_to_end(&mut flight);
+        assert_eq!(flight.first(), Some(&22), "no flight of the handshake");
+    }
+    for client in &mut heads {
+        assert!(
+            client.answer(Body::AsTold).is_none_or(|answer| matches!(answer.status, 400 | 408))
+        );
+    }
+    media.assert_serves();
+}
+
+#[test]
+fn what_is_no_tls_gets_an_alert_and_nothing_hangs() {
+    let studio = Studio::new();
+    let media = studio.start(&[]);
+    let alert = |bytes: &[u8]| {
+        let mut socket = media.plain();
+        socket.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        answer
+    };
+    let mut long = b"GET /film.mp4 HTTP/1.1\r\nHost: a\r\n".to_vec();
+    long.extend(b"A: b\r\n".repeat(20_000));
+    for bytes in [&b"GET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n"[..], &long, &[0xff; 100]] {
+        let answer = alert(bytes);
+        assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
+    }
+    assert_eq!(alert(b"GET / HTTP/1.0\r\n\r\n")[0], 21);
+    let mut hello = greeting(&media.config, media.address);
+    hello[5] ^= 0xff;
+    assert_eq!(alert(&hello)[0], 21);
+    // Parts of a handshake message that has no end.
+    let mut socket = media.plain();
+    let mut endless = vec![22, 3, 1, 0x40, 0];
+    endless.extend([1, 0, 0xff, 0xf0]);
+    endless.resize(5 + 0x4000, 0);
+    while socket.write_all(&endless).is_ok() {}
+    // Old versions.
+    let old =
+        [&[22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1][..], &[7; 32], &[0, 0, 2, 0, 47, 1, 0]].concat();
+    assert_eq!(alert(&old)[0], 21);
+    media.assert_serves();
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_left_and_one_that_goes_away_costs_nothing() {
+    let studio = Studio::new();
+    studio.place.file(&studio.place.root("long.mp4"), 40 << 20);
+    let media = studio.start(&["--stall-time", "1s", "--head-time", "5s"]);
+    media.assert_serves();
+    wait_until("idle", || media.open_files() < 40);
+    let before = media.open_files();
+    let mut stalled: Vec<Client> = (0..50).map(|_| media.client()).collect();
+    for client in &mut stalled {
+        for _ in 0..5 {
+            client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+    }
+    let hello = greeting(&media.config, media.address);
+    for number in 0..200 {
+        let mut client = media.client();
+        client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut cut = media.plain();
+        cut.write_all(&hello[..hello.len() * number / 200]).unwrap();
+    }
+    media.assert_serves();
+    wait_until("left", || media.open_files() <= before);
+}
+
+#[test]
+fn a_file_that_gets_shorter_is_seen_as_a_cut() {
+    let studio = Studio::new();
+    let path = studio.place.root("shrinking.mp4");
+    studio.place.file(&path, 64 << 20);
+    for method in ["one-copy", "direct", "normal"] {
+        let media = studio.start(&["--method", method]);
+        let mut client = media.client();
+        client.send("GET /shrinking.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        thread::sleep(Duration::from_millis(300));
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        assert_eq!(client.answer(Body::AsTold), None);
+        assert!(!client.has_ended());
+        media.assert_serves();
+        file.set_len(64 << 20).unwrap();
+    }
+}
+
+fn certificate_of(client: &Client) -> Vec<u8> {
+    client.tls().peer_certificates().unwrap()[0].to_vec()
+}
+
+#[test]
+fn sighup_takes_a_new_certificate_and_keeps_the_old_one_for_a_broken() {
+    let studio = Studio::new();
+    let log = studio.place.path("access.log");
+    let media = studio.start(&["--access-log", log.to_str().unwrap()]);
+    let ask = || {
+        let mut client = Client::connect_tls(media.address, &studio.authority.client(&TLS13));
+        assert_eq!(client.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+        client
+    };
+    let mut first = ask();
+    let old = certificate_of(&first);
+    studio.renew();
+    media.haul.signal(Signal::HUP);
+    wait_until("renewed", || certificate_of(&ask()) != old);
+    // Who was there goes on.
+    assert_eq!(first.get("/film.mp4", "").body.len(), 3_000_000);
+    let new = certificate_of(&ask());
+    fs::write(studio.place.path("key.pem"), "nothing").unwrap();
+    fs::rename(&log, studio.place.path("access.log.1")).unwrap();
+    media.haul.signal(Signal::HUP);
+    wait_until("heard", || log.exists());
+    assert_eq!(certificate_of(&ask()), new);
+    // Whoever waits for a request hears that the server ends.
+    media.haul.signal(Signal::TERM);
+    assert!(first.has_ended());
+    let ran = media.haul.finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.err.contains("stays in use") && ran.err.contains("key.pem"), "{ran:?}");
+}
+
+#[test]
+fn a_pair_may_lie_in_one_file_and_what_makes_no_pair_is_refused_in_words() {
+    let studio = Studio::new();
+    let place = &studio.place;
+    let (chain, key) = studio.authority.certify();
+    fs::write(place.path("both.pem"), format!("{key}{chain}")).unwrap();
+    studio.start_with(&["--tls-cert", "both.pem"]).assert_serves();
+
+    let (other_chain, _) = studio.authority.certify();
+    fs::write(place.path("chain.pem"), other_chain).unwrap();
+    fs::write(place.path("secret.pem"), key.replace("PRIVATE", "ENCRYPTED PRIVATE")).unwrap();
+    fs::write(place.path("damaged.pem"), chain.replace("\n-----END", "!\n-----END")).unwrap();
+    for (words, expected) in [
+        (&["--tls-cert", "missing.pem"][..], &["missing.pem", "No such file"][..]),
+        (&["--tls-cert", "key.pem"], &["key.pem", "no certificate", "fullchain.pem"]),
+        (&["--tls-cert", "cert.pem"], &["cert.pem", "no private key", "--tls-key"]),
+        (&["--tls-cert", "chain.pem", "--tls-key", "key.pem"], &["not that of", "chain.pem"]),
+        (&["--tls-cert", "cert.pem", "--tls-key", "secret.pem"], &["encrypted", "openssl pkey"]),
+        (&["--tls-cert", "damaged.pem", "--tls-key", "key.pem"], &["damaged.pem is damaged"]),
+        (&["--tls-key", "key.pem"], &["--tls-cert"]),
+    ] {
+        let ran = place.run(&studio.words(words));
+        assert_eq!(ran.status, 2, "{ran:?}");
+        for part in expected {
+            assert!(format!("{ran:?}").contains(part), "{part}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn curl_is_served() {
+    let studio = Studio::new();
+    if Command::new("curl").arg("--version").output().is_err() {
+        return haul_testkit::skip::skip("curl", "none");
+    }
+    fs::write(
+        studio.place.path("authority.pem"),
+        pem("CERTIFICATE", &studio.authority.certificate),
+    )
+    .unwrap();
+    let media = studio.start(&[]);
+    for options in [&["--tlsv1.3"][..], &["--tls-max", "1.2"]] {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--max-time", "60", "--cacert"])
+            .arg(studio.place.path("authority.pem"))
+            .args(options)
+            .arg(format!("https://{}/film.mp4", media.address))
+            .output()
+            .unwrap();
+        assert!(output.stdout == studio.film(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
