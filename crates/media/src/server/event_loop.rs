@@ -20,7 +20,7 @@ use super::{
     Access, Shared,
     answers::{Client, Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
-    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, SHORT_LOOK, TURN_BYTES_MAX},
+    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, SHORT_LOOK, TICK, TURN_BYTES_MAX},
     open_files::OpenFiles,
     snapshot::{LoopPart, Mailbox},
     timers::Timers,
@@ -462,13 +462,22 @@ impl EventLoop {
         }
         let connection = &self.connections[key];
         if let Some(schedule) = connection.answer.as_ref().and_then(|one| one.schedule.as_ref()) {
-            let mut at = schedule.next(now);
+            let mut at = self.on_tick(schedule.next(now));
             if *sent == Sent::Blocked {
                 at = at.min(connection.since + self.time_max(Phase::Answering));
             }
             self.timers.set(key, at);
         }
         self.ask_of(key, *sent == Sent::Blocked);
+    }
+
+    /// Periods that begin at about the same time are looked at together: a wake-up for each would
+    /// cost as much as what it does. A period's bytes have the whole period to arrive.
+    fn on_tick(&self, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(self.shared.started);
+        let left = since.as_nanos() % TICK.as_nanos();
+        let wait = (TICK.as_nanos() - left) % TICK.as_nanos();
+        at + Duration::from_nanos(u64::try_from(wait).unwrap_or(0))
     }
 
     fn begin(&mut self, key: usize, request: Box<Request>, now: Instant) {

@@ -61,3 +61,5 @@ pub(super) const BURST_TIMES: u64 = 8;
 /// And never slower than this. The kernel makes packets of what a socket may send in about 1 ms
 /// (sk_pacing_shift, tcp_tso_autosize()), and small ones cost processor time: 16 KiB.
 pub(super) const BURST_BYTES_PER_S_MIN: u64 = 16 << 20;
+/// Periods begin at multiples of this.
+pub(super) const TICK: Duration = Duration::from_millis(8);
