@@ -18,7 +18,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 11] = [
+const PREREQUISITES: [Prerequisite; 13] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -30,7 +30,13 @@ const PREREQUISITES: [Prerequisite; 11] = [
     Prerequisite { program: "ethtool", package: "ethtool", tests: "tests of tuning" },
     Prerequisite { program: "setfattr", package: "attr", tests: "tests of extended attributes" },
     Prerequisite { program: "b3sum", package: "b3sum", tests: "tests of manifests beside b3sum" },
+    Prerequisite { program: "ffmpeg", package: "ffmpeg", tests: "tests of films and players" },
+    Prerequisite { program: "chromium", package: "chromium", tests: "tests of films in a browser" },
 ];
+
+/// Programs that do as well as others. Ubuntu has chromium as a snap only, which sees no file of a
+/// test; the makers' own package is in no distribution.
+const SUBSTITUTES: [(&str, &str); 1] = [("chromium", "google-chrome")];
 
 /// Installs what is missing when this process may; otherwise says what to install.
 pub fn provide(root: &Path) {
@@ -41,9 +47,7 @@ pub fn provide(root: &Path) {
     let packages = packages_of(&missing);
     if child::is_root(root) && child::is_installed("apt-get") {
         println!("test: installing {}", packages.join(" "));
-        if let Err(error) = install(root, &packages) {
-            println!("test: {error:#}");
-        }
+        install(root, &packages);
     }
     for prerequisite in self::missing(child::is_installed) {
         println!(
@@ -54,7 +58,11 @@ pub fn provide(root: &Path) {
 }
 
 fn missing(is_installed: impl Fn(&str) -> bool) -> Vec<&'static Prerequisite> {
-    PREREQUISITES.iter().filter(|prerequisite| !is_installed(prerequisite.program)).collect()
+    let is_there = |program: &str| {
+        let mut substitutes = SUBSTITUTES.iter().filter(|(known, _)| *known == program);
+        is_installed(program) || substitutes.any(|(_, substitute)| is_installed(substitute))
+    };
+    PREREQUISITES.iter().filter(|prerequisite| !is_there(prerequisite.program)).collect()
 }
 
 fn packages_of(prerequisites: &[&Prerequisite]) -> Vec<&'static str> {
@@ -64,9 +72,24 @@ fn packages_of(prerequisites: &[&Prerequisite]) -> Vec<&'static str> {
     packages
 }
 
-fn install(root: &Path, packages: &[&str]) -> Result<()> {
+/// Says what failed.
+fn install(root: &Path, packages: &[&str]) {
     // Without fresh lists a package of last month's list is asked for and not found.
-    child::run(&mut apt_get(root, &["update"]))?;
+    if let Err(error) = child::run(&mut apt_get(root, &["update"])) {
+        return println!("test: {error:#}");
+    }
+    if install_together(root, packages).is_ok() {
+        return;
+    }
+    // One that this distribution does not have keeps none of the others away.
+    for package in packages {
+        if let Err(error) = install_together(root, &[package]) {
+            println!("test: {error:#}");
+        }
+    }
+}
+
+fn install_together(root: &Path, packages: &[&str]) -> Result<()> {
     let mut arguments = vec!["install", "-y", "--no-install-recommends"];
     arguments.extend(packages);
     child::run(&mut apt_get(root, &arguments))
@@ -87,6 +110,13 @@ mod tests {
     fn a_package_is_asked_for_once() {
         let missing = missing(|program| program != "ip" && program != "tc" && program != "strace");
         assert_eq!(packages_of(&missing), ["iproute2", "strace"]);
+    }
+
+    #[test]
+    fn a_substitute_is_enough() {
+        assert_eq!(missing(|program| program != "chromium"), [&PREREQUISITES[0]; 0]);
+        let both = ["chromium", "google-chrome"];
+        assert_eq!(packages_of(&missing(|program| !both.contains(&program))), ["chromium"]);
     }
 
     #[test]
