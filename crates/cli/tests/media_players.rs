@@ -75,7 +75,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(command: &mut Command) -> Self {
+    fn start(command: &mut Command) -> Result<Self, String> {
         let (output, errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let path = std::env::var_os("PATH").unwrap_or_default();
         // No proxy, no settings of whoever runs the test.
@@ -83,7 +83,10 @@ impl Program {
         command.env_clear().env("PATH", path).env("HOME", home);
         command.stdin(Stdio::null()).process_group(0);
         command.stdout(output.try_clone().unwrap()).stderr(errors.try_clone().unwrap());
-        Self { child: command.spawn().unwrap(), output, errors }
+        match command.spawn() {
+            Ok(child) => Ok(Self { child, output, errors }),
+            Err(error) => Err(format!("{command:?}: {error}")),
+        }
     }
 
     #[track_caller]
@@ -119,7 +122,7 @@ fn text_of(file: &mut fs::File) -> String {
 /// What a program prints; why not, where it fails.
 #[track_caller]
 fn run(command: &mut Command) -> Result<String, String> {
-    let mut program = Program::start(command);
+    let mut program = Program::start(command)?;
     let status = program.wait();
     let errors = text_of(&mut program.errors);
     if status.success() && errors.is_empty() {
@@ -392,7 +395,10 @@ fn browser() -> Option<PathBuf> {
         fs::canonicalize(path).is_ok_and(|path| path.is_file() && !path.starts_with("/snap"))
     });
     // What only says that a snap is needed fails here.
-    own.find(|path| Program::start(Command::new(path).arg("--version")).wait().success())
+    own.find(|path| {
+        let started = Program::start(Command::new(path).arg("--version"));
+        started.is_ok_and(|mut program| program.wait().success())
+    })
 }
 
 fn start_browser(place: &Place, path: &Path, url: &OsStr) -> Program {
@@ -407,7 +413,7 @@ fn start_browser(place: &Place, path: &Path, url: &OsStr) -> Program {
     command.args(["--disable-breakpad", "--disable-crash-reporter", "--disable-sync"]);
     command.arg(format!("--user-data-dir={}", home.join("profile").display())).arg(url);
     command.current_dir(&home);
-    Program::start(&mut command)
+    Program::start(&mut command).unwrap()
 }
 
 /// What the page sends; `None` when nothing comes in time.
