@@ -193,7 +193,7 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-streams -d 'Admit no more paced streams than this' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'What the network carries, such as 10G; without it the card\'s speed, as far as it tells it' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Of what was measured, kept free for what was not' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l elsewhere -d 'Where a stream is sent that finds no place, such as http://b.example.org; may be repeated' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l elsewhere -d 'The URL of a server where a stream is sent that finds no place here; may be repeated' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r

@@ -118,7 +118,7 @@ pub struct LowMedia {
     /// Of what was measured, kept free for what was not
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
     pub margin: Option<u8>,
-    /// Where a stream is sent that finds no place, such as http://b.example.org; may be repeated
+    /// The URL of a server where a stream is sent that finds no place here; may be repeated
     #[arg(long, value_name = "URL")]
     pub elsewhere: Vec<String>,
     #[command(flatten)]
