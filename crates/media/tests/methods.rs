@@ -17,11 +17,16 @@ use haul_media::{
     policy::Policy,
     server::{Options, Server},
 };
-use rustix::fs::{Advice, fadvise};
+use rustix::{
+    fs::{Advice, fadvise},
+    net::sockopt::set_socket_recv_buffer_size,
+};
 
 /// Not a whole number of blocks.
 const FILM_BYTES: usize = 5_000_123;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What a client leaves unread stays in the page cache, and systems differ in how much they let it.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 /// No block of it is like another.
 fn film() -> Vec<u8> {
@@ -50,6 +55,7 @@ fn forget(path: &Path) {
 fn get(address: SocketAddr, range: &Range<usize>, pause: Duration) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES).unwrap();
     let last = range.end - 1;
     let head = format!(
         "GET /film.mp4 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nRange: bytes={}-{last}\r\n\r\n",
@@ -161,7 +167,7 @@ fn a_client_that_goes_while_the_disk_reads_leaves_nothing_behind() {
 #[test]
 fn a_film_that_one_viewer_watches_leaves_its_beginning_and_one_that_two_watch_all_of_it() {
     const PREFIX_BYTES: u64 = 16 << 20;
-    const LONG_BYTES: u64 = 48 << 20;
+    const LONG_BYTES: u64 = 64 << 20;
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = root.path().join("film.mp4");
     std::fs::write(&path, vec![7; LONG_BYTES as usize]).unwrap();
@@ -178,7 +184,9 @@ fn a_film_that_one_viewer_watches_leaves_its_beginning_and_one_that_two_watch_al
     other.write_all(b"GET /film.mp4?rate=8k HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     assert!(other.read(&mut [0; 9]).unwrap() > 0);
     assert_eq!(get(address, &whole, Duration::ZERO).len(), LONG_BYTES as usize);
-    assert_eq!(cached_bytes(), LONG_BYTES);
+    // The system may take single pages of its own accord.
+    let left_bytes = cached_bytes();
+    assert!(left_bytes > LONG_BYTES - (1 << 20), "{left_bytes}");
     drop(other);
     let begun = Instant::now();
     while server.observer().snapshot(0).sessions_count > 0 {
@@ -187,7 +195,7 @@ fn a_film_that_one_viewer_watches_leaves_its_beginning_and_one_that_two_watch_al
     }
     forget(&path);
     assert_eq!(get(address, &whole, Duration::ZERO).len(), LONG_BYTES as usize);
-    // What sockets held when it was to go, and the last part, may stay.
+    // What sockets held when it was last to go, and the last part, may stay.
     let left_bytes = cached_bytes();
     assert!((PREFIX_BYTES..LONG_BYTES * 3 / 4).contains(&left_bytes), "{left_bytes}");
 }

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use haul_sys::cachestat::cached_bytes;
 use rustix::{
     fs::{Advice, fadvise},
     system::sysinfo,
@@ -19,6 +20,11 @@ use super::{Behind, Owner, Wanted};
 
 /// Of each film, never let go of.
 pub const PREFIX_BYTES: u64 = 16 << 20;
+/// Pages go in parts of so many: where a page cannot go the kernel looks for it on the lists of
+/// all processors, which is dear (lru_add_drain_all() in generic_fadvise()).
+const STEP_BYTES: u64 = 4 << 20;
+/// What a socket, here or on the same host, may hold for long, and so what is tried again.
+const HELD_BYTES_MAX: u64 = 64 << 20;
 /// Memory is scarce when less than this part of it is unused.
 const SCARCE: u64 = 8;
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,32 +33,48 @@ pub struct LetGo {
     mode: Behind,
     is_scarce: bool,
     looked: Option<Instant>,
-    /// How far each stream's pages are gone.
-    gone: HashMap<Owner, u64>,
+    streams: HashMap<Owner, Trail>,
+}
+
+/// Of one stream.
+#[derive(Clone, Copy)]
+struct Trail {
+    /// What is before it has gone.
+    gone: u64,
+    /// How far it was tried.
+    tried: u64,
 }
 
 impl LetGo {
     pub fn new(mode: Behind) -> Self {
-        Self { mode, is_scarce: false, looked: None, gone: HashMap::new() }
+        Self { mode, is_scarce: false, looked: None, streams: HashMap::new() }
     }
 
-    /// Before a stream sends on: what it sent before has left the socket by now, as a period has
-    /// passed, and pages that a socket still holds cannot go.
+    /// Before a stream sends on. Pages that a socket still holds cannot go, so they are tried
+    /// again with the next part.
     pub fn behind(&mut self, wanted: &Wanted<'_>) {
         if !self.lets_go() || wanted.audience.count() > 1 {
             return;
         }
         let at = wanted.range.start;
-        let from = *self.gone.entry(wanted.owner).or_insert(at);
-        let from = from.max(PREFIX_BYTES);
-        let Some(len_bytes) = at.checked_sub(from).and_then(NonZero::new) else { return };
+        let trail = self.streams.entry(wanted.owner).or_insert(Trail { gone: at, tried: at });
         // Who seeks back reads again.
-        let _ = fadvise(&wanted.file.file, from, Some(len_bytes), Advice::DontNeed);
-        self.gone.insert(wanted.owner, at);
+        if at < trail.tried.max(PREFIX_BYTES) + STEP_BYTES {
+            return;
+        }
+        let from = trail.gone.max(PREFIX_BYTES).max(at.saturating_sub(HELD_BYTES_MAX));
+        let Some(len_bytes) = NonZero::new(at - from) else { return };
+        let file = &wanted.file.file;
+        let _ = fadvise(file, from, Some(len_bytes), Advice::DontNeed);
+        trail.tried = at;
+        // Who cannot tell is taken at the kernel's word.
+        if cached_bytes(file, from, len_bytes.get()).map_or(true, |left| left == 0) {
+            trail.gone = at;
+        }
     }
 
     pub fn forget(&mut self, owner: Owner) {
-        self.gone.remove(&owner);
+        self.streams.remove(&owner);
     }
 
     fn lets_go(&mut self) -> bool {
