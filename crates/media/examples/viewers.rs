@@ -4,17 +4,24 @@
 //!
 //! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers.
 //! The players begin after one period of 3 s. With the process numbers of the server it also tells
-//! its processor time, from when all viewers have come, and its memory.
+//! its processor time, once all viewers have come and settled, and its memory; and that of the whole
+//! machine, as what the kernel does in interrupts is charged to whoever runs just then.
 
 use haul_media::{
     pace::Rate,
     viewers::{Crowd, arrivals::evenly, watch},
 };
-use std::{error::Error, thread, time::Duration};
+use std::{
+    error::Error,
+    thread,
+    time::{Duration, Instant},
+};
 
 const PERIOD: Duration = Duration::from_secs(3);
 /// Viewers begin spread over some periods.
 const RAMP: Duration = Duration::from_secs(6);
+/// Until what the last of them got to begin with is over.
+const SETTLE: Duration = Duration::from_secs(6);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -33,18 +40,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         time,
         until: Duration::MAX,
     };
+    let cores = thread::available_parallelism()?.get() as f64;
     let watched = thread::spawn({
         let pids = pids.to_vec();
-        let steady = time.saturating_sub(RAMP);
+        let steady = time.saturating_sub(RAMP + SETTLE);
         move || {
-            thread::sleep(RAMP);
-            let before = cpu_s(&pids);
+            thread::sleep(RAMP + SETTLE);
+            let (before, idle_before, begun) = (cpu_s(&pids), idle_s(), Instant::now());
             thread::sleep(steady.mul_f64(0.9));
-            (cpu_s(&pids) - before, steady.mul_f64(0.9), rss_kib(&pids))
+            let over = begun.elapsed();
+            let machine = over.as_secs_f64() * cores - (idle_s() - idle_before);
+            (cpu_s(&pids) - before, machine, over, rss_kib(&pids))
         }
     });
     let seen = watch(&crowd)?;
-    let (cpu, over, rss_kib) = watched.join().map_err(|_| "the watch of the server broke")?;
+    let (cpu, machine, over, rss_kib) =
+        watched.join().map_err(|_| "the watch of the server broke")?;
     let late_ms = |share: f64| seen.lateness_us.value_at_quantile(share) as f64 / 1e3;
     let why = seen.why_failed.map(|why| format!(" ({why})")).unwrap_or_default();
     println!("{} streams, {} refused, {} failed{why}", seen.streams, seen.refused, seen.failed);
@@ -66,6 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             1e6 * cores / streams,
             rss_kib / streams,
         );
+        println!("the machine: {:.1} % of a core", 100.0 * machine / over.as_secs_f64());
     }
     Ok(())
 }
@@ -81,6 +93,18 @@ fn cpu_s(pids: &[String]) -> f64 {
         Some(ticks as f64 / ticks_per_s)
     };
     pids.iter().filter_map(of).sum()
+}
+
+/// Time of all processors in which nothing ran here: idle and waiting for disks, which the kernel
+/// measures, and what other machines took (proc_stat(5)). What it says of busy time are samples.
+fn idle_s() -> f64 {
+    let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let fields: Vec<u64> =
+        line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    // User, nice, system, idle, iowait, irq, softirq, steal.
+    [3, 4, 7].iter().filter_map(|&at| fields.get(at)).sum::<u64>() as f64 / ticks_per_s
 }
 
 fn rss_kib(pids: &[String]) -> f64 {

@@ -6,6 +6,7 @@
 mod behind;
 mod direct;
 mod disk_queue;
+mod known;
 mod normal;
 mod one_copy;
 mod sink;

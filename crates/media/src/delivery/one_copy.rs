@@ -22,6 +22,7 @@ use super::{
     Behind, Delivery, Sending, Sink, Wanted,
     behind::LetGo,
     disk_queue::{DiskQueue, Into, Owner, Shape, Ticket},
+    known::{self, Known},
     normal::Normal,
     truncated,
 };
@@ -29,6 +30,8 @@ use crate::{server::Reads, site::OpenFile};
 
 /// The kernel moves at most 0x7ffff000 bytes a call (sendfile(2)).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+/// What is asked at once whether it is there: a period of most films.
+const CACHED_BYTES_MAX: u64 = 4 << 20;
 /// Parts of one stream that are read or wait to be sent.
 const AHEAD: usize = 2;
 
@@ -44,6 +47,7 @@ struct Ahead {
     queue: DiskQueue,
     range_bytes_max: u64,
     streams: HashMap<Owner, VecDeque<Warming>>,
+    known: Known,
 }
 
 /// A part of a file on its way into the page cache; where it was there already without a ticket.
@@ -59,7 +63,12 @@ impl OneCopy {
         // Where the system forbids io_uring sendfile(2) waits, as it does in other servers.
         let ahead = shape.and_then(|shape| {
             let queue = DiskQueue::new(Into::PageCache, shape).ok()?;
-            Some(Ahead { queue, range_bytes_max: shape.slot_bytes, streams: HashMap::new() })
+            Some(Ahead {
+                queue,
+                range_bytes_max: shape.slot_bytes,
+                streams: HashMap::new(),
+                known: Known::new(),
+            })
         });
         Self { ahead, normal: Normal::new(), let_go: LetGo::new(behind) }
     }
@@ -73,15 +82,15 @@ impl Ahead {
         while self.streams.get(&wanted.owner).and_then(VecDeque::front).is_some_and(is_past) {
             self.drop_first(wanted.owner);
         }
-        let known = self.streams.get(&wanted.owner);
-        if known.is_none() {
+        if !self.streams.contains_key(&wanted.owner) {
             // Most ranges of a popular film are there, and nothing is to be remembered.
-            let range = start..end.min(start + self.range_bytes_max);
-            if is_cached(wanted.file, &range) {
+            let range = start..end.min(start + CACHED_BYTES_MAX);
+            if self.is_known_or_cached(wanted, &range) {
                 return Some(range);
             }
         }
-        let mut next = known.and_then(VecDeque::back).map_or(start, |last| last.range.end);
+        let parts = self.streams.get(&wanted.owner);
+        let mut next = parts.and_then(VecDeque::back).map_or(start, |last| last.range.end);
         while next < end && self.streams.get(&wanted.owner).map_or(0, VecDeque::len) < AHEAD {
             let range = next..end.min(next + self.range_bytes_max);
             next = range.end;
@@ -90,6 +99,24 @@ impl Ahead {
         let first = self.streams.get(&wanted.owner).and_then(VecDeque::front);
         let there = first.filter(|first| first.is_there);
         there.map(|first| start..end.min(first.range.end))
+    }
+
+    fn is_known_or_cached(&mut self, wanted: &Wanted<'_>, range: &Range<u64>) -> bool {
+        // Who watches alone finds nothing that others have seen.
+        if wanted.audience.count() < 2 {
+            return is_cached(wanted.file, range);
+        }
+        let OpenFile { identity, len_bytes, .. } = **wanted.file;
+        let now = Instant::now();
+        if self.known.is_there(identity, range, now) {
+            return true;
+        }
+        let chunks = known::outward(range, len_bytes);
+        let is_cached = is_cached(wanted.file, &chunks);
+        if is_cached {
+            self.known.note(identity, &chunks, now);
+        }
+        is_cached
     }
 
     fn warm(&mut self, wanted: &Wanted<'_>, range: Range<u64>) {

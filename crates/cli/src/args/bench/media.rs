@@ -26,9 +26,9 @@ const USERS: u32 = 100;
 const MEAN_GAP: Duration = Duration::from_millis(360);
 /// Half of what plays in all periods, as in the study.
 const FILM_BYTES: u64 = 14 << 20;
-/// The bound disk, in bytes and in reads a second. As for a disk whose heads move it is reads that
-/// are few: a little less than the crowd asks for when it is largest and the kernel reads ahead.
-const READ_BYTES_PER_S: u64 = 60 << 20;
+/// The bound disk, in bytes and in reads a second: both a little less than the crowd asks for when
+/// it is largest, by methods that keep few pages or read little at a time.
+const READ_BYTES_PER_S: u64 = 36 << 20;
 const READS_PER_S: u64 = 340;
 /// What the server may have with its page cache, in bytes: little beside all films.
 const MEMORY_BYTES: u64 = 48 << 20;
@@ -100,7 +100,7 @@ pub struct LowBenchMedia {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// The bound of the disk: bytes a second that a server reads; without it 60M
+    /// The bound of the disk: bytes a second that a server reads; without it 36M
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub read_rate: Option<u64>,
     /// The bound of the disk: reads a second, as seeks cost; without it 340

@@ -37,6 +37,14 @@ pub(super) fn sentence(found: &[Missed]) -> String {
     if is_so {
         return format!("{study} came out{but}: {}.", shares(&studied));
     }
+    let tied = studied.iter().take_while(|one| one.share == 0.0).count();
+    if tied > 1 && studied[tied..].windows(2).all(|two| two[0].share < two[1].share) {
+        return format!(
+            "{study} came out{but} where one was missed: {}. The {tied} that missed none have no \
+             order: a lower --read-rate or --reads, or more --users, makes the disk their limit.",
+            shares(&studied)
+        );
+    }
     let mut ours = studied;
     ours.sort_by(|one, other| one.share.total_cmp(&other.share));
     format!("{study} did not come out{but}: {}.", shares(&ours))
@@ -83,6 +91,11 @@ mod tests {
         assert!(other.ends_with(words), "{other}");
         let alike = sentence(&found(&[("one-copy", 0.1), ("normal", 0.1)]));
         assert!(alike.contains("did not come out"), "{alike}");
+        let two_of_none = [("one-copy", 0.0), ("direct", 0.0), ("normal", 0.1)];
+        let said = sentence(&found(&two_of_none));
+        assert!(said.contains("came out, as far") && said.contains("The 2 that missed"), "{said}");
+        let last_of_none = sentence(&found(&[("one-copy", 0.1), ("direct", 0.0), ("normal", 0.0)]));
+        assert!(last_of_none.contains("did not come out"), "{last_of_none}");
     }
 
     #[test]
