@@ -4,8 +4,8 @@
 //!
 //! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers.
 //! The players begin after one period of 3 s. With the process numbers of the server it also tells
-//! its processor time, once all viewers have come and settled, and its memory; and that of the whole
-//! machine, as what the kernel does in interrupts is charged to whoever runs just then.
+//! its processor time, once all viewers have come and settled, and its memory; and the time of the
+//! whole machine, as what the kernel does in interrupts is charged to whoever runs just then.
 
 use haul_media::{
     pace::Rate,
