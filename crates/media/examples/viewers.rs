@@ -2,7 +2,8 @@
 //!
 //!     cargo run --release -p haul-media --example viewers -- 127.0.0.1:80 /a.mp4 10000 1.5M 30 PID
 //!
-//! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers.
+//! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers. Of several targets,
+//! separated by commas, viewers take one after the other.
 //! The players begin after one period of 3 s. With the process numbers of the server it also tells
 //! its processor time, once all viewers have come and settled, and its memory; and the time of the
 //! whole machine, as what the kernel does in interrupts is charged to whoever runs just then.
@@ -29,10 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("needs ADDRESS TARGET VIEWERS RATE SECONDS [PID..]".into());
     };
     let time = Duration::from_secs(seconds.parse()?);
+    let targets: Vec<String> = target.split(',').map(str::to_owned).collect();
     let crowd = Crowd {
         address: address.parse()?,
-        targets: vec![target.clone()],
-        arrivals: evenly(viewers.parse()?, RAMP, 1),
+        arrivals: evenly(viewers.parse()?, RAMP, targets.len()),
+        targets,
         rate: Rate::parse(rate).ok_or("needs a rate, such as 1.5M")?,
         period: PERIOD,
         prebuffer: PERIOD,
