@@ -26,7 +26,7 @@ struct Suite {
     filter: &'static str,
 }
 
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 13] = [
     Suite {
         name: "kills",
         what: "kill -9 of either side or both: 500 in each direction, over a file and over a tree",
@@ -87,6 +87,18 @@ const SUITES: [Suite; 11] = [
         what: "150 kills of either side while a file is written, in each direction",
         test: "recordings",
         filter: "killed_at_random_moments",
+    },
+    Suite {
+        name: "ranges",
+        what: "a million requests of random ranges to `haul media` and nginx, each answered alike",
+        test: "media_beside_nginx",
+        filter: "random_ranges",
+    },
+    Suite {
+        name: "visitors",
+        what: "15 minutes of visitors of `haul media`, good and bad: open files and memory",
+        test: "media_long_run",
+        filter: "",
     },
 ];
 

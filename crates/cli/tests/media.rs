@@ -7,72 +7,31 @@ mod harness;
 use harness::{
     Place,
     http::{Answer, Body, Client},
+    media::{self, Media},
     process::{Haul, behind},
     wait_until,
 };
 use rustix::process::Signal;
 use std::{
     ffi::OsString,
-    fs,
-    net::SocketAddr,
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
 const FILM_BYTES: u64 = 3_000_000;
 
-struct Media {
-    haul: Haul,
-    address: SocketAddr,
+/// A server that other words run.
+fn start_behind(place: &Place, runner: &[&str], options: &[&str]) -> Media {
+    let runner: Vec<OsString> = runner.iter().map(OsString::from).collect();
+    let words = media::words(place, &[options, &["--json"]].concat());
+    Media::of(Haul::start(behind(&runner, place.command(&words))))
 }
 
-impl Media {
-    fn start(place: &Place, options: &[&str]) -> Self {
-        let own = options.iter().map(OsString::from);
-        let words: Vec<OsString> = words!["media", place.path("root"), "--listen", "127.0.0.1:0"]
-            .into_iter()
-            .chain(own)
-            .collect();
-        let haul = place.start(&words);
-        Self::of(haul)
-    }
-
-    fn of(haul: Haul) -> Self {
-        let line = haul.wait_for("start", |event| event["event"] == "listening");
-        let url = line["url"].as_str().unwrap();
-        let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
-        Self { haul, address }
-    }
-
-    /// The same behind words that run it.
-    fn start_behind(place: &Place, runner: &[&str], options: &[&str]) -> Self {
-        let runner: Vec<OsString> = runner.iter().map(OsString::from).collect();
-        let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0", "--json"];
-        let own = options.iter().map(OsString::from);
-        let words: Vec<OsString> = words.into_iter().chain(own).collect();
-        Self::of(Haul::start(behind(&runner, place.command(&words))))
-    }
-
-    /// Of its processor time, in user and kernel mode (proc_pid_stat(5)).
-    fn cpu_ticks(&self) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.haul.id())).unwrap();
-        let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.address)
-    }
-
-    fn open_files(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.haul.id())).unwrap().count()
-    }
-
-    /// It is there, and answers.
-    #[track_caller]
-    fn assert_serves(&self) {
-        assert_eq!(self.client().get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
-    }
+/// Of its processor time, in user and kernel mode (proc_pid_stat(5)).
+fn cpu_ticks(media: &Media) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/stat", media.haul.id())).unwrap();
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 fn place() -> Place {
@@ -282,11 +241,8 @@ fn with_no_room_the_idlest_makes_room_and_those_at_work_stay() {
 #[test]
 fn without_a_descriptor_it_waits_and_does_not_spin() {
     let place = place();
-    let media = Media::start_behind(
-        &place,
-        &["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"],
-        &["--loops", "1"],
-    );
+    let media =
+        start_behind(&place, &["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"], &["--loops", "1"]);
     // One behind the other: each has begun its head before the next comes, so that none is idle.
     let clients: Vec<Client> = (0..100)
         .map(|_| {
@@ -296,9 +252,9 @@ fn without_a_descriptor_it_waits_and_does_not_spin() {
             client
         })
         .collect();
-    let before = media.cpu_ticks();
+    let before = cpu_ticks(&media);
     thread::sleep(Duration::from_secs(2));
-    let spent = media.cpu_ticks() - before;
+    let spent = cpu_ticks(&media) - before;
     // 200 ticks are both seconds.
     assert!(spent < 100, "{spent} ticks");
     drop(clients);
@@ -399,7 +355,7 @@ fn sigterm_lets_answers_end_and_sighup_opens_the_log_again() {
     media.client().get("/film.mp4", "User-Agent: one\r\nConnection: close\r\n");
     wait_until("logged", || fs::read_to_string(&log).unwrap().lines().count() == 1);
     fs::rename(&log, place.path("access.log.1")).unwrap();
-    media.haul.signal(Signal::HUP);
+    media.signal(Signal::HUP);
     wait_until("opened again", || log.exists());
     media.client().get("/nothing", "User-Agent: two\r\nConnection: close\r\n");
     wait_until("logged again", || fs::read_to_string(&log).unwrap().contains("two"));
@@ -411,7 +367,7 @@ fn sigterm_lets_answers_end_and_sighup_opens_the_log_again() {
     let mut client = media.client();
     client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
     thread::sleep(Duration::from_millis(200));
-    media.haul.signal(Signal::TERM);
+    media.signal(Signal::TERM);
     assert!(idle.is_closed());
     let answer: Answer = client.answer(Body::AsTold).unwrap();
     assert_eq!(answer.body.len(), 64 << 20);
@@ -437,8 +393,7 @@ fn a_stream_comes_period_by_period_and_no_sooner() {
         // What is no film is not paced by --rate, and a short part is there at once.
         assert_eq!(client.get("/series/list.m3u8", "").status, 200);
         assert_eq!(client.get(target, "Range: bytes=-1000\r\n").status, 206);
-        media.haul.signal(Signal::TERM);
-        let ran = media.haul.finish();
+        let ran = media.end();
         let ended = ran.named("ended")[0];
         assert_eq!(ended["streams"], 2, "{ran:?}");
         assert!(ended["periods"].as_u64().unwrap() >= 2, "{ran:?}");
@@ -458,8 +413,7 @@ fn a_stream_that_is_paused_goes_on() {
     client.send("GET /long.mp4?rate=160M HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     thread::sleep(Duration::from_secs(2));
     assert_eq!(client.answer(Body::AsTold).unwrap().body.len(), 40 << 20);
-    media.haul.signal(Signal::TERM);
-    let ran = media.haul.finish();
+    let ran = media.end();
     let ended = ran.named("ended")[0];
     assert!(ended["held_back"].as_u64().unwrap() >= 1, "{ran:?}");
 }

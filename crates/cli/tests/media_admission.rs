@@ -7,38 +7,18 @@ mod harness;
 use harness::{
     Place,
     http::{Answer, Body, Client},
-    process::Haul,
+    media::Media,
     wait_until,
 };
 use rustix::process::Signal;
 use std::{fs, path::Path, thread, time::Duration};
 
-/// `haul media` of a place with a film, by these words.
-struct Media {
-    haul: Haul,
-    address: std::net::SocketAddr,
-}
-
-impl Media {
-    fn start(place: &Place, options: &[&str]) -> Self {
-        let root = place.path("root");
-        let common = ["--listen", "127.0.0.1:0"];
-        let mut words = words!["media", root, "--state", place.path("state")];
-        words.extend(common.iter().chain(options).map(Into::into));
-        let haul = place.start(&words);
-        let line = haul.wait_for("start", |event| event["event"] == "listening");
-        let url = line["url"].as_str().unwrap();
-        let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
-        Self { haul, address }
-    }
-
-    /// Asks for a stream, and reads the head of its answer alone.
-    fn stream(&self, target: &str) -> (Client, Answer) {
-        let mut client = Client::connect(self.address);
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let answer = client.answer(Body::None).unwrap();
-        (client, answer)
-    }
+/// Asks for a stream, and reads the head of its answer alone.
+fn stream(media: &Media, target: &str) -> (Client, Answer) {
+    let mut client = media.client();
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let answer = client.answer(Body::None).unwrap();
+    (client, answer)
 }
 
 fn place() -> Place {
@@ -55,19 +35,18 @@ fn who_finds_no_place_is_told_at_once_and_when_to_ask_again() {
     let periods = ["--period", "500ms", "--start-up", "500ms"];
     let words = [&["--rate", "1M", "--max-streams", "2"][..], &periods].concat();
     let media = Media::start(&place, &words);
-    let first = media.stream("/film.mp4");
-    let second = media.stream("/film.mp4?rate=500k");
+    let first = stream(&media, "/film.mp4");
+    let second = stream(&media, "/film.mp4?rate=500k");
     assert_eq!((first.1.status, second.1.status), (200, 200));
-    let (_, refused) = media.stream("/film.mp4");
+    let (_, refused) = stream(&media, "/film.mp4");
     assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")), "{refused:?}");
     // What is not paced takes no place.
-    assert_eq!(media.stream("/film.mp4?rate=max").1.status, 200);
-    assert_eq!(media.stream("/lectures/").1.status, 200);
+    assert_eq!(stream(&media, "/film.mp4?rate=max").1.status, 200);
+    assert_eq!(stream(&media, "/lectures/").1.status, 200);
     drop(first);
     // The place is its viewer's for two periods, then anybody's; here all are one viewer.
-    wait_until("a place", || media.stream("/film.mp4").1.status == 200);
-    media.haul.signal(Signal::TERM);
-    let ran = media.haul.finish();
+    wait_until("a place", || stream(&media, "/film.mp4").1.status == 200);
+    let ran = media.end();
     let ended = ran.named("ended")[0];
     assert!(ended["refused"].as_u64().unwrap() >= 1, "{ran:?}");
 }
@@ -82,7 +61,7 @@ fn a_network_carries_so_many_streams_and_no_more() {
     let media = Media::start(&place, &words);
     let mut streams = Vec::new();
     for _ in 0..30 {
-        streams.push(media.stream("/film.mp4"));
+        streams.push(stream(&media, "/film.mp4"));
     }
     let admitted = streams.iter().filter(|(_, answer)| answer.status == 200).count();
     assert_eq!(admitted, 4, "{admitted}");
@@ -97,14 +76,14 @@ fn those_without_a_place_are_sent_elsewhere_but_not_in_a_circle() {
     let elsewhere =
         ["--elsewhere", "http://b.example.org/", "--elsewhere", "https://c.example.org"];
     let media = Media::start(&place, &[&words[..], &elsewhere].concat());
-    let _first = media.stream("/film.mp4");
-    let (_, second) = media.stream("/film.mp4");
+    let _first = stream(&media, "/film.mp4");
+    let (_, second) = stream(&media, "/film.mp4");
     let to = "http://b.example.org/film.mp4?haul-from=1";
     assert_eq!((second.status, second.field("location")), (307, Some(to)));
-    let (_, third) = media.stream("/film.mp4?rate=2M");
+    let (_, third) = stream(&media, "/film.mp4?rate=2M");
     let to = "https://c.example.org/film.mp4?rate=2M&haul-from=1";
     assert_eq!((third.status, third.field("location")), (307, Some(to)));
-    assert_eq!(media.stream("/film.mp4?haul-from=1").1.status, 503);
+    assert_eq!(stream(&media, "/film.mp4?haul-from=1").1.status, 503);
 }
 
 #[test]
@@ -117,16 +96,16 @@ fn a_configuration_is_read_again_and_a_broken_one_changes_nothing() {
         [[paths]]\nmatch = '/lectures/**'\nrate = 'max'\npriority = 'high'\n",
     );
     let media = Media::start(&place, &["--config", path.to_str().unwrap()]);
-    let _streams = [media.stream("/film.mp4"), media.stream("/film.mp4")];
-    assert_eq!(media.stream("/film.mp4").1.status, 503);
-    assert_eq!(media.stream("/lectures/one.mp4").1.status, 200);
+    let _streams = [stream(&media, "/film.mp4"), stream(&media, "/film.mp4")];
+    assert_eq!(stream(&media, "/film.mp4").1.status, 503);
+    assert_eq!(stream(&media, "/lectures/one.mp4").1.status, 200);
     write("max-streams = 3\nno-such-key = 1\n");
-    media.haul.signal(Signal::HUP);
+    media.signal(Signal::HUP);
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(media.stream("/film.mp4").1.status, 503);
+    assert_eq!(stream(&media, "/film.mp4").1.status, 503);
     write("rate = '800k'\nmax-streams = 3\n");
-    media.haul.signal(Signal::HUP);
-    wait_until("a third place", || media.stream("/film.mp4").1.status == 200);
+    media.signal(Signal::HUP);
+    wait_until("a third place", || stream(&media, "/film.mp4").1.status == 200);
 }
 
 #[test]
@@ -157,6 +136,6 @@ fn what_was_measured_is_told_and_used() {
     // 0.9 of 1 Gbit/s, of 2 Mbit/s and 6.2 % more.
     assert_eq!(streams[0]["by"]["network"], 423);
     let media = Media::start(&place, &["--rate", "500M"]);
-    let statuses: Vec<u16> = (0..3).map(|_| media.stream("/large.mp4").1.status).collect();
+    let statuses: Vec<u16> = (0..3).map(|_| stream(&media, "/large.mp4").1.status).collect();
     assert_eq!(statuses.last(), Some(&503), "{statuses:?}");
 }

@@ -26,6 +26,8 @@ const FILE_BYTES: u64 = 10_000;
 /// Of random ranges; the long variant has a million, as the promise says.
 const RANGES: u64 = 5_000;
 const RANGES_LONG: u64 = 1_000_000;
+/// As many as one connection is used for; each server has its own limit of them.
+const RANGES_OF_CONNECTION: u64 = 20_000;
 /// Of both, whatever they mean to a client; in small letters.
 const FIELDS: [&str; 7] = [
     "content-type",
@@ -330,7 +332,11 @@ fn random_ranges_have_the_same_answers() {
         3 => random.below(u64::MAX).to_string(),
         _ => random.below(FILE_BYTES).to_string(),
     };
-    for _ in 0..if is_long() { RANGES_LONG } else { RANGES } {
+    let (mut count, mut parts) = ([0_u64; 600], 0_usize);
+    for at in 0..if is_long() { RANGES_LONG } else { RANGES } {
+        if at % RANGES_OF_CONNECTION == 0 {
+            clients = both.addresses.map(Client::connect);
+        }
         let mut set = Vec::new();
         for _ in 0..=random.below(4) {
             let (first, last) = (number(&mut random), number(&mut random));
@@ -350,5 +356,17 @@ fn random_ranges_have_the_same_answers() {
             .each_mut()
             .map(|client| essence(client.get(file, &format!("Range: {range}\r\n"))));
         assert_eq!(haul, nginx, "{file} {range:?}");
+        count[usize::from(haul.status)] += 1;
+        let of_parts = |(_, value): &(String, String)| value.starts_with("multipart/");
+        parts += usize::from(haul.fields.iter().any(of_parts));
     }
+    println!(
+        "soak: {} random ranges answered as by nginx: {} whole, {} in part ({parts} of them in \
+         several parts), {} refused",
+        count.iter().sum::<u64>(),
+        count[200],
+        count[206],
+        count[416]
+    );
+    assert!([count[200], count[206], count[416]].iter().all(|&count| count > 0));
 }

@@ -7,14 +7,14 @@
 
 mod harness;
 
-use harness::{PATIENCE, Place, http::Client, process::Haul};
+use harness::{PATIENCE, Place, http::Client, media::Media};
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     ffi::{OsStr, OsString},
     fs,
     io::{ErrorKind, Read, Seek, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -30,35 +30,26 @@ const BROWSERS: [&str; 2] = ["chromium", "google-chrome"];
 /// A player in a page waits so long for anything.
 const PAGE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The server of a place's root.
-struct Media {
-    haul: Haul,
-    address: SocketAddr,
+/// The server of a place's root, and its access log.
+struct Logged {
+    media: Media,
     log: PathBuf,
 }
 
-impl Media {
+impl Logged {
     fn start(place: &Place, options: &[&str]) -> Self {
         let log = place.path("access.log");
-        let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0"];
-        let own = words!["--access-log", log].into_iter();
-        let words: Vec<OsString> =
-            words.into_iter().chain(own).chain(options.iter().map(OsString::from)).collect();
-        let haul = place.start(&words);
-        let line = haul.wait_for("start", |event| event["event"] == "listening");
-        let url = line["url"].as_str().unwrap();
-        let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
-        Self { haul, address, log }
+        let own = ["--access-log", log.to_str().unwrap()];
+        Self { media: Media::start(place, &[&own, options].concat()), log }
     }
 
     fn url(&self, target: &str) -> OsString {
-        format!("http://{}/{target}", self.address).into()
+        format!("http://{}/{target}", self.media.address).into()
     }
 
     /// Ends it, and says with which status it answered requests for `name`.
     fn statuses(self, name: &str) -> Vec<u16> {
-        self.haul.signal(Signal::TERM);
-        let ran = self.haul.finish();
+        let ran = self.media.end();
         assert_eq!(ran.status, 0, "{ran:?}");
         let log = fs::read_to_string(&self.log).unwrap();
         let lines = log.lines().filter(|line| line.contains(&format!(" /{name}")));
@@ -202,7 +193,7 @@ fn frames(before: &[&str], input: &OsStr) -> String {
 
 /// The same frames from the server as from the disk, and more than a few.
 #[track_caller]
-fn assert_same_frames(place: &Place, media: &Media, target: &str, before: &[&str]) {
+fn assert_same_frames(place: &Place, media: &Logged, target: &str, before: &[&str]) {
     let name = target.split('?').next().unwrap();
     let expected = frames(before, place.root(name).as_os_str());
     assert!(expected.lines().count() > 30, "{expected}");
@@ -213,7 +204,7 @@ fn assert_same_frames(place: &Place, media: &Media, target: &str, before: &[&str
 #[test]
 fn ffprobe_finds_the_same_over_http_as_on_disk() {
     let Some(place) = place() else { return };
-    let media = Media::start(&place, &[]);
+    let media = Logged::start(&place, &[]);
     for name in ["film.mp4", "stream.ts"] {
         let facts = |input: &OsStr| {
             let mut command = Command::new("ffprobe");
@@ -235,7 +226,7 @@ fn ffprobe_finds_the_same_over_http_as_on_disk() {
 fn ffmpeg_decodes_the_same_frames_from_the_beginning_and_from_the_middle() {
     let Some(place) = place() else { return };
     for options in [&[][..], &["--method", "normal"], &["--method", "direct"]] {
-        let media = Media::start(&place, options);
+        let media = Logged::start(&place, options);
         for name in ["film.mp4", "stream.ts"] {
             assert_same_frames(&place, &media, name, &[]);
             assert_same_frames(&place, &media, name, &["-ss", MIDDLE]);
@@ -248,7 +239,7 @@ fn ffmpeg_decodes_the_same_frames_from_the_beginning_and_from_the_middle() {
 fn ffmpeg_decodes_the_same_frames_of_a_stream_that_is_paced() {
     let Some(place) = place() else { return };
     // A small buffer in advance, so that there is something to wait for.
-    let media = Media::start(&place, &["--period", "200ms", "--start-up", "400ms"]);
+    let media = Logged::start(&place, &["--period", "200ms", "--start-up", "400ms"]);
     for name in ["film.mp4", "stream.ts"] {
         let len_bytes = fs::metadata(place.root(name)).unwrap().len();
         let bits_per_s = 4 * len_bytes * 8 / u64::from(SECONDS);
@@ -274,7 +265,7 @@ fn a_playlist_and_its_segments_play_as_from_disk() {
     let fragments = ["-hls_segment_type", "fmp4"];
     film(&place, &[&hls[..], &fragments, &["fragments/list.m3u8"]].concat()).unwrap();
     for name in ["hls", "fragments"] {
-        let media = Media::start(&place, &[]);
+        let media = Logged::start(&place, &[]);
         let list = format!("{name}/list.m3u8");
         assert_same_frames(&place, &media, &list, &[]);
         if name == "hls" {
@@ -290,7 +281,7 @@ fn a_playlist_and_its_segments_play_as_from_disk() {
 fn a_manifest_and_its_segments_play_as_from_disk() {
     let Some(place) = place() else { return };
     film(&place, &["-f", "dash", "-seg_duration", "2", "dash/list.mpd"]).unwrap();
-    let media = Media::start(&place, &[]);
+    let media = Logged::start(&place, &[]);
     // Of each stream, picture and sound.
     let segments = assert_same_files(&place, &media, "dash", "chunk");
     assert!(segments >= 2 * 4, "{segments}");
@@ -304,8 +295,8 @@ fn a_manifest_and_its_segments_play_as_from_disk() {
 
 /// All files of a directory have the server's bytes; how many are segments, by how they begin.
 #[track_caller]
-fn assert_same_files(place: &Place, media: &Media, directory: &str, segment: &str) -> usize {
-    let mut client = Client::connect(media.address);
+fn assert_same_files(place: &Place, media: &Logged, directory: &str, segment: &str) -> usize {
+    let mut client = Client::connect(media.media.address);
     let mut segments = 0;
     for entry in fs::read_dir(place.root(directory)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -461,7 +452,7 @@ fn play_in(place: &Place, browser: &Path, films: &[&str], options: &[&str]) -> S
         .replace("PATIENCE_MS", &PAGE_PATIENCE.as_millis().to_string())
         .replace("FILMS", &serde_json::to_string(films).unwrap());
     fs::write(place.root("page.html"), page).unwrap();
-    let media = Media::start(place, options);
+    let media = Logged::start(place, options);
     let mut program = start_browser(place, browser, &media.url("page.html"));
     let said = report(&listener, PATIENCE);
     let said = said.unwrap_or_else(|| {

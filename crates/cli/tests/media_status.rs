@@ -8,16 +8,17 @@ use harness::{
     Place,
     browser::Browser,
     http::{Answer, Body, Client},
-    process::{Haul, Ran},
+    media::{self, Media},
+    process::Ran,
     wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
-    ffi::OsString,
     fs,
     io::{BufRead, BufReader, Read},
-    net::{SocketAddr, TcpListener},
+    net::TcpListener,
+    ops::Deref,
     thread,
     time::{Duration, Instant},
 };
@@ -27,45 +28,36 @@ const FILM_BYTES: u64 = 3_000_000;
 const PACING: [&str; 4] = ["--period", "200ms", "--start-up", "400ms"];
 const STREAM: &str = "GET /film.mp4?rate=80k HTTP/1.1\r\nHost: a\r\nUser-Agent: test/1\r\n\r\n";
 
-struct Media {
-    haul: Haul,
-    films: SocketAddr,
-    status: SocketAddr,
+/// A server, and who asks it how it is.
+struct Watched(Media);
+
+impl Deref for Watched {
+    type Target = Media;
+
+    fn deref(&self) -> &Media {
+        &self.0
+    }
 }
 
-fn address(url: &Value) -> SocketAddr {
-    let url = url.as_str().unwrap_or_else(|| panic!("no URL: {url}"));
-    url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap()
-}
-
-fn words(place: &Place, options: &[&str]) -> Vec<OsString> {
-    let own = options.iter().map(OsString::from);
-    let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0"];
-    words.into_iter().chain(own).collect()
-}
-
-impl Media {
+impl Watched {
     fn start(place: &Place, options: &[&str]) -> Self {
         Self::at(place, &[&["--status", "127.0.0.1:0"], options].concat())
     }
 
     fn at(place: &Place, options: &[&str]) -> Self {
-        let haul = place.start(&words(place, options));
-        let line = haul.wait_for("start", |event| event["event"] == "listening");
-        let (films, status) = (address(&line["url"]), address(&line["status"]));
-        Self { haul, films, status }
+        Self(Media::start(place, options))
     }
 
     /// Takes what is released at once, and then waits for more.
     fn stream(&self, request: &str) -> Client {
-        let mut client = Client::connect(self.films);
+        let mut client = Client::connect(self.address);
         assert!(client.send(request));
         assert!((&mut client.socket()).read(&mut [0; 2_000]).unwrap() > 0);
         client
     }
 
     fn ask(&self, request: &str) -> Answer {
-        let mut client = Client::connect(self.status);
+        let mut client = Client::connect(self.status());
         assert!(client.send(request));
         client.answer(Body::AsTold).unwrap_or_else(|| panic!("no answer to {request:?}"))
     }
@@ -93,15 +85,14 @@ impl Media {
     }
 
     fn events(&self) -> Events {
-        let mut client = Client::connect(self.status);
+        let mut client = Client::connect(self.status());
         assert!(client.send("GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let socket = client.socket().try_clone().unwrap();
         Events { lines: BufReader::new(socket).lines() }
     }
 
     fn end(self) -> Ran {
-        self.haul.signal(Signal::TERM);
-        self.haul.finish()
+        self.0.end()
     }
 }
 
@@ -133,7 +124,7 @@ fn place() -> Place {
 #[test]
 fn a_stream_is_seen_in_every_output_and_its_figures_go_on() {
     let place = place();
-    let media = Media::start(&place, &PACING);
+    let media = Watched::start(&place, &PACING);
     assert_eq!(media.metric("haul_media_sessions"), 0.0);
     assert_eq!(media.json("/api/sessions")["sessions"], Value::Array(Vec::new()));
     let _client = media.stream(STREAM);
@@ -188,7 +179,7 @@ fn a_stream_is_seen_in_every_output_and_its_figures_go_on() {
 fn what_players_hold_back_is_told() {
     let place = place();
     place.file(&place.root("long.mp4"), 40 << 20);
-    let media = Media::start(&place, &PACING);
+    let media = Watched::start(&place, &PACING);
     let _client = media.stream("GET /long.mp4?rate=160M HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until("held back", || media.metric("haul_media_held_back_total") >= 1.0);
     let found = media.json("/api/sessions");
@@ -198,7 +189,7 @@ fn what_players_hold_back_is_told() {
 #[test]
 fn json_has_a_sample_line_now_and_then() {
     let place = place();
-    let media = Media::start(&place, &PACING);
+    let media = Watched::start(&place, &PACING);
     let _client = media.stream(STREAM);
     let sample = media.haul.wait_for("sample", |event| event["event"] == "sample");
     assert!(sample["interval_s"].as_f64().unwrap() > 5.0, "{sample}");
@@ -211,7 +202,7 @@ fn json_has_a_sample_line_now_and_then() {
 #[test]
 fn what_is_no_question_of_its_own_users_is_refused() {
     let place = place();
-    let media = Media::start(&place, &["--status-name", "dash.example.org"]);
+    let media = Watched::start(&place, &["--status-name", "dash.example.org"]);
     for (request, status) in [
         ("GET /metrics HTTP/1.1\r\nHost: evil.example:8081\r\n\r\n", 403),
         ("GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", 403),
@@ -237,7 +228,7 @@ fn what_is_no_question_of_its_own_users_is_refused() {
         let policy = whole.field("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'self';"), "{policy}");
         assert_eq!((whole.status, whole.field("x-content-type-options")), (200, Some("nosniff")));
-        let mut client = Client::connect(media.status);
+        let mut client = Client::connect(media.status());
         client.send(format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let head = client.answer(Body::None).unwrap();
         assert_eq!((head.status, head.field("content-type")), (200, whole.field("content-type")));
@@ -252,13 +243,13 @@ fn what_is_no_question_of_its_own_users_is_refused() {
 #[test]
 fn a_crowd_and_whoever_is_slow_keep_nobody_out() {
     let place = place();
-    let media = Media::start(&place, &[]);
+    let media = Watched::start(&place, &[]);
     // Those that ask nothing make room for those that do.
-    let silent: Vec<Client> = (0..40).map(|_| Client::connect(media.status)).collect();
+    let silent: Vec<Client> = (0..40).map(|_| Client::connect(media.status())).collect();
     assert_eq!(media.get("/metrics").status, 200);
     drop(silent);
     // Those that look at events stay, and there is room beside them.
-    let mut looking: Vec<Client> = (0..40).map(|_| Client::connect(media.status)).collect();
+    let mut looking: Vec<Client> = (0..40).map(|_| Client::connect(media.status())).collect();
     let statuses: Vec<Option<u16>> = looking
         .iter_mut()
         .map(|client| {
@@ -273,7 +264,7 @@ fn a_crowd_and_whoever_is_slow_keep_nobody_out() {
     assert_eq!(media.get("/metrics").status, 200);
     drop(looking);
     // All at once, as fast as they can.
-    let status = media.status;
+    let status = media.status();
     let crowd: Vec<_> = (0..40)
         .map(|_| {
             thread::spawn(move || {
@@ -288,35 +279,35 @@ fn a_crowd_and_whoever_is_slow_keep_nobody_out() {
         assert!(matches!(status, None | Some(200 | 503)), "{status:?}");
     }
     // A head that comes byte by byte is cut off.
-    let mut slow = Client::connect(media.status);
+    let mut slow = Client::connect(media.status());
     let begun = Instant::now();
     while slow.send("G") && begun.elapsed() < Duration::from_secs(4) {
         thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(slow.answer(Body::AsTold).map(|answer| answer.status), Some(408));
     assert!(begun.elapsed() < Duration::from_secs(30));
-    assert_eq!(Client::connect(media.films).get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
+    assert_eq!(Client::connect(media.address).get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
     assert_eq!(media.get("/metrics").status, 200);
 }
 
 #[test]
 fn sigterm_ends_it_at_once_and_the_streams_in_their_time() {
     let place = place();
-    let media = Media::start(&place, &[&PACING[..], &["--drain-time", "60s"]].concat());
+    let media = Watched::start(&place, &[&PACING[..], &["--drain-time", "60s"]].concat());
     // Two more seconds.
     let client =
         media.stream("GET /film.mp4?rate=80k HTTP/1.1\r\nHost: a\r\nRange: bytes=0-29999\r\n\r\n");
     let mut events = media.events();
     assert_eq!(events.next().unwrap().0, "history");
     let _stalled = media.events();
-    media.haul.signal(Signal::TERM);
+    media.signal(Signal::TERM);
     let last = std::iter::from_fn(|| events.next()).last();
     assert_eq!(last.unwrap().0, "end");
-    wait_until("free", || TcpListener::bind(media.status).is_ok());
+    wait_until("free", || TcpListener::bind(media.status()).is_ok());
     let mut rest = Vec::new();
     (&mut client.socket()).read_to_end(&mut rest).unwrap();
     assert!(rest.len() > 20_000, "{}", rest.len());
-    let ran = media.haul.finish();
+    let ran = media.0.haul.finish();
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!(ran.named("ended")[0]["cut"], 0, "{ran:?}");
 }
@@ -324,19 +315,19 @@ fn sigterm_ends_it_at_once_and_the_streams_in_their_time() {
 #[test]
 fn it_can_be_off_and_an_address_that_is_taken_is_said() {
     let place = place();
-    let haul = place.start(&words(&place, &["--status", "off"]));
+    let haul = place.start(&media::words(&place, &["--status", "off"]));
     let line = haul.wait_for("start", |event| event["event"] == "listening");
     assert!(line["status"].is_null() && line["url"].is_string(), "{line}");
     drop(haul);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let named = taken.local_addr().unwrap().to_string();
-    place.run(&words(&place, &["--status", &named])).refused(&["--status", &named]);
-    place.run(&words(&place, &["--status", "nowhere"])).refused(&["--status", "nowhere"]);
+    place.run(&media::words(&place, &["--status", &named])).refused(&["--status", &named]);
+    place.run(&media::words(&place, &["--status", "nowhere"])).refused(&["--status", "nowhere"]);
     // The usual one is taken by the first at the latest: the second takes another.
-    let first = Media::at(&place, &[]);
-    let second = Media::at(&place, &[]);
-    assert_ne!(first.status, second.status);
-    assert!(second.status.ip().is_loopback());
+    let first = Watched::at(&place, &[]);
+    let second = Watched::at(&place, &[]);
+    assert_ne!(first.status(), second.status());
+    assert!(second.status().ip().is_loopback());
     assert_eq!((first.get("/metrics").status, second.get("/metrics").status), (200, 200));
 }
 
@@ -352,12 +343,12 @@ fn a_browser_shows_the_streams_as_they_go_and_says_when_the_server_is_gone() {
     let Some(mut browser) = Browser::start(&place) else {
         return haul_testkit::skip::skip("Chromium", "none in PATH");
     };
-    let media = Media::start(&place, &PACING);
+    let media = Watched::start(&place, &PACING);
     let _plain = media.stream(STREAM);
     let _script = media.stream(&format!(
         "GET {SCRIPT_TARGET} HTTP/1.1\r\nHost: a\r\nUser-Agent: <i>agent</i>\r\n\r\n"
     ));
-    let url = format!("http://{}/", media.status);
+    let url = format!("http://{}/", media.status());
     browser.open(&url);
     browser.wait_for("document.querySelectorAll('#sessions tr').length === 2");
     let targets =
@@ -402,10 +393,10 @@ fn a_browser_shows_the_streams_as_they_go_and_says_when_the_server_is_gone() {
     browser.wait_for("document.documentElement.clientWidth === 360");
     browser.wait_for("document.documentElement.scrollWidth <= 360");
 
-    let status = media.status.to_string();
+    let status = media.status().to_string();
     drop(media);
     browser.wait_for("document.querySelector('#state').textContent.includes('reconnecting')");
-    let _again = Media::at(&place, &["--status", &status]);
+    let _again = Watched::at(&place, &["--status", &status]);
     browser.wait_for("document.querySelector('#state').textContent === 'Live'");
     browser.wait_for("document.querySelectorAll('#sessions tr').length === 0");
 }

@@ -4,23 +4,18 @@
 
 mod harness;
 
-use data_encoding::BASE64;
 use harness::{
-    Place,
     http::{Body, Client},
-    process::Haul,
+    media::{self, Media},
+    studio::{self, Studio},
     wait_until,
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustix::process::Signal;
 use rustls::{
-    ClientConfig, HandshakeKind, ProtocolVersion, RootCertStore, SupportedProtocolVersion,
-    crypto::aws_lc_rs,
-    pki_types::CertificateDer,
+    ClientConfig, HandshakeKind, ProtocolVersion,
     version::{TLS12, TLS13},
 };
 use std::{
-    ffi::OsString,
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
@@ -30,124 +25,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-const FILM_BYTES: u64 = 3_000_000;
-
-/// An authority that clients believe, and files of a certificate that it signed.
-struct Authority {
-    certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
+/// Without TLS.
+fn plain(media: &Media) -> TcpStream {
+    let socket = TcpStream::connect(media.address).unwrap();
+    socket.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+    socket
 }
 
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "a test's authority");
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().der().clone();
-        Self { certificate, issuer: Issuer::new(params, key) }
-    }
-
-    /// A chain and its key, as text.
-    fn certify(&self) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-        let own = params.signed_by(&key, &self.issuer).unwrap();
-        let chain = pem("CERTIFICATE", own.der()) + &pem("CERTIFICATE", &self.certificate);
-        (chain, pem("PRIVATE KEY", key.serialized_der()))
-    }
-
-    fn client(&self, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        let mut config =
-            ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-                .with_protocol_versions(&[version])
-                .unwrap()
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Arc::new(config)
-    }
-}
-
-fn pem(kind: &str, der: &[u8]) -> String {
-    let text = BASE64.encode(der);
-    let lines: Vec<&str> =
-        text.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
-    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
-}
-
-struct Media {
-    haul: Haul,
-    address: SocketAddr,
-    config: Arc<ClientConfig>,
-}
-
-/// A place with films, and a certificate in `cert.pem` and `key.pem`.
-struct Studio {
-    place: Place,
-    authority: Authority,
-}
-
-impl Studio {
-    fn new() -> Self {
-        let place = Place::new();
-        place.file(&place.root("film.mp4"), FILM_BYTES);
-        let studio = Self { place, authority: Authority::new() };
-        studio.renew();
-        studio
-    }
-
-    fn renew(&self) {
-        let (chain, key) = self.authority.certify();
-        fs::write(self.place.path("cert.pem"), chain).unwrap();
-        fs::write(self.place.path("key.pem"), key).unwrap();
-    }
-
-    fn film(&self) -> Vec<u8> {
-        fs::read(self.place.root("film.mp4")).unwrap()
-    }
-
-    fn words(&self, options: &[&str]) -> Vec<OsString> {
-        let place = &self.place;
-        let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0"];
-        words.into_iter().chain(options.iter().map(OsString::from)).collect()
-    }
-
-    fn start(&self, options: &[&str]) -> Media {
-        let pair = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-        self.start_with(&[&pair, options].concat())
-    }
-
-    fn start_with(&self, options: &[&str]) -> Media {
-        let haul = self.place.start(&self.words(options));
-        let line = haul.wait_for("start", |event| event["event"] == "listening");
-        let url = line["url"].as_str().unwrap();
-        let address = url.strip_prefix("https://").expect("HTTPS").trim_end_matches('/');
-        Media { address: address.parse().unwrap(), haul, config: self.authority.client(&TLS13) }
-    }
-}
-
-impl Media {
-    fn client(&self) -> Client {
-        Client::connect_tls(self.address, &self.config)
-    }
-
-    fn plain(&self) -> TcpStream {
-        let socket = TcpStream::connect(self.address).unwrap();
-        socket.set_read_timeout(Some(harness::PATIENCE)).unwrap();
-        socket
-    }
-
-    fn open_files(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.haul.id())).unwrap().count()
-    }
-
-    #[track_caller]
-    fn assert_serves(&self) {
-        assert_eq!(self.client().get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
-    }
+fn config(media: &Media) -> &Arc<ClientConfig> {
+    media.tls.as_ref().unwrap()
 }
 
 #[test]
@@ -273,8 +159,7 @@ fn a_stream_comes_period_by_period_and_its_overhead_is_no_miss() {
         let answer = client.get("/short.mp4?rate=4M", "");
         assert!(answer.body == fs::read(studio.place.root("short.mp4")).unwrap());
         assert!(begun.elapsed() >= Duration::from_millis(1900), "{:?}", begun.elapsed());
-        media.haul.signal(Signal::TERM);
-        let ran = media.haul.finish();
+        let ran = media.end();
         let ended = ran.named("ended")[0];
         assert!(ended["periods"].as_u64().unwrap() >= 1, "{ran:?}");
         assert_eq!((&ended["misses"], &ended["held_back"]), (&0.into(), &0.into()), "{ran:?}");
@@ -295,8 +180,7 @@ fn a_client_that_pauses_gets_all_of_it() {
         assert!(answer.body == fs::read(studio.place.root("long.mp4")).unwrap());
         assert!(client.has_ended());
     }
-    media.haul.signal(Signal::TERM);
-    let ran = media.haul.finish();
+    let ran = media.end();
     assert!(ran.named("ended")[0]["held_back"].as_u64().unwrap() >= 1, "{ran:?}");
 }
 
@@ -313,11 +197,11 @@ fn greeting(config: &Arc<ClientConfig>, address: SocketAddr) -> Vec<u8> {
 fn greetings_that_come_slowly_or_not_at_all_are_cut_off_and_others_are_served() {
     let studio = Studio::new();
     let media = studio.start(&["--head-time", "1s", "--idle-time", "2s"]);
-    let hello = greeting(&media.config, media.address);
-    let mut slow: Vec<TcpStream> = (0..100).map(|_| media.plain()).collect();
-    let mut silent: Vec<TcpStream> = (0..100).map(|_| media.plain()).collect();
+    let hello = greeting(config(&media), media.address);
+    let mut slow: Vec<TcpStream> = (0..100).map(|_| plain(&media)).collect();
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| plain(&media)).collect();
     // They greet whole and never answer the server.
-    let mut half: Vec<TcpStream> = (0..100).map(|_| media.plain()).collect();
+    let mut half: Vec<TcpStream> = (0..100).map(|_| plain(&media)).collect();
     for socket in &mut half {
         socket.write_all(&hello).unwrap();
     }
@@ -357,7 +241,7 @@ fn what_is_no_tls_gets_an_alert_and_nothing_hangs() {
     let studio = Studio::new();
     let media = studio.start(&[]);
     let alert = |bytes: &[u8]| {
-        let mut socket = media.plain();
+        let mut socket = plain(&media);
         socket.write_all(bytes).unwrap();
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
@@ -370,11 +254,11 @@ fn what_is_no_tls_gets_an_alert_and_nothing_hangs() {
         assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
     }
     assert_eq!(alert(b"GET / HTTP/1.0\r\n\r\n")[0], 21);
-    let mut hello = greeting(&media.config, media.address);
+    let mut hello = greeting(config(&media), media.address);
     hello[5] ^= 0xff;
     assert_eq!(alert(&hello)[0], 21);
     // Parts of a handshake message that has no end.
-    let mut socket = media.plain();
+    let mut socket = plain(&media);
     let mut endless = vec![22, 3, 1, 0x40, 0];
     endless.extend([1, 0, 0xff, 0xf0]);
     endless.resize(5 + 0x4000, 0);
@@ -400,11 +284,11 @@ fn a_client_that_takes_nothing_is_left_and_one_that_goes_away_costs_nothing() {
             client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
         }
     }
-    let hello = greeting(&media.config, media.address);
+    let hello = greeting(config(&media), media.address);
     for number in 0..200 {
         let mut client = media.client();
         client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut cut = media.plain();
+        let mut cut = plain(&media);
         cut.write_all(&hello[..hello.len() * number / 200]).unwrap();
     }
     media.assert_serves();
@@ -447,18 +331,18 @@ fn sighup_takes_a_new_certificate_and_keeps_the_old_one_for_a_broken() {
     let mut first = ask();
     let old = certificate_of(&first);
     studio.renew();
-    media.haul.signal(Signal::HUP);
+    media.signal(Signal::HUP);
     wait_until("renewed", || certificate_of(&ask()) != old);
     // Who was there goes on.
     assert_eq!(first.get("/film.mp4", "").body.len(), 3_000_000);
     let new = certificate_of(&ask());
     fs::write(studio.place.path("key.pem"), "nothing").unwrap();
     fs::rename(&log, studio.place.path("access.log.1")).unwrap();
-    media.haul.signal(Signal::HUP);
+    media.signal(Signal::HUP);
     wait_until("heard", || log.exists());
     assert_eq!(certificate_of(&ask()), new);
     // Whoever waits for a request hears that the server ends.
-    media.haul.signal(Signal::TERM);
+    media.signal(Signal::TERM);
     assert!(first.has_ended());
     let ran = media.haul.finish();
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -486,7 +370,7 @@ fn a_pair_may_lie_in_one_file_and_what_makes_no_pair_is_refused_in_words() {
         (&["--tls-cert", "damaged.pem", "--tls-key", "key.pem"], &["damaged.pem is damaged"]),
         (&["--tls-key", "key.pem"], &["--tls-cert"]),
     ] {
-        let ran = place.run(&studio.words(words));
+        let ran = place.run(&media::words(&studio.place, words));
         assert_eq!(ran.status, 2, "{ran:?}");
         for part in expected {
             assert!(format!("{ran:?}").contains(part), "{part}: {ran:?}");
@@ -502,7 +386,7 @@ fn curl_is_served() {
     }
     fs::write(
         studio.place.path("authority.pem"),
-        pem("CERTIFICATE", &studio.authority.certificate),
+        studio::pem("CERTIFICATE", &studio.authority.certificate),
     )
     .unwrap();
     let media = studio.start(&[]);

@@ -120,6 +120,11 @@ impl Client {
         }
     }
 
+    /// What comes next, whatever it is.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+
     /// The server said that it ends, and sent nothing before: over TLS it is no cut.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0))
@@ -141,6 +146,9 @@ fn patient(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    // As every client of HTTP sets it: a request behind a greeting would wait for the latter's
+    // acknowledgement.
+    socket.set_nodelay(true).unwrap();
     socket
 }
 

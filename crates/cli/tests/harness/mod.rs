@@ -9,9 +9,11 @@ pub mod far;
 pub mod frames;
 pub mod http;
 pub mod journey;
+pub mod media;
 pub mod peer;
 pub mod process;
 pub mod server;
+pub mod studio;
 
 use haul_testkit::{content, seed::Seed};
 use process::{Haul, Ran};
