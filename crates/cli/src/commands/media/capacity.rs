@@ -34,7 +34,8 @@ const RATES: [u64; 4] = [1_500_000, 4_000_000, 8_000_000, 25_000_000];
 /// What is stored of a measurement.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
-    root: PathBuf,
+    /// In full: two long names may have the same end.
+    root: String,
     method: String,
     /// RFC 3339.
     measured: String,
@@ -45,7 +46,8 @@ struct Stored {
 /// If the options make no sense, or the result cannot be stored.
 pub(super) fn measure(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let options = low.checked()?;
-    let path = place(low.method, root, &low.state)?;
+    let root = &in_full(root)?;
+    let path = place(low.method, root, &low.state);
     tell(low, "Measuring the disk, with reads of 64 and 512 KiB beside each other ...");
     let disk = known(low, "disk", measure::disk(root, options.disk_depth));
     tell(low, "Measuring the processors, with 200 streams over loopback ...");
@@ -57,7 +59,7 @@ pub(super) fn measure(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure
         network_bits_per_s: network.map(|bits_per_s| bits_per_s as f64),
     };
     let stored = Stored {
-        root: root.to_owned(),
+        root: root.display().to_string(),
         method: low.method.name().to_owned(),
         measured: Timestamp::now().to_string(),
         capacity,
@@ -255,7 +257,8 @@ pub(super) fn stored(
     root: &Path,
     state: &LowState,
 ) -> Result<Option<Capacity>, Problem> {
-    let path = place(method, root, state)?;
+    let root = &in_full(root)?;
+    let path = place(method, root, state);
     let problem = |found: &str| {
         let what = format!("cannot read what was measured, {}", path.display());
         usage_problem(&what, "", found, "measure again with --measure, or remove the file")
@@ -267,18 +270,23 @@ pub(super) fn stored(
     };
     let stored: Stored =
         serde_json::from_str(&text).map_err(|error| problem(&error.to_string()))?;
-    Ok(Some(stored.capacity))
+    Ok((stored.root == root.display().to_string()).then_some(stored.capacity))
+}
+
+fn in_full(root: &Path) -> Result<PathBuf, Problem> {
+    fs::canonicalize(root).map_err(|error| {
+        let what = format!("cannot find {}", root.display());
+        usage_problem(&what, "a directory", &error.to_string(), "")
+    })
 }
 
 /// A file for each directory and method, by a name that tells them.
-fn place(method: Method, root: &Path, state: &LowState) -> Result<PathBuf, Problem> {
-    let root = fs::canonicalize(root).map_err(|error| {
-        let what = format!("cannot find {}", root.display());
-        usage_problem(&what, "a directory", &error.to_string(), "")
-    })?;
+fn place(method: Method, root: &Path, state: &LowState) -> PathBuf {
     let name: String = root
-        .to_string_lossy()
-        .bytes()
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .copied()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => char::from(byte).to_string(),
             b'/' => "_".to_owned(),
@@ -288,7 +296,7 @@ fn place(method: Method, root: &Path, state: &LowState) -> Result<PathBuf, Probl
     // The longest name that file systems take is 255 bytes: its end tells most.
     let start = name.len().saturating_sub(200);
     let directory = state.directory_or_default().join("media");
-    Ok(directory.join(format!("{}.{}.json", &name[start..], method.name())))
+    directory.join(format!("{}.{}.json", &name[start..], method.name()))
 }
 
 fn store(path: &Path, stored: &Stored) -> io::Result<()> {
@@ -299,4 +307,34 @@ fn store(path: &Path, stored: &Stored) -> io::Result<()> {
     let beside = path.with_extension("new");
     fs::write(&beside, text)?;
     fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_of_a_root_is_not_taken_for_another_whose_long_name_ends_alike() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = LowState { directory: Some(directory.path().join("state")) };
+        let long = "a".repeat(210);
+        let [first, second] = ["one", "two"].map(|name| {
+            let root = directory.path().join(name).join(&long);
+            fs::create_dir_all(&root).unwrap();
+            in_full(&root).unwrap()
+        });
+        let capacity = Capacity { network_bits_per_s: Some(1e9), ..Capacity::default() };
+        let method = Method::OneCopy;
+        let kept = Stored {
+            root: first.display().to_string(),
+            method: method.name().to_owned(),
+            measured: String::new(),
+            capacity,
+        };
+        assert_eq!(place(method, &first, &state), place(method, &second, &state));
+        store(&place(method, &first, &state), &kept).unwrap();
+        let found = |root: &Path| stored(method, root, &state).unwrap();
+        assert_eq!((found(&first), found(&second)), (Some(capacity), None));
+        assert_eq!(stored(Method::Direct, &first, &state).unwrap(), None);
+    }
 }
