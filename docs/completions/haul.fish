@@ -208,7 +208,7 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l measure -d 'Measure what a stream costs this disk, network and processor, for some seconds, and end'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-index -d 'Show no pages of directories'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"status":...}'
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"status":...,"tls":...}'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'

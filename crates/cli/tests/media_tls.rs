@@ -72,6 +72,18 @@ fn by_every_method_and_in_both_versions_a_file_and_its_parts_arrive() {
 }
 
 #[test]
+fn it_says_who_encrypts() {
+    let studio = Studio::new();
+    let said = |media: &Media| {
+        media.haul.wait_for("start", |event| event["event"] == "listening")["tls"].clone()
+    };
+    let by = said(&studio.start(&[]));
+    let kernel_does = fs::exists("/proc/net/tls_stat").unwrap();
+    assert_eq!(by, if kernel_does { "kernel" } else { "rustls" });
+    assert!(said(&Media::start(&studio.place, &[])).is_null());
+}
+
+#[test]
 fn requests_one_behind_the_other_are_answered_in_order_whatever_their_records() {
     let studio = Studio::new();
     let film = studio.film();

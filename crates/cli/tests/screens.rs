@@ -8,6 +8,7 @@ use haul::{
     commands::{demo, media, serve::Welcome},
     ui::{Screen, json::Json, plain::Plain, progress, quiet::Quiet, report},
 };
+use haul_media::tls;
 use haul_transfer::{
     Event, Report, ServeRoot,
     events::{
@@ -160,18 +161,26 @@ fn events() -> Vec<Event> {
 
 #[test]
 fn what_haul_media_says_when_it_listens() {
-    let welcome = |address: &str, status: Option<&str>| {
+    let welcome = |address: &str, status: Option<&str>, tls: Option<tls::By>| {
         let address: std::net::SocketAddr = address.parse().unwrap();
-        let policy = "Films go at the rate of their containers and a quarter more; \
-            all are admitted: --measure finds how many can be kept."
+        let policy = "Films go at the rate of their containers and a quarter more.\n\
+            All are admitted: --measure finds how many can be kept."
             .to_owned();
-        let (url, is_own) = (media::url(address, false), address.ip().is_loopback());
+        let (url, is_own) = (media::url(address, tls.is_some()), address.ip().is_loopback());
         let (root, status) = ("/films".to_owned(), status.map(str::to_owned));
-        media::Welcome { root, url, is_own, status, policy }.text()
+        media::Welcome { root, url, is_own, status, policy, tls }.text()
     };
-    let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"));
-    let all = welcome("[::]:80", None);
-    assert_screen("media.txt", &format!("{own}\n\nwith --status off:\n{all}"));
+    let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"), None);
+    let all = welcome("[::]:80", None, None);
+    let [kernel, rustls] =
+        [tls::By::Kernel, tls::By::Rustls].map(|by| welcome("127.0.0.1:443", None, Some(by)));
+    assert_screen(
+        "media.txt",
+        &format!(
+            "{own}\n\nwith --status off:\n{all}\n\nover TLS:\n{kernel}\n\n\
+            without a kernel's TLS:\n{rustls}"
+        ),
+    );
 }
 
 #[test]

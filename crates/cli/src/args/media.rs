@@ -157,7 +157,7 @@ pub struct LowMedia {
     /// Write a line for each answer, in the combined log format; - for standard output
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
-    /// Print one JSON object a line: first {"event":"listening","url":...,"status":...}
+    /// Print one JSON object a line: first {"event":"listening","url":...,"status":...,"tls":...}
     ///
     /// Then every 10 s {"event":"sample",...} with the figures of /api/events and rates since the
     /// line before, and at last {"event":"ended",...}.

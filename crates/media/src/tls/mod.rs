@@ -60,6 +60,31 @@ pub enum CertificateError {
 /// A chain and a key take a few KiB; a film named by mistake is not read whole.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Who encrypts what a connection sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// kTLS: files go into the socket by sendfile(2) as without TLS.
+    Kernel,
+    /// This system's kernel has no TLS.
+    Rustls,
+}
+
+impl By {
+    /// What this system has.
+    #[must_use]
+    pub fn here() -> Self {
+        if kernel::is_there() { Self::Kernel } else { Self::Rustls }
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Rustls => "rustls",
+        }
+    }
+}
+
 impl Certificate {
     /// # Errors
     /// What is wrong with the files.
@@ -110,7 +135,7 @@ fn config(files: &Files) -> Result<Arc<ServerConfig>, CertificateError> {
     // Tickets that the clients keep: who comes back costs no signature, and no memory here.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(unfit)?;
     config.send_tls13_tickets = 1;
-    config.enable_secret_extraction = kernel::is_there();
+    config.enable_secret_extraction = By::here() == By::Kernel;
     Ok(Arc::new(config))
 }
 

@@ -20,7 +20,7 @@ use access_log::LogWriter;
 use haul_media::{
     server::{Server, ServerError, Totals},
     status::{Options, Samples, Status, Watch},
-    tls::{Certificate, CertificateError},
+    tls::{self, Certificate, CertificateError},
 };
 use lines::Lines;
 use serde_json::{Value, json};
@@ -77,6 +77,7 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
         is_own: server.local_addr().ip().is_loopback(),
         status: status.as_ref().map(|status| welcome::url(status.local_addr(), false)),
         policy: words,
+        tls: certificate.as_ref().map(|_| tls::By::here()),
     };
     tell_start(low, &welcome);
     let lines = low.json.then(|| Lines::start(Samples::new(watch))).transpose();
@@ -206,7 +207,10 @@ fn start_status(place: StatusPlace, watch: &Arc<Watch>) -> Result<Option<Status>
 
 fn tell_start(low: &LowMedia, welcome: &Welcome) {
     if low.json {
-        let line = json!({ "event": "listening", "url": welcome.url, "status": welcome.status });
+        let line = json!({
+            "event": "listening", "url": welcome.url, "status": welcome.status,
+            "tls": welcome.tls.map(tls::By::name),
+        });
         return ui::json::print(&line);
     }
     ui::print_to_stdout(&welcome.text());

@@ -155,13 +155,13 @@ pub(super) fn words(policy: &Policy, pacing: Pacing) -> String {
         (Some((streams, resource)), max) => {
             let streams = max.map_or(streams, |max| max.min(streams));
             format!(
-                "about {streams} of {} find a place, limited by the {}.",
+                "About {streams} of {} find a place, limited by the {}.",
                 capacity::rate_words(rate),
                 if max.is_some_and(|max| max <= streams) { "number set" } else { resource.name() }
             )
         }
-        (None, Some(max)) => format!("{max} of them find a place."),
-        (None, None) => "all are admitted: --measure finds how many can be kept.".to_owned(),
+        (None, Some(max)) => format!("{max} of them find a place at a time."),
+        (None, None) => "All are admitted: --measure finds how many can be kept.".to_owned(),
     };
-    format!("{paced}; {door}")
+    format!("{paced}.\n{door}")
 }

@@ -1,6 +1,7 @@
 //! What `haul media` says when it listens.
 
 use crate::ui;
+use haul_media::tls;
 use std::net::SocketAddr;
 
 /// What the user reads first.
@@ -14,6 +15,8 @@ pub struct Welcome {
     pub status: Option<String>,
     /// At which rates, and who comes in.
     pub policy: String,
+    /// `None` without TLS.
+    pub tls: Option<tls::By>,
 }
 
 impl Welcome {
@@ -26,8 +29,16 @@ impl Welcome {
         };
         let root = ui::printable(&self.root);
         let dashboard = self.status.as_ref().map(|url| format!("Dashboard: {url}\n"));
+        let encrypted = match self.tls {
+            None => "",
+            Some(tls::By::Kernel) => "The kernel encrypts (kTLS).\n",
+            Some(tls::By::Rustls) => {
+                "haul encrypts, as this kernel has no TLS; where it was built, `modprobe tls` \
+                brings it.\n"
+            }
+        };
         format!(
-            "haul media serves {root} to {who}:\n\n    {}\n\n{}\n{}Ctrl-C ends it.",
+            "haul media serves {root} to {who}:\n\n    {}\n\n{}\n{encrypted}{}Ctrl-C ends it.",
             self.url,
             self.policy,
             dashboard.unwrap_or_default()
