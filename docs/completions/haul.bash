@@ -995,7 +995,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__media)
-            opts="-h -V --listen --status --status-name --tls-cert --tls-key --method --no-readahead --cache --buffer-memory --disk-depth --rate --config --measure --max-streams --network --margin --elsewhere --state --period --start-up --loops --max-connections --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version capacity help"
+            opts="-h -V --listen --status --status-name --tls-cert --tls-key --method --no-readahead --cache --buffer-memory --disk-depth --rate --config --measure --max-streams --network --margin --elsewhere --state --period --start-up --loops --max-connections --max-connections-per-address --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version capacity help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1078,6 +1078,10 @@ _haul() {
                     return 0
                     ;;
                 --max-connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connections-per-address)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

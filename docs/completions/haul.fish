@@ -199,6 +199,7 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections -d 'Connections at a time; the one that is idle longest makes room for a new one' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections-per-address -d 'Connections of one address at a time, of IPv6 of one /64: more are closed at once' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l head-time -d 'How long the head of a request may take' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l idle-time -d 'How long a connection may be idle between two requests' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l stall-time -d 'How long a client may take nothing of its answer' -r

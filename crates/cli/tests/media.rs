@@ -237,6 +237,27 @@ fn with_no_room_the_idlest_makes_room_and_those_at_work_stay() {
     assert_eq!(idle[1].get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
 }
 
+#[test]
+fn an_address_has_its_share_of_connections_and_no_more() {
+    let place = place();
+    let media = Media::start(&place, &["--max-connections-per-address", "3"]);
+    let mut clients: Vec<Client> = (0..3).map(|_| media.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+    }
+    assert!(media.client().is_closed());
+    assert_eq!(clients[0].get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+    drop(clients.pop());
+    wait_until("room again", || {
+        let mut client = media.client();
+        client.send("GET /film.mp4 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.answer(Body::AsTold).is_some()
+    });
+    drop(clients);
+    let ran = media.end();
+    assert!(ran.named("ended")[0]["turned_away"].as_u64().unwrap() >= 1, "{ran:?}");
+}
+
 /// It looked for a descriptor without end, and closed whoever was idle meanwhile.
 #[test]
 fn without_a_descriptor_it_waits_and_does_not_spin() {

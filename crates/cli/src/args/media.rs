@@ -136,6 +136,11 @@ pub struct LowMedia {
     #[arg(long, value_name = "N", default_value_t = connections_default())]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
+    /// Connections of one address at a time, of IPv6 of one /64: more are closed at once
+    ///
+    /// Without it any number, as many viewers may sit behind one address or proxy.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections_per_address: Option<u32>,
     /// How long the head of a request may take
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().limits.head_time_max))]
     pub head_time: Period,
@@ -264,6 +269,7 @@ impl LowMedia {
         let loops = self.loops.map_or(own.loops, |loops| loops as usize);
         let limits = Limits {
             connections_max: (self.max_connections as usize).div_ceil(loops),
+            connections_of_address_max: self.max_connections_per_address,
             head_time_max: self.head_time.0,
             idle_time_max: self.idle_time.0,
             stall_time_max: self.stall_time.0,

@@ -10,6 +10,7 @@ use std::{
 use haul_sys::{TcpInfo, pacing::set_max_pacing_rate};
 
 use super::{
+    addresses::Counted,
     answers::Reply,
     limits::{
         BURST_BYTES_PER_S_MIN, BURST_TIMES, CALL_BYTES_MIN, FIRST_BYTES, Limits, READS_A_TURN,
@@ -38,6 +39,8 @@ pub(super) struct Connection {
     pub socket: TcpStream,
     transport: Transport,
     pub peer: IpAddr,
+    /// Among those of its address, where these are counted.
+    pub counted: Option<Counted>,
     /// What has come and is not read yet; its memory is given back while nothing is there.
     incoming: Vec<u8>,
     /// Of a request's body, still to come.
@@ -210,6 +213,7 @@ impl Connection {
             socket,
             transport,
             peer,
+            counted: None,
             incoming: Vec::new(),
             to_discard_bytes: 0,
             answer: None,

@@ -247,14 +247,17 @@ impl EventLoop {
                         continue;
                     };
                     self.shared.counters.accepted.fetch_add(1, Ordering::Relaxed);
-                    if !self.make_room() {
+                    let counted = self.shared.addresses.count(peer.ip());
+                    if counted.is_err() || !self.make_room() {
                         self.shared.counters.turned_away.fetch_add(1, Ordering::Relaxed);
                         continue;
                     }
                     let certificate = self.shared.options.certificate.as_deref();
                     let Ok(transport) = Transport::new(certificate) else { continue };
                     let socket = TcpStream::from(socket);
-                    self.add(Connection::new(socket, transport, peer.ip(), now), now);
+                    let mut connection = Connection::new(socket, transport, peer.ip(), now);
+                    connection.counted = counted.ok().flatten();
+                    self.add(connection, now);
                 }
                 Err(Errno::AGAIN) => return,
                 // The client is gone already (accept(2)).

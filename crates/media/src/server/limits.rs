@@ -8,6 +8,9 @@ pub struct Limits {
     /// Of one loop. With more, the one that waits longest between two requests is closed; where all
     /// are at work, the new one is.
     pub connections_max: usize,
+    /// Of one client's address, all loops together; of IPv6 of one /64. One more is closed at once.
+    /// `None`: any number, as many may sit behind one address.
+    pub connections_of_address_max: Option<u32>,
     /// From the first byte of a head to its last: one that comes byte by byte is cut off
     /// (slowloris).
     pub head_time_max: Duration,
@@ -25,6 +28,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
+            connections_of_address_max: None,
             head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(75),
             stall_time_max: Duration::from_secs(60),

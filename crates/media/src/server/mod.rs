@@ -1,6 +1,7 @@
 //! The server: one event loop a processor, each with its own listener on the same address
 //! (SO_REUSEPORT, socket(7)), so that no connection is handed from one to another.
 
+mod addresses;
 mod answers;
 mod connection;
 mod event_loop;
@@ -40,6 +41,7 @@ use crate::{
     site::Site,
     tls::Certificate,
 };
+use addresses::Addresses;
 use event_loop::EventLoop;
 use rates::Rates;
 use snapshot::Mailbox;
@@ -230,6 +232,7 @@ struct Shared {
     policy: RwLock<Arc<Policy>>,
     rates: Rates,
     audiences: Audiences,
+    addresses: Arc<Addresses>,
     admission: Arc<Admission>,
     /// Of those who were sent elsewhere.
     sent_elsewhere: AtomicU64,
@@ -270,6 +273,7 @@ impl Server {
             address = listener.local_addr().map_err(failed)?;
             listeners.push(listener);
         }
+        let addresses = Addresses::new(options.limits.connections_of_address_max);
         let shared = Arc::new(Shared {
             site,
             options,
@@ -278,6 +282,7 @@ impl Server {
             admission: Arc::new(Admission::new(policy.terms.clone())),
             policy: RwLock::new(Arc::new(policy)),
             audiences: Audiences::default(),
+            addresses,
             rates: Rates::start().map_err(ServerError::Loop)?,
             sent_elsewhere: AtomicU64::new(0),
             drains: AtomicBool::new(false),

@@ -26,7 +26,11 @@ fn server(text: &mut Text, figures: &Figures) {
     text.gauge("sessions", "Answers of files under way.", snapshot.sessions_count);
     text.gauge("connections", "Connections that are open.", totals.connections);
     text.counter("connections_accepted_total", "Connections so far.", totals.accepted);
-    text.counter("connections_turned_away_total", "Closed for want of room.", totals.turned_away);
+    text.counter(
+        "connections_turned_away_total",
+        "Closed, as there was no room or their address had its share.",
+        totals.turned_away,
+    );
     text.counter("requests_total", "Requests whose answers have ended.", totals.requests);
     text.counter("sent_bytes_total", "Heads and bodies sent.", totals.sent_bytes);
     text.counter("streams_total", "Paced answers that began.", totals.streams);
