@@ -11,6 +11,7 @@ use harness::{
     process::{Haul, behind},
     wait_until,
 };
+use haul_testkit::{skip::skip, strace::Strace};
 use rustix::process::Signal;
 use std::{
     ffi::OsString,
@@ -311,6 +312,44 @@ fn whoever_floods_it_takes_nothing_from_the_others() {
     }
     for flood in floods {
         flood.join().unwrap();
+    }
+}
+
+/// A kernel that lets go of io_uring in the middle: the films come by another way.
+#[test]
+fn where_io_uring_fails_under_way_all_answers_go_on() {
+    for method in ["direct", "one-copy"] {
+        let place = place();
+        place.file(&place.root("long.mp4"), 32 << 20);
+        let options =
+            ["--method", method, "--loops", "1", "--cache", "drop", "--status", "127.0.0.1:0"];
+        let media = Media::start(&place, &options);
+        let mut clients: Vec<Client> = (0..3).map(|_| media.client()).collect();
+        for client in &mut clients {
+            client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        let log = place.path("strace");
+        let fault = "io_uring_enter:error=EINVAL";
+        let failing = match Strace::attach(media.haul.id(), fault, None, &log) {
+            Ok(failing) => failing,
+            Err(why) => return skip("strace and the right to trace", &why),
+        };
+        let whole = fs::read(place.root("long.mp4")).unwrap();
+        for client in &mut clients {
+            assert!(client.answer(Body::AsTold).unwrap().body == whole, "{method}");
+        }
+        media.assert_serves();
+        let failed = failing.detach();
+        // What is in the page cache needs no ring.
+        let lost = u64::from(failed > 0);
+        let line = format!("\nhaul_media_loops_without_ring {lost}\n");
+        wait_until("told", || {
+            let mut client = Client::connect(media.status());
+            client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            client.answer(Body::AsTold).unwrap().text().contains(&line)
+        });
+        assert!(failed > 0 || method == "one-copy");
+        assert_eq!(media.end().status, 0);
     }
 }
 

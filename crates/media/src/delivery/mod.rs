@@ -75,9 +75,14 @@ impl Method {
                 Box::new(one_copy::OneCopy::new(ahead, behind))
             }
             Self::Direct => Box::new(direct::Direct::new(shape)?),
-            Self::Normal => Box::new(normal::Normal::new()),
+            Self::Normal => plain(),
         })
     }
+}
+
+/// By method normal, which needs nothing of the system.
+pub(crate) fn plain() -> Box<dyn Delivery> {
+    Box::new(normal::Normal::new())
 }
 
 impl FromStr for Method {

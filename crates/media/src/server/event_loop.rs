@@ -27,7 +27,7 @@ use super::{
     transport::Transport,
 };
 use crate::{
-    delivery::Delivery,
+    delivery::{self, Delivery},
     http::{
         request::{Refused, Request},
         response::of_status,
@@ -139,7 +139,7 @@ impl EventLoop {
                     key => self.on_event(key as usize, event.flags, now),
                 }
             }
-            self.take_reads(now)?;
+            self.take_reads(now);
             for _ in 0..self.ready.len() {
                 if let Some(key) = self.ready.pop_front() {
                     if let Some(connection) = self.connections.get_mut(key) {
@@ -155,7 +155,9 @@ impl EventLoop {
             if accepts {
                 self.accept(now);
             }
-            self.delivery.start()?;
+            if self.delivery.start().is_err() {
+                self.go_on_without_ring();
+            }
         }
         for key in self.keys() {
             self.close(key);
@@ -164,14 +166,29 @@ impl EventLoop {
     }
 
     /// Those whose bytes have come from the disk get in line.
-    fn take_reads(&mut self, now: Instant) -> io::Result<()> {
+    fn take_reads(&mut self, now: Instant) {
         let mut goes_on = std::mem::take(&mut self.goes_on);
-        self.delivery.finished(now, &mut goes_on)?;
+        let taken = self.delivery.finished(now, &mut goes_on);
         for key in goes_on.drain(..) {
             self.get_in_line(key);
         }
         self.goes_on = goes_on;
-        Ok(())
+        if taken.is_err() {
+            self.go_on_without_ring();
+        }
+    }
+
+    /// io_uring_enter(2) failed: from now on each read waits in its turn, and holds up the others as
+    /// it does in other servers. Those who waited for the ring go on.
+    fn go_on_without_ring(&mut self) {
+        if let Some(disk) = self.delivery.disk() {
+            let _ = epoll::delete(&self.epoll, disk);
+        }
+        self.delivery = delivery::plain();
+        self.shared.counters.rings_lost.fetch_add(1, Ordering::Relaxed);
+        for key in self.keys() {
+            self.get_in_line(key);
+        }
     }
 
     fn timeout(&self, now: Instant) -> Option<rustix::event::Timespec> {

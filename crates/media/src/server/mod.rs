@@ -179,6 +179,7 @@ struct Counters {
     misses_here: AtomicU64,
     held_back: AtomicU64,
     refused: AtomicU64,
+    rings_lost: AtomicU64,
 }
 
 impl Counters {
@@ -196,6 +197,7 @@ impl Counters {
             misses_here: of(&self.misses_here),
             held_back: of(&self.held_back),
             refused: of(&self.refused),
+            rings_lost: of(&self.rings_lost),
         }
     }
 }
@@ -222,6 +224,8 @@ pub struct Totals {
     pub held_back: u64,
     /// Streams for which there was no place.
     pub refused: u64,
+    /// Loops whose io_uring failed: their reads wait in their turn.
+    pub rings_lost: u64,
 }
 
 struct Shared {
@@ -318,7 +322,7 @@ impl Server {
         let run = move || {
             let own = rustix::thread::gettid().as_raw_nonzero().get();
             id.store(own.unsigned_abs().into(), Ordering::Relaxed);
-            // epoll(7) and io_uring fail only where a descriptor is wrong, which none of ours is.
+            // epoll(7) fails only where a descriptor is wrong, which none of ours is.
             event_loop.run().expect("epoll takes what it gave");
         };
         let thread = thread::Builder::new().name(name).spawn(run).map_err(ServerError::Loop)?;

@@ -132,6 +132,7 @@ pub(super) mod tests {
             misses_here: 1,
             held_back: 1,
             refused: 3,
+            rings_lost: 1,
         };
         let reads = Reads {
             waiting: 1,

@@ -57,6 +57,11 @@ fn server(text: &mut Text, figures: &Figures) {
     text.gauge("network_share_limit", "Of the network, for all streams.", limit.network);
     text.gauge("reads_waiting", "Reads not yet given to the disk.", reads.waiting);
     text.gauge("reads_in_flight", "Reads that the disk works at.", reads.in_flight);
+    text.gauge(
+        "loops_without_ring",
+        "Event loops that read in their turn, since io_uring failed.",
+        totals.rings_lost,
+    );
     text.counter("reads_total", "Reads ahead that ended.", reads.finished);
     text.counter("read_bytes_total", "Bytes read ahead.", reads.read_bytes);
     text.counter("reads_late_total", "Reads that ended after their period.", reads.late);
