@@ -178,8 +178,8 @@ impl EventLoop {
         }
     }
 
-    /// io_uring_enter(2) failed: from now on each read waits in its turn, and holds up the others as
-    /// it does in other servers. Those who waited for the ring go on.
+    /// io_uring_enter(2) failed: from now on each read waits in its turn, and holds up the others,
+    /// as it does in other servers. Those who waited for the ring go on.
     fn go_on_without_ring(&mut self) {
         if let Some(disk) = self.delivery.disk() {
             let _ = epoll::delete(&self.epoll, disk);
