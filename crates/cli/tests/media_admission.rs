@@ -135,7 +135,7 @@ fn what_was_measured_is_told_and_used() {
     assert!(of(0) <= streams[0]["by"]["network"].as_u64().unwrap());
     // 0.9 of 1 Gbit/s, of 2 Mbit/s and 6.2 % more.
     assert_eq!(streams[0]["by"]["network"], 423);
-    let media = Media::start(&place, &["--rate", "500M"]);
+    let media = Media::start(&place, &["--rate", "500M", "--state", state.to_str().unwrap()]);
     let statuses: Vec<u16> = (0..3).map(|_| stream(&media, "/large.mp4").1.status).collect();
     assert_eq!(statuses.last(), Some(&503), "{statuses:?}");
 }
