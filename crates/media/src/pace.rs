@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 /// What a stream asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     pub bits_per_s: u64,
 }

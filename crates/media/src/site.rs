@@ -5,6 +5,7 @@
 //! followed.
 
 use std::{
+    ffi::CStr,
     fs::File,
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
@@ -14,7 +15,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat},
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat},
     io::Errno,
 };
 
@@ -145,7 +146,15 @@ impl Site {
     }
 
     fn file(&self, name: &[u8]) -> rustix::io::Result<Found> {
-        // Opening a pipe must not wait for a writer.
+        // What is opened with O_PATH is left alone: a pipe whose reader comes and goes would end who
+        // writes into it, and some devices do something when they are opened.
+        let looked_at = self.openat(name, OFlags::PATH)?;
+        match FileType::from_raw_mode(fstat(&looked_at)?.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Ok(Found::NeedsSlash),
+            _ => return Ok(Found::Forbidden),
+        }
+        // Another may have its name by now.
         let opened = self.openat(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = fstat(&opened)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -170,7 +179,11 @@ impl Site {
             Err(errno) => return Err(errno),
         }
         let opened = self.openat(name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Ok(Found::Directory(listing(opened)?))
+        let behind_link = |entry: &CStr| {
+            let path = [name, b"/", entry.to_bytes()].concat();
+            fstat(self.openat(&path, OFlags::PATH)?)
+        };
+        Ok(Found::Directory(listing(opened, behind_link)?))
     }
 
     fn openat(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -196,8 +209,12 @@ fn validators(stat: &Stat) -> Validators {
     Validators { entity_tag, modified }
 }
 
-/// Without names that begin with a dot, and what is neither a file nor a directory.
-fn listing(directory: OwnedFd) -> rustix::io::Result<Listing> {
+/// Without names that begin with a dot, and what is neither a file nor a directory; of links what
+/// `behind_link` says of where they lead.
+fn listing(
+    directory: OwnedFd,
+    behind_link: impl Fn(&CStr) -> rustix::io::Result<Stat>,
+) -> rustix::io::Result<Listing> {
     let mut listing = Listing::default();
     let mut entries = Dir::read_from(&directory)?;
     for scanned in 0.. {
@@ -211,8 +228,12 @@ fn listing(directory: OwnedFd) -> rustix::io::Result<Listing> {
         if name.to_bytes().starts_with(b".") {
             continue;
         }
-        // Gone since, or a link to nothing.
-        let Ok(stat) = statat(&directory, name, rustix::fs::AtFlags::empty()) else { continue };
+        let mut stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
+            stat = behind_link(name);
+        }
+        // Gone since, a link to nothing, or one that leads out of what is served.
+        let Ok(stat) = stat else { continue };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_directory = kind == FileType::Directory;
         let Ok(name) = name.to_str() else { continue };
@@ -278,6 +299,8 @@ mod tests {
             ("/films/a.mp4", "file 4 video/mp4"),
             ("/within", "file 4 application/octet-stream"),
             ("/films/", "b a.mp4"),
+            // Neither the pipe nor links that lead out or nowhere.
+            ("/", "films own within"),
             ("/films", "needs slash"),
             ("/own/", "file 3 text/html"),
             ("/films/a.mp4/", "missing"),

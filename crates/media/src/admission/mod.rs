@@ -8,8 +8,9 @@
 pub mod capacity;
 pub mod measure;
 
+use slab::Slab;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -95,6 +96,8 @@ pub struct Asked {
     pub priority: Priority,
     /// The share of the film that is in the page cache.
     pub cached: f64,
+    /// Of the answer.
+    pub bytes: u64,
 }
 
 /// Why a stream may not come, and when it may ask again.
@@ -140,8 +143,11 @@ struct Book {
     terms: Terms,
     taken: Share,
     streams: u64,
-    /// Start-ups, until their end.
-    beginning: Vec<(Instant, Share)>,
+    /// Those that are there.
+    live: Slab<Asked>,
+    /// Start-ups, until their end, by their numbers.
+    beginning: BTreeMap<u64, (Instant, Share)>,
+    begun: u64,
     /// Places of viewers who have left a moment ago.
     kept: HashMap<Viewer, Vec<Kept>>,
     shut_until: Option<Instant>,
@@ -152,7 +158,9 @@ struct Book {
 #[derive(Debug)]
 struct Kept {
     until: Instant,
-    share: Share,
+    asked: Asked,
+    /// The number of its start-up.
+    beginning: u64,
 }
 
 /// A stream's place; it is given back when this is dropped.
@@ -160,13 +168,14 @@ struct Kept {
 pub struct Place {
     admission: Arc<Admission>,
     viewer: Option<Viewer>,
-    share: Share,
+    key: usize,
+    beginning: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(viewer) = self.viewer.take() {
-            self.admission.book().leave(viewer, self.share, Instant::now());
+            self.admission.book().leave(viewer, self.key, self.beginning, Instant::now());
         }
     }
 }
@@ -181,9 +190,9 @@ impl Admission {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// New terms; who is there stays.
+    /// New terms; who is there stays, and counts by them.
     pub fn set_terms(&self, terms: Terms) {
-        self.book().terms = terms;
+        self.book().set_terms(terms);
     }
 
     /// # Errors
@@ -194,8 +203,8 @@ impl Admission {
         asked: Asked,
         now: Instant,
     ) -> Result<Place, Refusal> {
-        let share = self.book().admit(&viewer, asked, now)?;
-        Ok(Place { admission: self.clone(), viewer: Some(viewer), share })
+        let (key, beginning) = self.book().admit(&viewer, asked, now)?;
+        Ok(Place { admission: self.clone(), viewer: Some(viewer), key, beginning })
     }
 
     /// A deadline was missed by the server, not by the path or the player: nobody more comes in for
@@ -240,27 +249,46 @@ impl Book {
 
     /// What is over is not counted any longer.
     fn forget(&mut self, now: Instant) {
-        self.beginning.retain(|(until, _)| *until > now);
+        self.beginning.retain(|_, (until, _)| *until > now);
         self.shut_until = self.shut_until.filter(|until| *until > now);
         let mut gone = Vec::new();
         self.kept.retain(|_, places| {
             places.retain(|place| {
                 let stays = place.until > now;
                 if !stays {
-                    gone.push(place.share);
+                    gone.push(place.asked);
                 }
                 stays
             });
             !places.is_empty()
         });
-        for share in gone {
-            self.free(share);
+        for asked in gone {
+            self.free(asked);
         }
     }
 
-    fn free(&mut self, share: Share) {
+    fn set_terms(&mut self, terms: Terms) {
+        self.terms = terms;
+        let kept = self.kept.values().flatten().map(|kept| &kept.asked);
+        let all = self.live.iter().map(|(_, asked)| asked).chain(kept);
+        self.taken = all.fold(Share::default(), |sum, asked| sum.plus(self.share(asked)));
+    }
+
+    fn share(&self, asked: &Asked) -> Share {
+        self.terms.capacity.share(asked.rate, self.terms.pacing, asked.cached)
+    }
+
+    /// What comes at once, in the first period.
+    fn start_up(&self, asked: &Asked) -> Share {
+        let Pacing { period, start_up } = self.terms.pacing;
+        let whole_bytes = asked.rate.bytes_in(start_up).max(1);
+        let part = (asked.bytes as f64 / whole_bytes as f64).min(1.0);
+        self.share(asked).times(start_up.as_secs_f64() / period.as_secs_f64() * part)
+    }
+
+    fn free(&mut self, asked: Asked) {
         self.streams = self.streams.saturating_sub(1);
-        self.taken = self.taken.plus(share.times(-1.0));
+        self.taken = self.taken.plus(self.share(&asked).times(-1.0));
         if self.streams == 0 {
             // Sums of fractions do not end at nothing by themselves.
             self.taken = Share::default();
@@ -268,38 +296,47 @@ impl Book {
     }
 
     fn taken_with_beginnings(&self) -> Share {
-        self.beginning.iter().fold(self.taken, |sum, (_, share)| sum.plus(*share))
+        self.beginning.values().fold(self.taken, |sum, (_, share)| sum.plus(*share))
     }
 
-    fn admit(&mut self, viewer: &Viewer, asked: Asked, now: Instant) -> Result<Share, Refusal> {
+    /// The numbers of the place and of its start-up.
+    fn admit(
+        &mut self,
+        viewer: &Viewer,
+        asked: Asked,
+        now: Instant,
+    ) -> Result<(usize, u64), Refusal> {
         self.forget(now);
-        let Pacing { period, start_up } = self.terms.pacing;
-        let share = self.terms.capacity.share(asked.rate, self.terms.pacing, asked.cached);
         let own = self.take_kept(viewer);
-        let is_back = own.is_some();
-        if let Some(own) = own {
-            self.free(own);
+        // One viewer has one start-up at a time, however often it seeks.
+        let own_start_up = own.as_ref().and_then(|own| self.beginning.remove(&own.beginning));
+        if let Some(own) = &own {
+            self.free(own.asked);
         }
-        let beginning = share.times(start_up.as_secs_f64() / period.as_secs_f64());
-        // Who was here a moment ago comes back whatever it costs for a moment: it was promised.
+        let (share, start_up) = (self.share(&asked), self.start_up(&asked));
+        // Who was here a moment ago comes back whatever it costs for a moment: so much was promised.
+        let is_back = own.as_ref().is_some_and(|own| asked.rate <= own.asked.rate);
         let sum = self.taken.plus(share);
         let sum =
-            if is_back { sum } else { self.taken_with_beginnings().plus(share).plus(beginning) };
-        let refusal = self.refusal(sum, asked.priority, is_back);
-        if let Some(why) = refusal {
+            if is_back { sum } else { self.taken_with_beginnings().plus(share).plus(start_up) };
+        if let Some(why) = self.refusal(sum, asked.priority, is_back) {
             if let Some(own) = own {
-                self.keep(viewer.clone(), own, now);
+                self.streams += 1;
+                self.taken = self.taken.plus(self.share(&own.asked));
+                self.beginning.extend(own_start_up.map(|start_up| (own.beginning, start_up)));
+                self.kept.entry(viewer.clone()).or_default().push(own);
             }
             self.refused += 1;
-            return Err(Refusal { why, retry_after: period });
+            return Err(Refusal { why, retry_after: self.terms.pacing.period });
         }
         self.admitted += 1;
         self.streams += 1;
         self.taken = self.taken.plus(share);
-        if self.is_limited() && !start_up.is_zero() {
-            self.beginning.push((now + period, beginning));
+        self.begun += 1;
+        if self.is_limited() && !self.terms.pacing.start_up.is_zero() {
+            self.beginning.insert(self.begun, (now + self.terms.pacing.period, start_up));
         }
-        Ok(share)
+        Ok((self.live.insert(asked), self.begun))
     }
 
     fn refusal(&self, sum: Share, priority: Priority, is_back: bool) -> Option<Why> {
@@ -313,27 +350,25 @@ impl Book {
         (self.streams >= streams_max).then_some(Why::Full(Resource::Streams))
     }
 
-    fn take_kept(&mut self, viewer: &Viewer) -> Option<Share> {
+    fn take_kept(&mut self, viewer: &Viewer) -> Option<Kept> {
         let places = self.kept.get_mut(viewer)?;
         let place = places.pop();
         if places.is_empty() {
             self.kept.remove(viewer);
         }
-        place.map(|place| place.share)
+        place
     }
 
-    fn leave(&mut self, viewer: Viewer, share: Share, now: Instant) {
-        self.free(share);
-        if self.is_limited() {
-            self.keep(viewer, share, now);
+    /// A place is kept for no longer than its answer plays: who asked for a few bytes has seen them.
+    fn leave(&mut self, viewer: Viewer, key: usize, beginning: u64, now: Instant) {
+        let asked = self.live.remove(key);
+        if !self.is_limited() {
+            return self.free(asked);
         }
-    }
-
-    fn keep(&mut self, viewer: Viewer, share: Share, now: Instant) {
-        self.streams += 1;
-        self.taken = self.taken.plus(share);
-        let until = now + KEPT_PERIODS * self.terms.pacing.period;
-        self.kept.entry(viewer).or_default().push(Kept { until, share });
+        let plays =
+            Duration::from_secs_f64(asked.bytes as f64 * 8.0 / asked.rate.bits_per_s as f64);
+        let until = now + plays.min(KEPT_PERIODS * self.terms.pacing.period);
+        self.kept.entry(viewer).or_default().push(Kept { until, asked, beginning });
     }
 }
 
@@ -357,7 +392,7 @@ mod tests {
     }
 
     fn asked(priority: Priority) -> Asked {
-        Asked { rate: Rate { bits_per_s: 1_000_000 }, priority, cached: 0.0 }
+        Asked { rate: Rate { bits_per_s: 1_000_000 }, priority, cached: 0.0, bytes: 300_000_000 }
     }
 
     const NORMAL: Priority = Priority::Normal;
@@ -413,6 +448,54 @@ mod tests {
         assert_eq!(admission.door(later).streams, 1);
         drop(place);
         let door = admission.door(later + Duration::from_secs(60));
+        assert_eq!((door.streams, door.taken), (0, Share::default()));
+    }
+
+    #[test]
+    fn a_viewer_who_seeks_often_has_one_start_up_and_asking_for_more_is_asking_anew() {
+        let admission = Arc::new(Admission::new(terms(10.0)));
+        let now = Instant::now();
+        for _ in 0..50 {
+            drop(admission.admit(viewer(1), asked(NORMAL), now).unwrap());
+        }
+        // A stream and its start-up of two periods; as much again is there for others.
+        let taken = admission.door(now).taken.network / admission.door(now).limit.network;
+        assert!((taken - 0.3).abs() < 0.01, "{taken}");
+        let more = |rate| Asked { rate: Rate { bits_per_s: rate }, ..asked(NORMAL) };
+        assert!(admission.admit(viewer(1), more(4_000_000), now).is_err());
+        let place = admission.admit(viewer(1), more(3_000_000), now).unwrap();
+        assert!(admission.admit(viewer(2), asked(NORMAL), now).is_err());
+        drop(place);
+        // The place that is kept is as large as the last.
+        assert!(admission.admit(viewer(1), more(3_000_000), now).is_ok());
+    }
+
+    #[test]
+    fn a_few_bytes_cost_no_start_up_and_keep_no_place() {
+        let admission = Arc::new(Admission::new(terms(4.0)));
+        // A byte plays for 8 us.
+        let soon = || Instant::now() + Duration::from_millis(1);
+        let few = Asked { bytes: 1, ..asked(NORMAL) };
+        for number in 0..50 {
+            drop(admission.admit(viewer(number), few, soon()).unwrap());
+        }
+        assert!(admission.admit(viewer(99), asked(NORMAL), soon()).is_ok());
+    }
+
+    #[test]
+    fn those_who_are_there_count_by_new_terms() {
+        let admission = Arc::new(Admission::new(Terms::default()));
+        let now = Instant::now();
+        let places: Vec<Place> =
+            (0..4).map(|one| admission.admit(viewer(one), asked(NORMAL), now).unwrap()).collect();
+        admission.set_terms(terms(4.0));
+        let share = |door: Door| door.taken.network / door.limit.network;
+        assert!((share(admission.door(now)) - 1.0).abs() < 0.01);
+        assert!(admission.admit(viewer(9), asked(NORMAL), now).is_err());
+        admission.set_terms(terms(8.0));
+        assert!((share(admission.door(now)) - 0.5).abs() < 0.01);
+        drop(places);
+        let door = admission.door(now + Duration::from_secs(60));
         assert_eq!((door.streams, door.taken), (0, Share::default()));
     }
 

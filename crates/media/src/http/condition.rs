@@ -1,7 +1,7 @@
 //! Conditional requests (RFC 9110, 13): whether a file is sent, is still the same, or is not what
 //! the client means.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a client may know of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,9 @@ pub enum Outcome {
     /// 412.
     Failed,
 }
+
+/// Dates have whole seconds.
+const DATE_SETTLES: Duration = Duration::from_secs(2);
 
 /// In the order of RFC 9110, 13.2.2. Times are compared for being the same, as a file may be put
 /// back to an older one.
@@ -64,15 +67,20 @@ pub fn judge(conditions: &Conditions, validators: &Validators) -> Outcome {
 }
 
 /// A range is of use to a client only if the file is the one it has a part of (RFC 9110, 13.1.5).
+/// A date of the last second says nothing: the file may have changed since, within it (8.8.2.2).
 #[must_use]
-pub fn range_holds(conditions: &Conditions, validators: &Validators) -> bool {
+pub fn range_holds(conditions: &Conditions, validators: &Validators, now: SystemTime) -> bool {
+    let is_settled = || {
+        let age = now.duration_since(validators.modified);
+        age.is_ok_and(|age| age >= DATE_SETTLES)
+    };
     match &conditions.if_range {
         None => true,
         // A tag ends with a quote, a date does not. A weak one never holds.
         Some(value) if value.len() >= 2 && value.ends_with(b"\"") => {
             *value == validators.entity_tag.as_bytes()
         }
-        Some(value) => http_seconds(value) == Some(seconds(validators.modified)),
+        Some(value) => is_settled() && http_seconds(value) == Some(seconds(validators.modified)),
     }
 }
 
@@ -193,8 +201,13 @@ mod tests {
             ("x", false),
         ] {
             let conditions = conditions(&[("if-range", value)]);
-            assert_eq!(range_holds(&conditions, &validators()), holds, "{value}");
+            let own = validators();
+            let [soon, later] = [1, 2].map(|seconds| own.modified + Duration::from_secs(seconds));
+            assert_eq!(range_holds(&conditions, &own, later), holds, "{value}");
+            // A date says nothing yet, a tag does.
+            let holds_soon = holds && value.ends_with('"');
+            assert_eq!(range_holds(&conditions, &own, soon), holds_soon, "{value}");
         }
-        assert!(range_holds(&Conditions::default(), &validators()));
+        assert!(range_holds(&Conditions::default(), &validators(), UNIX_EPOCH));
     }
 }

@@ -294,6 +294,12 @@ fn normal(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Target {
+    /// The query has this name, whatever it says of it.
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
+        self.query.split('&').any(|pair| pair.split('=').next() == Some(name))
+    }
+
     /// What the query says of `name`, where it is given.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {

@@ -76,7 +76,8 @@ pub fn of_file(request: &Request, entity: &Entity<'_>, common: &Common, boundary
         }
         Outcome::Send => {}
     }
-    let range = request.range.as_ref().filter(|_| range_holds(&request.conditions, validators));
+    let range =
+        request.range.as_ref().filter(|_| range_holds(&request.conditions, validators, common.now));
     let selection = range.map_or(Selection::Whole, |value| select(value, *len_bytes));
     let (status, head, body) = match &selection {
         Selection::Unsatisfiable => {
@@ -256,6 +257,7 @@ pub fn reason(status: u16) -> &'static str {
         301 => "Moved Permanently",
         302 => "Found",
         304 => "Not Modified",
+        307 => "Temporary Redirect",
         400 => "Bad Request",
         403 => "Forbidden",
         404 => "Not Found",

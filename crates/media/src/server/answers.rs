@@ -156,7 +156,8 @@ fn of_found(
     let has_disk = policy.terms.capacity.disk.is_some();
     let uses_cache = shared.options.method != delivery::Method::Direct;
     let cached = if has_disk && uses_cache { file.cached_share() } else { 0.0 };
-    let asked = Asked { rate, priority: wish.priority, cached };
+    let bytes = response.pieces.iter().map(Piece::len_bytes).sum();
+    let asked = Asked { rate, priority: wish.priority, cached, bytes };
     let directory = request.target.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     let directory = request.target.path[..directory].to_vec();
     let viewer = Viewer { peer: client.peer, directory };
@@ -184,7 +185,7 @@ fn refused(
     refusal: Refusal,
 ) -> Reply {
     shared.counters.refused.fetch_add(1, Ordering::Relaxed);
-    if !policy.elsewhere.is_empty() && request.target.parameter(HOP).is_none() {
+    if !policy.elsewhere.is_empty() && !request.target.names(HOP) {
         let turn = shared.sent_elsewhere.fetch_add(1, Ordering::Relaxed) as usize;
         let server = &policy.elsewhere[turn % policy.elsewhere.len()];
         let path = index_page::encoded_path(&request.target.path);
