@@ -478,6 +478,24 @@ fn a_stream_that_is_paused_goes_on() {
     assert!(ended["held_back"].as_u64().unwrap() >= 1, "{ran:?}");
 }
 
+/// A receive buffer of 2 KiB holds less than a period: the socket is never full.
+#[test]
+fn a_stream_of_which_nothing_is_taken_gives_its_place_back() {
+    let place = place();
+    let options = ["--max-streams", "1", "--stall-time", "1s", "--period", "200ms"];
+    let media = Media::start(&place, &options);
+    let mut stalled = Client::connect_with_buffer(media.address, 2 << 10);
+    stalled.send("GET /film.mp4?rate=400k HTTP/1.1\r\nHost: a\r\n\r\n");
+    let status = || {
+        let mut client = media.client();
+        client.send("GET /film.mp4?rate=2M HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.answer(Body::None).unwrap().status
+    };
+    wait_until("admitted", || status() == 503);
+    wait_until("given back", || status() == 200);
+    assert!(media.end().named("ended")[0]["held_back"].as_u64().unwrap() >= 1);
+}
+
 #[test]
 fn what_cannot_be_is_said_before_anything_starts() {
     let place = place();

@@ -41,7 +41,6 @@ fn who_finds_no_place_is_told_at_once_and_when_to_ask_again() {
     let (_, refused) = stream(&media, "/film.mp4");
     assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")), "{refused:?}");
     // What is not paced takes no place.
-    assert_eq!(stream(&media, "/film.mp4?rate=max").1.status, 200);
     assert_eq!(stream(&media, "/lectures/").1.status, 200);
     drop(first);
     // The place is its viewer's for two periods, then anybody's; here all are one viewer.
@@ -49,6 +48,15 @@ fn who_finds_no_place_is_told_at_once_and_when_to_ask_again() {
     let ran = media.end();
     let ended = ran.named("ended")[0];
     assert!(ended["refused"].as_u64().unwrap() >= 1, "{ran:?}");
+}
+
+#[test]
+fn nobody_goes_past_the_door_by_asking_for_no_rate_at_all() {
+    let place = place();
+    let media = Media::start(&place, &["--rate", "1M", "--max-streams", "1"]);
+    let (_watching, answer) = stream(&media, "/film.mp4?rate=max");
+    assert_eq!(answer.status, 200);
+    assert_eq!(stream(&media, "/lectures/one.mp4?rate=max").1.status, 503);
 }
 
 #[test]
@@ -136,6 +144,7 @@ fn what_was_measured_is_told_and_used() {
     // 0.9 of 1 Gbit/s, of 2 Mbit/s and 6.2 % more.
     assert_eq!(streams[0]["by"]["network"], 423);
     let media = Media::start(&place, &["--rate", "500M", "--state", state.to_str().unwrap()]);
-    let statuses: Vec<u16> = (0..3).map(|_| stream(&media, "/large.mp4").1.status).collect();
+    let streams: Vec<(Client, Answer)> = (0..3).map(|_| stream(&media, "/large.mp4")).collect();
+    let statuses: Vec<u16> = streams.iter().map(|(_, answer)| answer.status).collect();
     assert_eq!(statuses.last(), Some(&503), "{statuses:?}");
 }

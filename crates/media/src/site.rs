@@ -86,13 +86,21 @@ impl OpenFile {
 pub enum Found {
     File(OpenFile),
     /// Without a page of its own.
-    Directory(Listing),
+    Directory(Directory),
     /// A directory, asked for without the slash at its end.
     NeedsSlash,
     Missing,
     Forbidden,
     /// The disk, or this process, could not.
     Failed(io::Error),
+}
+
+/// Open, and not looked into yet.
+#[derive(Debug)]
+pub struct Directory {
+    opened: OwnedFd,
+    name: Vec<u8>,
+    pub identity: Identity,
 }
 
 #[derive(Debug, Default)]
@@ -179,11 +187,22 @@ impl Site {
             Err(errno) => return Err(errno),
         }
         let opened = self.openat(name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let stat = fstat(&opened)?;
+        let identity = (stat.st_dev, stat.st_ino);
+        Ok(Found::Directory(Directory { opened, name: name.to_vec(), identity }))
+    }
+
+    /// What is in it; takes milliseconds where that is much.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn list(&self, directory: Directory) -> io::Result<Listing> {
+        let Directory { opened, name, .. } = directory;
         let behind_link = |entry: &CStr| {
-            let path = [name, b"/", entry.to_bytes()].concat();
+            let path = [&name[..], b"/", entry.to_bytes()].concat();
             fstat(self.openat(&path, OFlags::PATH)?)
         };
-        Ok(Found::Directory(listing(opened, behind_link)?))
+        Ok(listing(opened, behind_link)?)
     }
 
     fn openat(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -284,7 +303,8 @@ mod tests {
         let (place, site) = site();
         let is = |path: &str| match site.find(path.as_bytes()) {
             Found::File(file) => format!("file {} {}", file.len_bytes, file.content_type),
-            Found::Directory(listing) => {
+            Found::Directory(directory) => {
+                let listing = site.list(directory).unwrap();
                 let names = listing.entries.iter().map(|entry| &entry.name[..]);
                 names.collect::<Vec<_>>().join(" ")
             }
@@ -332,7 +352,8 @@ mod tests {
         let site = Site::open(place.path()).unwrap();
         let Found::File(found) = site.find(b"/a.mp4") else { panic!("no file") };
         assert!(httpdate::fmt_http_date(found.validators.modified).ends_with(" GMT"));
-        let Found::Directory(listing) = site.find(b"/") else { panic!("no directory") };
+        let Found::Directory(directory) = site.find(b"/") else { panic!("no directory") };
+        let listing = site.list(directory).unwrap();
         assert!(!crate::index_page::html(b"/", &listing).is_empty());
     }
 

@@ -38,6 +38,17 @@ impl Client {
         Self { stream: BufReader::new(Stream::Plain(patient(address))) }
     }
 
+    /// The same, whose kernel takes at most so many bytes that nobody reads.
+    pub fn connect_with_buffer(address: SocketAddr, receive_bytes: usize) -> Self {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_recv_buffer_size(&socket, receive_bytes).unwrap();
+        connect(&socket, &address).unwrap();
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream: BufReader::new(Stream::Plain(socket)) }
+    }
+
     /// A client of HTTPS; it greets with what it says first.
     pub fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
         let name = ServerName::from(address.ip());

@@ -216,6 +216,12 @@ impl Admission {
         }
     }
 
+    /// Not everybody comes in.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.book().is_limited()
+    }
+
     #[must_use]
     pub fn door(&self, now: Instant) -> Door {
         let mut book = self.book();

@@ -1,6 +1,6 @@
 //! An answer: the head as text, and a body of texts and ranges of one file.
 
-use std::{collections::VecDeque, fmt::Write, ops::Range, time::SystemTime};
+use std::{collections::VecDeque, fmt::Write, ops::Range, sync::Arc, time::SystemTime};
 
 use super::{
     condition::{Outcome, Validators, judge, range_holds},
@@ -16,15 +16,28 @@ const EXPOSED: &str = "Accept-Ranges, Content-Length, Content-Range, Date, ETag,
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Text(Vec<u8>),
+    /// A text that others send too.
+    Page(Arc<[u8]>),
     /// Of the file that was asked for.
     File(Range<u64>),
 }
 
 impl Piece {
+    /// Empty where it is of a file.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text,
+            Self::Page(text) => text,
+            Self::File(_) => &[],
+        }
+    }
+
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
+            Self::Page(text) => text.len() as u64,
             Self::File(range) => range.end - range.start,
         }
     }
@@ -108,13 +121,19 @@ pub fn of_file(request: &Request, entity: &Entity<'_>, common: &Common, boundary
     whole(status, head, common, body)
 }
 
-/// A page, or an answer of the server itself.
+/// A page that others get too.
 #[must_use]
-pub fn of_text(request: &Request, common: &Common, content_type: &str, text: Vec<u8>) -> Response {
-    of_text_with(request, common, content_type, &[("Cache-Control", "no-cache")], text)
+pub fn of_page(request: &Request, common: &Common, page: Arc<[u8]>) -> Response {
+    let fields = [("Cache-Control", "no-cache")];
+    let head = Head::new(200, common).content("text/html; charset=utf-8", page.len() as u64);
+    let body = match request.method {
+        Method::Head => VecDeque::new(),
+        _ => VecDeque::from([Piece::Page(page)]),
+    };
+    whole(200, head.fields(&fields).end(), common, body)
 }
 
-/// The same with fields of the caller's alone.
+/// A text of the server itself, with fields of the caller's alone.
 #[must_use]
 pub fn of_text_with(
     request: &Request,

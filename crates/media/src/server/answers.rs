@@ -15,7 +15,7 @@ use crate::{
         content_type,
         request::{Method, Request},
         response::{
-            Common, Entity, Piece, Response, of_file, of_status, of_status_because, of_text,
+            Common, Entity, Piece, Response, of_file, of_page, of_status, of_status_because,
         },
     },
     index_page,
@@ -96,9 +96,15 @@ fn of_no_file(shared: &Shared, request: &Request, common: &Common, found: Found)
         Reply::short(of_status(status, Some(request), common, fields))
     };
     match found {
-        Found::Directory(listing) if shared.options.has_index => {
-            let page = index_page::html(&request.target.path, &listing);
-            Reply::short(of_text(request, common, "text/html; charset=utf-8", page))
+        Found::Directory(directory) if shared.options.has_index => {
+            let path = &request.target.path;
+            let page = shared.pages.get(directory.identity, path, Instant::now(), || {
+                shared.site.list(directory).map(|listing| index_page::html(path, &listing))
+            });
+            match page {
+                Ok(page) => Reply::short(of_page(request, common, page)),
+                Err(_) => refuse(500, &[]),
+            }
         }
         Found::NeedsSlash => {
             let mut to = index_page::encoded_path(&request.target.path) + "/";
@@ -122,7 +128,7 @@ fn of_found(
     client: &Client<'_>,
 ) -> Option<Reply> {
     let policy = shared.policy();
-    let wish = match Wish::of(request, &policy, &file) {
+    let wish = match Wish::of(request, &policy, &file, shared.admission.is_limited()) {
         Ok(wish) => wish,
         Err(why) => {
             return Some(Reply::short(of_status_because(400, Some(request), common, &[], why)));
@@ -215,7 +221,12 @@ struct Wish {
 }
 
 impl Wish {
-    fn of(request: &Request, policy: &Policy, file: &OpenFile) -> Result<Self, &'static str> {
+    fn of(
+        request: &Request,
+        policy: &Policy,
+        file: &OpenFile,
+        is_limited: bool,
+    ) -> Result<Self, &'static str> {
         let (choice, mut priority) = policy.of_path(&request.target.path);
         let parameter =
             |name| policy.clients_choose.then(|| request.target.parameter(name)).flatten();
@@ -224,7 +235,9 @@ impl Wish {
             // Nobody gives himself a better place.
             priority = priority.min(asked);
         }
-        let rate = match parameter("rate").as_deref() {
+        // Where places are counted, nobody goes past the door.
+        let asked = parameter("rate").filter(|asked| !(is_limited && asked == "max"));
+        let rate = match asked.as_deref() {
             Some("max") => RateChoice::Unpaced,
             Some(asked) => RateChoice::Fixed(
                 Rate::parse(asked).ok_or("rate= needs bits a second, such as 2M, or max")?,

@@ -98,6 +98,10 @@ pub(super) struct Answer {
     pub begun: Instant,
     /// Of a paced one.
     pub schedule: Option<Schedule>,
+    /// Of a paced one what its client's kernel had at the end of a period, and when that last was
+    /// more, or all.
+    there_bytes: u64,
+    took: Instant,
     id: u64,
     record: Record,
     /// Of a stream that was admitted.
@@ -167,6 +171,8 @@ impl Answer {
             line,
             begun,
             schedule,
+            there_bytes: 0,
+            took: begun,
             id,
             record,
             _place: place,
@@ -365,8 +371,9 @@ impl Connection {
             let done = answer.piece_sent_bytes;
             let has_next = answer.response.pieces.len() > 1;
             let outcome = match piece {
-                Piece::Text(text) => {
+                Piece::Text(_) | Piece::Page(_) => {
                     let then = if has_next { Then::More } else { Then::Nothing };
+                    let text = piece.text();
                     let sent = self.transport.send_text(&self.socket, &text[done as usize..], then);
                     sent.map(|sent| Sending::Bytes(sent as u64))
                 }
@@ -416,12 +423,15 @@ impl Connection {
         let tcp = TcpInfo::of(&self.socket).unwrap_or_default();
         // A player that is paused lets its window close; a slow network does not close it.
         let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
+        // What the client's kernel has said that it has.
+        let there_bytes =
+            self.transport.there_bytes(&self.socket, &tcp).saturating_sub(self.sent_before_bytes);
+        if there_bytes > answer.there_bytes || there_bytes >= answer.sent_bytes {
+            answer.there_bytes = there_bytes;
+            answer.took = now;
+        }
         let there = There {
-            // What the client's kernel has said that it has.
-            bytes: self
-                .transport
-                .there_bytes(&self.socket, &tcp)
-                .saturating_sub(self.sent_before_bytes),
+            bytes: there_bytes,
             ago: Duration::from_millis(tcp.last_ack_received_ms.into()),
             is_full: is_closed && (is_blocked || tcp.notsent_bytes > 0),
             // What the socket has no room for is not missed here.
@@ -430,6 +440,14 @@ impl Connection {
         let judged = schedule.judge(now, there)?;
         answer.record.tell(&judged);
         Some(judged)
+    }
+
+    /// The client of a paced answer has taken nothing of what is on its way for so long, as far as
+    /// the ends of its periods tell.
+    pub fn has_stalled(&self, time_max: Duration, now: Instant) -> bool {
+        self.answer.as_ref().is_some_and(|answer| {
+            answer.schedule.is_some() && now.saturating_duration_since(answer.took) >= time_max
+        })
     }
 
     /// A file is sent, or a part of one.

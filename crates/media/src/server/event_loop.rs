@@ -368,7 +368,11 @@ impl EventLoop {
         let is_paced = connection.answer.as_ref().is_some_and(|answer| answer.schedule.is_some());
         // What is released comes only with its period: to send nothing meanwhile is no stall.
         if is_paced && (over > now || !connection.interest.writes) {
-            return self.go_on(key, now);
+            // A client whose small buffer is full takes nothing either.
+            return match connection.has_stalled(self.time_max(Phase::Answering), now) {
+                true => self.close(key),
+                false => self.go_on(key, now),
+            };
         }
         if over > now {
             return self.timers.set(key, over);

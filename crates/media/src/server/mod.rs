@@ -7,6 +7,7 @@ mod connection;
 mod event_loop;
 mod limits;
 mod open_files;
+mod pages;
 mod rates;
 mod snapshot;
 mod timers;
@@ -43,6 +44,7 @@ use crate::{
 };
 use addresses::Addresses;
 use event_loop::EventLoop;
+use pages::Pages;
 use rates::Rates;
 use snapshot::Mailbox;
 
@@ -237,6 +239,7 @@ struct Shared {
     rates: Rates,
     audiences: Audiences,
     addresses: Arc<Addresses>,
+    pages: Pages,
     admission: Arc<Admission>,
     /// Of those who were sent elsewhere.
     sent_elsewhere: AtomicU64,
@@ -287,6 +290,7 @@ impl Server {
             policy: RwLock::new(Arc::new(policy)),
             audiences: Audiences::default(),
             addresses,
+            pages: Pages::default(),
             rates: Rates::start().map_err(ServerError::Loop)?,
             sent_elsewhere: AtomicU64::new(0),
             drains: AtomicBool::new(false),

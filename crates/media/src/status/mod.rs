@@ -289,8 +289,5 @@ fn say(socket: &TcpStream, response: &Response) -> io::Result<()> {
 
 /// No answer here has a file.
 fn texts(response: &Response) -> impl Iterator<Item = &[u8]> {
-    response.pieces.iter().filter_map(|piece| match piece {
-        Piece::Text(text) => Some(&text[..]),
-        Piece::File(_) => None,
-    })
+    response.pieces.iter().map(Piece::text)
 }
