@@ -154,8 +154,8 @@ impl Site {
     }
 
     fn file(&self, name: &[u8]) -> rustix::io::Result<Found> {
-        // What is opened with O_PATH is left alone: a pipe whose reader comes and goes would end who
-        // writes into it, and some devices do something when they are opened.
+        // What is opened with O_PATH is left alone: a pipe whose reader comes and goes would end
+        // who writes into it, and some devices do something when they are opened.
         let looked_at = self.openat(name, OFlags::PATH)?;
         match FileType::from_raw_mode(fstat(&looked_at)?.st_mode) {
             FileType::RegularFile => {}

@@ -97,8 +97,8 @@ pub struct LowMedia {
     ///
     /// auto is that of each film's container (MP4, MPEG-TS and -PS) and a quarter more, as no film
     /// needs its average all the time; where it does not tell, and with max, it is sent as fast as
-    /// it is taken. A request may name its own: /film.mp4?rate=2M; max counts
-    /// only where everybody is admitted.
+    /// it is taken. A request may name its own: /film.mp4?rate=2M; max counts only where everybody
+    /// is admitted.
     #[arg(long, value_name = "RATE", value_parser = rate_choice)]
     pub rate: Option<RateChoice>,
     /// Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again

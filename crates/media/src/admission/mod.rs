@@ -320,7 +320,7 @@ impl Book {
             self.free(own.asked);
         }
         let (share, start_up) = (self.share(&asked), self.start_up(&asked));
-        // Who was here a moment ago comes back whatever it costs for a moment: so much was promised.
+        // Who was here a moment ago comes back whatever it costs for a moment: that was promised.
         let is_back = own.as_ref().is_some_and(|own| asked.rate <= own.asked.rate);
         let sum = self.taken.plus(share);
         let sum =
@@ -365,7 +365,8 @@ impl Book {
         place
     }
 
-    /// A place is kept for no longer than its answer plays: who asked for a few bytes has seen them.
+    /// A place is kept for no longer than its answer plays: who asked for a few bytes has seen
+    /// them.
     fn leave(&mut self, viewer: Viewer, key: usize, beginning: u64, now: Instant) {
         let asked = self.live.remove(key);
         if !self.is_limited() {

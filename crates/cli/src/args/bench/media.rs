@@ -34,7 +34,7 @@ const READS_PER_S: u64 = 340;
 const MEMORY_BYTES: u64 = 48 << 20;
 /// The same for the study's own crowd, of which 44 watch at a time: 8 MB a second, and 96 reads a
 /// second by method one-copy.
-const PAPER_READ_BYTES_PER_S: u64 = 15 << 19;
+const PAPER_READ_BYTES_PER_S: u64 = 17 << 19;
 const PAPER_READS_PER_S: u64 = 105;
 const PAPER_MEMORY_BYTES: u64 = 256 << 20;
 /// Less than a server needs to start, in bytes.
