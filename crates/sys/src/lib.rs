@@ -11,6 +11,7 @@ pub mod low_water;
 pub mod mapping;
 pub mod pacing;
 pub mod page_memory;
+pub mod parent;
 pub mod perf_counter;
 pub mod prefetch;
 pub mod process_clock;

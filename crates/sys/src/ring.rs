@@ -21,7 +21,7 @@ const SLOTS_MAX: u32 = 1 << 14;
 
 /// What the kernel reads ahead for one POSIX_FADV_WILLNEED is cut off at the device's readahead or
 /// its largest request, whichever is more (mm/readahead.c): by default no less than this.
-const WILLNEED_BYTES: u64 = 128 << 10;
+const WARM_PART_BYTES_MIN: u64 = 128 << 10;
 /// Of completions that nobody waits for.
 const NOBODY: u64 = u64::MAX;
 
@@ -87,7 +87,8 @@ impl Ring {
     /// # Panics
     /// As `new`.
     pub fn for_warming(slot_count: u32, range_bytes_max: u64) -> io::Result<Self> {
-        let parts = u32::try_from(range_bytes_max.div_ceil(WILLNEED_BYTES) + 1).unwrap_or(u32::MAX);
+        let parts =
+            u32::try_from(range_bytes_max.div_ceil(WARM_PART_BYTES_MIN) + 1).unwrap_or(u32::MAX);
         Self::with_queue(slot_count, 1, slot_count.saturating_mul(parts).min(1 << 15))
     }
 
@@ -182,7 +183,8 @@ impl Ring {
 
     /// Starts reading the range into the page cache; it is over when the range's last page is
     /// there. Nothing is copied but one byte, and no call waits for the disk: readahead is asked
-    /// for by the kernel's own workers (IORING_OP_FADVISE, Linux 5.6).
+    /// for by the kernel's own workers (IORING_OP_FADVISE, Linux 5.6), in parts of `part_bytes`, at
+    /// least 128 KiB: of longer ones than the device takes they read the beginning alone.
     ///
     /// # Errors
     /// As of `start_read`; with EBUSY nothing was started.
@@ -194,18 +196,20 @@ impl Ring {
         slot: usize,
         file: Arc<File>,
         range: Range<u64>,
+        part_bytes: u64,
     ) -> io::Result<()> {
         assert!(!range.is_empty(), "an empty range");
         let (first, _) = self.idle_part(slot, 0..1);
-        let parts = (range.end - range.start).div_ceil(WILLNEED_BYTES) as usize;
+        let part_bytes = part_bytes.max(WARM_PART_BYTES_MIN);
+        let parts = (range.end - range.start).div_ceil(part_bytes) as usize;
         let queue = self.ring.submission();
         if queue.capacity() - queue.len() < parts + 1 {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
         drop(queue);
         let fd = Fd(file.as_raw_fd());
-        for start in range.clone().step_by(WILLNEED_BYTES as usize) {
-            let len_bytes = (range.end - start).min(WILLNEED_BYTES) as libc::off_t;
+        for start in range.clone().step_by(part_bytes as usize) {
+            let len_bytes = (range.end - start).min(part_bytes) as libc::off_t;
             let entry = opcode::Fadvise::new(fd, len_bytes, libc::POSIX_FADV_WILLNEED)
                 .offset(start)
                 .build()
@@ -429,7 +433,7 @@ mod tests {
         };
         for round in 0..3 {
             for slot in 0..2 {
-                ring.start_warm(slot, file.clone(), range.clone()).unwrap();
+                ring.start_warm(slot, file.clone(), range.clone(), 128 << 10).unwrap();
             }
             for _ in 0..2 {
                 let (_, moved) = ring.finished(true).unwrap().unwrap();

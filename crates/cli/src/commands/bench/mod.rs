@@ -7,6 +7,7 @@ mod engines;
 mod file_tables;
 mod files;
 pub(super) mod host_facts;
+mod leftovers;
 mod media;
 mod mounts;
 mod pair;

@@ -42,6 +42,10 @@ impl ImageMount {
         this.device = device.trim().into();
         run("mount", &["-t".as_ref(), kind.as_ref(), &this.device, this.path.as_os_str()])?;
         this.mounted = true;
+        // The device goes with its mount from now on, also where nobody is left to say so
+        // (losetup(8): a device that is in use is detached when it no longer is).
+        run("losetup", &["--detach".as_ref(), &this.device])?;
+        this.device.clear();
         Ok(this)
     }
 

@@ -1,7 +1,9 @@
 //! The fresh directory of a bench, the file that is sent, and how it is made warm or cold.
 //!
-//! Everything is below one temporary directory, which goes when the bench ends, however it ends.
+//! Everything is below one directory, which goes when the bench ends; of a bench that was killed,
+//! when the next begins.
 
+use super::leftovers::OwnDirectory;
 use crate::{commands::demo::data_file, failure::Failure, interrupt, ui::units};
 use anyhow::{Context, Result, bail, ensure};
 use haul_host::{FileSystem, FsKind, Host};
@@ -17,7 +19,6 @@ use std::{
     thread,
     time::Duration,
 };
-use tempfile::TempDir;
 
 /// The name of the file that is sent; names are relative, so that any directory can be used.
 pub const SOURCE: &str = "source.bin";
@@ -51,7 +52,7 @@ impl Residency {
 /// Where a bench works.
 #[derive(Debug)]
 pub struct Workshop {
-    directory: TempDir,
+    directory: OwnDirectory,
     pub host: Host,
     pub interrupt: Interrupt,
 }
@@ -65,8 +66,7 @@ impl Workshop {
     }
 
     pub fn with(parent: &Path, interrupt: Interrupt) -> Result<Self, Problem> {
-        let made = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(parent);
-        let directory = made.map_err(|error| {
+        let directory = OwnDirectory::new(parent).map_err(|error| {
             let what = format!("cannot make a directory in {}", parent.display());
             let hint = "name another directory with --dir";
             let needs = "the right to write there";

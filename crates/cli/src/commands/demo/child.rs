@@ -1,6 +1,7 @@
-//! This very program as another process, ended by its handle, whatever happens.
+//! This very program as another process, ended by its handle, and with this one where it is killed.
 
 use anyhow::{Context, Result};
+use haul_sys::parent::end_with_parent;
 use std::{
     ffi::OsString,
     fs::File,
@@ -68,6 +69,7 @@ impl Child {
             .stdout(Stdio::piped())
             .stderr(error_file);
         arguments(&mut command);
+        end_with_parent(&mut command);
         let mut process =
             command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         let output = process.stdout.take().context("the process has no standard output")?;
