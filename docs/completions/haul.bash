@@ -995,7 +995,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__media)
-            opts="-h -V --listen --status --status-name --tls-cert --tls-key --method --no-readahead --cache --buffer-memory --disk-depth --rate --config --measure --max-streams --network --margin --elsewhere --state --period --start-up --loops --max-connections --max-connections-per-address --head-time --idle-time --stall-time --drain-time --no-index --no-cors --access-log --json --help --version capacity help"
+            opts="-h -V --listen --status --host-name --tls-cert --tls-key --method --no-readahead --cache --buffer-memory --disk-depth --rate --config --measure --max-streams --network --margin --elsewhere --state --period --start-up --loops --max-connections --max-connections-per-address --head-time --idle-time --stall-time --drain-time --no-index --cors --access-log --json --help --version capacity help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1009,7 +1009,7 @@ _haul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --status-name)
+                --host-name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1098,6 +1098,10 @@ _haul() {
                     return 0
                     ;;
                 --drain-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cors)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

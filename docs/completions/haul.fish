@@ -49,7 +49,7 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Ses
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-probes -d 'Probes at a time (`haul probe net`), of these sessions; 0 refuses them' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data streams of one session' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d 'How long a connection may take to show who it is' -r
-complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand serve" -l once -d 'End after one session'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l read-only -d 'Refuse to receive, whatever a token allows'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...}'
@@ -181,7 +181,7 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status -d 'Where the dashboard and its figures are: an address and port, or off' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status-name -d 'A name by which the dashboard may be asked, beside addresses, localhost and this machine\'s own; may be given again' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l host-name -d 'A name by which the dashboard may be asked, and a server that only this machine reaches, beside addresses, localhost and this machine\'s own; may be given again' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l tls-cert -d 'Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l tls-key -d 'The certificate\'s private key (PEM, not encrypted); without it the file of --tls-cert has it' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l method -d 'How bytes get from a file into the network' -r
@@ -194,7 +194,7 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'What the network carries, such as 10G; without it the card\'s speed, as far as it tells it' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Of what was measured, kept free for what was not' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l elsewhere -d 'The URL of a server where a stream is sent that finds no place here; may be repeated' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
@@ -204,11 +204,11 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l idle-time -d 'How long a connection may be idle between two requests' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l stall-time -d 'How long a client may take nothing of its answer' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l drain-time -d 'How long answers may take to end after SIGTERM; the rest is cut' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l cors -d 'Whether pages of other sites may read (CORS): on, off, or auto' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l access-log -d 'Write a line for each answer, in the combined log format; - for standard output' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-readahead -d 'Read nothing ahead of what is sent, neither the kernel nor haul: for comparison'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l measure -d 'Measure what a stream costs this disk, network and processor, for some seconds, and end'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-index -d 'Show no pages of directories'
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l no-cors -d 'Keep pages of other sites from reading (no CORS)'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"status":...,"tls":...}'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -s V -l version -d 'Print version'
@@ -219,7 +219,7 @@ complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l period -d 'A period of a stream' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l network -d 'What the network carries, such as 10G; without it what was measured' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Of what was measured, kept free for what was not' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l json -d 'Print one JSON object'
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -s V -l version -d 'Print version'
@@ -236,18 +236,18 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l label -d 'A note that `haul token list` shows' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL' -r
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch files (without --read and --write: both)'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files (without --read and --write: both)'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l single-use -d 'Good for one transfer, which may resume'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l json -d 'Print one JSON object a line'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -l json -d 'Print one JSON object a line'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -l state -d 'The directory of the server\'s key and tokens (mode 0700)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -l json -d 'Print one JSON object a line'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -s V -l version -d 'Print version'
@@ -433,7 +433,7 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l methods -d 'Only these methods, such as one-copy,normal-no-readahead; without it those of the study' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rounds -d 'How often each method meets the crowd; each round has another seed' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l read-rate -d 'The bound of the disk: bytes a second that a server reads; without it 36M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l reads -d 'The bound of the disk: reads a second, as seeks cost; without it 340' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l reads -d 'The bound of the disk: reads a second, as seeks cost; without it 256' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l memory -d 'The memory of a server with its page cache; without it 48M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l seed -d 'Where random numbers begin: the same seed is the same crowd' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l file-size -d 'The file that is read whole; without it 256M' -r

@@ -12,7 +12,12 @@ use haul_media::delivery::METHODS;
 use haul_testkit::skip::skip;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::{ffi::OsString, fs, net::TcpListener, path::Path};
+use std::{
+    ffi::OsString,
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
 
 /// A crowd of a second: eight viewers, three films of two periods.
 const SMALL: [&str; 8] = [
@@ -55,6 +60,15 @@ fn mounts_in(directory: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let within = directory.to_str().unwrap();
     mounts.lines().filter(|line| line.contains(within)).map(str::to_owned).collect()
+}
+
+/// Processes whose working directory is this one.
+fn works_in(directory: &Path) -> Vec<OsString> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let works = |process: &fs::DirEntry| {
+        fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == directory)
+    };
+    processes.filter(works).map(|process| process.file_name()).collect()
 }
 
 #[track_caller]
@@ -233,6 +247,29 @@ fn ctrl_c_removes_films_servers_and_groups() {
     assert_eq!(ran.status, 1, "{ran:?}");
     assert!(ran.err.contains("interrupted"), "{ran:?}");
     left_nothing(&place, process);
+}
+
+/// kill -9: its server ends with it, and its films and their disk go with the next bench.
+#[test]
+fn what_a_killed_bench_leaves_goes_with_the_next() {
+    let place = Place::new();
+    let words = media(&place, &["--only=crowd", "--periods=100000", "--users=100000"]);
+    let running = program(&place, &words);
+    let directories = || -> Vec<PathBuf> {
+        let made = fs::read_dir(place.path("target")).into_iter().flatten().flatten();
+        made.map(|entry| entry.path()).collect()
+    };
+    let log = || directories().iter().any(|directory| directory.join("media.errors").exists());
+    wait_until("started a server", log);
+    let left = directories()[0].clone();
+    let killed = running.id();
+    running.signal(Signal::KILL);
+    assert_ne!(running.finish().status, 0);
+    assert!(left.exists());
+    wait_until("ended its server", || works_in(&left).is_empty());
+    let words = media(&place, &["--only=crowd", "--methods=one-copy"]);
+    assert_eq!(program(&place, &words).finish().status, 0);
+    left_nothing(&place, killed);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::{fs, path::Path, thread, time::Duration};
 /// Asks for a stream, and reads the head of its answer alone.
 fn stream(media: &Media, target: &str) -> (Client, Answer) {
     let mut client = media.client();
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     let answer = client.answer(Body::None).unwrap();
     (client, answer)
 }

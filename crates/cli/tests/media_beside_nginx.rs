@@ -17,7 +17,7 @@ use harness::{
 use haul_testkit::skip::skip;
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     process::{Child, Command, Stdio},
     time::{Duration, SystemTime},
 };
@@ -26,6 +26,8 @@ const FILE_BYTES: u64 = 10_000;
 /// Of random ranges; the long variant has a million, as the promise says.
 const RANGES: u64 = 5_000;
 const RANGES_LONG: u64 = 1_000_000;
+/// Of starting nginx, which can't be told to listen wherever there is a free port.
+const ATTEMPTS: usize = 5;
 /// As many as one connection is used for; each server has its own limit of them.
 const RANGES_OF_CONNECTION: u64 = 20_000;
 /// Of both, whatever they mean to a client; in small letters.
@@ -57,9 +59,18 @@ impl Nginx {
     fn start(place: &Place) -> Option<Self> {
         let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
         let program = program.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = place.path("nginx");
         fs::create_dir_all(&directory).unwrap();
+        (0..ATTEMPTS).find_map(|_| Self::start_at_some_port(program, place)).or_else(|| {
+            let log = fs::read_to_string(directory.join("error.log")).unwrap_or_default();
+            panic!("nginx did not start in {ATTEMPTS} attempts:\n{log}")
+        })
+    }
+
+    /// `None` where another took the port between its choice and nginx's use of it.
+    fn start_at_some_port(program: &str, place: &Place) -> Option<Self> {
+        let directory = place.path("nginx");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let path = |name: &str| directory.join(name).display().to_string();
         let temporaries = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {};", path(kind)));
@@ -83,9 +94,17 @@ impl Nginx {
         command.arg("-e").arg(directory.join("error.log"));
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let nginx = Self { child, address };
-        wait_until("nginx", || TcpStream::connect(address).is_ok());
-        Some(nginx)
+        let mut nginx = Self { child, address };
+        // Whoever took the port would answer a connection; the file is written by nginx itself, and
+        // only when it listens.
+        let is_there =
+            || fs::read_to_string(directory.join("pid")).is_ok_and(|pid| !pid.is_empty());
+        let mut has_ended = false;
+        wait_until("nginx", || {
+            has_ended = nginx.child.try_wait().unwrap().is_some();
+            has_ended || is_there()
+        });
+        (!has_ended).then_some(nginx)
     }
 }
 
@@ -112,7 +131,10 @@ fn both(place: &Place) -> Option<Both> {
         place.path("root"),
         "--listen",
         "127.0.0.1:0",
-        "--no-cors",
+        "--cors",
+        "off",
+        "--host-name",
+        "a",
         "--no-index"
     ]);
     let line = haul.wait_for("start", |event| event["event"] == "listening");
@@ -280,6 +302,9 @@ fn of_odd_heads() -> Vec<String> {
         "OPTIONS /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
         "BREW /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET ://a/film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a/film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         "\r\n\r\nGET /film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /film.mp4 HTTP/1.1\nHost: a\n\n",

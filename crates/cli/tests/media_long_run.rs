@@ -219,7 +219,7 @@ fn pages_and_errors(server: &Media) {
 
 fn leave_in_the_middle(server: &Media, random: &mut Random) {
     let mut client = server.client();
-    client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /long.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut buffer = vec![0; random.below(1 << 20) as usize + 1];
     let _ = client.read(&mut buffer);
 }
@@ -227,7 +227,7 @@ fn leave_in_the_middle(server: &Media, random: &mut Random) {
 fn watch_for_a_while(server: &Media, random: &mut Random) {
     let mut client = server.client();
     let rate = random.below(2_000_000) + 100_000;
-    client.send(format!("GET /long.mp4?rate={rate} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client.send(format!("GET /long.mp4?rate={rate} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     let until = Instant::now() + Duration::from_millis(random.below(150));
     let mut buffer = [0; 4096];
     while Instant::now() < until && client.read(&mut buffer).is_ok_and(|count| count > 0) {}
@@ -235,7 +235,7 @@ fn watch_for_a_while(server: &Media, random: &mut Random) {
 
 fn half_a_head(server: &Media, random: &mut Random) {
     let mut client = server.client();
-    let head = "GET /film.mp4 HTTP/1.1\r\nHost: a\r\nRange: bytes=0-";
+    let head = "GET /film.mp4 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-";
     client.send(&head[..random.below(head.len() as u64) as usize]);
     if random.below(40) == 0 {
         // Until the server has enough of it.
@@ -245,7 +245,7 @@ fn half_a_head(server: &Media, random: &mut Random) {
 
 fn many_at_once(server: &Media, random: &mut Random) {
     let mut client = server.client();
-    let request = "GET /series/one.ts HTTP/1.1\r\nHost: a\r\n\r\n";
+    let request = "GET /series/one.ts HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client.send(request.repeat(20));
     for _ in 0..random.below(20) {
         assert_eq!(client.answer(Body::AsTold).unwrap().status, 200);
@@ -264,7 +264,7 @@ fn a_file_that_changes(server: &Media, place: &Place, visitor: u64, random: &mut
     let name = format!("of{visitor}.mp4");
     place.file(&place.root(&name), 4 << 20);
     let mut client = server.client();
-    client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+    client.send(format!("GET /{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
     let _ = client.read(&mut [0; 1000]);
     if random.below(2) == 0 {
         fs::remove_file(place.root(&name)).unwrap();
@@ -285,7 +285,7 @@ fn look_at_the_status(server: &Media) {
 /// It asks, and does not read; sometimes until it is sent away.
 fn take_nothing(server: &Media, random: &mut Random) {
     let mut client = server.client();
-    client.send("GET /long.mp4 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /long.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let is_patient = random.below(100) == 0;
     thread::sleep(Duration::from_millis(if is_patient { 1_500 } else { random.below(20) }));
 }
@@ -301,7 +301,7 @@ fn nonsense(server: &Media, random: &mut Random) {
 /// It goes with a reset, in the middle of an answer.
 fn reset(server: &Media) {
     let mut client = server.client();
-    client.send("GET /long.mp4?rate=5M HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /long.mp4?rate=5M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let _ = client.read(&mut [0; 1000]);
     // Closed while bytes are unread, a socket resets (RFC 9293, 3.10.4); and at once.
     rustix::net::sockopt::set_socket_linger(client.socket(), Some(Duration::ZERO)).unwrap();

@@ -257,6 +257,21 @@ fn ffmpeg_decodes_the_same_frames_of_a_stream_that_is_paced() {
     }
 }
 
+/// ffmpeg begins to read elsewhere before it lets go of where it was; there is a place for one.
+#[test]
+fn ffmpeg_seeks_where_no_other_place_is_left() {
+    let Some(place) = place() else { return };
+    let options = ["--max-streams", "1", "--period", "400ms", "--start-up", "400ms"];
+    let media = Logged::start(&place, &options);
+    for (name, seek) in [("film.mp4", "6.9"), ("stream.ts", MIDDLE), ("film.mp4", MIDDLE)] {
+        assert_same_frames(&place, &media, name, &["-ss", seek]);
+        // For some periods a place is kept for whoever had it; nobody else comes meanwhile.
+        thread::sleep(Duration::from_secs(1));
+    }
+    let statuses = media.statuses("film.mp4");
+    assert!(statuses.len() > 3 && statuses.iter().all(|it| *it == 206), "{statuses:?}");
+}
+
 #[test]
 fn a_playlist_and_its_segments_play_as_from_disk() {
     let Some(place) = place() else { return };

@@ -26,7 +26,8 @@ use std::{
 const FILM_BYTES: u64 = 3_000_000;
 /// Short periods, so that some are over soon.
 const PACING: [&str; 4] = ["--period", "200ms", "--start-up", "400ms"];
-const STREAM: &str = "GET /film.mp4?rate=80k HTTP/1.1\r\nHost: a\r\nUser-Agent: test/1\r\n\r\n";
+const STREAM: &str =
+    "GET /film.mp4?rate=80k HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test/1\r\n\r\n";
 
 /// A server, and who asks it how it is.
 struct Watched(Media);
@@ -180,7 +181,7 @@ fn what_players_hold_back_is_told() {
     let place = place();
     place.file(&place.root("long.mp4"), 40 << 20);
     let media = Watched::start(&place, &PACING);
-    let _client = media.stream("GET /long.mp4?rate=160M HTTP/1.1\r\nHost: a\r\n\r\n");
+    let _client = media.stream("GET /long.mp4?rate=160M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     wait_until("held back", || media.metric("haul_media_held_back_total") >= 1.0);
     let found = media.json("/api/sessions");
     assert!(found["sessions"][0]["held_back"].as_u64().unwrap() >= 1, "{found}");
@@ -202,11 +203,11 @@ fn json_has_a_sample_line_now_and_then() {
 #[test]
 fn what_is_no_question_of_its_own_users_is_refused() {
     let place = place();
-    let media = Watched::start(&place, &["--status-name", "dash.example.org"]);
+    let media = Watched::start(&place, &["--host-name", "dash.example.org"]);
     for (request, status) in [
-        ("GET /metrics HTTP/1.1\r\nHost: evil.example:8081\r\n\r\n", 403),
-        ("GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", 403),
-        ("GET /api/events HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403),
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example:8081\r\n\r\n", 421),
+        ("GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", 421),
+        ("GET /api/events HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n\r\n", 403),
         ("GET /metrics HTTP/1.1\r\nHost: dash.example.org\r\n\r\n", 200),
         ("GET /metrics HTTP/1.1\r\nHost: [::1]:99\r\n\r\n", 200),
@@ -295,8 +296,9 @@ fn sigterm_ends_it_at_once_and_the_streams_in_their_time() {
     let place = place();
     let media = Watched::start(&place, &[&PACING[..], &["--drain-time", "60s"]].concat());
     // Two more seconds.
-    let client =
-        media.stream("GET /film.mp4?rate=80k HTTP/1.1\r\nHost: a\r\nRange: bytes=0-29999\r\n\r\n");
+    let client = media.stream(
+        "GET /film.mp4?rate=80k HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-29999\r\n\r\n",
+    );
     let mut events = media.events();
     assert_eq!(events.next().unwrap().0, "history");
     let _stalled = media.events();
@@ -346,7 +348,7 @@ fn a_browser_shows_the_streams_as_they_go_and_says_when_the_server_is_gone() {
     let media = Watched::start(&place, &PACING);
     let _plain = media.stream(STREAM);
     let _script = media.stream(&format!(
-        "GET {SCRIPT_TARGET} HTTP/1.1\r\nHost: a\r\nUser-Agent: <i>agent</i>\r\n\r\n"
+        "GET {SCRIPT_TARGET} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: <i>agent</i>\r\n\r\n"
     ));
     let url = format!("http://{}/", media.status());
     browser.open(&url);

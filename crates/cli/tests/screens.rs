@@ -166,9 +166,9 @@ fn what_haul_media_says_when_it_listens() {
         let policy = "Films go at the rate of their containers and a quarter more.\n\
             All are admitted: --measure finds how many can be kept."
             .to_owned();
-        let (url, is_own) = (media::url(address, tls.is_some()), address.ip().is_loopback());
+        let url = media::url(address, tls.is_some());
         let (root, status) = ("/films".to_owned(), status.map(str::to_owned));
-        media::Welcome { root, url, is_own, status, policy, tls }.text()
+        media::Welcome { root, url, address, status, policy, tls }.text()
     };
     let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"), None);
     let all = welcome("[::]:80", None, None);

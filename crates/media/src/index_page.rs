@@ -1,21 +1,28 @@
 //! The page of a directory: its files, and a player for those a browser can play.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::SystemTime};
 
 use crate::{http::content_type, site::Listing};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
     padding:0 1rem;color:#222;background:#fff}table{border-collapse:collapse;width:100%}\
     td{padding:.2rem .5rem;border-top:1px solid #ddd}td.n{text-align:right;white-space:nowrap;\
-    font-variant-numeric:tabular-nums}video,audio{width:100%;max-height:70vh;background:#000}\
+    font-variant-numeric:tabular-nums}#player p{color:#a00}\
+    video,audio{width:100%;max-height:70vh;background:#000}\
     @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}a{color:#8bf}\
     td{border-color:#444}}";
 /// A link to a film plays it on the page; with no script it is opened as any link.
 const SCRIPT: &str = "const p=document.getElementById('player');\
     for(const a of document.querySelectorAll('a[data-play]'))a.addEventListener('click',e=>{\
     if(e.ctrlKey||e.metaKey||e.shiftKey)return;e.preventDefault();\
-    const m=document.createElement(a.dataset.play);m.controls=true;m.autoplay=true;m.src=a.href;\
-    p.replaceChildren(m);p.scrollIntoView();});";
+    const m=document.createElement(a.dataset.play),h=document.createElement('h2');\
+    h.textContent=a.textContent;m.controls=true;m.autoplay=true;m.src=a.href;\
+    m.onerror=async()=>{const w=document.createElement('p');let s='';\
+    try{const r=await fetch(a.href,{headers:{Range:'bytes=0-0'}});\
+    if(!r.ok)s=await r.text();}catch{s='The server cannot be reached.';}\
+    w.textContent=s||'This browser cannot play it; a player such as VLC may.';\
+    if(m.isConnected)m.replaceWith(w);};\
+    p.replaceChildren(h,m);p.scrollIntoView();});";
 
 /// As HTML. `path` is that of the request: it begins and ends with a slash.
 #[must_use]
@@ -30,7 +37,7 @@ pub fn html(path: &[u8], listing: &Listing) -> Vec<u8> {
         page.push_str("<tr><td><a href=\"../\">../</a><td><td>\n");
     }
     for entry in &listing.entries {
-        let kind = content_type::of_name(entry.name.as_bytes());
+        let kind = content_type::of_name(&entry.name);
         let (slash, size) = match entry.is_directory {
             true => ("/", String::new()),
             false => ("", size(entry.len_bytes)),
@@ -46,8 +53,8 @@ pub fn html(path: &[u8], listing: &Listing) -> Vec<u8> {
             "<tr><td><a href=\"{}{slash}\"{play}>{}{slash}</a><td class=\"n\">{size}\
             <td class=\"n\">{}",
             encoded(&entry.name),
-            escaped(&entry.name),
-            httpdate::fmt_http_date(entry.modified),
+            escaped(&String::from_utf8_lossy(&entry.name)),
+            date(entry.modified),
         );
     }
     page.push_str("</table>\n");
@@ -73,8 +80,8 @@ fn escaped(text: &str) -> String {
 }
 
 /// As a link of a page. `./` keeps a name with a colon from being a scheme.
-fn encoded(name: &str) -> String {
-    format!("./{}", encoded_path(name.as_bytes()))
+fn encoded(name: &[u8]) -> String {
+    format!("./{}", encoded_path(name))
 }
 
 /// As a part of a URL (RFC 3986, 2.3); slashes stay.
@@ -88,6 +95,12 @@ pub(crate) fn encoded_path(path: &[u8]) -> String {
         }
     }
     encoded
+}
+
+/// `23 Nov 2026 09:15`, in UTC.
+fn date(time: SystemTime) -> String {
+    // "Mon, 23 Nov 2026 09:15:10 GMT" (RFC 9110, 5.6.7).
+    httpdate::fmt_http_date(time).get(5..22).unwrap_or_default().to_owned()
 }
 
 fn size(bytes: u64) -> String {
@@ -112,17 +125,24 @@ mod tests {
 
     #[test]
     fn films_have_a_player_and_names_cannot_write_the_page() {
-        let entry = |name: &str, is_directory| Entry {
-            name: name.to_owned(),
+        let entry = |name: &[u8], is_directory| Entry {
+            name: name.to_vec(),
             is_directory,
             len_bytes: 1_234_567,
             modified: UNIX_EPOCH,
         };
-        let entries = vec![entry("b", true), entry("a b.mp4", false), entry("<x>\"&.txt", false)];
+        let entries = vec![
+            entry(b"b", true),
+            entry(b"a b.mp4", false),
+            entry(b"<x>\"&.txt", false),
+            entry(b"f\xfcr.ts", false),
+        ];
         let page = html(b"/films/<i>/", &Listing { entries, has_more: true });
         let page = String::from_utf8(page).unwrap();
         assert!(page.contains("<a href=\"./b/\">b/</a>"), "{page}");
         assert!(page.contains("<a href=\"./a%20b.mp4\" data-play=\"video\">a b.mp4</a>"));
+        assert!(page.contains("<a href=\"./f%FCr.ts\" data-play=\"video\">f\u{fffd}r.ts</a>"));
+        assert!(page.contains("<td class=\"n\">01 Jan 1970 00:00\n"), "{page}");
         assert!(page.contains("1.2 MB") && page.contains("more files"));
         assert!(page.contains("&lt;x&gt;&quot;&amp;.txt") && !page.contains("<x>"));
         assert!(page.contains("<title>/films/&lt;i&gt;/</title>") && page.contains("../"));

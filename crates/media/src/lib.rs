@@ -16,6 +16,7 @@ mod index_page;
 pub mod pace;
 pub mod policy;
 pub mod server;
+pub mod settings_file;
 pub mod site;
 pub mod slack;
 pub mod status;

@@ -84,6 +84,8 @@ pub struct Schedule {
     pacing: Pacing,
     /// The first period's beginning; later by what the client held the stream back.
     begun: Instant,
+    /// The start-up comes in so many.
+    start_up_periods: u32,
     /// Of the body and its head.
     len_bytes: u64,
     /// The period whose end was looked at last.
@@ -129,7 +131,24 @@ pub enum Verdict {
 impl Schedule {
     #[must_use]
     pub fn new(rate: Rate, pacing: Pacing, len_bytes: u64, now: Instant) -> Self {
-        Self { rate, pacing, begun: now, len_bytes, judged: 0 }
+        Self { rate, pacing, begun: now, start_up_periods: 1, len_bytes, judged: 0 }
+    }
+
+    /// The same with a start-up that comes in so many periods.
+    #[must_use]
+    pub fn with_start_up_in(self, periods: u32) -> Self {
+        Self { start_up_periods: periods.max(1), ..self }
+    }
+
+    /// It has waited, and nothing but its beginning was sent: it begins now.
+    pub fn restart(&mut self, now: Instant) {
+        self.begun = now;
+        self.judged = 0;
+    }
+
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.pacing.period
     }
 
     #[must_use]
@@ -143,9 +162,12 @@ impl Schedule {
         u64::try_from(nanos / self.pacing.period.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Released when so many periods are over: the start-up, and one period ahead.
+    /// Released when so many periods are over: the start-up, or its part, and one period ahead.
     fn released(&self, periods: u64) -> u64 {
-        let ahead = self.rate.bytes_in(self.pacing.start_up);
+        let whole = u64::from(self.start_up_periods);
+        let part = periods.saturating_add(1).min(whole);
+        let ahead = u128::from(self.rate.bytes_in(self.pacing.start_up)) * u128::from(part);
+        let ahead = u64::try_from(ahead / u128::from(whole)).unwrap_or(u64::MAX);
         let of_period = self.rate.bytes_in(self.pacing.period).max(1);
         ahead
             .saturating_add(of_period.saturating_mul(periods.saturating_add(1)))
@@ -200,19 +222,23 @@ impl Schedule {
             return judged(Verdict::Met);
         }
         if is_full {
-            // What was not taken is not owed: the client gets it when it reads on, in its time.
-            let late = Duration::from_nanos(
-                u64::try_from(
-                    u128::from(due_bytes - there_bytes) * 8_000_000_000
-                        / u128::from(self.rate.bits_per_s),
-                )
-                .unwrap_or(u64::MAX),
-            );
-            self.begun += late.min(now.saturating_duration_since(self.begun));
+            self.hold(now, due_bytes, there_bytes);
             self.judged = self.periods(now);
             return judged(Verdict::HeldBack);
         }
         judged(if sent_bytes < due_bytes { Verdict::MissedHere } else { Verdict::Missed })
+    }
+
+    /// What was not taken is not owed: the client gets it when it reads on, in its time.
+    fn hold(&mut self, now: Instant, due_bytes: u64, there_bytes: u64) {
+        let missing_bits = u128::from(due_bytes - there_bytes) * 8;
+        let late = missing_bits * 1_000_000_000 / u128::from(self.rate.bits_per_s);
+        let mut late = Duration::from_nanos(u64::try_from(late).unwrap_or(u64::MAX));
+        if due_bytes == self.len_bytes {
+            // Little may be missing of the end, and nobody shall look 25 times a second.
+            late = late.max(self.pacing.period);
+        }
+        self.begun += late.min(now.saturating_duration_since(self.begun));
     }
 
     /// How long so many bytes play.
@@ -306,6 +332,48 @@ mod tests {
         }
         // No flood when it reads on: a period in advance, as always.
         assert!(schedule.allowed_bytes(at(33_000)) <= 10_500 + 2 * 3_000);
+    }
+
+    #[test]
+    fn a_start_up_that_takes_longer_comes_in_equal_parts() {
+        let (schedule, at) = schedule(100_000);
+        let schedule = schedule.with_start_up_in(3);
+        for (ms, bytes) in [(0, 5_000), (3_000, 10_000), (6_000, 15_000), (9_000, 18_000)] {
+            assert_eq!(schedule.allowed_bytes(at(ms)), bytes, "{ms}");
+        }
+    }
+
+    /// A television that buffers half a period has always half a period in hand.
+    #[test]
+    fn who_takes_little_at_a_time_keeps_its_lead() {
+        let (mut schedule, at) = schedule(1_000_000);
+        let (mut now, mut taken) = (at(0), 0);
+        for _ in 0..400 {
+            now += Duration::from_millis(100);
+            let played = (now - at(0)).as_millis() as u64;
+            taken = (played + 1_500).min(schedule.allowed_bytes(now));
+            let is_full = taken < schedule.allowed_bytes(now);
+            let there = There { bytes: taken, is_full, ..There::default() };
+            let judged = schedule.judge(now, there).map(|one| one.verdict);
+            assert!(!matches!(judged, Some(Verdict::Missed | Verdict::MissedHere)), "{judged:?}");
+            assert!(taken >= played, "dry at {played}");
+        }
+        assert!(taken > 40_000);
+    }
+
+    /// Its last bytes play for less than a period, and it was looked at 25 times a second.
+    #[test]
+    fn a_player_that_is_paused_before_the_end_is_judged_once_a_period() {
+        let (mut schedule, at) = schedule(9_100);
+        let there = There { bytes: 9_080, is_full: true, ..There::default() };
+        let mut now = at(0);
+        let mut judged = 0;
+        while now < at(60_000) {
+            now = schedule.next(now);
+            judged += u32::from(schedule.judge(now, there).is_some());
+        }
+        assert!((19..=20).contains(&judged), "{judged}");
+        assert_eq!(schedule.allowed_bytes(now), 9_100);
     }
 
     proptest::proptest! {

@@ -5,6 +5,7 @@
 //! followed.
 
 use std::{
+    cmp::Ordering,
     ffi::CStr,
     fs::File,
     io,
@@ -112,7 +113,8 @@ pub struct Listing {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    pub name: String,
+    /// As the file system has it: any bytes but a slash.
+    pub name: Vec<u8>,
     pub is_directory: bool,
     pub len_bytes: u64,
     pub modified: SystemTime,
@@ -255,7 +257,6 @@ fn listing(
         let Ok(stat) = stat else { continue };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_directory = kind == FileType::Directory;
-        let Ok(name) = name.to_str() else { continue };
         if !is_directory && kind != FileType::RegularFile {
             continue;
         }
@@ -264,22 +265,56 @@ fn listing(
             break;
         }
         listing.entries.push(Entry {
-            name: name.to_owned(),
+            name: name.to_bytes().to_vec(),
             is_directory,
             len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
             modified: validators(&stat).modified,
         });
     }
     listing.entries.sort_by(|one, other| {
-        (other.is_directory, &one.name).cmp(&(one.is_directory, &other.name))
+        let by_kind = other.is_directory.cmp(&one.is_directory);
+        by_kind.then_with(|| by_number(&one.name, &other.name))
     });
     Ok(listing)
+}
+
+/// `lecture 2` before `lecture 10`: runs of digits count as numbers.
+fn by_number(one: &[u8], other: &[u8]) -> Ordering {
+    let (mut left, mut right) = (one, other);
+    while let ([first, ..], [second, ..]) = (left, right) {
+        if !(first.is_ascii_digit() && second.is_ascii_digit()) {
+            match first.cmp(second) {
+                Ordering::Equal => (left, right) = (&left[1..], &right[1..]),
+                unequal => return unequal,
+            }
+            continue;
+        }
+        let (number, left_rest) = number(left);
+        let (against, right_rest) = self::number(right);
+        match number.len().cmp(&against.len()).then_with(|| number.cmp(against)) {
+            Ordering::Equal => (left, right) = (left_rest, right_rest),
+            unequal => return unequal,
+        }
+    }
+    // The rest, and then leading zeros, so that no two names are the same.
+    left.len().cmp(&right.len()).then_with(|| one.cmp(other))
+}
+
+/// The digits at the beginning without zeros before them, and what follows.
+fn number(text: &[u8]) -> (&[u8], &[u8]) {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let zeros = text[..digits].iter().take_while(|byte| **byte == b'0').count();
+    (&text[zeros..digits], &text[digits..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::symlink};
+    use std::{
+        ffi::OsStr,
+        fs,
+        os::unix::{ffi::OsStrExt, fs::symlink},
+    };
 
     fn site() -> (tempfile::TempDir, Site) {
         let place = tempfile::tempdir().unwrap();
@@ -289,6 +324,7 @@ mod tests {
         fs::write(root.join("films/a.mp4"), "film").unwrap();
         fs::write(root.join("films/.hidden"), "").unwrap();
         fs::write(root.join("own/index.html"), "<p>").unwrap();
+        fs::write(root.join(OsStr::from_bytes(b"f\xfcr")), "").unwrap();
         fs::write(place.path().join("secret"), "secret").unwrap();
         symlink("films/a.mp4", root.join("within")).unwrap();
         symlink("../secret", root.join("out")).unwrap();
@@ -306,7 +342,8 @@ mod tests {
             Found::Directory(directory) => {
                 let listing = site.list(directory).unwrap();
                 let names = listing.entries.iter().map(|entry| &entry.name[..]);
-                names.collect::<Vec<_>>().join(" ")
+                let names = names.collect::<Vec<_>>().join(&b' ');
+                String::from_utf8_lossy(&names).into_owned()
             }
             Found::NeedsSlash => "needs slash".to_owned(),
             Found::Missing => "missing".to_owned(),
@@ -320,7 +357,7 @@ mod tests {
             ("/within", "file 4 application/octet-stream"),
             ("/films/", "b a.mp4"),
             // Neither the pipe nor links that lead out or nowhere.
-            ("/", "films own within"),
+            ("/", "films own f\u{fffd}r within"),
             ("/films", "needs slash"),
             ("/own/", "file 3 text/html"),
             ("/films/a.mp4/", "missing"),
@@ -333,6 +370,22 @@ mod tests {
             (&format!("/{}", "a".repeat(300)), "missing"),
         ] {
             assert_eq!(is(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let sorted = ["a", "a 2", "a 02", "a 10", "a 10b", "a 99999999999999999999", "b1", "b1a"];
+        for (at, one) in sorted.iter().enumerate() {
+            for (against, other) in sorted.iter().enumerate() {
+                let expected = match (at, against) {
+                    // The same number.
+                    (1, 2) => Ordering::Greater,
+                    (2, 1) => Ordering::Less,
+                    _ => at.cmp(&against),
+                };
+                assert_eq!(by_number(one.as_bytes(), other.as_bytes()), expected, "{one} {other}");
+            }
         }
     }
 

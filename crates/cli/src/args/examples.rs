@@ -124,9 +124,10 @@ priority = \"high\"     low, normal or high: who is refused last",
     Section {
         title: "Signals",
         lines: "\
-SIGINT, SIGTERM  no new connection; answers under way may end (--drain-time); a second cuts them
-SIGHUP           reads the configuration and opens the access log again; ends it where there is
-                 neither",
+SIGINT, SIGTERM  no new connection; who has asked is answered, and answers under way may end
+                 (--drain-time); a second cuts them
+SIGHUP           reads the configuration, the certificate and its key again, and opens the access
+                 log again; ends it where there is none of them",
     },
     Section {
         title: "Exit status",

@@ -4,6 +4,7 @@ use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};
 use haul_media::{
     delivery::{Behind, Method, Readahead},
+    http::host_names::HostNames,
     pace::{Pacing, Rate},
     policy::RateChoice,
     server::{Limits, Options},
@@ -31,7 +32,8 @@ fn defaults() -> Options {
 ///
 /// Whoever reaches the address may read all files below ROOT, and nothing above it. A directory is
 /// shown as a page with players; parts of files, conditions and pages of other sites (CORS) work as
-/// players expect. Without --listen only this machine reaches it.
+/// players expect. Without --listen only this machine reaches it, and pages that its browser shows
+/// may not.
 ///
 /// A second address, which only this machine reaches too (--status), shows what the server does: /
 /// is a dashboard for browsers, /metrics is for Prometheus, /api/sessions?limit=N has the streams
@@ -53,13 +55,13 @@ pub struct LowMedia {
     /// is taken.
     #[arg(long, value_name = "ADDR|off")]
     pub status: Option<String>,
-    /// A name by which the dashboard may be asked, beside addresses, localhost and this machine's
-    /// own; may be given again
+    /// A name by which the dashboard may be asked, and a server that only this machine reaches,
+    /// beside addresses, localhost and this machine's own; may be given again
     ///
     /// Others are refused, as a page of another site may have its name lead here (DNS rebinding). A
-    /// proxy that hands on the name its users see needs it.
+    /// proxy that hands on the name its users see needs it. With --cors on the server takes any.
     #[arg(long, value_name = "NAME")]
-    pub status_name: Vec<String>,
+    pub host_name: Vec<String>,
     /// Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)
     ///
     /// SIGHUP reads it and its key again, as after a renewal; connections under way go on.
@@ -95,11 +97,12 @@ pub struct LowMedia {
     pub disk_depth: u32,
     /// The rate of films and sounds: bits a second, such as 2M; auto; or max
     ///
-    /// auto is that of each film's container (MP4, MPEG-TS and -PS) and a quarter more, as no film
-    /// needs its average all the time; where it does not tell, and with max, it is sent as fast as
-    /// it is taken. A request may name its own: /film.mp4?rate=2M; max counts only where everybody
-    /// is admitted.
-    #[arg(long, value_name = "RATE", value_parser = rate_choice)]
+    /// auto is that of each film's container (MP4, MPEG-TS and -PS, Matroska, WebM) and a quarter
+    /// more, as no film needs its average all the time. Where it does not tell (MP3, FLAC, Ogg,
+    /// AVI), and with max, it is sent as fast as it is taken, and takes no place. A request may
+    /// name its own: /film.mp4?rate=2M. Where not everybody is admitted, it may not be slower than
+    /// the film's, and max does not count.
+    #[arg(long, value_name = "RATE", value_parser = rate_argument)]
     pub rate: Option<RateChoice>,
     /// Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
@@ -111,7 +114,7 @@ pub struct LowMedia {
     #[arg(long)]
     pub measure: bool,
     /// Admit no more paced streams than this
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_streams: Option<u64>,
     /// What the network carries, such as 10G; without it the card's speed, as far as it tells it
     #[arg(long, value_name = "RATE", value_parser = rate)]
@@ -157,9 +160,12 @@ pub struct LowMedia {
     /// Show no pages of directories
     #[arg(long)]
     pub no_index: bool,
-    /// Keep pages of other sites from reading (no CORS)
-    #[arg(long)]
-    pub no_cors: bool,
+    /// Whether pages of other sites may read (CORS): on, off, or auto
+    ///
+    /// auto is off where only this machine reaches the server, as any page that its browser shows
+    /// could read all films then; and on elsewhere, as players on other sites need it.
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = cors)]
+    pub cors: Cors,
     /// Write a line for each answer, in the combined log format; - for standard output
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
@@ -210,8 +216,17 @@ fn connections_default() -> u32 {
     u32::try_from(defaults().limits.connections_max).unwrap_or(u32::MAX)
 }
 
+/// Who may read whose page is of another site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cors {
+    /// All, unless only this machine reaches the server.
+    Auto,
+    On,
+    Off,
+}
+
 /// Where the dashboard is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum StatusPlace {
     Off,
     /// Nobody named one: this, or any port where it is taken.
@@ -225,7 +240,7 @@ impl LowMedia {
     /// # Errors
     /// If it is no address.
     pub fn status_place(&self) -> Result<StatusPlace, Problem> {
-        let names = self.status_name.clone();
+        let names = HostNames::new(&self.host_name);
         let Some(text) = &self.status else {
             let listen = SocketAddr::from(([127, 0, 0, 1], STATUS_PORT_DEFAULT));
             return Ok(StatusPlace::Preferred(status::Options { listen, names }));
@@ -250,6 +265,7 @@ impl LowMedia {
             let needs = "an address and a port, such as 0.0.0.0:8080 or [::1]:80";
             usage_problem("cannot take --listen", needs, &self.listen, "")
         })?;
+        let is_own = listen.ip().to_canonical().is_loopback();
         for (name, period) in [
             ("--head-time", &self.head_time),
             ("--idle-time", &self.idle_time),
@@ -267,9 +283,10 @@ impl LowMedia {
             return Err(usage_problem(what, "a file", found, "name a file with --access-log"));
         }
         let own = defaults();
-        let loops = self.loops.map_or(own.loops, |loops| loops as usize);
+        let connections_max = self.max_connections as usize;
+        let loops = self.loops.map_or(own.loops, |loops| loops as usize).min(connections_max);
         let limits = Limits {
-            connections_max: (self.max_connections as usize).div_ceil(loops),
+            connections_max: connections_max / loops,
             connections_of_address_max: self.max_connections_per_address,
             head_time_max: self.head_time.0,
             idle_time_max: self.idle_time.0,
@@ -285,7 +302,12 @@ impl LowMedia {
             buffer_bytes: self.buffer_memory,
             disk_depth: self.disk_depth as usize,
             has_index: !self.no_index,
-            is_open_to_pages: !self.no_cors,
+            is_open_to_pages: match self.cors {
+                Cors::Auto => !is_own,
+                Cors::On => true,
+                Cors::Off => false,
+            },
+            host_names: (is_own && self.cors != Cors::On).then(|| HostNames::new(&self.host_name)),
             limits,
             pacing: Pacing { period: self.period.0, start_up: self.start_up.0 },
             access_log: None,
@@ -302,6 +324,15 @@ impl LowMedia {
     }
 }
 
+fn cors(text: &str) -> Result<Cors, String> {
+    match text {
+        "auto" => Ok(Cors::Auto),
+        "on" => Ok(Cors::On),
+        "off" => Ok(Cors::Off),
+        _ => Err("needs auto, on or off".to_owned()),
+    }
+}
+
 fn behind(text: &str) -> Result<Behind, String> {
     match text {
         "auto" => Ok(Behind::Auto),
@@ -315,6 +346,10 @@ fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).ok_or_else(|| "needs bits a second, such as 1500k or 2.5M".to_owned())
 }
 
+fn rate_argument(text: &str) -> Result<RateChoice, String> {
+    rate_choice(text).map_err(|needs| format!("needs {needs}"))
+}
+
 /// `2M`, `auto`, `max`.
 ///
 /// # Errors
@@ -325,7 +360,7 @@ pub fn rate_choice(text: &str) -> Result<RateChoice, String> {
         "max" => Ok(RateChoice::Unpaced),
         text => match Rate::parse(text) {
             Some(rate) => Ok(RateChoice::Fixed(rate)),
-            None => Err("needs bits a second, such as 1500k or 2.5M; auto; or max".to_owned()),
+            None => Err("bits a second, such as 1500k or 2.5M; auto; or max".to_owned()),
         },
     }
 }

@@ -63,10 +63,10 @@ pub struct LowGenerateDocs {
     pub directory: PathBuf,
 }
 
-/// Where the server's key and tokens are.
+/// Where a server's key and tokens are, and what was measured.
 #[derive(Debug, Args)]
 pub struct LowState {
-    /// The directory of the server's key and tokens (mode 0700)
+    /// The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)
     ///
     /// Without it, and without HAUL_STATE: $XDG_STATE_HOME/haul, else ~/.local/state/haul.
     #[arg(long = "state", value_name = "DIR", env = "HAUL_STATE", hide_env_values = true)]

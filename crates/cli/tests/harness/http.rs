@@ -148,7 +148,7 @@ impl Client {
 
     /// One request over this connection.
     pub fn get(&mut self, target: &str, fields: &str) -> Answer {
-        assert!(self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n{fields}\r\n")));
+        assert!(self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")));
         self.answer(Body::AsTold).expect("an answer")
     }
 }

@@ -84,7 +84,23 @@ impl Share {
         }
     }
 
-    /// The first that is above its limit.
+    /// In how many equal parts it fits into the room; 0 where there is none of something.
+    #[must_use]
+    pub fn parts_in(self, room: Self) -> u32 {
+        let of = |share: f64, room: f64| match (share > 0.0, room > 0.0) {
+            (false, _) => 1,
+            (true, true) => (share / room * (1.0 - 1e-9)).ceil() as u32,
+            (true, false) => 0,
+        };
+        let parts = [
+            of(self.disk, room.disk),
+            of(self.processors, room.processors),
+            of(self.network, room.network),
+        ];
+        if parts.contains(&0) { 0 } else { parts.into_iter().max().unwrap_or(1) }
+    }
+
+    /// The first that is above its limit, or no number.
     #[must_use]
     pub fn above(self, limit: Self) -> Option<Resource> {
         [
@@ -93,7 +109,10 @@ impl Share {
             (Resource::Network, self.network, limit.network),
         ]
         .into_iter()
-        .find_map(|(resource, share, limit)| (share > limit).then_some(resource))
+        .find_map(|(resource, share, limit)| {
+            let fits = share <= limit;
+            (!fits).then_some(resource)
+        })
     }
 }
 
@@ -101,6 +120,31 @@ impl Share {
 const WIRE_FACTOR: f64 = 1538.0 / 1448.0;
 
 impl Capacity {
+    /// Times and rates of which nothing is negative, nor endless: with others everybody would find
+    /// room.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let cost = |one: f64| one.is_finite() && one >= 0.0;
+        let some = |one: f64| one.is_finite() && one > 0.0;
+        self.disk.is_none_or(|disk| {
+            cost(disk.per_read_s)
+                && cost(disk.per_byte_s)
+                && some(disk.per_read_s + disk.per_byte_s)
+                && disk.read_bytes > 0
+        }) && self.processors.is_none_or(|one| {
+            cost(one.per_period_s)
+                && cost(one.per_byte_s)
+                && some(one.per_period_s + one.per_byte_s)
+                && some(one.processors)
+        }) && self.network_bits_per_s.is_none_or(some)
+    }
+
+    /// Somebody found out what a stream of any rate costs this machine.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.disk.is_some() && self.processors.is_some()
+    }
+
     /// What a stream of this rate takes. `cached`: the share of its bytes that is in the page cache
     /// and costs the disk nothing.
     #[must_use]
@@ -186,6 +230,36 @@ mod tests {
         let half = capacity.share(Rate { bits_per_s: 2_000_000 }, pacing(), 0.0);
         assert!((half.disk - 0.0075).abs() < 1e-12, "{half:?}");
         assert_eq!(capacity.share(rate, pacing(), 1.0).disk, 0.0);
+    }
+
+    #[test]
+    fn costs_that_make_room_for_everybody_are_none() {
+        let of = |network| Capacity { network_bits_per_s: Some(network), ..Capacity::default() };
+        let with = |disk| Capacity { disk: Some(disk), ..Capacity::default() };
+        let work = |processors| Capacity {
+            processors: Some(ProcessorCost { per_period_s: 1e-5, per_byte_s: 0.0, processors }),
+            ..Capacity::default()
+        };
+        assert!(Capacity::default().is_sound() && with(disk()).is_sound());
+        assert!(of(1e9).is_sound() && work(2.0).is_sound());
+        for unsound in [
+            of(0.0),
+            of(-1e9),
+            of(f64::NAN),
+            of(f64::INFINITY),
+            work(0.0),
+            work(-2.0),
+            with(DiskCost { per_read_s: -0.1, ..disk() }),
+            with(DiskCost { per_byte_s: f64::NAN, ..disk() }),
+            with(DiskCost { per_read_s: 0.0, per_byte_s: 0.0, ..disk() }),
+            with(DiskCost { read_bytes: 0, ..disk() }),
+        ] {
+            assert!(!unsound.is_sound(), "{unsound:?}");
+        }
+        let no_number = Share { disk: f64::NAN, ..Share::default() };
+        let limit = Share { disk: 1.0, processors: 1.0, network: 1.0 };
+        assert_eq!(no_number.above(limit), Some(Resource::Disk));
+        assert_eq!(limit.above(limit), None);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! refused at once otherwise.
 //!
 //! All loops ask one book. A stream counts with what it costs ([`capacity`]), and in its first
-//! period with its start-up as well. Its place stays its viewer's for a moment after it ended: who
-//! seeks, or takes the next segment, ends one answer and begins another.
+//! period with its start-up as well; where that is more than there is at all, in as many periods as
+//! it takes. Its place stays its viewer's for a moment after it ended: who seeks, or takes the next
+//! segment, ends one answer and begins another. Some players begin the other first: then the place
+//! is lent until the one has ended.
 
 pub mod capacity;
 pub mod measure;
@@ -12,11 +14,17 @@ use slab::Slab;
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use crate::pace::{Pacing, Rate};
+use crate::{
+    pace::{Pacing, Rate},
+    site::Identity,
+};
 use capacity::{Capacity, Resource, Share};
 
 /// Of the capacity, left free by default.
@@ -98,13 +106,17 @@ pub struct Asked {
     pub cached: f64,
     /// Of the answer.
     pub bytes: u64,
+    pub film: Identity,
+    /// It begins behind the film's beginning.
+    pub is_seek: bool,
 }
 
 /// Why a stream may not come, and when it may ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub why: Why,
-    pub retry_after: Duration,
+    /// `None` where there is no room for it even while nobody is there.
+    pub retry_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +125,8 @@ pub enum Why {
     Full(Resource),
     /// Streams that are there miss deadlines: whatever was measured, it is too much.
     Late,
+    /// What it would cost is not found out in time.
+    Busy,
 }
 
 /// What the door did, and how full it is.
@@ -144,7 +158,9 @@ struct Book {
     taken: Share,
     streams: u64,
     /// Those that are there.
-    live: Slab<Asked>,
+    live: Slab<Live>,
+    /// The places of a player's film that are its own.
+    players: HashMap<(IpAddr, Identity), Vec<usize>>,
     /// Start-ups, until their end, by their numbers.
     beginning: BTreeMap<u64, (Instant, Share)>,
     begun: u64,
@@ -153,6 +169,30 @@ struct Book {
     shut_until: Option<Instant>,
     admitted: u64,
     refused: u64,
+}
+
+#[derive(Debug)]
+struct Live {
+    asked: Asked,
+    peer: IpAddr,
+    /// The number of its start-up.
+    beginning: u64,
+    tie: Tie,
+    state: Arc<PlaceState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tie {
+    None,
+    LentTo(usize),
+    BorrowedFrom(usize),
+}
+
+/// What its connection looks at.
+#[derive(Debug, Default)]
+struct PlaceState {
+    is_borrowed: AtomicBool,
+    is_lent: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -169,13 +209,35 @@ pub struct Place {
     admission: Arc<Admission>,
     viewer: Option<Viewer>,
     key: usize,
-    beginning: u64,
+    start_up_periods: u32,
+    state: Arc<PlaceState>,
+}
+
+impl Place {
+    /// In so many periods its start-up has room.
+    #[must_use]
+    pub fn start_up_periods(&self) -> u32 {
+        self.start_up_periods
+    }
+
+    /// It is its player's other answer's, until that has ended: no more than a beginning may be
+    /// sent.
+    #[must_use]
+    pub fn is_borrowed(&self) -> bool {
+        self.state.is_borrowed.load(Ordering::Relaxed)
+    }
+
+    /// Its player has begun another answer, and waits for this one's end.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.state.is_lent.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(viewer) = self.viewer.take() {
-            self.admission.book().leave(viewer, self.key, self.beginning, Instant::now());
+            self.admission.book().leave(viewer, self.key, Instant::now());
         }
     }
 }
@@ -203,15 +265,21 @@ impl Admission {
         asked: Asked,
         now: Instant,
     ) -> Result<Place, Refusal> {
-        let (key, beginning) = self.book().admit(&viewer, asked, now)?;
-        Ok(Place { admission: self.clone(), viewer: Some(viewer), key, beginning })
+        let (key, start_up_periods, state) = {
+            let mut book = self.book();
+            let (key, start_up_periods) = book.admit(&viewer, asked, now)?;
+            (key, start_up_periods, book.live[key].state.clone())
+        };
+        let admission = self.clone();
+        Ok(Place { admission, viewer: Some(viewer), key, start_up_periods, state })
     }
 
     /// A deadline was missed by the server, not by the path or the player: nobody more comes in for
-    /// some periods.
-    pub fn missed(&self, now: Instant) {
+    /// some periods. `is_wish`: the client named the stream's rate; where nobody measured what
+    /// rates there is room for, it may have asked for what no machine does.
+    pub fn missed(&self, is_wish: bool, now: Instant) {
         let mut book = self.book();
-        if book.is_limited() {
+        if book.is_limited() && (!is_wish || book.terms.capacity.is_measured()) {
             book.shut_until = Some(now + SHUT_PERIODS * book.terms.pacing.period);
         }
     }
@@ -240,6 +308,8 @@ impl Admission {
 }
 
 const SHUT_PERIODS: u32 = 2;
+/// A start-up takes no longer, whether or not it finds room in them.
+const START_UP_PERIODS_MAX: u32 = 20;
 /// A place is its viewer's for so many periods after the answer ended.
 const KEPT_PERIODS: u32 = 2;
 
@@ -276,7 +346,9 @@ impl Book {
     fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
         let kept = self.kept.values().flatten().map(|kept| &kept.asked);
-        let all = self.live.iter().map(|(_, asked)| asked).chain(kept);
+        let live = self.live.iter().map(|(_, live)| live);
+        let own = live.filter(|live| !matches!(live.tie, Tie::BorrowedFrom(_)));
+        let all = own.map(|live| &live.asked).chain(kept);
         self.taken = all.fold(Share::default(), |sum, asked| sum.plus(self.share(asked)));
     }
 
@@ -284,12 +356,24 @@ impl Book {
         self.terms.capacity.share(asked.rate, self.terms.pacing, asked.cached)
     }
 
-    /// What comes at once, in the first period.
-    fn start_up(&self, asked: &Asked) -> Share {
+    /// What comes beside the stream's own share in its first periods, and in how many of them.
+    fn start_up(&self, asked: &Asked) -> (Share, u32) {
         let Pacing { period, start_up } = self.terms.pacing;
         let whole_bytes = asked.rate.bytes_in(start_up).max(1);
         let part = (asked.bytes as f64 / whole_bytes as f64).min(1.0);
-        self.share(asked).times(start_up.as_secs_f64() / period.as_secs_f64() * part)
+        let share = self.share(asked);
+        let all = share.times(start_up.as_secs_f64() / period.as_secs_f64() * part);
+        let room = self.limit(asked.priority).plus(share.times(-1.0));
+        // While nobody else is there it has to find room, however long that takes.
+        let periods = all.parts_in(room).clamp(1, START_UP_PERIODS_MAX);
+        (all.times(1.0 / f64::from(periods)), periods)
+    }
+
+    fn begin_start_up(&mut self, number: u64, asked: &Asked, now: Instant) {
+        if self.is_limited() && !self.terms.pacing.start_up.is_zero() {
+            let (share, periods) = self.start_up(asked);
+            self.beginning.insert(number, (now + periods * self.terms.pacing.period, share));
+        }
     }
 
     fn free(&mut self, asked: Asked) {
@@ -305,13 +389,13 @@ impl Book {
         self.beginning.values().fold(self.taken, |sum, (_, share)| sum.plus(*share))
     }
 
-    /// The numbers of the place and of its start-up.
+    /// The number of the place, and the periods of its start-up.
     fn admit(
         &mut self,
         viewer: &Viewer,
         asked: Asked,
         now: Instant,
-    ) -> Result<(usize, u64), Refusal> {
+    ) -> Result<(usize, u32), Refusal> {
         self.forget(now);
         let own = self.take_kept(viewer);
         // One viewer has one start-up at a time, however often it seeks.
@@ -319,7 +403,8 @@ impl Book {
         if let Some(own) = &own {
             self.free(own.asked);
         }
-        let (share, start_up) = (self.share(&asked), self.start_up(&asked));
+        let share = self.share(&asked);
+        let (start_up, start_up_periods) = self.start_up(&asked);
         // Who was here a moment ago comes back whatever it costs for a moment: that was promised.
         let is_back = own.as_ref().is_some_and(|own| asked.rate <= own.asked.rate);
         let sum = self.taken.plus(share);
@@ -332,17 +417,70 @@ impl Book {
                 self.beginning.extend(own_start_up.map(|start_up| (own.beginning, start_up)));
                 self.kept.entry(viewer.clone()).or_default().push(own);
             }
+            if let Some(lender) = self.lender(viewer.peer, &asked) {
+                return Ok((self.lend(lender, viewer.peer, asked), start_up_periods));
+            }
             self.refused += 1;
-            return Err(Refusal { why, retry_after: self.terms.pacing.period });
+            let is_never = share.above(self.limit(asked.priority)).is_some();
+            let retry_after = (!is_never).then_some(self.terms.pacing.period);
+            return Err(Refusal { why, retry_after });
         }
+        let key = self.seat(viewer.peer, asked, Tie::None);
+        self.count(key, now);
+        Ok((key, start_up_periods))
+    }
+
+    fn seat(&mut self, peer: IpAddr, asked: Asked, tie: Tie) -> usize {
+        self.begun += 1;
+        let beginning = self.begun;
+        self.live.insert(Live { asked, peer, beginning, tie, state: Arc::default() })
+    }
+
+    /// From now on the place is its stream's own.
+    fn count(&mut self, key: usize, now: Instant) {
+        let Live { asked, peer, beginning, .. } = self.live[key];
         self.admitted += 1;
         self.streams += 1;
-        self.taken = self.taken.plus(share);
-        self.begun += 1;
-        if self.is_limited() && !self.terms.pacing.start_up.is_zero() {
-            self.beginning.insert(self.begun, (now + self.terms.pacing.period, start_up));
+        self.taken = self.taken.plus(self.share(&asked));
+        self.begin_start_up(beginning, &asked, now);
+        self.players.entry((peer, asked.film)).or_default().push(key);
+    }
+
+    /// A place of the same player and film, which goes on elsewhere in it: it may be about to end
+    /// the one answer, as ffmpeg does once it has the head of the other.
+    fn lender(&self, peer: IpAddr, asked: &Asked) -> Option<usize> {
+        let own = self.players.get(&(peer, asked.film)).filter(|_| asked.is_seek)?;
+        own.iter().copied().find(|key| {
+            let live = &self.live[*key];
+            live.tie == Tie::None && asked.rate <= live.asked.rate
+        })
+    }
+
+    fn lend(&mut self, lender: usize, peer: IpAddr, asked: Asked) -> usize {
+        let borrower = self.seat(peer, asked, Tie::BorrowedFrom(lender));
+        self.live[borrower].state.is_borrowed.store(true, Ordering::Relaxed);
+        self.live[lender].tie = Tie::LentTo(borrower);
+        self.live[lender].state.is_lent.store(true, Ordering::Relaxed);
+        borrower
+    }
+
+    /// The lender is gone, as its player goes on with the other.
+    fn hand_over(&mut self, lender: &Live, borrower: usize, now: Instant) {
+        self.free(lender.asked);
+        // One player has one start-up at a time.
+        self.beginning.remove(&lender.beginning);
+        self.live[borrower].tie = Tie::None;
+        self.count(borrower, now);
+        self.live[borrower].state.is_borrowed.store(false, Ordering::Relaxed);
+    }
+
+    fn forget_player(&mut self, key: usize, live: &Live) {
+        let player = (live.peer, live.asked.film);
+        let Some(own) = self.players.get_mut(&player) else { return };
+        own.retain(|one| *one != key);
+        if own.is_empty() {
+            self.players.remove(&player);
         }
-        Ok((self.live.insert(asked), self.begun))
     }
 
     fn refusal(&self, sum: Share, priority: Priority, is_back: bool) -> Option<Why> {
@@ -352,8 +490,9 @@ impl Book {
         if let Some(resource) = sum.above(self.limit(priority)) {
             return Some(Why::Full(resource));
         }
-        let streams_max = self.terms.streams_max?;
-        (self.streams >= streams_max).then_some(Why::Full(Resource::Streams))
+        let kept = self.terms.reserve * priority.reserves();
+        let streams_max = self.terms.streams_max? as f64 * (1.0 - kept).max(0.0);
+        (self.streams as f64 + 1.0 > streams_max).then_some(Why::Full(Resource::Streams))
     }
 
     fn take_kept(&mut self, viewer: &Viewer) -> Option<Kept> {
@@ -367,8 +506,20 @@ impl Book {
 
     /// A place is kept for no longer than its answer plays: who asked for a few bytes has seen
     /// them.
-    fn leave(&mut self, viewer: Viewer, key: usize, beginning: u64, now: Instant) {
-        let asked = self.live.remove(key);
+    fn leave(&mut self, viewer: Viewer, key: usize, now: Instant) {
+        let live = self.live.remove(key);
+        let Live { asked, beginning, .. } = live;
+        match live.tie {
+            Tie::BorrowedFrom(lender) => {
+                self.live[lender].tie = Tie::None;
+                return self.live[lender].state.is_lent.store(false, Ordering::Relaxed);
+            }
+            Tie::LentTo(borrower) => {
+                self.forget_player(key, &live);
+                return self.hand_over(&live, borrower, now);
+            }
+            Tie::None => self.forget_player(key, &live),
+        }
         if !self.is_limited() {
             return self.free(asked);
         }
@@ -399,7 +550,8 @@ mod tests {
     }
 
     fn asked(priority: Priority) -> Asked {
-        Asked { rate: Rate { bits_per_s: 1_000_000 }, priority, cached: 0.0, bytes: 300_000_000 }
+        let rate = Rate { bits_per_s: 1_000_000 };
+        Asked { rate, priority, cached: 0.0, bytes: 300_000_000, film: (1, 1), is_seek: false }
     }
 
     const NORMAL: Priority = Priority::Normal;
@@ -422,7 +574,7 @@ mod tests {
         assert_eq!((door.admitted, door.refused, door.streams), (8, 22, 8));
         let refused = admission.admit(viewer(99), asked(NORMAL), now).unwrap_err();
         assert_eq!(refused.why, Why::Full(Resource::Network));
-        assert_eq!(refused.retry_after, Duration::from_secs(3));
+        assert_eq!(refused.retry_after, Some(Duration::from_secs(3)));
     }
 
     #[test]
@@ -469,12 +621,62 @@ mod tests {
         let taken = admission.door(now).taken.network / admission.door(now).limit.network;
         assert!((taken - 0.3).abs() < 0.01, "{taken}");
         let more = |rate| Asked { rate: Rate { bits_per_s: rate }, ..asked(NORMAL) };
-        assert!(admission.admit(viewer(1), more(4_000_000), now).is_err());
+        let refused = admission.admit(viewer(1), more(11_000_000), now).unwrap_err();
+        // Whenever it asks.
+        assert_eq!(refused.retry_after, None);
         let place = admission.admit(viewer(1), more(3_000_000), now).unwrap();
         assert!(admission.admit(viewer(2), asked(NORMAL), now).is_err());
         drop(place);
         // The place that is kept is as large as the last.
         assert!(admission.admit(viewer(1), more(3_000_000), now).is_ok());
+    }
+
+    /// It was refused for ever by a server where nobody was.
+    #[test]
+    fn a_start_up_that_never_fits_at_once_takes_longer() {
+        let admission = Arc::new(Admission::new(terms(10.0)));
+        let now = Instant::now();
+        let fast = Asked { rate: Rate { bits_per_s: 8_000_000 }, ..asked(NORMAL) };
+        let place = admission.admit(viewer(1), fast, now).unwrap();
+        // 16 in parts of 2.
+        assert_eq!(place.start_up_periods(), 8);
+        let share = |now| {
+            let door = admission.door(now);
+            door.taken.network / door.limit.network
+        };
+        assert!((share(now) - 1.0).abs() < 0.01, "{}", share(now));
+        assert!((share(now + Duration::from_secs(23)) - 1.0).abs() < 0.01);
+        assert!((share(now + Duration::from_secs(25)) - 0.8).abs() < 0.01);
+        let slow = admission.admit(viewer(2), asked(NORMAL), now + Duration::from_secs(60));
+        assert!(slow.is_err(), "a start-up of 2 beside 8");
+    }
+
+    #[test]
+    fn a_player_that_seeks_before_it_lets_go_borrows_its_own_place() {
+        let admission =
+            Arc::new(Admission::new(Terms { streams_max: Some(1), ..Terms::default() }));
+        let now = Instant::now();
+        let seek = Asked { is_seek: true, ..asked(NORMAL) };
+        let first = admission.admit(viewer(1), asked(NORMAL), now).unwrap();
+        // Neither another player, nor another film, nor the same from its beginning.
+        assert!(admission.admit(viewer(2), seek, now).is_err());
+        assert!(admission.admit(viewer(1), Asked { film: (1, 2), ..seek }, now).is_err());
+        assert!(admission.admit(viewer(1), asked(NORMAL), now).is_err());
+        let second = admission.admit(viewer(1), seek, now).unwrap();
+        assert!(second.is_borrowed() && first.is_lent());
+        // One place is lent once.
+        assert!(admission.admit(viewer(1), seek, now).is_err());
+        drop(second);
+        assert!(!first.is_lent());
+        let second = admission.admit(viewer(1), seek, now).unwrap();
+        drop(first);
+        assert!(!second.is_borrowed());
+        assert_eq!(admission.door(now).streams, 1);
+        let third = admission.admit(viewer(1), seek, now).unwrap();
+        assert!(third.is_borrowed() && second.is_lent());
+        drop((second, third));
+        let door = admission.door(now + Duration::from_secs(60));
+        assert_eq!((door.streams, door.taken), (0, Share::default()));
     }
 
     #[test]
@@ -530,7 +732,10 @@ mod tests {
         let admission = Arc::new(Admission::new(terms(100.0)));
         let now = Instant::now();
         let _there = admission.admit(viewer(1), asked(NORMAL), now).unwrap();
-        admission.missed(now);
+        // What nobody measured room for says nothing of the others.
+        admission.missed(true, now);
+        assert!(!admission.door(now).is_shut);
+        admission.missed(false, now);
         let refused = admission.admit(viewer(2), asked(NORMAL), now).unwrap_err();
         assert_eq!(refused.why, Why::Late);
         assert!(admission.door(now).is_shut);
@@ -542,11 +747,26 @@ mod tests {
         let admission = Arc::new(Admission::new(Terms::default()));
         let now = Instant::now();
         for number in 0..200 {
-            admission.missed(now);
+            admission.missed(false, now);
             drop(admission.admit(viewer(number), asked(Priority::Low), now).unwrap());
         }
         let door = admission.door(now);
         assert_eq!((door.admitted, door.streams, door.is_limited), (200, 0, false));
+    }
+
+    #[test]
+    fn a_reserve_is_of_the_number_of_streams_too() {
+        let terms = Terms { streams_max: Some(10), reserve: 0.3, ..Terms::default() };
+        let admission = Arc::new(Admission::new(terms));
+        let now = Instant::now();
+        let mut places = Vec::new();
+        for (priority, count) in [(Priority::Low, 4), (NORMAL, 3), (Priority::High, 3)] {
+            let before = places.len();
+            places.extend(
+                (0..20).filter_map(|one| admission.admit(viewer(one), asked(priority), now).ok()),
+            );
+            assert_eq!(places.len() - before, count, "{priority:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::{
 use haul_sys::Ring;
 use rustix::io::Errno;
 
+use super::parts::Parts;
 use crate::{server::Reads, site::Identity};
 
 /// Which stream, as the loop numbers them.
@@ -84,6 +85,9 @@ pub struct Shape {
 pub struct DiskQueue {
     ring: Ring,
     into: Into,
+    /// The longest read.
+    slot_bytes: u64,
+    parts: Parts,
     depth: usize,
     quantum: Duration,
     begun: Instant,
@@ -108,6 +112,8 @@ impl DiskQueue {
         Ok(Self {
             ring,
             into,
+            slot_bytes: shape.slot_bytes,
+            parts: Parts::default(),
             depth: shape.depth,
             quantum: shape.quantum,
             begun: Instant::now(),
@@ -167,7 +173,10 @@ impl DiskQueue {
             let len_bytes = (range.end - range.start) as usize;
             let started = match self.into {
                 Into::Slots => self.ring.start_read(slot, 0..len_bytes, file, range.start),
-                Into::PageCache => self.ring.start_warm(slot, file, range),
+                Into::PageCache => {
+                    let part_bytes = self.parts.of(ticket.file.0, self.slot_bytes);
+                    self.ring.start_warm(slot, file, range, part_bytes)
+                }
             };
             if let Err(error) = started {
                 self.waiting.insert(ticket, read);

@@ -9,6 +9,7 @@ mod disk_queue;
 mod known;
 mod normal;
 mod one_copy;
+mod parts;
 mod sink;
 
 pub(crate) use disk_queue::{DiskQueue, Due, Into, Owner, Shape};

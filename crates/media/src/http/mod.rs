@@ -3,6 +3,7 @@
 
 pub mod condition;
 pub mod content_type;
+pub mod host_names;
 pub mod range;
 pub mod request;
 pub mod response;

@@ -114,6 +114,10 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
         return Err(Refused::TargetTooLong);
     }
     let is_http_1_0 = head.version == Some(0);
+    // The server as a whole, and no file (RFC 9112, 3.2.4).
+    if raw == "*" && matches!(method, Method::Get | Method::Head) {
+        return Err(Refused::Malformed);
+    }
     let target = target(raw).ok_or(Refused::Malformed)?;
     let mut request = Request {
         method,
@@ -238,7 +242,7 @@ fn target(raw: &str) -> Option<Target> {
     let raw = raw.split('#').next().unwrap_or_default();
     let local = match raw.split_once("://") {
         // The absolute form is for proxies, and to be understood by all (RFC 9112, 3.2.2).
-        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
+        Some((scheme, rest)) if is_scheme(scheme) => {
             rest.find(['/', '?']).map_or("/", |at| &rest[at..])
         }
         _ => raw,
@@ -249,6 +253,10 @@ fn target(raw: &str) -> Option<Target> {
         path => normal(&decoded(path)?)?,
     };
     Some(Target { path, query: query.to_owned() })
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// `%41` is `A`. No name holds a NUL.
@@ -377,6 +385,7 @@ mod tests {
             ("GET /%00 HTTP/1.0\r\n\r\n".to_owned(), Refused::Malformed),
             ("GET /a/../.. HTTP/1.0\r\n\r\n".to_owned(), Refused::Malformed),
             ("GET a HTTP/1.0\r\n\r\n".to_owned(), Refused::Malformed),
+            ("GET * HTTP/1.0\r\n\r\n".to_owned(), Refused::Malformed),
             (
                 "GET / HTTP/1.0\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
                     .to_owned(),
@@ -418,6 +427,7 @@ mod tests {
             ("http://host:80/a", Some("/a")),
             ("http://host", Some("/")),
             ("http://host?x=/", Some("/")),
+            ("://host/a", None),
             ("*", Some("/")),
             ("/%E4", None),
         ] {

@@ -59,6 +59,7 @@ pub struct Response {
     pub status: u16,
     /// The head first.
     pub pieces: VecDeque<Piece>,
+    pub head_bytes: u64,
     pub is_kept: bool,
 }
 
@@ -196,6 +197,7 @@ pub fn of_status_because(
 }
 
 fn whole(status: u16, head: Vec<u8>, common: &Common, mut pieces: VecDeque<Piece>) -> Response {
+    let head_bytes = head.len() as u64;
     // One send for both where both are short.
     match pieces.front_mut() {
         Some(Piece::Text(text)) => {
@@ -203,7 +205,7 @@ fn whole(status: u16, head: Vec<u8>, common: &Common, mut pieces: VecDeque<Piece
         }
         _ => pieces.push_front(Piece::Text(head)),
     }
-    Response { status, pieces, is_kept: common.is_kept }
+    Response { status, pieces, head_bytes, is_kept: common.is_kept }
 }
 
 fn content_range(range: &Range<u64>, len_bytes: u64) -> String {
@@ -285,6 +287,7 @@ pub fn reason(status: u16) -> &'static str {
         412 => "Precondition Failed",
         414 => "URI Too Long",
         416 => "Range Not Satisfiable",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         503 => "Service Unavailable",

@@ -3,7 +3,7 @@
 use std::{
     net::IpAddr,
     sync::atomic::{AtomicU64, Ordering},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use super::{Options, Shared, rates::Known, snapshot::Mailbox};
@@ -24,7 +24,12 @@ use crate::{
     site::{Found, OpenFile},
 };
 
-const ALLOWED: &str = "GET, HEAD, OPTIONS";
+const ALLOWED: &str = "GET, HEAD";
+/// Of those who may ask from pages of other sites.
+const ALLOWED_TO_PAGES: &str = "GET, HEAD, OPTIONS";
+
+/// What a browser shows whose page was led here by its site's name.
+const UNKNOWN: &str = "this name is not known here; start with --host-name NAME";
 
 /// Numbers the parts of answers with several ranges; no file is searched for it, as nginx does.
 static BOUNDARIES: AtomicU64 = AtomicU64::new(1);
@@ -35,16 +40,27 @@ pub(super) struct Reply {
     pub response: Response,
     pub file: Option<OpenFile>,
     /// Of a stream that is paced.
-    pub rate: Option<(Rate, Pacing)>,
+    pub pace: Option<Pace>,
     /// Of a stream that is admitted.
     pub place: Option<Place>,
     /// Of an answer with a file.
     pub seat: Option<Seat>,
 }
 
+/// How a stream is paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    pub rate: Rate,
+    pub pacing: Pacing,
+    /// The start-up comes in so many.
+    pub start_up_periods: u32,
+    /// The client named the rate, and the film needs no such one.
+    pub is_wish: bool,
+}
+
 impl Reply {
     pub fn short(response: Response) -> Self {
-        Self { response, file: None, rate: None, place: None, seat: None }
+        Self { response, file: None, pace: None, place: None, seat: None }
     }
 }
 
@@ -68,27 +84,32 @@ pub(super) fn answer(
     client: &Client<'_>,
 ) -> Option<Reply> {
     let common = common(&shared.options, is_kept);
+    let host = request.host.as_deref();
+    if shared.options.host_names.as_ref().is_some_and(|names| !names.know(host)) {
+        return Some(Reply::short(of_status_because(421, Some(request), &common, &[], UNKNOWN)));
+    }
     match request.method {
         Method::Get | Method::Head => match shared.site.find(&request.target.path) {
             Found::File(file) => of_found(shared, request, &common, file, client),
             found => Some(of_no_file(shared, request, &common, found)),
         },
-        Method::Options | Method::Other => Some(of_method(shared, request, &common)),
+        Method::Options | Method::Other => Some(of_method(request, &common)),
     }
 }
 
 /// A method that gets no file.
-fn of_method(shared: &Shared, request: &Request, common: &Common) -> Reply {
-    let is_asked_by_a_page = request.method == Method::Options && request.origin.is_some();
-    if shared.options.is_open_to_pages && is_asked_by_a_page {
+fn of_method(request: &Request, common: &Common) -> Reply {
+    let (is_open, is_asked_by_a_page) = (common.is_open_to_pages, request.origin.is_some());
+    if is_open && is_asked_by_a_page && request.method == Method::Options {
         let allowed = [
-            ("Access-Control-Allow-Methods", ALLOWED.to_owned()),
+            ("Access-Control-Allow-Methods", ALLOWED_TO_PAGES.to_owned()),
             ("Access-Control-Allow-Headers", "Range, If-Range".to_owned()),
             ("Access-Control-Max-Age", "86400".to_owned()),
         ];
         return Reply::short(of_status(204, Some(request), common, &allowed));
     }
-    Reply::short(of_status(405, Some(request), common, &[("Allow", ALLOWED.to_owned())]))
+    let allowed = if is_open { ALLOWED_TO_PAGES } else { ALLOWED };
+    Reply::short(of_status(405, Some(request), common, &[("Allow", allowed.to_owned())]))
 }
 
 fn of_no_file(shared: &Shared, request: &Request, common: &Common, found: Found) -> Reply {
@@ -128,7 +149,8 @@ fn of_found(
     client: &Client<'_>,
 ) -> Option<Reply> {
     let policy = shared.policy();
-    let wish = match Wish::of(request, &policy, &file, shared.admission.is_limited()) {
+    let is_limited = shared.admission.is_limited();
+    let wish = match Wish::of(request, &policy, &file, is_limited) {
         Ok(wish) => wish,
         Err(why) => {
             return Some(Reply::short(of_status_because(400, Some(request), common, &[], why)));
@@ -145,38 +167,63 @@ fn of_found(
     if !response.pieces.iter().any(|piece| matches!(piece, Piece::File(_))) {
         return Some(Reply::short(response));
     }
-    let rate = match wish.rate {
-        RateChoice::Unpaced => None,
-        RateChoice::Fixed(rate) => Some(rate),
-        RateChoice::Container { factor } => {
-            match shared.rates.of(&file, client.mailbox, client.key) {
-                Known::Rate(rate) => rate.map(|rate| rate.times(factor)),
-                Known::Later => return None,
-            }
-        }
+    let known = match wish.needs_own(is_limited) {
+        true => shared.rates.of(&file, client.mailbox, client.key),
+        false => Known::Rate(None),
     };
+    let own = match known {
+        Known::Later => return None,
+        // Whoever is not paced takes no place: nobody gets past the door in a crowd.
+        Known::TooMany if is_limited => {
+            let retry_after = Some(Duration::from_secs(1));
+            let refusal = Refusal { why: Why::Busy, retry_after };
+            return Some(refused(shared, request, common, &policy, refusal));
+        }
+        Known::TooMany => wish.own(None),
+        Known::Rate(rate) => wish.own(rate),
+    };
+    let rate = wish.rate(own, is_limited);
     let seat = Some(shared.audiences.take_seat(file.identity));
     let Some(rate) = rate else {
-        return Some(Reply { response, file: Some(file), rate: None, place: None, seat });
+        return Some(Reply { response, file: Some(file), pace: None, place: None, seat });
     };
     let has_disk = policy.terms.capacity.disk.is_some();
     let uses_cache = shared.options.method != delivery::Method::Direct;
     let cached = if has_disk && uses_cache { file.cached_share() } else { 0.0 };
     let bytes = response.pieces.iter().map(Piece::len_bytes).sum();
-    let asked = Asked { rate, priority: wish.priority, cached, bytes };
-    let directory = request.target.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let directory = request.target.path[..directory].to_vec();
-    let viewer = Viewer { peer: client.peer, directory };
-    Some(match shared.admission.admit(viewer, asked, client.now) {
+    let (priority, film) = (wish.priority, file.identity);
+    let is_seek = begins_within(&response);
+    let asked = Asked { rate, priority, cached, bytes, film, is_seek };
+    Some(match shared.admission.admit(viewer(request, client), asked, client.now) {
         Ok(place) => Reply {
             response,
             file: Some(file),
-            rate: Some((rate, shared.options.pacing)),
+            pace: Some(Pace {
+                rate,
+                pacing: shared.options.pacing,
+                start_up_periods: place.start_up_periods(),
+                is_wish: own.is_none_or(|own| rate > own),
+            }),
             place: Some(place),
             seat,
         },
         Err(refusal) => refused(shared, request, common, &policy, refusal),
     })
+}
+
+/// Behind the file's beginning.
+fn begins_within(response: &Response) -> bool {
+    let start = response.pieces.iter().find_map(|piece| match piece {
+        Piece::File(range) => Some(range.start),
+        _ => None,
+    });
+    start > Some(0)
+}
+
+fn viewer(request: &Request, client: &Client<'_>) -> Viewer {
+    let path = &request.target.path;
+    let directory = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    Viewer { peer: client.peer, directory: path[..directory].to_vec() }
 }
 
 /// In a link: its reader was sent here by a server that had no place.
@@ -207,18 +254,31 @@ fn refused(
             "no place for another stream without risking those that are there ({})",
             resource.name()
         ),
+        Why::Busy => "the rates of too many films are being found".to_owned(),
         Why::Late => "streams that are there are late, so nobody more is let in".to_owned(),
     };
-    let seconds = refusal.retry_after.as_secs_f64().ceil().max(1.0);
+    let Some(retry_after) = refusal.retry_after else {
+        let why =
+            format!("there is no place for a stream of its rate, whoever else is there: {why}");
+        return Reply::short(of_status_because(503, Some(request), common, &[], &why));
+    };
+    let seconds = retry_after.as_secs_f64().ceil().max(1.0);
     let retry = [("Retry-After", format!("{seconds:.0}"))];
     Reply::short(of_status_because(503, Some(request), common, &retry, &why))
 }
 
 /// What a request asks of the pacing, and what it may have.
 struct Wish {
-    rate: RateChoice,
+    /// Of the server's own choice.
+    own: RateChoice,
+    /// `None` within is as fast as it is taken.
+    asked: Option<Option<Rate>>,
     priority: Priority,
+    len_bytes: u64,
 }
+
+/// Whose own rate nobody knows, plays for no longer than this where places are counted.
+const PLAYS_S_MAX: u64 = 12 * 3600;
 
 impl Wish {
     fn of(
@@ -235,16 +295,75 @@ impl Wish {
             // Nobody gives himself a better place.
             priority = priority.min(asked);
         }
-        // Where places are counted, nobody goes past the door.
-        let asked = parameter("rate").filter(|asked| !(is_limited && asked == "max"));
-        let rate = match asked.as_deref() {
-            Some("max") => RateChoice::Unpaced,
-            Some(asked) => RateChoice::Fixed(
-                Rate::parse(asked).ok_or("rate= needs bits a second, such as 2M, or max")?,
-            ),
-            None if !content_type::is_played(file.content_type) => RateChoice::Unpaced,
-            None => choice,
+        let asked = match parameter("rate").as_deref() {
+            // Where places are counted, nobody goes past the door.
+            Some("max") => (!is_limited).then_some(None),
+            Some("auto") | None => None,
+            Some(asked) => Some(Some(
+                Rate::parse(asked).ok_or("rate= needs bits a second, such as 2M; auto; or max")?,
+            )),
         };
-        Ok(Self { rate, priority })
+        let is_played = content_type::is_played(file.content_type);
+        let own = if is_played { choice } else { RateChoice::Unpaced };
+        Ok(Self { own, asked, priority, len_bytes: file.len_bytes })
+    }
+
+    /// Whether it depends on what the film's container says.
+    fn needs_own(&self, is_limited: bool) -> bool {
+        matches!(self.own, RateChoice::Container { .. }) && (self.asked.is_none() || is_limited)
+    }
+
+    /// What the server chooses; `container` is what the film says. `None`: as fast as it is taken.
+    fn own(&self, container: Option<Rate>) -> Option<Rate> {
+        match self.own {
+            RateChoice::Unpaced => None,
+            RateChoice::Fixed(rate) => Some(rate),
+            RateChoice::Container { factor } => container.map(|rate| rate.times(factor)),
+        }
+    }
+
+    /// What the client gets, where the server chooses `own`.
+    fn rate(&self, own: Option<Rate>, is_limited: bool) -> Option<Rate> {
+        match (self.asked, own) {
+            (None, own) => own,
+            // Slower than it plays is of use to no player, and would keep a place for days.
+            (Some(Some(asked)), Some(own)) if is_limited => Some(asked.max(own)),
+            (Some(Some(asked)), None) if is_limited => {
+                let slowest = Rate::new(self.len_bytes.saturating_mul(8) / PLAYS_S_MAX);
+                Some(slowest.map_or(asked, |slowest| asked.max(slowest)))
+            }
+            (Some(asked), _) => asked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_its_wish_and_where_places_are_counted_not_for_days() {
+        let rate = |bits_per_s| Rate { bits_per_s };
+        let own = RateChoice::Container { factor: 2.0 };
+        let fixed = RateChoice::Fixed(rate(3_000));
+        for (own, asked, is_limited, expected) in [
+            (own, None, false, Some(4_000)),
+            (own, None, true, Some(4_000)),
+            (own, Some(None), false, None),
+            (own, Some(Some(1_000)), false, Some(1_000)),
+            (own, Some(Some(1_000)), true, Some(4_000)),
+            (own, Some(Some(9_000)), true, Some(9_000)),
+            (fixed, Some(Some(1_000)), true, Some(3_000)),
+            (fixed, Some(Some(1_000)), false, Some(1_000)),
+            (RateChoice::Unpaced, Some(Some(1_000)), true, Some(2_000)),
+            (RateChoice::Unpaced, Some(Some(1_000)), false, Some(1_000)),
+            (RateChoice::Unpaced, None, true, None),
+        ] {
+            let asked = asked.map(|asked: Option<u64>| asked.map(rate));
+            let len_bytes = 2_000 / 8 * PLAYS_S_MAX;
+            let wish = Wish { own, asked, priority: Priority::Normal, len_bytes };
+            let given = wish.rate(wish.own(Some(rate(2_000))), is_limited);
+            assert_eq!(given, expected.map(rate), "{own:?} {asked:?} {is_limited}");
+        }
     }
 }

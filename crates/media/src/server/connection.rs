@@ -13,8 +13,8 @@ use super::{
     addresses::Counted,
     answers::Reply,
     limits::{
-        BURST_BYTES_PER_S_MIN, BURST_TIMES, CALL_BYTES_MIN, FIRST_BYTES, Limits, READS_A_TURN,
-        RESPONSE, TOP_UP_BYTES,
+        BORROWED_PERIODS, BURST_BYTES_PER_S_MIN, BURST_TIMES, CALL_BYTES_MIN, FIRST_BYTES, Limits,
+        READS_A_TURN, RESPONSE, TOP_UP_BYTES,
     },
     open_files::OpenFiles,
     snapshot::{Session, State},
@@ -98,6 +98,8 @@ pub(super) struct Answer {
     pub begun: Instant,
     /// Of a paced one.
     pub schedule: Option<Schedule>,
+    /// The client named its rate, and the film needs no such one.
+    pub is_wish: bool,
     /// Of a paced one what its client's kernel had at the end of a period, and when that last was
     /// more, or all.
     there_bytes: u64,
@@ -105,7 +107,9 @@ pub(super) struct Answer {
     id: u64,
     record: Record,
     /// Of a stream that was admitted.
-    _place: Option<Place>,
+    place: Option<Place>,
+    /// Its place was another's so far.
+    waits_for_place: bool,
     /// Of an answer with a file.
     seat: Option<Seat>,
 }
@@ -158,10 +162,13 @@ impl Answer {
         line: LogLine,
         begun: Instant,
     ) -> Self {
-        let Reply { response, file, rate, place, seat } = reply;
+        let Reply { response, file, pace, place, seat } = reply;
         let file = file.map(|file| files.shared(file));
-        let schedule =
-            rate.map(|(rate, pacing)| Schedule::new(rate, pacing, response.len_bytes(), begun));
+        let schedule = pace.map(|pace| {
+            Schedule::new(pace.rate, pace.pacing, response.len_bytes(), begun)
+                .with_start_up_in(pace.start_up_periods)
+        });
+        let waits_for_place = place.as_ref().is_some_and(Place::is_borrowed);
         let record = Record::default();
         Self {
             response,
@@ -171,17 +178,30 @@ impl Answer {
             line,
             begun,
             schedule,
+            is_wish: pace.is_some_and(|pace| pace.is_wish),
             there_bytes: 0,
             took: begun,
             id,
             record,
-            _place: place,
+            place,
+            waits_for_place,
             seat,
         }
     }
 }
 
 impl Answer {
+    /// Whether its place was let go of by the one who had it.
+    fn look_for_place(&mut self, now: Instant) {
+        let is_borrowed = self.place.as_ref().is_some_and(Place::is_borrowed);
+        if self.waits_for_place && !is_borrowed {
+            self.waits_for_place = false;
+            if let Some(schedule) = &mut self.schedule {
+                schedule.restart(now);
+            }
+        }
+    }
+
     fn left_bytes(&self) -> u64 {
         self.response.len_bytes().saturating_sub(self.piece_sent_bytes)
     }
@@ -305,6 +325,17 @@ impl Connection {
         }
     }
 
+    /// Of what came and was not understood, for the log.
+    pub fn first_line(&self) -> String {
+        let mut lines = self.incoming.split(|&byte| byte == b'\n');
+        String::from_utf8_lossy(lines.next().unwrap_or_default().trim_ascii_end()).into_owned()
+    }
+
+    /// Bytes are there of which no event tells.
+    pub fn has_plaintext(&self) -> bool {
+        self.transport.has_plaintext() && self.wants_bytes()
+    }
+
     /// A part of a head, of a body or of a TLS greeting is there and the rest is not.
     pub fn waits_for_more(&self) -> bool {
         !self.incoming.is_empty() || self.transport.is_greeting()
@@ -353,8 +384,13 @@ impl Connection {
         now: Instant,
     ) -> io::Result<Sent> {
         let Some(answer) = &mut self.answer else { return Ok(Sent::All) };
+        answer.look_for_place(now);
         let schedule = answer.schedule.as_ref();
         let allowed_bytes = schedule.map_or(u64::MAX, |schedule| schedule.allowed_bytes(now));
+        let allowed_bytes = match answer.waits_for_place {
+            true => allowed_bytes.min(FIRST_BYTES),
+            false => allowed_bytes,
+        };
         let due = schedule.map_or(Due::Sometime, |schedule| {
             let end = schedule.next(now);
             // A player that begins has nothing in hand.
@@ -415,7 +451,7 @@ impl Connection {
     /// What the schedule of a paced answer says at the end of a period.
     pub fn judge(&mut self, now: Instant) -> Option<Judged> {
         let is_blocked = self.interest.writes;
-        let answer = self.answer.as_mut()?;
+        let answer = self.answer.as_mut().filter(|answer| !answer.waits_for_place)?;
         let schedule = answer.schedule.as_mut()?;
         if !schedule.has_to_judge(now) {
             return None;
@@ -440,6 +476,27 @@ impl Connection {
         let judged = schedule.judge(now, there)?;
         answer.record.tell(&judged);
         Some(judged)
+    }
+
+    /// Its place is another answer's of its player, still.
+    pub fn waits_for_place(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.waits_for_place)
+    }
+
+    /// That other has not ended in time, so there are two who watch.
+    pub fn has_no_place(&self, now: Instant) -> bool {
+        self.answer.as_ref().is_some_and(|answer| {
+            let time_max = answer.schedule.as_ref().map_or(Duration::ZERO, Schedule::period);
+            let is_borrowed = answer.place.as_ref().is_some_and(Place::is_borrowed);
+            is_borrowed
+                && now.saturating_duration_since(answer.begun) >= BORROWED_PERIODS * time_max
+        })
+    }
+
+    /// Its player goes on with another answer, which waits for this one's end.
+    pub fn is_in_the_way(&self) -> bool {
+        let place = self.answer.as_ref().and_then(|answer| answer.place.as_ref());
+        place.is_some_and(Place::is_lent)
     }
 
     /// The client of a paced answer has taken nothing of what is on its way for so long, as far as

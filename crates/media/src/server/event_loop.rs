@@ -17,10 +17,14 @@ use rustix::{
 use slab::Slab;
 
 use super::{
-    Access, Shared,
+    Access, BACKLOG, Shared,
     answers::{Client, Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
-    limits::{ACCEPT_PAUSE, ACCEPTS_MAX, LINGER, SHORT_LOOK, TICK, TURN_BYTES_MAX},
+    idlest::Idlest,
+    limits::{
+        ACCEPT_PAUSE, ACCEPTS_MAX, BORROWED_LOOK, DRAIN_GRACE, LINGER, SHORT_LOOK, TICK,
+        TURN_BYTES_MAX,
+    },
     open_files::OpenFiles,
     snapshot::{LoopPart, Mailbox},
     timers::Timers,
@@ -58,6 +62,7 @@ pub(super) struct EventLoop {
     accepts_again: Option<Instant>,
     connections: Slab<Connection>,
     timers: Timers<usize>,
+    idlest: Idlest,
     /// They have more to do, and it was the others' turn.
     ready: VecDeque<usize>,
     delivery: Box<dyn Delivery>,
@@ -95,6 +100,7 @@ impl EventLoop {
             accepts_again: None,
             connections: Slab::new(),
             timers: Timers::default(),
+            idlest: Idlest::default(),
             ready: VecDeque::new(),
             delivery,
             goes_on: Vec::new(),
@@ -112,8 +118,8 @@ impl EventLoop {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.shared.stops.load(Ordering::Relaxed) {
-            if self.shared.drains.load(Ordering::Relaxed) {
-                self.drain();
+            if self.drains() {
+                self.drain(Instant::now());
                 if self.connections.is_empty() {
                     break;
                 }
@@ -228,17 +234,54 @@ impl EventLoop {
         }
     }
 
-    /// No new connection, and none waits for another request.
-    fn drain(&mut self) {
+    fn drains(&self) -> bool {
+        self.shared.drains.load(Ordering::Relaxed)
+    }
+
+    /// Those who have come are let in, and nobody after them; none waits for another request.
+    fn drain(&mut self, now: Instant) {
+        if self.listener.is_none() {
+            return;
+        }
+        // They make room for those who have come.
+        self.let_all_go(now);
+        // Their clients take them for connected: to close the listener alone would reset them.
+        for _ in 0..BACKLOG as usize / ACCEPTS_MAX {
+            if !self.accept(now) {
+                break;
+            }
+        }
         if let Some(listener) = self.listener.take() {
             let _ = epoll::delete(&self.epoll, &listener);
             self.accepts_again = None;
         }
+        self.let_all_go(now);
+    }
+
+    fn let_all_go(&mut self, now: Instant) {
         for key in self.keys() {
             if self.connections[key].phase == Phase::Idle {
-                self.close(key);
+                self.let_go(key, now);
             }
         }
+    }
+
+    /// Nothing is asked here and the server drains: what has come by now is still heard, and who
+    /// was let in just now has a moment to ask.
+    fn let_go(&mut self, key: usize, now: Instant) {
+        let until = self.connections[key].since + self.time_max(Phase::Idle);
+        let connection = &mut self.connections[key];
+        if connection.read(&mut self.scratch).is_err() {
+            return self.close(key);
+        }
+        if connection.waits_for_more() {
+            return self.get_in_line(key);
+        }
+        if connection.requests > 0 || connection.has_heard_all || until <= now {
+            return self.close(key);
+        }
+        self.timers.set(key, until);
+        self.ask(key);
     }
 
     /// While it pauses the listener has nothing to tell: it would tell it without end.
@@ -249,12 +292,13 @@ impl EventLoop {
         }
     }
 
-    fn accept(&mut self, now: Instant) {
+    /// Whether there may be more of them.
+    fn accept(&mut self, now: Instant) -> bool {
         if self.accepts_again.take().is_some() {
             self.listen(epoll::EventFlags::IN);
         }
         for _ in 0..ACCEPTS_MAX {
-            let Some(listener) = &self.listener else { return };
+            let Some(listener) = &self.listener else { return false };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match acceptfrom_with(listener, flags) {
                 Ok((socket, peer)) => {
@@ -276,7 +320,7 @@ impl EventLoop {
                     connection.counted = counted.ok().flatten();
                     self.add(connection, now);
                 }
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => return false,
                 // The client is gone already (accept(2)).
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
                 // No descriptor or no memory is left: those who wait for nothing make room.
@@ -284,11 +328,12 @@ impl EventLoop {
                     self.close_idlest();
                     self.listen(epoll::EventFlags::empty());
                     self.accepts_again = Some(now + ACCEPT_PAUSE);
-                    return;
+                    return false;
                 }
             }
         }
-        // There may be more, and the listener tells of them again.
+        // The listener tells of them again.
+        true
     }
 
     /// Whether there is room for one more.
@@ -298,10 +343,18 @@ impl EventLoop {
 
     /// The one that waits longest for its next request.
     fn close_idlest(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, one)| one.phase == Phase::Idle);
-        let Some((key, _)) = idle.min_by_key(|(_, one)| one.since) else { return false };
-        self.close(key);
-        true
+        let Self { idlest, connections, .. } = self;
+        let found = idlest.pop(|key, since| is_idle(connections, key, since));
+        if let Some(key) = found {
+            self.close(key);
+        }
+        found.is_some()
+    }
+
+    /// It waits for a request, the first or another.
+    fn count_as_idle(&mut self, key: usize, now: Instant) {
+        let Self { idlest, connections, .. } = self;
+        idlest.push(key, now, |key, since| is_idle(connections, key, since));
     }
 
     fn add(&mut self, connection: Connection, now: Instant) {
@@ -317,6 +370,7 @@ impl EventLoop {
         }
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         self.timers.set(key, now + self.time_max(Phase::Idle));
+        self.count_as_idle(key, now);
     }
 
     fn close(&mut self, key: usize) {
@@ -344,8 +398,10 @@ impl EventLoop {
         {
             return self.close(key);
         }
-        // Both directions are shut: nobody is there to be answered.
-        if flags.contains(epoll::EventFlags::HUP) && connection.has_heard_all {
+        // Both directions are shut: nobody is there to be answered. Nor where a player goes on with
+        // another answer.
+        let is_gone = flags.contains(epoll::EventFlags::HUP) || connection.is_in_the_way();
+        if is_gone && connection.has_heard_all {
             return self.close(key);
         }
         self.go_on(key, now);
@@ -354,6 +410,7 @@ impl EventLoop {
     fn time_max(&self, phase: Phase) -> Duration {
         let limits = &self.shared.options.limits;
         match phase {
+            Phase::Idle if self.drains() => limits.idle_time_max.min(DRAIN_GRACE),
             Phase::Idle => limits.idle_time_max,
             Phase::Head => limits.head_time_max,
             Phase::Asking | Phase::Answering => limits.stall_time_max,
@@ -391,6 +448,9 @@ impl EventLoop {
         connection.phase = phase;
         connection.since = now;
         self.timers.set(key, now + self.time_max(phase));
+        if phase == Phase::Idle {
+            self.count_as_idle(key, now);
+        }
     }
 
     /// As far as it comes: requests out of bytes, answers out of requests.
@@ -404,11 +464,20 @@ impl EventLoop {
                     Heard::Refused(refused) => {
                         return self.refuse(key, Refused::status(refused), now);
                     }
+                    // Blank lines were all that there was room for.
+                    Heard::Nothing if connection.has_plaintext() => {
+                        if connection.read(&mut self.scratch).is_err() {
+                            return self.close(key);
+                        }
+                    }
                     Heard::Nothing if connection.has_heard_all => return self.close(key),
                     Heard::Nothing => {
                         let begun = connection.waits_for_more();
                         self.enter(key, if begun { Phase::Head } else { Phase::Idle }, now);
-                        return self.ask(key);
+                        return match !begun && self.drains() {
+                            true => self.let_go(key, now),
+                            false => self.ask(key),
+                        };
                     }
                 },
                 Phase::Answering => match self.send(key, &mut turn_bytes, now) {
@@ -440,6 +509,10 @@ impl EventLoop {
     fn send(&mut self, key: usize, turn_bytes: &mut u64, now: Instant) -> io::Result<Sent> {
         let connection = &mut self.connections[key];
         let counters = &self.shared.counters;
+        if connection.has_no_place(now) {
+            counters.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         if let Some(judged) = connection.judge(now) {
             if judged.verdict != Verdict::HeldBack {
                 self.slack.tell(judged.slack_ms);
@@ -453,7 +526,8 @@ impl EventLoop {
                 Verdict::MissedHere => {
                     counters.misses.fetch_add(1, Ordering::Relaxed);
                     counters.misses_here.fetch_add(1, Ordering::Relaxed);
-                    self.shared.admission.missed(now);
+                    let is_wish = connection.answer.as_ref().is_some_and(|one| one.is_wish);
+                    self.shared.admission.missed(is_wish, now);
                 }
                 Verdict::HeldBack => {
                     counters.held_back.fetch_add(1, Ordering::Relaxed);
@@ -487,6 +561,9 @@ impl EventLoop {
         let connection = &self.connections[key];
         if let Some(schedule) = connection.answer.as_ref().and_then(|one| one.schedule.as_ref()) {
             let mut at = self.on_tick(schedule.next(now));
+            if connection.waits_for_place() {
+                at = at.min(now + BORROWED_LOOK);
+            }
             if *sent == Sent::Blocked {
                 at = at.min(connection.since + self.time_max(Phase::Answering));
             }
@@ -505,14 +582,13 @@ impl EventLoop {
     }
 
     fn begin(&mut self, key: usize, request: Box<Request>, now: Instant) {
-        let drains = self.shared.drains.load(Ordering::Relaxed);
-        let is_kept = request.is_kept && !drains;
+        let is_kept = request.is_kept && !self.drains();
         let client = Client { peer: self.connections[key].peer, mailbox: &self.mailbox, key, now };
         let Some(reply) = answer(&self.shared, &request, is_kept, &client) else {
             self.connections[key].asked = Some(request);
             return self.enter(key, Phase::Asking, now);
         };
-        if reply.rate.is_some() {
+        if reply.pace.is_some() {
             self.shared.counters.streams.fetch_add(1, Ordering::Relaxed);
         }
         let Request { line, referer, user_agent, .. } = *request;
@@ -532,7 +608,9 @@ impl EventLoop {
     /// An answer to something that is no request; the connection ends with it.
     fn refuse(&mut self, key: usize, status: u16, now: Instant) {
         let response = of_status(status, None, &common(&self.shared.options, false), &[]);
-        self.answer(key, Reply::short(response), LogLine::default(), now);
+        let request = self.connections[key].first_line();
+        let line = LogLine { request, ..LogLine::default() };
+        self.answer(key, Reply::short(response), line, now);
         self.go_on(key, now);
     }
 
@@ -589,11 +667,15 @@ impl EventLoop {
             peer: connection.peer,
             request: &answer.line.request,
             status: answer.response.status,
-            sent_bytes: answer.sent_bytes,
+            body_bytes: answer.sent_bytes.saturating_sub(answer.response.head_bytes),
             is_whole: answer.response.pieces.is_empty(),
             took: now.saturating_duration_since(answer.begun),
             referer: answer.line.referer.as_deref(),
             user_agent: answer.line.user_agent.as_deref(),
         });
     }
+}
+
+fn is_idle(connections: &Slab<Connection>, key: usize, since: Instant) -> bool {
+    connections.get(key).is_some_and(|one| one.phase == Phase::Idle && one.since == since)
 }

@@ -49,6 +49,8 @@ pub(super) const READS_A_TURN: u32 = 16;
 pub(super) const TOP_UP_BYTES: usize = 4 << 10;
 /// New connections before those that are there have their turn.
 pub(super) const ACCEPTS_MAX: usize = 64;
+/// While the server drains: who was let in just before has so long to ask.
+pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 /// After the last answer, so that the client reads it before it hears that its bytes are refused.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// Where no descriptor is left, the loop accepts again after this.
@@ -57,6 +59,10 @@ pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// it within `RESPONSE` if it can.
 pub(super) const FIRST_BYTES: u64 = 256 << 10;
 pub(super) const RESPONSE: Duration = Duration::from_millis(500);
+/// A player that seeks has so long to let go of the answer before, and it is looked this often
+/// whether it has.
+pub(super) const BORROWED_PERIODS: u32 = 2;
+pub(super) const BORROWED_LOOK: Duration = Duration::from_millis(20);
 /// Where reads wait for memory, it is looked this often who could give some.
 pub(super) const SHORT_LOOK: Duration = Duration::from_millis(250);
 /// A period's bytes go into the network this many times as fast as they play: a start-up of two

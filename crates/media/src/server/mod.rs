@@ -5,6 +5,7 @@ mod addresses;
 mod answers;
 mod connection;
 mod event_loop;
+mod idlest;
 mod limits;
 mod open_files;
 mod pages;
@@ -37,6 +38,7 @@ use crate::{
     admission::{Admission, Terms},
     audience::Audiences,
     delivery::{Behind, Delivery, Method, Readahead, Shape},
+    http::host_names::HostNames,
     pace::Pacing,
     policy::Policy,
     site::Site,
@@ -62,11 +64,11 @@ const QUANTA_A_PERIOD: u32 = 8;
 pub struct Access<'a> {
     pub time: SystemTime,
     pub peer: IpAddr,
-    /// Method and target as they came; empty where it was no request.
+    /// The first line, as it came.
     pub request: &'a str,
     pub status: u16,
-    /// Head and body.
-    pub sent_bytes: u64,
+    /// Of the body.
+    pub body_bytes: u64,
     /// The socket took all of it.
     pub is_whole: bool,
     pub took: Duration,
@@ -93,6 +95,8 @@ pub struct Options {
     pub has_index: bool,
     /// Pages of other sites may read (CORS).
     pub is_open_to_pages: bool,
+    /// The names by which it may be asked; `None`: any.
+    pub host_names: Option<HostNames>,
     pub limits: Limits,
     pub pacing: Pacing,
     pub access_log: Option<AccessLog>,
@@ -146,6 +150,7 @@ impl Default for Options {
             disk_depth: 16,
             has_index: true,
             is_open_to_pages: true,
+            host_names: None,
             limits: Limits::default(),
             pacing: Pacing::default(),
             access_log: None,

@@ -6,7 +6,7 @@ use std::{
     fs::File,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -20,7 +20,7 @@ use crate::{
     site::{Identity, OpenFile},
 };
 
-/// Films that wait; one more is sent as fast as it is taken.
+/// Films whose rates are asked for and not found yet.
 const QUESTIONS_MAX: usize = 1024;
 /// Films that are remembered.
 const KNOWN_MAX: usize = 100_000;
@@ -32,14 +32,36 @@ pub(super) enum Known {
     Rate(Option<Rate>),
     /// Who asked is told when it is known.
     Later,
+    /// As many wait as may.
+    TooMany,
 }
 
 /// Of a film as it was, its rate.
 type Book = HashMap<Identity, (Validators, Option<Rate>)>;
 
+/// Who waits for it: a connection of a mailbox's loop.
+type Waiting = HashMap<Identity, Vec<(Mailbox, usize)>>;
+
 pub(super) struct Rates {
-    known: Arc<Mutex<Book>>,
+    shared: Arc<Rooms>,
     questions: SyncSender<Question>,
+}
+
+/// Whoever needs both takes `waiting` first.
+#[derive(Default)]
+struct Rooms {
+    waiting: Mutex<Waiting>,
+    known: Mutex<Book>,
+}
+
+impl Rooms {
+    fn known(&self) -> MutexGuard<'_, Book> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Question {
@@ -47,9 +69,6 @@ struct Question {
     len_bytes: u64,
     identity: Identity,
     validators: Validators,
-    /// Who waits for it.
-    mailbox: Mailbox,
-    key: usize,
 }
 
 impl Rates {
@@ -58,52 +77,97 @@ impl Rates {
     /// # Errors
     /// If no thread can be had.
     pub fn start() -> io::Result<Self> {
-        let known = Arc::<Mutex<Book>>::default();
+        let shared = Arc::<Rooms>::default();
         let (questions, receiver) = sync_channel(QUESTIONS_MAX);
-        let own = known.clone();
+        let own = shared.clone();
         thread::Builder::new()
             .name("haul-media-rate".to_owned())
             .spawn(move || find_all(&receiver, &own))?;
-        Ok(Self { known, questions })
+        Ok(Self { shared, questions })
     }
 
     /// The connection `key` of the mailbox's loop goes on when it is known.
     pub fn of(&self, file: &OpenFile, mailbox: &Mailbox, key: usize) -> Known {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((validators, rate)) = known.get(&file.identity)
+        if let Some((validators, rate)) = self.shared.known().get(&file.identity)
             && *validators == file.validators
         {
             return Known::Rate(*rate);
         }
-        drop(known);
+        let mut waiting = self.shared.waiting();
+        // It may be known by now: who finds it tells those who wait afterwards.
+        let is_known = self
+            .shared
+            .known()
+            .get(&file.identity)
+            .is_some_and(|(validators, _)| *validators == file.validators);
+        if is_known {
+            mailbox.tell_known(key);
+            return Known::Later;
+        }
+        if let Some(others) = waiting.get_mut(&file.identity) {
+            others.push((mailbox.clone(), key));
+            return Known::Later;
+        }
         let question = Question {
             file: file.file.clone(),
             len_bytes: file.len_bytes,
             identity: file.identity,
             validators: file.validators.clone(),
-            mailbox: mailbox.clone(),
-            key,
         };
-        match self.questions.try_send(question) {
-            Ok(()) => Known::Later,
-            Err(_) => Known::Rate(None),
+        if self.questions.try_send(question).is_err() {
+            return Known::TooMany;
+        }
+        waiting.insert(file.identity, vec![(mailbox.clone(), key)]);
+        Known::Later
+    }
+}
+
+fn find_all(questions: &Receiver<Question>, shared: &Rooms) {
+    for question in questions {
+        let Question { file, len_bytes, identity, validators } = question;
+        let rate = container::average_rate(&file, len_bytes);
+        let mut known = shared.known();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(identity, (validators, rate));
+        drop(known);
+        let waiters = shared.waiting().remove(&identity);
+        for (mailbox, key) in waiters.into_iter().flatten() {
+            mailbox.tell_known(key);
         }
     }
 }
 
-fn find_all(questions: &Receiver<Question>, known: &Mutex<Book>) {
-    for question in questions {
-        let Question { file, len_bytes, identity, validators, mailbox, key } = question;
-        let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = lock().get(&identity).is_none_or(|(known, _)| *known != validators);
-        if is_new {
-            let rate = container::average_rate(&file, len_bytes);
-            let mut known = lock();
-            if known.len() >= KNOWN_MAX {
-                known.clear();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::{Found, Site};
+    use rustix::event::{EventfdFlags, eventfd};
+
+    #[test]
+    fn where_as_many_wait_as_may_one_more_is_told_so() {
+        let root = tempfile::tempdir().unwrap();
+        let site = Site::open(root.path()).unwrap();
+        let [first, second] = ["a.mp4", "b.mp4"].map(|name| {
+            std::fs::write(root.path().join(name), "film").unwrap();
+            match site.find(format!("/{name}").as_bytes()) {
+                Found::File(file) => file,
+                other => panic!("{other:?}"),
             }
-            known.insert(identity, (validators, rate));
-        }
-        mailbox.tell_known(key);
+        });
+        let mailbox = Mailbox::new(Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()));
+        let (questions, asked) = sync_channel(1);
+        let rates = Rates { shared: Arc::default(), questions };
+        assert_eq!(rates.of(&first, &mailbox, 0), Known::Later);
+        // Whoever wants the same film asks nothing more.
+        assert_eq!(rates.of(&first, &mailbox, 1), Known::Later);
+        assert_eq!(rates.of(&second, &mailbox, 2), Known::TooMany);
+        drop(rates.questions);
+        find_all(&asked, &rates.shared);
+        assert_eq!(mailbox.take_known(), [0, 1]);
+        assert!(rates.shared.waiting().is_empty());
+        let known = rates.shared.known();
+        assert_eq!(known.get(&first.identity), Some(&(first.validators, None)));
     }
 }

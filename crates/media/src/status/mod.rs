@@ -5,7 +5,6 @@
 
 mod events;
 mod figures;
-mod host_names;
 mod metrics;
 mod pages;
 mod process;
@@ -32,11 +31,13 @@ use std::{
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::{
-    http::response::{Piece, Response, of_status},
+    http::{
+        host_names::HostNames,
+        response::{Piece, Response, of_status},
+    },
     server::ServerError,
 };
 use events::Feed;
-use host_names::HostNames;
 use pages::{Answer, answer, ends, send_events};
 use talk::Heard;
 
@@ -52,11 +53,11 @@ const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// How long answers may take to end when the listener does.
 const END_MAX: Duration = Duration::from_millis(200);
 
-/// Where to listen, and by what names it may be asked beside addresses and the machine's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where to listen, and by what names it may be asked.
+#[derive(Clone, Debug)]
 pub struct Options {
     pub listen: SocketAddr,
-    pub names: Vec<String>,
+    pub names: HostNames,
 }
 
 /// A running status listener; it stops when it is dropped.
@@ -112,7 +113,7 @@ impl Status {
         let inner = Arc::new(Inner {
             watch,
             feed: Feed::default(),
-            names: HostNames::new(&options.names),
+            names: options.names.clone(),
             wake: wake.map_err(|errno| ServerError::Loop(errno.into()))?,
             stops: AtomicBool::new(false),
             connections: Mutex::default(),

@@ -5,12 +5,12 @@ use std::{io, net::TcpStream, time::SystemTime};
 use super::{
     Inner,
     events::Next,
-    host_names::is_same_site,
     metrics,
     sessions::{limit, sessions},
     talk,
 };
 use crate::http::{
+    host_names::is_same_site,
     request::{Method, Request},
     response::{Common, Piece, Response, endless, of_status, of_status_because, of_text_with},
 };
@@ -48,7 +48,7 @@ pub(super) fn answer(inner: &Inner, request: &Request) -> Answer {
         Answer::Whole(of_status_because(status, Some(request), &ends(), &[], why))
     };
     if !inner.names.know(request.host.as_deref()) {
-        return refuse(403, "this name is not known here; start with --status-name NAME");
+        return refuse(421, "this name is not known here; start with --host-name NAME");
     }
     if !is_same_site(request.origin.as_deref(), request.host.as_deref()) {
         return refuse(403, "pages of other sites may not read this");
@@ -82,8 +82,9 @@ fn events(request: &Request) -> Answer {
     let head = endless(&ends(), "text/event-stream", &FIELDS);
     match request.method {
         Method::Head => {
+            let head_bytes = head.len() as u64;
             let pieces = [Piece::Text(head)].into();
-            Answer::Whole(Response { status: 200, pieces, is_kept: false })
+            Answer::Whole(Response { status: 200, pieces, head_bytes, is_kept: false })
         }
         _ => Answer::Events(head),
     }

@@ -8,11 +8,12 @@ pub(crate) use kernel::Kernel;
 pub(crate) use stream::{Stream, Then};
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
 };
 
+use crate::settings_file;
 use rustls::{
     CipherSuite, Error, InconsistentKeys, ServerConfig,
     crypto::aws_lc_rs,
@@ -57,7 +58,7 @@ pub enum CertificateError {
     Unfit { certificate: String, key: String, words: String },
 }
 
-/// A chain and a key take a few KiB; a film named by mistake is not read whole.
+/// A chain and a key take a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Who encrypts what a connection sends.
@@ -141,10 +142,7 @@ fn config(files: &Files) -> Result<Arc<ServerConfig>, CertificateError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let failed = |source| CertificateError::Read { path: path.display().to_string(), source };
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    io::Read::read_to_end(&mut io::Read::take(file, FILE_BYTES_MAX), &mut bytes).map_err(failed)?;
-    Ok(bytes)
+    settings_file::read(path, FILE_BYTES_MAX).map_err(failed)
 }
 
 fn damaged(path: &Path, error: &pem::Error) -> CertificateError {

@@ -27,15 +27,15 @@ const MEAN_GAP: Duration = Duration::from_millis(360);
 /// Half of what plays in all periods, as in the study.
 const FILM_BYTES: u64 = 14 << 20;
 /// The bound disk, in bytes and in reads a second: both a little less than the crowd asks for when
-/// it is largest, by methods that keep few pages or read little at a time.
+/// it is largest, by methods that keep few pages (direct) or read little at a time (normal).
 const READ_BYTES_PER_S: u64 = 36 << 20;
-const READS_PER_S: u64 = 340;
+const READS_PER_S: u64 = 256;
 /// What the server may have with its page cache, in bytes: little beside all films.
 const MEMORY_BYTES: u64 = 48 << 20;
-/// The same for the study's own crowd, of which 44 watch at a time: 8 MB a second, and 96 reads a
-/// second by method one-copy.
-const PAPER_READ_BYTES_PER_S: u64 = 17 << 19;
-const PAPER_READS_PER_S: u64 = 105;
+/// The same for the study's own crowd, of which 44 watch at a time: 8.3 MB a second, and 64 reads a
+/// second of 128 KiB.
+const PAPER_READ_BYTES_PER_S: u64 = 8_493_000;
+const PAPER_READS_PER_S: u64 = 57;
 const PAPER_MEMORY_BYTES: u64 = 256 << 20;
 /// Less than a server needs to start, in bytes.
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
@@ -104,7 +104,7 @@ pub struct LowBenchMedia {
     /// The bound of the disk: bytes a second that a server reads; without it 36M
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub read_rate: Option<u64>,
-    /// The bound of the disk: reads a second, as seeks cost; without it 340
+    /// The bound of the disk: reads a second, as seeks cost; without it 256
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub reads: Option<u64>,
     /// The memory of a server with its page cache; without it 48M

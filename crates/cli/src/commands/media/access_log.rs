@@ -3,6 +3,10 @@
 use crate::{args::usage_problem, failure::Failure, ui};
 use haul_media::server::{Access, AccessLog};
 use jiff::{Timestamp, tz::TimeZone};
+use rustix::{
+    fs::{Mode, OFlags, fcntl_setfl},
+    io::Errno,
+};
 use std::{
     fs::File,
     io::{self, Write},
@@ -95,7 +99,18 @@ fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(io::stdout()));
     }
-    Ok(Box::new(File::options().append(true).create(true).open(path)?))
+    // The end of a pipe that nobody reads is not waited for.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let file = match rustix::fs::open(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode) {
+        Err(Errno::NXIO) => {
+            return Err(io::Error::other("nobody reads this pipe, or it is a socket"));
+        }
+        opened => opened?,
+    };
+    // This thread may wait; a reader that is slow loses lines, as a slow disk does.
+    fcntl_setfl(&file, flags)?;
+    Ok(Box::new(File::from(file)))
 }
 
 fn write_all(
@@ -138,13 +153,13 @@ fn write_all(
 
 /// The combined log format, as Apache and nginx write it. What a stranger wrote cannot end a field.
 fn line(access: &Access<'_>) -> String {
-    let Access { peer, request, status, sent_bytes, .. } = access;
+    let Access { peer, request, status, body_bytes, .. } = access;
     let time = Timestamp::try_from(access.time).unwrap_or_default().to_zoned(TimeZone::UTC);
     let time = time.strftime("%d/%b/%Y:%H:%M:%S %z");
     let [request, referer, user_agent] = [Some(*request), access.referer, access.user_agent]
         .map(|text| quotable(text.unwrap_or("")));
     format!(
-        "{peer} - - [{time}] \"{request}\" {status} {sent_bytes} \"{referer}\" \"{user_agent}\"\n"
+        "{peer} - - [{time}] \"{request}\" {status} {body_bytes} \"{referer}\" \"{user_agent}\"\n"
     )
 }
 
@@ -179,7 +194,7 @@ mod tests {
             peer: IpAddr::from([10, 0, 0, 1]),
             request: "GET /a.mp4 HTTP/1.1",
             status: 206,
-            sent_bytes: 1234,
+            body_bytes: 1234,
             is_whole: true,
             took: Duration::ZERO,
             referer: None,

@@ -16,7 +16,7 @@ use haul_media::{
         capacity::{Capacity, Resource},
         measure::{self, DiskMeasured, MeasureError, ProcessorsMeasured},
     },
-    delivery::Method,
+    delivery::{METHODS, Method},
     pace::{Pacing, Rate},
 };
 use haul_transfer::events::Problem;
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -52,6 +53,13 @@ pub(super) fn measure(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure
     let disk = known(low, "disk", measure::disk(root, options.disk_depth));
     tell(low, "Measuring the processors, with 200 streams over loopback ...");
     let processors = known(low, "processors", measure::processors(&options));
+    let processors = processors.filter(|found| {
+        let is_sound = Capacity { processors: Some(found.cost), ..Capacity::default() }.is_sound();
+        if !is_sound {
+            not_known(low, "processors", "this system does not tell what time they took");
+        }
+        is_sound
+    });
     let network = low.network.map(|rate| rate.bits_per_s).or_else(card_bits_per_s);
     let capacity = Capacity {
         disk: disk.as_ref().map(|disk| disk.cost),
@@ -101,17 +109,18 @@ fn known<T>(low: &LowMedia, what: &str, measured: Result<T, MeasureError>) -> Op
                 MeasureError::TooLittle { .. } => "; 8 MiB of films are needed",
                 MeasureError::Io { .. } => "",
             };
-            let why = format!(
-                "The {what} could not be measured, so no limit of it is known: \
-                {error}{hint}."
-            );
-            if low.json {
-                ui::json::print(&json!({ "event": "not_measured", "what": what, "why": why }));
-            } else {
-                ui::print_to_stderr(&ui::printable(&why));
-            }
+            not_known(low, what, &format!("{error}{hint}"));
             None
         }
+    }
+}
+
+fn not_known(low: &LowMedia, what: &str, why: &str) {
+    let why = format!("The {what} could not be measured, so no limit of it is known: {why}.");
+    if low.json {
+        ui::json::print(&json!({ "event": "not_measured", "what": what, "why": why }));
+    } else {
+        ui::print_to_stderr(&ui::printable(&why));
     }
 }
 
@@ -270,7 +279,17 @@ pub(super) fn stored(
     };
     let stored: Stored =
         serde_json::from_str(&text).map_err(|error| problem(&error.to_string()))?;
+    if !stored.capacity.is_sound() {
+        return Err(problem("costs that are negative, endless or nothing at all"));
+    }
     Ok((stored.root == root.display().to_string()).then_some(stored.capacity))
+}
+
+/// Those by which this directory was measured, beside this one.
+pub(super) fn other_methods(method: Method, root: &Path, state: &LowState) -> Vec<&'static str> {
+    let others = METHODS.into_iter().filter(|other| *other != method);
+    let is_there = |other: &Method| stored(*other, root, state).is_ok_and(|found| found.is_some());
+    others.filter(is_there).map(Method::name).collect()
 }
 
 fn in_full(root: &Path) -> Result<PathBuf, Problem> {
@@ -301,7 +320,8 @@ fn place(method: Method, root: &Path, state: &LowState) -> PathBuf {
 
 fn store(path: &Path, stored: &Stored) -> io::Result<()> {
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
+        // The server's key may come to lie beside it.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let text = serde_json::to_string_pretty(stored)? + "\n";
     let beside = path.with_extension("new");
@@ -312,6 +332,7 @@ fn store(path: &Path, stored: &Stored) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_was_measured_of_a_root_is_not_taken_for_another_whose_long_name_ends_alike() {
@@ -335,6 +356,13 @@ mod tests {
         store(&place(method, &first, &state), &kept).unwrap();
         let found = |root: &Path| stored(method, root, &state).unwrap();
         assert_eq!((found(&first), found(&second)), (Some(capacity), None));
+        assert_eq!(other_methods(Method::Direct, &first, &state), ["one-copy"]);
+        assert!(other_methods(method, &first, &state).is_empty());
+        let mode = fs::metadata(state.directory_or_default()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
         assert_eq!(stored(Method::Direct, &first, &state).unwrap(), None);
+        let unsound = Capacity { network_bits_per_s: Some(-1e9), ..capacity };
+        store(&place(method, &first, &state), &Stored { capacity: unsound, ..kept }).unwrap();
+        assert!(stored(method, &first, &state).is_err());
     }
 }

@@ -67,14 +67,15 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let certificate = certificate.map_err(|error| unfit(&error))?.map(Arc::new);
     options.certificate = certificate.clone();
     let pacing = options.pacing;
-    let words = policy::words(&policy, pacing);
+    let words =
+        policy::words(&policy, pacing, &capacity::other_methods(low.method, root, &low.state));
     let server = Server::start(root, options, policy).map_err(|error| failure(&error))?;
     let watch = Arc::new(Watch::new(server.observer(), root));
     let status = start_status(place, &watch)?;
     let welcome = Welcome {
         root: root.display().to_string(),
         url: welcome::url(server.local_addr(), certificate.is_some()),
-        is_own: server.local_addr().ip().is_loopback(),
+        address: server.local_addr(),
         status: status.as_ref().map(|status| welcome::url(status.local_addr(), false)),
         policy: words,
         tls: certificate.as_ref().map(|_| tls::By::here()),
@@ -126,7 +127,12 @@ fn drained(low: &LowMedia, server: Server, signals: &mut Signals) -> Totals {
 /// For streams and connections that begin from now on; what is wrong changes nothing.
 fn reload(low: &LowMedia, root: &Path, server: &Server, certificate: Option<&Certificate>) {
     match policy::read(low, root) {
-        Ok(policy) => server.set_policy(policy),
+        Ok(policy) => {
+            server.set_policy(policy);
+            if low.config.is_some() && !low.json {
+                ui::print_to_stderr("The configuration was read again.");
+            }
+        }
         Err(problem) => {
             let why = format!("the configuration stays as it was: {problem}");
             ui::print_to_stderr(&ui::printable(&why));
@@ -140,7 +146,13 @@ fn reload(low: &LowMedia, root: &Path, server: &Server, certificate: Option<&Cer
 
 fn failure(error: &ServerError) -> Failure {
     let hint = match error {
-        ServerError::Root { .. } => "name a directory that can be read; Linux 5.6 is needed",
+        ServerError::Root { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+            "name the directory that it is in"
+        }
+        ServerError::Root { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
+            "it needs openat2(2), which is of Linux 5.6"
+        }
+        ServerError::Root { .. } => "name a directory that this user can read",
         ServerError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             "another program listens there; name another --listen"
         }
@@ -248,7 +260,7 @@ fn tell_end(totals: &Totals, lost_lines: u64) {
     }
     for (number, words) in [
         (cut, "cut at the end"),
-        (refused, "streams refused for want of capacity"),
+        (refused, if refused == 1 { "stream refused" } else { "streams refused" }),
         (turned_away, "turned away for want of room"),
         (lost_lines, "lines of the access log lost, as its disk was too slow"),
     ] {

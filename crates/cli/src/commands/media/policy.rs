@@ -8,12 +8,16 @@ use haul_media::{
     admission::{MARGIN, Priority, Terms},
     pace::{Pacing, Rate},
     policy::{Policy, RateChoice, Rule},
+    settings_file,
 };
 use haul_transfer::events::Problem;
 use serde::Deserialize;
 use std::path::Path;
 
 use super::capacity;
+
+/// Some thousand rules.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The file of --config.
 #[derive(Debug, Default, Deserialize)]
@@ -52,9 +56,9 @@ pub(super) fn read(low: &LowMedia, root: &Path) -> Result<Policy, Problem> {
         Some(path) => {
             let what = format!("cannot read the configuration {}", path.display());
             let problem = |found: &str| usage_problem(&what, "", found, "see man haul-media");
-            let text =
-                std::fs::read_to_string(path).map_err(|error| problem(&error.to_string()))?;
-            toml::from_str(&text).map_err(|error| problem(error.to_string().trim_end()))?
+            let bytes = settings_file::read(path, CONFIG_BYTES_MAX)
+                .map_err(|error| problem(&error.to_string()))?;
+            toml::from_slice(&bytes).map_err(|error| problem(&toml_words(&bytes, &error)))?
         }
     };
     let wrong = |key: &str, needs: &str, found: &str| {
@@ -101,6 +105,15 @@ pub(super) fn read(low: &LowMedia, root: &Path) -> Result<Policy, Problem> {
     })
 }
 
+/// In one line, as it may stand in a log.
+fn toml_words(bytes: &[u8], error: &toml::de::Error) -> String {
+    let message = error.message().trim().replace('\n', " ");
+    let Some(span) = error.span() else { return message };
+    let before = &bytes[..span.start.min(bytes.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("in line {line}: {message}")
+}
+
 fn rule(low: &LowRule) -> Result<Rule, Problem> {
     let wrong = |key: &str, needs: &str, found: &str| {
         let what = format!("cannot take {key} of {:?} of the configuration", low.pattern);
@@ -135,7 +148,12 @@ fn server(url: &str) -> Result<String, Problem> {
 }
 
 /// What the start message says of it.
-pub(super) fn words(policy: &Policy, pacing: Pacing) -> String {
+/// `others`: methods by which this root was measured, where it was not by its own.
+pub(super) fn words(policy: &Policy, pacing: Pacing, others: &[&str]) -> String {
+    let measured = match others {
+        [] => String::new(),
+        others => format!("ROOT was measured for --method {} alone. ", others.join(" and ")),
+    };
     let paced = match policy.rate {
         RateChoice::Unpaced => "Streams go as fast as they are taken".to_owned(),
         RateChoice::Fixed(rate) => {
@@ -149,9 +167,14 @@ pub(super) fn words(policy: &Policy, pacing: Pacing) -> String {
         RateChoice::Fixed(rate) => rate,
         _ => Rate { bits_per_s: 4_000_000 },
     };
-    let Terms { capacity, margin, streams_max, .. } = &policy.terms;
-    let found = capacity.streams(rate, pacing, *margin);
-    let door = match (found, streams_max) {
+    let Terms { capacity, margin, reserve, streams_max, .. } = &policy.terms;
+    let found = capacity.streams(rate, pacing, margin + reserve);
+    let of_max = |max: &u64| (*max as f64 * (1.0 - reserve)) as u64;
+    let door = match (found, streams_max.as_ref().map(of_max)) {
+        (Some(_), _) | (None, Some(_)) if policy.rate == RateChoice::Unpaced => {
+            "They take no place, so all are admitted but those whose path or link names a rate."
+                .to_owned()
+        }
         (Some((streams, resource)), max) => {
             let streams = max.map_or(streams, |max| max.min(streams));
             format!(
@@ -161,7 +184,9 @@ pub(super) fn words(policy: &Policy, pacing: Pacing) -> String {
             )
         }
         (None, Some(max)) => format!("{max} of them find a place at a time."),
-        (None, None) => "All are admitted: --measure finds how many can be kept.".to_owned(),
+        (None, None) => {
+            format!("All are admitted: {measured}--measure finds how many can be kept.")
+        }
     };
     format!("{paced}.\n{door}")
 }

@@ -9,8 +9,7 @@ use std::net::SocketAddr;
 pub struct Welcome {
     pub root: String,
     pub url: String,
-    /// Only this machine reaches it.
-    pub is_own: bool,
+    pub address: SocketAddr,
     /// The dashboard's URL.
     pub status: Option<String>,
     /// At which rates, and who comes in.
@@ -22,10 +21,12 @@ pub struct Welcome {
 impl Welcome {
     #[must_use]
     pub fn text(&self) -> String {
-        let who = if self.is_own {
-            "this machine only; --listen 0.0.0.0:8080 is for all"
-        } else {
-            "whoever reaches the address"
+        let who = match self.address.ip().to_canonical().is_loopback() {
+            true => {
+                let port = self.address.port();
+                format!("this machine only; --listen 0.0.0.0:{port} is for all")
+            }
+            false => "whoever reaches the address".to_owned(),
         };
         let root = ui::printable(&self.root);
         let dashboard = self.status.as_ref().map(|url| format!("Dashboard: {url}\n"));

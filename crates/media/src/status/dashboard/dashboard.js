@@ -6,6 +6,8 @@
 const WINDOW_S = 300;
 /** Headlines that count look back so far. */
 const RECENT_S = 60;
+/** A stream is sent to once a period, so its rate is that of some periods. */
+const RATE_S = 6;
 /** A break in the samples is a break in the line. */
 const GAP_S = 3;
 /** Without a sample for so long, the page says so. */
@@ -87,6 +89,13 @@ function recentSlack(samples) {
   return { counts, bounds, periods, median };
 }
 
+/** What was sent within some periods before a sample, in bits a second. */
+function recentRate(one) {
+  const first = samples.find((other) => other.time_s >= one.time_s - RATE_S - 0.5);
+  if (!first || first.time_s >= one.time_s) return one.sent_bits_per_s;
+  return Math.max(0, 8 * (one.sent_bytes - first.sent_bytes)) / (one.time_s - first.time_s);
+}
+
 const CARDS = [
   {
     title: 'Streams',
@@ -99,16 +108,16 @@ const CARDS = [
         + `${plural(one.requests, 'request')} so far`;
       if (!one.admission.is_limited) return open;
       const shut = one.admission.is_shut ? '; nobody is let in, as streams are late' : '';
-      return `${open}, ${count(one.admission.refused)} refused${shut}`;
+      return `${count(one.admission.refused)} refused; ${open}${shut}`;
     },
   },
   {
     title: 'Sent',
     draw: line,
-    of: (one) => one.sent_bits_per_s,
+    of: (one) => one.recent_bits_per_s,
     format: bits,
     least: 1e6,
-    note: (one) => `${bytes(one.sent_bytes)} since the start`,
+    note: (one) => `in the last ${RATE_S} s; ${bytes(one.sent_bytes)} since the start`,
   },
   {
     title: 'Missed periods, last minute',
@@ -468,6 +477,7 @@ function take(added) {
   heardAt = Date.now();
   const newest = added.at(-1)?.time_s ?? 0;
   samples = [...samples, ...added].filter((one) => one.time_s >= newest - WINDOW_S);
+  for (const one of added) one.recent_bits_per_s = recentRate(one);
   if (samples.length === 0) return;
   tell('live', 'Live');
   show();

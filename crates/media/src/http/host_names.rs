@@ -8,12 +8,13 @@ use std::net::IpAddr;
 
 /// The names that are known.
 #[derive(Clone, Debug)]
-pub(super) struct HostNames {
+pub struct HostNames {
     names: Vec<String>,
 }
 
 impl HostNames {
     /// The machine's own name is one of them.
+    #[must_use]
     pub fn new(names: &[String]) -> Self {
         let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let own = Some(own).filter(|name| !name.is_empty());
@@ -22,6 +23,7 @@ impl HostNames {
 
     /// `host` is a request's, with or without a port; `None` is one of HTTP/1.0, which no browser
     /// sends.
+    #[must_use]
     pub fn know(&self, host: Option<&str>) -> bool {
         let Some(host) = host else { return true };
         let name = without_port(host);
@@ -35,7 +37,8 @@ impl HostNames {
 }
 
 /// `http://[::1]:8081` of a page is the `[::1]:8081` that it asks.
-pub(super) fn is_same_site(origin: Option<&str>, host: Option<&str>) -> bool {
+#[must_use]
+pub fn is_same_site(origin: Option<&str>, host: Option<&str>) -> bool {
     let Some(origin) = origin else { return true };
     let site = origin.split_once("://").map(|(_, site)| site);
     site.zip(host).is_some_and(|(site, host)| site.eq_ignore_ascii_case(host))
