@@ -32,6 +32,8 @@ pub const RECORDS_MAX: u64 = 1 << 23;
 /// After the last words to a client that speaks no TLS: to close before they are read would make it
 /// lose them.
 const LAST_READS_MAX: usize = 16;
+/// To whom asks for `http://` where only `https://` is spoken: an alert would tell it nothing.
+const SPEAK_TLS: &str = "This address speaks HTTPS: ask for https:// instead of http://.\n";
 
 #[derive(Debug)]
 pub struct Stream {
@@ -40,6 +42,8 @@ pub struct Stream {
     /// Written to the socket.
     wire_bytes: u64,
     received_bytes: u64,
+    /// What the client said first; a kind of record has a number below 32 (RFC 8446, B.1).
+    first_byte: Option<u8>,
     /// With bytes of the stream.
     records: u64,
     ledger: Ledger,
@@ -67,6 +71,7 @@ impl Stream {
             config,
             wire_bytes: 0,
             received_bytes: 0,
+            first_byte: None,
             records: 0,
             ledger: Ledger::default(),
             decrypted_bytes: 0,
@@ -105,7 +110,8 @@ impl Stream {
             if is_full || self.waits_for_kernel() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let mut incoming = Incoming { socket, border: self.border.as_mut() };
+            let mut incoming =
+                Incoming { socket, border: self.border.as_mut(), first_byte: &mut self.first_byte };
             let received = self.connection.read_tls(&mut incoming)?;
             self.received_bytes += received as u64;
             let has_closed = match self.connection.process_new_packets() {
@@ -162,9 +168,18 @@ impl Stream {
         Kernel::new(socket, pair, &secrets, overhead_bytes, self.wire_bytes).map(Some)
     }
 
-    /// The alert is sent, and arrives.
+    /// The alert is sent, or to whom speaks HTTP words of it, and arrives.
     fn refuse(&mut self, socket: &TcpStream) {
-        let _ = self.flush(socket);
+        if self.first_byte.is_some_and(|byte| byte.is_ascii_uppercase()) {
+            let answer = format!(
+                "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                Content-Length: {}\r\nConnection: close\r\n\r\n{SPEAK_TLS}",
+                SPEAK_TLS.len()
+            );
+            let _ = send(socket, answer.as_bytes(), SendFlags::NOSIGNAL);
+        } else {
+            let _ = self.flush(socket);
+        }
         let _ = socket.shutdown(Shutdown::Write);
         let mut thrown_away = [0; 4096];
         for _ in 0..LAST_READS_MAX {
@@ -263,6 +278,7 @@ impl Stream {
 struct Incoming<'a> {
     socket: &'a TcpStream,
     border: Option<&'a mut Border>,
+    first_byte: &'a mut Option<u8>,
 }
 
 /// Where a record ends.
@@ -307,6 +323,7 @@ impl Read for Incoming<'_> {
         loop {
             match recv(self.socket, &mut buffer[..room], RecvFlags::empty()) {
                 Ok((_, received)) => {
+                    *self.first_byte = self.first_byte.or(buffer[..received].first().copied());
                     if let Some(border) = &mut self.border {
                         border.pass(&buffer[..received]);
                     }
