@@ -345,7 +345,7 @@ fn a_browser_shows_the_streams_as_they_go_and_says_when_the_server_is_gone() {
     let Some(mut browser) = Browser::start(&place) else {
         return haul_testkit::skip::skip("Chromium", "none in PATH");
     };
-    let media = Watched::start(&place, &PACING);
+    let media = Watched::start(&place, &[&PACING[..], &["--max-streams", "2"]].concat());
     let _plain = media.stream(STREAM);
     let _script = media.stream(&format!(
         "GET {SCRIPT_TARGET} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: <i>agent</i>\r\n\r\n"
@@ -367,6 +367,13 @@ fn a_browser_shows_the_streams_as_they_go_and_says_when_the_server_is_gone() {
         )
     };
     browser.wait_for(&format!("{} === '2'", card("Streams")));
+    // Who came when all places were taken.
+    let third = Client::connect(media.address).get("/film.mp4?rate=80k", "");
+    assert_eq!(third.status, 503);
+    let refused = "haul_media_refused_total{why=\"streams\"}";
+    wait_until("counted", || media.metric(refused) == 1.0);
+    let note = card("Streams").replace(".value", ".note");
+    browser.wait_for(&format!("{note} === '100 % of the places taken; 1 refused for the places'"));
     // Live: rates come, periods go on, and the line gets longer.
     for (title, figure) in
         [("Sent", "bit/s$"), ("Processor", "%$"), ("Slack, median of the last minute", "s$")]

@@ -30,6 +30,14 @@ pub use disk_use::DiskUse;
 pub use file_system::{FileSystem, FsKind, rotational};
 pub use numa::{Node, interface_node};
 
+/// What this machine calls itself; `None` where nobody gave it a name.
+#[must_use]
+pub fn host_name() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // Linux says so of a machine without one.
+    Some(name).filter(|name| !name.is_empty() && name != "(none)")
+}
+
 /// What was found out once, at start; engines and the chooser read it, never the system directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {

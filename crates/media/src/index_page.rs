@@ -11,6 +11,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;ma
     video,audio{width:100%;max-height:70vh;background:#000}\
     @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}a{color:#8bf}\
     td{border-color:#444}}";
+const HLS: &str = "application/vnd.apple.mpegurl";
 /// A link to a film plays it on the page; with no script it is opened as any link.
 const SCRIPT: &str = "const p=document.getElementById('player');\
     for(const a of document.querySelectorAll('a[data-play]'))a.addEventListener('click',e=>{\
@@ -31,7 +32,7 @@ pub fn html(path: &[u8], listing: &Listing) -> Vec<u8> {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-        <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<div id=\"player\"></div>\n<table>\n"
+        <link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<div id=\"player\"></div>\n<table>\n"
     );
     if path != b"/" {
         page.push_str("<tr><td><a href=\"../\">../</a><td><td>\n");
@@ -43,9 +44,10 @@ pub fn html(path: &[u8], listing: &Listing) -> Vec<u8> {
             false => ("", size(entry.len_bytes)),
         };
         let play = match kind.split('/').next() {
-            Some(element @ ("video" | "audio")) if !entry.is_directory => {
-                format!(" data-play=\"{element}\"")
-            }
+            _ if entry.is_directory => String::new(),
+            Some(element @ ("video" | "audio")) => format!(" data-play=\"{element}\""),
+            // A playlist of HLS, which some browsers play as any film.
+            _ if kind == HLS => " data-play=\"video\"".to_owned(),
             _ => String::new(),
         };
         let _ = writeln!(
@@ -136,12 +138,14 @@ mod tests {
             entry(b"a b.mp4", false),
             entry(b"<x>\"&.txt", false),
             entry(b"f\xfcr.ts", false),
+            entry(b"live.m3u8", false),
         ];
         let page = html(b"/films/<i>/", &Listing { entries, has_more: true });
         let page = String::from_utf8(page).unwrap();
         assert!(page.contains("<a href=\"./b/\">b/</a>"), "{page}");
         assert!(page.contains("<a href=\"./a%20b.mp4\" data-play=\"video\">a b.mp4</a>"));
         assert!(page.contains("<a href=\"./f%FCr.ts\" data-play=\"video\">f\u{fffd}r.ts</a>"));
+        assert!(page.contains("<a href=\"./live.m3u8\" data-play=\"video\">live.m3u8</a>"));
         assert!(page.contains("<td class=\"n\">01 Jan 1970 00:00\n"), "{page}");
         assert!(page.contains("1.2 MB") && page.contains("more files"));
         assert!(page.contains("&lt;x&gt;&quot;&amp;.txt") && !page.contains("<x>"));

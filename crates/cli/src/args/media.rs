@@ -120,7 +120,7 @@ pub struct LowMedia {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub network: Option<Rate>,
     /// Of what was measured, kept free for what was not
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<u8>,
     /// The URL of a server where a stream is sent that finds no place here; may be repeated
     #[arg(long, value_name = "URL")]
@@ -203,7 +203,7 @@ pub struct LowCapacity {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub network: Option<Rate>,
     /// Of what was measured, kept free for what was not
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<u8>,
     #[command(flatten)]
     pub state: LowState,
@@ -342,6 +342,13 @@ fn behind(text: &str) -> Result<Behind, String> {
     }
 }
 
+/// `10` or `10%`.
+fn percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let percent = number.parse().ok().filter(|percent| (0..=90).contains(percent));
+    percent.ok_or_else(|| "needs a number of percent, 0 to 90".to_owned())
+}
+
 fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).ok_or_else(|| "needs bits a second, such as 1500k or 2.5M".to_owned())
 }
@@ -392,6 +399,16 @@ mod tests {
     #[test]
     fn the_buffer_memory_is_the_librarys() {
         assert_eq!(parse_size(BUFFER_MEMORY).ok(), Some(defaults().buffer_bytes));
+    }
+
+    #[test]
+    fn percents_are_taken_as_people_write_them() {
+        for (text, expected) in [("10", Some(10)), ("10%", Some(10)), ("0 %", Some(0))] {
+            assert_eq!(percent(text).ok(), expected, "{text}");
+        }
+        for text in ["91", "-1", "10%%", "0.1", ""] {
+            assert!(percent(text).is_err(), "{text}");
+        }
     }
 
     #[test]

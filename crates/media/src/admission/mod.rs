@@ -129,13 +129,47 @@ pub enum Why {
     Busy,
 }
 
+impl Why {
+    /// Each, with its name for those who count.
+    pub const ALL: [(Self, &str); 6] = [
+        (Self::Full(Resource::Disk), "disk"),
+        (Self::Full(Resource::Processors), "processors"),
+        (Self::Full(Resource::Network), "network"),
+        (Self::Full(Resource::Streams), "streams"),
+        (Self::Late, "late"),
+        (Self::Busy, "busy"),
+    ];
+}
+
+/// How many were refused, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals([u64; Why::ALL.len()]);
+
+impl Refusals {
+    pub fn count(&mut self, why: Why) {
+        for ((one, _), counted) in Why::ALL.iter().zip(&mut self.0) {
+            *counted += u64::from(*one == why);
+        }
+    }
+
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Names of reasons, and how often each was one.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Why::ALL.iter().zip(self.0).map(|((_, name), counted)| (*name, counted))
+    }
+}
+
 /// What the door did, and how full it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Door {
     /// There is a limit at all.
     pub is_limited: bool,
     pub admitted: u64,
-    pub refused: u64,
+    pub refused: Refusals,
     /// Admitted and under way, those whose place is kept among them.
     pub streams: u64,
     /// What they take, and may take together.
@@ -168,7 +202,7 @@ struct Book {
     kept: HashMap<Viewer, Vec<Kept>>,
     shut_until: Option<Instant>,
     admitted: u64,
-    refused: u64,
+    refused: Refusals,
 }
 
 #[derive(Debug)]
@@ -282,6 +316,11 @@ impl Admission {
         if book.is_limited() && (!is_wish || book.terms.capacity.is_measured()) {
             book.shut_until = Some(now + SHUT_PERIODS * book.terms.pacing.period);
         }
+    }
+
+    /// Somebody was refused before it was asked whether there is room.
+    pub fn note_refused(&self, why: Why) {
+        self.book().refused.count(why);
     }
 
     /// Not everybody comes in.
@@ -420,7 +459,7 @@ impl Book {
             if let Some(lender) = self.lender(viewer.peer, &asked) {
                 return Ok((self.lend(lender, viewer.peer, asked), start_up_periods));
             }
-            self.refused += 1;
+            self.refused.count(why);
             let is_never = share.above(self.limit(asked.priority)).is_some();
             let retry_after = (!is_never).then_some(self.terms.pacing.period);
             return Err(Refusal { why, retry_after });
@@ -571,7 +610,9 @@ mod tests {
         // A start-up of two periods has to find room beside those that are there.
         assert_eq!(places.len(), 8);
         let door = admission.door(now);
-        assert_eq!((door.admitted, door.refused, door.streams), (8, 22, 8));
+        assert_eq!((door.admitted, door.refused.total(), door.streams), (8, 22, 8));
+        let why: Vec<_> = door.refused.by_name().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(why, [("network", 22)]);
         let refused = admission.admit(viewer(99), asked(NORMAL), now).unwrap_err();
         assert_eq!(refused.why, Why::Full(Resource::Network));
         assert_eq!(refused.retry_after, Some(Duration::from_secs(3)));

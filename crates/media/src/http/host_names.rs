@@ -16,9 +16,7 @@ impl HostNames {
     /// The machine's own name is one of them.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
-        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let own = Some(own).filter(|name| !name.is_empty());
-        Self { names: names.iter().cloned().chain(own).collect() }
+        Self { names: names.iter().cloned().chain(haul_host::host_name()).collect() }
     }
 
     /// `host` is a request's, with or without a port; `None` is one of HTTP/1.0, which no browser
@@ -86,8 +84,7 @@ mod tests {
             assert!(!names.know(Some(host)), "{host}");
         }
         assert!(names.know(None));
-        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        assert!(names.know(Some(&own)));
+        assert!(haul_host::host_name().is_none_or(|own| names.know(Some(&own))));
     }
 
     #[test]

@@ -177,6 +177,7 @@ fn of_found(
         Known::TooMany if is_limited => {
             let retry_after = Some(Duration::from_secs(1));
             let refusal = Refusal { why: Why::Busy, retry_after };
+            shared.admission.note_refused(refusal.why);
             return Some(refused(shared, request, common, &policy, refusal));
         }
         Known::TooMany => wish.own(None),

@@ -104,7 +104,10 @@ fn disk(served: &Path) -> Option<String> {
 pub(super) mod tests {
     use super::*;
     use crate::{
-        admission::{Door, capacity::Share},
+        admission::{
+            Door, Refusals, Why,
+            capacity::{Resource, Share},
+        },
         policy::Policy,
     };
     use crate::{
@@ -165,7 +168,7 @@ pub(super) mod tests {
                 door: Door {
                     is_limited: true,
                     admitted: 5,
-                    refused: 3,
+                    refused: refusals(),
                     streams: 4,
                     taken: Share { disk: 0.5, processors: 0.25, network: 0.0 },
                     limit: Share { disk: 0.75, processors: 0.9, network: 0.9 },
@@ -181,6 +184,14 @@ pub(super) mod tests {
             disk: Some(("nvme0n1".to_owned(), disk)),
             started: UNIX_EPOCH + Duration::from_millis(999_940_250),
         }
+    }
+
+    fn refusals() -> Refusals {
+        let mut refusals = Refusals::default();
+        for why in [Why::Full(Resource::Disk), Why::Full(Resource::Disk), Why::Late] {
+            refusals.count(why);
+        }
+        refusals
     }
 
     pub fn session(id: u64, rebuffer_risk: f32, periods: u64) -> Session {

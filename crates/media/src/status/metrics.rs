@@ -42,7 +42,10 @@ fn server(text: &mut Text, figures: &Figures) {
     text.slack("period_slack_seconds", "Time in hand at the end of a period.", &snapshot.slack);
     let door = &snapshot.door;
     text.counter("admitted_total", "Streams that were admitted.", door.admitted);
-    text.counter("refused_total", "Streams that were refused.", door.refused);
+    text.head("haul_media_refused_total", "counter", "Streams that were refused, by what lacked.");
+    for (why, refused) in door.refused.by_name() {
+        text.value("haul_media_refused_total", &format!("why=\"{why}\""), refused as f64);
+    }
     text.gauge(
         "admission_is_shut",
         "1 while nobody comes in, as the server is late.",
@@ -207,6 +210,9 @@ mod tests {
             ("haul_media_read_seconds_total", 2.5),
             ("haul_media_disk_busy_seconds_total{device=\"nvme0n1\"}", 0.5),
             ("haul_media_loops_missing", 0.0),
+            ("haul_media_refused_total{why=\"disk\"}", 2.0),
+            ("haul_media_refused_total{why=\"late\"}", 1.0),
+            ("haul_media_refused_total{why=\"network\"}", 0.0),
             ("process_cpu_seconds_total", 0.3),
             ("process_open_fds", 12.0),
             ("process_max_fds", 1024.0),

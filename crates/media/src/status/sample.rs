@@ -2,6 +2,7 @@
 //! and `haul media --json` prints. A figure more is a line here.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -108,7 +109,8 @@ fn admission(door: &Door) -> Value {
     json!({
         "is_limited": door.is_limited,
         "admitted": door.admitted,
-        "refused": door.refused,
+        "refused": door.refused.total(),
+        "refused_why": door.refused.by_name().collect::<BTreeMap<_, _>>(),
         "streams": door.streams,
         "streams_max": door.streams_max,
         "taken": share(door.taken),
@@ -157,6 +159,8 @@ mod tests {
             ("/disk/busy_share", 0.75),
             ("/reads/time_s", 2.5),
             ("/time_s", 1_000_006.0),
+            ("/admission/refused", 3.0),
+            ("/admission/refused_why/disk", 2.0),
         ] {
             assert_eq!(found.pointer(pointer).unwrap().as_f64(), Some(expected), "{pointer}");
         }

@@ -192,7 +192,7 @@ impl Server {
     pub fn url(&self) -> HaulUrl {
         let host = self.options.advertise.clone().unwrap_or_else(|| {
             if self.address.ip().is_unspecified() {
-                host_name()
+                haul_host::host_name().unwrap_or_else(|| "localhost".into())
             } else {
                 self.address.ip().to_string()
             }
@@ -298,12 +298,6 @@ fn label_of(root: &ServeRoot) -> String {
             format!("serve {}", path.display())
         }
     }
-}
-
-fn host_name() -> String {
-    let name = rustix::system::uname();
-    let name = name.nodename().to_string_lossy();
-    if name.is_empty() || name == "(none)" { "localhost".into() } else { name.into_owned() }
 }
 
 /// `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands in.

@@ -32,6 +32,9 @@ use std::{
 /// Rates that the report of a measurement names.
 const RATES: [u64; 4] = [1_500_000, 4_000_000, 8_000_000, 25_000_000];
 
+/// Hard disks have caches of up to 512 MB.
+const DISK_CACHE_BYTES: u64 = 1 << 30;
+
 /// What is stored of a measurement.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
@@ -153,6 +156,13 @@ fn found_words(
             disk.cost.per_read_s * 1e6,
             disk.cost.per_byte_s * 1e3 * f64::from(1 << 20),
         ));
+        if disk.bytes < DISK_CACHE_BYTES {
+            lines.push(format!(
+                "            of {} in all: the disk's own cache may hold so little, and be faster \
+                than the disk; measure again when there are more films",
+                ui::units::bytes(disk.bytes),
+            ));
+        }
     }
     if let Some(found) = processors {
         lines.push(format!(

@@ -47,9 +47,12 @@ impl Welcome {
     }
 }
 
-/// As browsers take it.
+/// As browsers take it, also on other machines.
 #[must_use]
 pub fn url(address: SocketAddr, is_encrypted: bool) -> String {
     let scheme = if is_encrypted { "https" } else { "http" };
-    format!("{scheme}://{address}/")
+    match address.ip().is_unspecified().then(haul_host::host_name).flatten() {
+        Some(name) => format!("{scheme}://{name}:{}/", address.port()),
+        None => format!("{scheme}://{address}/"),
+    }
 }

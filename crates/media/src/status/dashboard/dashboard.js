@@ -96,6 +96,34 @@ function recentRate(one) {
   return Math.max(0, 8 * (one.sent_bytes - first.sent_bytes)) / (one.time_s - first.time_s);
 }
 
+/** How full the house is, and who was turned away. */
+function room(admission) {
+  if (!admission.is_limited) return 'there is no limit';
+  const names = { disk: 'the disk', processors: 'the processors', network: 'the network' };
+  const parts = Object.entries(names)
+    .map(([key, name]) => [name, admission.taken[key], admission.limit[key]])
+    .concat([['the places', admission.streams, admission.streams_max ?? 0]])
+    .filter(([, , limit]) => limit > 0)
+    .map(([name, taken, limit]) => [name, taken / limit])
+    .sort((one, other) => other[1] - one[1]);
+  return parts.length === 0 ? '' : `${percent(parts[0][1])} of ${parts[0][0]} taken`;
+}
+
+function refusals(admission) {
+  if (!admission.is_limited) return '';
+  const words = {
+    disk: 'the disk', processors: 'the processors', network: 'the network', streams: 'the places',
+    late: 'streams that are late', busy: 'rates not found yet',
+  };
+  const why = Object.entries(admission.refused_why)
+    .filter(([, times]) => times > 0)
+    .sort((one, other) => other[1] - one[1])
+    .map(([key]) => words[key] ?? key);
+  const because = why.length > 0 ? ` for ${why.join(', ')}` : '';
+  const shut = admission.is_shut ? '; nobody is let in, as streams are late' : '';
+  return `; ${count(admission.refused)} refused${because}${shut}`;
+}
+
 const CARDS = [
   {
     title: 'Streams',
@@ -103,13 +131,7 @@ const CARDS = [
     of: (one) => one.sessions_count,
     format: count,
     least: 4,
-    note: (one) => {
-      const open = `${plural(one.connections_open, 'connection')} open, `
-        + `${plural(one.requests, 'request')} so far`;
-      if (!one.admission.is_limited) return open;
-      const shut = one.admission.is_shut ? '; nobody is let in, as streams are late' : '';
-      return `${count(one.admission.refused)} refused; ${open}${shut}`;
-    },
+    note: (one) => `${room(one.admission)}${refusals(one.admission)}`,
   },
   {
     title: 'Sent',
@@ -117,7 +139,9 @@ const CARDS = [
     of: (one) => one.recent_bits_per_s,
     format: bits,
     least: 1e6,
-    note: (one) => `in the last ${RATE_S} s; ${bytes(one.sent_bytes)} since the start`,
+    note: (one) => `in the last ${RATE_S} s; ${bytes(one.sent_bytes)} and `
+      + `${plural(one.requests, 'request')} since the start, `
+      + `${plural(one.connections_open, 'connection')} open`,
   },
   {
     title: 'Missed periods, last minute',
@@ -177,19 +201,35 @@ const CARDS = [
 
 const COLUMNS = [
   { name: 'Target and client', fill: fillTarget },
-  { name: 'State', text: (one) => one.state },
+  {
+    name: 'State',
+    about: 'sending: it is its turn; waiting: what was due is sent; blocked: its player or its '
+      + 'network takes no more; reading: the disk reads for it',
+    text: (one) => one.state,
+  },
   { name: 'Rate', text: (one) => (one.rate_bits_per_s ? bits(one.rate_bits_per_s) : 'unpaced') },
   { name: 'Sent', fill: (cell, one) => fillMeter(cell, one.sent_bytes / (one.len_bytes || 1)) },
-  { name: 'Periods', text: (one) => count(one.periods) },
-  { name: 'Missed', text: (one) => count(one.misses), isBad: (one) => one.misses > 0 },
+  { name: 'Periods', about: 'that have ended', text: (one) => count(one.periods) },
+  {
+    name: 'Missed',
+    about: 'periods of which not all was there in time',
+    text: (one) => count(one.misses),
+    isBad: (one) => one.misses > 0,
+  },
   {
     name: 'Slack',
+    about: 'time in hand at the end of the last period; less than nothing is late',
     text: (one) => known(one.slack_ms, milliseconds),
     isBad: (one) => one.slack_ms !== null && one.slack_ms < 0,
   },
-  { name: 'Buffer', text: (one) => known(one.buffer_s, (value) => milliseconds(1000 * value)) },
+  {
+    name: 'Buffer',
+    about: 'what the player has and has not played yet, if it plays since it asked',
+    text: (one) => known(one.buffer_s, (value) => milliseconds(1000 * value)),
+  },
   {
     name: 'Risk',
+    about: 'that its player runs dry, by how its buffer changed so far',
     fill: (cell, one) => fillMeter(cell, one.rebuffer_risk),
     isBad: (one) => one.rebuffer_risk !== null && one.rebuffer_risk >= RISK_SHOWN,
   },
@@ -426,7 +466,7 @@ function showSessions(found) {
   const part = all > shown.length ? `${count(shown.length)} of ${count(all)}, ` : '';
   const looked = all > found.looked_at ? ` of ${count(found.looked_at)} that were looked at` : '';
   setText(element('shown'), shown.length === 0 ? ''
-    : `${part}riskiest first${looked}; ${risky === 0 ? 'none is' : `${count(risky)} are`} `
+    : `${part}riskiest first${looked}; ${risky === 0 ? 'none is' : risky === 1 ? '1 is' : `${count(risky)} are`} `
       + `likely to run dry (${percent(RISK_SHOWN)} or more)`);
 }
 
@@ -518,6 +558,10 @@ setInterval(() => {
 }, 1000);
 
 CARDS.forEach(madeCard);
-COLUMNS.forEach((column) => setText(made(element('columns'), 'th'), column.name));
+for (const column of COLUMNS) {
+  const head = made(element('columns'), 'th');
+  setText(head, column.name);
+  head.title = column.about ?? '';
+}
 askSessions();
 connect();
