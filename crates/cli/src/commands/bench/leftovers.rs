@@ -43,8 +43,9 @@ impl OwnDirectory {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         let path = directory.path().join(MARK);
         let mut mark = File::options().read(true).write(true).create_new(true).open(path)?;
-        // Where there are no locks, nobody takes it for a leftover either.
-        let _ = flock(&mark, FlockOperation::NonBlockingLockExclusive);
+        // It waits for another bench that looks at it just now. Where there are no locks, nobody
+        // takes it for a leftover either.
+        let _ = flock(&mark, FlockOperation::LockExclusive);
         mark.write_all(machine().as_bytes())?;
         Ok(Self { directory, _mark: mark })
     }
