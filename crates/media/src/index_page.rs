@@ -32,7 +32,8 @@ pub fn html(path: &[u8], listing: &Listing) -> Vec<u8> {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-        <link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<div id=\"player\"></div>\n<table>\n"
+        <link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>\n\
+        <h1>{title}</h1>\n<div id=\"player\"></div>\n<table>\n"
     );
     if path != b"/" {
         page.push_str("<tr><td><a href=\"../\">../</a><td><td>\n");
