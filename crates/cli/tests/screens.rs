@@ -168,7 +168,8 @@ fn what_haul_media_says_when_it_listens() {
             .to_owned();
         let url = media::url(address, tls.is_some());
         let (root, status) = ("/films".to_owned(), status.map(str::to_owned));
-        media::Welcome { root, url, address, status, policy, tls }.text()
+        let host = Some("dtn1".to_owned());
+        media::Welcome { root, url, host, address, status, policy, tls }.text()
     };
     let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"), None);
     let all = welcome("[::]:80", None, None);

@@ -75,6 +75,7 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let welcome = Welcome {
         root: root.display().to_string(),
         url: welcome::url(server.local_addr(), certificate.is_some()),
+        host: haul_host::host_name(),
         address: server.local_addr(),
         status: status.as_ref().map(|status| welcome::url(status.local_addr(), false)),
         policy: words,

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 pub struct Welcome {
     pub root: String,
     pub url: String,
+    /// This machine's, for a URL that others can open where it listens on all addresses.
+    pub host: Option<String>,
     pub address: SocketAddr,
     /// The dashboard's URL.
     pub status: Option<String>,
@@ -40,19 +42,25 @@ impl Welcome {
         };
         format!(
             "haul media serves {root} to {who}:\n\n    {}\n\n{}\n{encrypted}{}Ctrl-C ends it.",
-            self.url,
+            self.open_url(),
             self.policy,
             dashboard.unwrap_or_default()
         )
     }
+
+    /// What a person opens, here or elsewhere.
+    fn open_url(&self) -> String {
+        let host = self.host.as_ref().filter(|_| self.address.ip().is_unspecified());
+        let ip = self.address.to_string();
+        host.map_or(self.url.clone(), |host| {
+            self.url.replace(&ip, &format!("{host}:{}", self.address.port()))
+        })
+    }
 }
 
-/// As browsers take it, also on other machines.
+/// As browsers take it.
 #[must_use]
 pub fn url(address: SocketAddr, is_encrypted: bool) -> String {
     let scheme = if is_encrypted { "https" } else { "http" };
-    match address.ip().is_unspecified().then(haul_host::host_name).flatten() {
-        Some(name) => format!("{scheme}://{name}:{}/", address.port()),
-        None => format!("{scheme}://{address}/"),
-    }
+    format!("{scheme}://{address}/")
 }
