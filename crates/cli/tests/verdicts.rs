@@ -193,6 +193,16 @@ fn a_small_send_buffer_is_named() {
 }
 
 #[test]
+fn a_small_send_buffer_is_named_where_the_kernel_counts_none() {
+    let path = Path::new(RTT, 1_000_000_000, 0.0);
+    let small = "net.ipv4.tcp_wmem=4096 16384 32768";
+    // It does not pace: each sendfile(2) is in flight before it waits for room.
+    let reno = "net.ipv4.tcp_congestion_control=reno";
+    let Some(ran) = over(path, &[At::Near(small), At::Near(reno)], 16 * MIB) else { return };
+    assert_verdict(&ran, "send_buffer", &["net.ipv4.tcp_wmem at the sender", "MiB"]);
+}
+
+#[test]
 fn a_slow_link_is_named() {
     // The path and its queue hold less than the window that a receiver offers at first.
     let path = Path { queue_bytes: 32 << 10, ..Path::new(RTT, 4_000_000, 0.0) };

@@ -3,7 +3,8 @@
 //! An engine's times are wall times of its calls, so each holds work, waiting for a processor and
 //! waiting for a disk or the wire. They are told apart by what the kernel counts for the thread
 //! (processor time and run-queue delay, proc_pid_schedstat(5)) and for the socket (TCP_INFO:
-//! tcpi_rwnd_limited, tcpi_sndbuf_limited, Linux 4.10; and whether it has room, poll(2)).
+//! tcpi_rwnd_limited, tcpi_sndbuf_limited, Linux 4.10; whether it has room, poll(2); and what its
+//! buffer holds, SO_MEMINFO).
 //! Nothing is asked for a span; the kernel's counts are read when somebody wants the figures.
 
 use crate::{
@@ -117,7 +118,10 @@ const PACE_FOLLOWS_FROM: u64 = 3;
 /// buffer's.
 fn limited_ns(figures: &StreamFigures, held_ns: u64) -> (u64, u64) {
     let window_ns = held_ns.min(figures.tcp.rwnd_limited_us * 1000);
-    let buffer_ns = (held_ns - window_ns).min(figures.tcp.sndbuf_limited_us * 1000);
+    // The kernel counts a full buffer from a send that empties the queue while somebody waits, and
+    // not at all where each write is sent whole before its writer waits.
+    let buffer_ns = figures.buffer_held_ns.max(figures.tcp.sndbuf_limited_us * 1000);
+    let buffer_ns = buffer_ns.min(held_ns - window_ns);
     let limited_ns = window_ns + buffer_ns;
     if !figures.is_paced || limited_ns < held_ns / PACE_FOLLOWS_FROM {
         return (window_ns, buffer_ns);
@@ -354,6 +358,18 @@ mod tests {
         figures.is_paced = true;
         assert_eq!(limited_ns(&figures, 1000 * MS), (950 * MS, 50 * MS));
         assert_eq!(limited_ns(&figures, 9000 * MS), (500 * MS, 50 * MS), "mostly not full");
+    }
+
+    #[test]
+    fn a_full_buffer_that_the_kernel_did_not_count_is_the_buffers() {
+        let mut figures = stream(0, 0, StageTimes::default());
+        figures.buffer_held_ns = 700 * MS;
+        assert_eq!(limited_ns(&figures, 1000 * MS), (0, 700 * MS));
+        figures.tcp = TcpInfo { sndbuf_limited_us: 600_000, ..TcpInfo::default() };
+        assert_eq!(limited_ns(&figures, 1000 * MS), (0, 700 * MS), "one time, seen twice");
+        assert_eq!(limited_ns(&figures, 500 * MS), (0, 500 * MS));
+        figures.tcp.rwnd_limited_us = 900_000;
+        assert_eq!(limited_ns(&figures, 1000 * MS), (900 * MS, 100 * MS));
     }
 
     #[test]

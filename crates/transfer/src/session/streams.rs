@@ -10,7 +10,7 @@ use haul_datapath::{
     choose::{self, CongestionChoice},
 };
 use haul_protocol::{StreamId, limits, wire};
-use haul_sys::tcp_info::TcpInfo;
+use haul_sys::{SocketMemory, TcpInfo};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt,
@@ -61,6 +61,8 @@ pub struct StreamFigures {
     pub held_ns: u64,
     /// Sending: so long the thread had nothing to send, and its socket still had.
     pub idle_held_ns: u64,
+    /// Sending: so long the send buffer was full with less than both windows let through.
+    pub buffer_held_ns: u64,
     /// Sending: the congestion control sends at the rate that it measured.
     pub is_paced: bool,
     /// What the thread has read from disks, where the kernel counts it.
@@ -110,6 +112,8 @@ impl StreamFigures {
         let has_more = self.wire_holds || self.tcp.notsent_bytes > self.tcp.mss_bytes;
         if self.in_span && self.wire_holds {
             self.held_ns += since_ns;
+            let is_full = SocketMemory::of(socket).is_ok_and(|memory| memory.is_full());
+            self.buffer_held_ns += if is_full && fits_windows(&self.tcp) { since_ns } else { 0 };
         } else if !self.in_span && has_more {
             self.idle_held_ns += since_ns;
         }
@@ -124,6 +128,13 @@ impl StreamFigures {
         }
         self.read_bytes = self.thread.and_then(read_bytes).or(self.read_bytes);
     }
+}
+
+/// All that the socket holds could be in flight, as far as both ends' windows go.
+fn fits_windows(tcp: &TcpInfo) -> bool {
+    let bytes = |segments: u32| u64::from(segments) * u64::from(tcp.mss_bytes);
+    let held_bytes = bytes(tcp.unacked_segments) + u64::from(tcp.notsent_bytes);
+    held_bytes < bytes(tcp.cwnd_segments).min(tcp.peer_window_bytes.into())
 }
 
 /// Time on a processor and time waiting for one, of a thread of this process
@@ -467,6 +478,24 @@ pub fn elapsed_ns(since: Instant) -> u64 {
 mod tests {
     use super::*;
     use std::{io::Write, net::TcpListener, sync::mpsc};
+
+    #[test]
+    fn what_a_socket_holds_fits_both_windows_or_not() {
+        // Reno's and bbr's looks at a buffer of 32 KiB and 40 ms, then a window that is full.
+        let seen = |cwnd_segments, unacked_segments, notsent_bytes, peer_window_bytes| TcpInfo {
+            mss_bytes: 1448,
+            cwnd_segments,
+            unacked_segments,
+            notsent_bytes,
+            peer_window_bytes,
+            ..TcpInfo::default()
+        };
+        assert!(fits_windows(&seen(396, 182, 0, 1_533_952)));
+        assert!(fits_windows(&seen(106, 14, 47_784, 461_824)));
+        assert!(!fits_windows(&seen(40, 40, 15_928, 80_896)), "the congestion window");
+        assert!(!fits_windows(&seen(396, 44, 9_000, 65_536)), "the receiver's");
+        assert!(!fits_windows(&seen(396, 0, 9_000, 0)), "a receiver that takes nothing");
+    }
 
     #[test]
     fn bytes_too_few_to_wake_the_thread_do_not_count_as_unread() {
