@@ -12,15 +12,20 @@ use harness::{
 };
 use rustix::process::Signal;
 use rustls::{
-    ClientConfig, HandshakeKind, ProtocolVersion,
+    ClientConfig, ContentType, HandshakeKind, KeyLog, ProtocolVersion, SupportedCipherSuite,
+    Tls13CipherSuite,
+    crypto::{
+        cipher::{MessageEncrypter, OutboundChunks, OutboundPlainMessage},
+        tls13::OkmBlock,
+    },
     version::{TLS12, TLS13},
 };
 use std::{
     fs,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     process::Command,
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -157,6 +162,113 @@ fn new_keys_are_taken_or_the_connection_ends() {
             None => client = media.client(),
         }
     }
+    media.assert_serves();
+}
+
+/// What a client says that is no library.
+#[derive(Clone, Copy)]
+enum Says<'bytes> {
+    Data(&'bytes [u8]),
+    /// KeyUpdate, and no new ones of the server (RFC 8446, 4.6.3).
+    NewKeys,
+}
+
+const KEY_UPDATE: &[u8] = &[24, 0, 0, 1, 0];
+
+/// The secrets of a client, as it tells them to its log.
+#[derive(Debug, Default)]
+struct Secrets(Mutex<Vec<u8>>);
+
+impl KeyLog for Secrets {
+    fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
+        if label == "CLIENT_TRAFFIC_SECRET_0" {
+            *self.0.lock().unwrap() = secret.to_vec();
+        }
+    }
+}
+
+/// HKDF-Expand-Label without a context (RFC 8446, 7.1).
+fn expand(suite: &Tls13CipherSuite, secret: &[u8], label: &str, len_bytes: usize) -> Vec<u8> {
+    let label = format!("tls13 {label}");
+    let mut info = vec![0, len_bytes as u8, label.len() as u8];
+    info.extend(label.as_bytes());
+    info.push(0);
+    let mut bytes = vec![0; len_bytes];
+    let expander = suite.hkdf_provider.expander_for_okm(&OkmBlock::new(secret));
+    expander.expand_slice(&[&info], &mut bytes).unwrap();
+    bytes
+}
+
+fn encrypter(suite: &Tls13CipherSuite, secret: &[u8]) -> Box<dyn MessageEncrypter> {
+    let key: [u8; 32] = expand(suite, secret, "key", 32).try_into().unwrap();
+    let iv: [u8; 12] = expand(suite, secret, "iv", 12).try_into().unwrap();
+    suite.aead_alg.encrypter(key.into(), iv.into())
+}
+
+/// A record each.
+fn records(suite: &Tls13CipherSuite, secret: &[u8], all: &[Says<'_>]) -> Vec<u8> {
+    assert_eq!(suite.aead_alg.key_len(), 32, "AES-256 or ChaCha20 is chosen first");
+    let (mut secret, mut sequence) = (secret.to_vec(), 0);
+    let mut own = encrypter(suite, &secret);
+    let mut bytes = Vec::new();
+    for says in all {
+        let (typ, payload) = match says {
+            Says::Data(payload) => (ContentType::ApplicationData, *payload),
+            Says::NewKeys => (ContentType::Handshake, KEY_UPDATE),
+        };
+        let payload = OutboundChunks::Single(payload);
+        let plain = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_3, payload };
+        bytes.extend(own.encrypt(plain, sequence).unwrap().encode());
+        sequence += 1;
+        if matches!(says, Says::NewKeys) {
+            secret = expand(suite, &secret, "traffic upd", secret.len());
+            (sequence, own) = (0, encrypter(suite, &secret));
+        }
+    }
+    bytes
+}
+
+/// Says all that over a connection that stands.
+fn say(media: &Media, config: &ClientConfig, all: &[Says<'_>]) -> TcpStream {
+    let (mut config, secrets) = (config.clone(), Arc::<Secrets>::default());
+    config.key_log = secrets.clone();
+    let name = rustls::pki_types::ServerName::from(media.address.ip());
+    let mut tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut socket = plain(media);
+    while tls.is_handshaking() || tls.wants_write() {
+        tls.complete_io(&mut socket).unwrap();
+    }
+    let Some(SupportedCipherSuite::Tls13(suite)) = tls.negotiated_cipher_suite() else {
+        panic!("no TLS 1.3");
+    };
+    let bytes = records(suite, &secrets.0.lock().unwrap(), all);
+    // It may be closed before all of it is said.
+    let _ = socket.write_all(&bytes);
+    socket
+}
+
+/// rustls takes 32 empty records in a row and 32 new keys, and each begins the count of the other
+/// anew: as long as they came nobody else was served.
+#[test]
+fn a_client_that_says_nothing_in_many_records_is_cut_off() {
+    let studio = Studio::new();
+    let media = studio.start(&["--loops", "1"]);
+    let config = studio.client();
+    let request = b"GET /film.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    // A few are no harm.
+    let mut few = vec![Says::Data(b""); 60];
+    few[30] = Says::Data(request);
+    let mut socket = say(&media, &config, &few);
+    socket.read_exact(&mut vec![0; studio.film().len()]).unwrap();
+    // 1 MB of them.
+    let mut socket = say(&media, &config, &[Says::NewKeys, Says::Data(b"")].repeat(20_000));
+    // An idle client's time is longer.
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let ended = socket.read_to_end(&mut Vec::new());
+    assert!(
+        ended.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::ConnectionReset),
+        "{ended:?}"
+    );
     media.assert_serves();
 }
 

@@ -22,6 +22,8 @@ const FATAL: u8 = 2;
 const CLOSE_NOTIFY: u8 = 0;
 const UNEXPECTED_MESSAGE: u8 = 10;
 
+/// Each costs a call, and no data comes of it.
+const EMPTY_RECORDS_MAX: u32 = 64;
 /// A record goes to TCP within a tick once there is room. A kernel that counts otherwise is not
 /// looked at without end.
 const LOOKS_MAX: u32 = 1000;
@@ -41,6 +43,8 @@ pub struct Kernel {
     end: End,
     /// How often nothing was on its way, and not all had been.
     looks: u32,
+    /// In a row.
+    empty_records: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +159,7 @@ impl Kernel {
             alert_bytes: 0,
             end: End::NotYet,
             looks: 0,
+            empty_records: 0,
         })
     }
 
@@ -168,8 +173,13 @@ impl Kernel {
             match ktls::receive(socket, buffer) {
                 Ok((0, None)) => return Ok(0),
                 // A record may be empty, and its next one not.
-                Ok((0, Some(ktls::APPLICATION_DATA))) => {}
-                Ok((received, None | Some(ktls::APPLICATION_DATA))) => return Ok(received),
+                Ok((0, Some(ktls::APPLICATION_DATA))) if self.empty_records < EMPTY_RECORDS_MAX => {
+                    self.empty_records += 1;
+                }
+                Ok((received, None | Some(ktls::APPLICATION_DATA))) if received > 0 => {
+                    self.empty_records = 0;
+                    return Ok(received);
+                }
                 Ok((2, Some(ktls::ALERT))) if buffer.get(1) == Some(&CLOSE_NOTIFY) => return Ok(0),
                 Ok((_, Some(ktls::ALERT))) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 Ok(_) => {

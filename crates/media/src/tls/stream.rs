@@ -26,6 +26,9 @@ use super::{
 /// What a client may say before the connection stands: two greetings with the longest keys, and no
 /// certificate, which is not asked for.
 const HANDSHAKE_BYTES_MAX: u64 = 16 << 10;
+/// What a client may say in a row of which no data comes: a record may be 16 KiB and come in parts.
+/// rustls bounds empty records in a row, and new keys without data, and not the two in turns.
+const SILENT_BYTES_MAX: u64 = 2 * RECORD_BYTES_MAX;
 /// Of one connection: half of what AES-GCM bears under one key (RFC 8446, 5.5). That is 128 GiB;
 /// whoever wants more begins another. In TLS 1.3 rustls changes the key before.
 pub const RECORDS_MAX: u64 = 1 << 23;
@@ -42,6 +45,8 @@ pub struct Stream {
     /// Written to the socket.
     wire_bytes: u64,
     received_bytes: u64,
+    /// The last of them, since the last data.
+    silent_bytes: u64,
     /// What the client said first; a kind of record has a number below 32 (RFC 8446, B.1).
     first_byte: Option<u8>,
     /// With bytes of the stream.
@@ -71,6 +76,7 @@ impl Stream {
             config,
             wire_bytes: 0,
             received_bytes: 0,
+            silent_bytes: 0,
             first_byte: None,
             records: 0,
             ledger: Ledger::default(),
@@ -125,8 +131,11 @@ impl Stream {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             };
-            let is_too_long = self.received_bytes > HANDSHAKE_BYTES_MAX;
-            if self.connection.is_handshaking() && is_too_long {
+            let is_silent = !self.connection.is_handshaking() && self.decrypted_bytes == 0;
+            self.silent_bytes = if is_silent { self.silent_bytes + received as u64 } else { 0 };
+            let is_too_long =
+                self.connection.is_handshaking() && self.received_bytes > HANDSHAKE_BYTES_MAX;
+            if is_too_long || self.silent_bytes > SILENT_BYTES_MAX {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             self.flush(socket)?;
