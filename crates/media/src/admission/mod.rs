@@ -219,7 +219,11 @@ struct Live {
 enum Tie {
     None,
     LentTo(usize),
-    BorrowedFrom(usize),
+    /// And why it has none of its own.
+    Borrowed {
+        from: usize,
+        why: Why,
+    },
 }
 
 /// What its connection looks at.
@@ -259,6 +263,14 @@ impl Place {
     #[must_use]
     pub fn is_borrowed(&self) -> bool {
         self.state.is_borrowed.load(Ordering::Relaxed)
+    }
+
+    /// It is borrowed and does not become its own in time: what lacked when it came is told.
+    pub fn turn_away(&self) {
+        let mut book = self.admission.book();
+        if let Tie::Borrowed { why, .. } = book.live[self.key].tie {
+            book.refused.count(why);
+        }
     }
 
     /// Its player has begun another answer, and waits for this one's end.
@@ -321,6 +333,11 @@ impl Admission {
     /// Somebody was refused before it was asked whether there is room.
     pub fn note_refused(&self, why: Why) {
         self.book().refused.count(why);
+    }
+
+    #[must_use]
+    pub fn refusals(&self) -> Refusals {
+        self.book().refused
     }
 
     /// Not everybody comes in.
@@ -386,7 +403,7 @@ impl Book {
         self.terms = terms;
         let kept = self.kept.values().flatten().map(|kept| &kept.asked);
         let live = self.live.iter().map(|(_, live)| live);
-        let own = live.filter(|live| !matches!(live.tie, Tie::BorrowedFrom(_)));
+        let own = live.filter(|live| !matches!(live.tie, Tie::Borrowed { .. }));
         let all = own.map(|live| &live.asked).chain(kept);
         self.taken = all.fold(Share::default(), |sum, asked| sum.plus(self.share(asked)));
     }
@@ -457,7 +474,7 @@ impl Book {
                 self.kept.entry(viewer.clone()).or_default().push(own);
             }
             if let Some(lender) = self.lender(viewer.peer, &asked) {
-                return Ok((self.lend(lender, viewer.peer, asked), start_up_periods));
+                return Ok((self.lend(lender, viewer.peer, asked, why), start_up_periods));
             }
             self.refused.count(why);
             let is_never = share.above(self.limit(asked.priority)).is_some();
@@ -495,8 +512,8 @@ impl Book {
         })
     }
 
-    fn lend(&mut self, lender: usize, peer: IpAddr, asked: Asked) -> usize {
-        let borrower = self.seat(peer, asked, Tie::BorrowedFrom(lender));
+    fn lend(&mut self, lender: usize, peer: IpAddr, asked: Asked, why: Why) -> usize {
+        let borrower = self.seat(peer, asked, Tie::Borrowed { from: lender, why });
         self.live[borrower].state.is_borrowed.store(true, Ordering::Relaxed);
         self.live[lender].tie = Tie::LentTo(borrower);
         self.live[lender].state.is_lent.store(true, Ordering::Relaxed);
@@ -549,9 +566,9 @@ impl Book {
         let live = self.live.remove(key);
         let Live { asked, beginning, .. } = live;
         match live.tie {
-            Tie::BorrowedFrom(lender) => {
-                self.live[lender].tie = Tie::None;
-                return self.live[lender].state.is_lent.store(false, Ordering::Relaxed);
+            Tie::Borrowed { from, .. } => {
+                self.live[from].tie = Tie::None;
+                return self.live[from].state.is_lent.store(false, Ordering::Relaxed);
             }
             Tie::LentTo(borrower) => {
                 self.forget_player(key, &live);
@@ -715,6 +732,13 @@ mod tests {
         assert_eq!(admission.door(now).streams, 1);
         let third = admission.admit(viewer(1), seek, now).unwrap();
         assert!(third.is_borrowed() && second.is_lent());
+        // Who ended it himself was not refused.
+        let streams = |door: Door| door.refused.by_name().find(|(name, _)| *name == "streams");
+        assert_eq!(streams(admission.door(now)), Some(("streams", 4)));
+        second.turn_away();
+        assert_eq!(admission.refusals().total(), 4, "a place of its own");
+        third.turn_away();
+        assert_eq!(streams(admission.door(now)), Some(("streams", 5)));
         drop((second, third));
         let door = admission.door(now + Duration::from_secs(60));
         assert_eq!((door.streams, door.taken), (0, Share::default()));

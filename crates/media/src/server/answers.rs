@@ -238,7 +238,6 @@ fn refused(
     policy: &Policy,
     refusal: Refusal,
 ) -> Reply {
-    shared.counters.refused.fetch_add(1, Ordering::Relaxed);
     if !policy.elsewhere.is_empty() && !request.target.names(HOP) {
         let turn = shared.sent_elsewhere.fetch_add(1, Ordering::Relaxed) as usize;
         let server = &policy.elsewhere[turn % policy.elsewhere.len()];

@@ -493,6 +493,13 @@ impl Connection {
         })
     }
 
+    /// It ends for want of a place.
+    pub fn turn_away(&self) {
+        if let Some(place) = self.answer.as_ref().and_then(|answer| answer.place.as_ref()) {
+            place.turn_away();
+        }
+    }
+
     /// Its player goes on with another answer, which waits for this one's end.
     pub fn is_in_the_way(&self) -> bool {
         let place = self.answer.as_ref().and_then(|answer| answer.place.as_ref());

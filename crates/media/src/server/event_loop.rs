@@ -510,7 +510,7 @@ impl EventLoop {
         let connection = &mut self.connections[key];
         let counters = &self.shared.counters;
         if connection.has_no_place(now) {
-            counters.refused.fetch_add(1, Ordering::Relaxed);
+            connection.turn_away();
             return Err(io::ErrorKind::TimedOut.into());
         }
         if let Some(judged) = connection.judge(now) {

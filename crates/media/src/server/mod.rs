@@ -108,6 +108,25 @@ impl Shared {
     fn policy(&self) -> Arc<Policy> {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    fn totals(&self) -> Totals {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        Totals {
+            connections: of(&counters.connections),
+            accepted: of(&counters.accepted),
+            turned_away: of(&counters.turned_away),
+            requests: of(&counters.requests),
+            sent_bytes: of(&counters.sent_bytes),
+            streams: of(&counters.streams),
+            periods: of(&counters.periods),
+            misses: of(&counters.misses),
+            misses_here: of(&counters.misses_here),
+            held_back: of(&counters.held_back),
+            refused: self.admission.refusals().total(),
+            rings_lost: of(&counters.rings_lost),
+        }
+    }
 }
 
 impl Options {
@@ -185,28 +204,7 @@ struct Counters {
     misses: AtomicU64,
     misses_here: AtomicU64,
     held_back: AtomicU64,
-    refused: AtomicU64,
     rings_lost: AtomicU64,
-}
-
-impl Counters {
-    fn totals(&self) -> Totals {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Totals {
-            connections: of(&self.connections),
-            accepted: of(&self.accepted),
-            turned_away: of(&self.turned_away),
-            requests: of(&self.requests),
-            sent_bytes: of(&self.sent_bytes),
-            streams: of(&self.streams),
-            periods: of(&self.periods),
-            misses: of(&self.misses),
-            misses_here: of(&self.misses_here),
-            held_back: of(&self.held_back),
-            refused: of(&self.refused),
-            rings_lost: of(&self.rings_lost),
-        }
-    }
 }
 
 /// The counters at one moment.
@@ -347,7 +345,7 @@ impl Server {
 
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.shared.counters.totals()
+        self.shared.totals()
     }
 
     /// Processor time of the loops, in user and kernel mode (/proc/PID/task/TID/schedstat).

@@ -185,7 +185,7 @@ pub struct Observer {
 impl Observer {
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.shared.counters.totals()
+        self.shared.totals()
     }
 
     /// With at most so many sessions.
