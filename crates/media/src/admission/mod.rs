@@ -9,15 +9,17 @@
 
 pub mod capacity;
 pub mod measure;
+mod place;
+mod refusals;
+
+pub use place::Place;
+pub use refusals::{Refusal, Refusals, Why};
 
 use slab::Slab;
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -26,6 +28,7 @@ use crate::{
     site::Identity,
 };
 use capacity::{Capacity, Resource, Share};
+use place::PlaceState;
 
 /// Of the capacity, left free by default.
 pub const MARGIN: f64 = 0.1;
@@ -111,58 +114,6 @@ pub struct Asked {
     pub is_seek: bool,
 }
 
-/// Why a stream may not come, and when it may ask again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub why: Why,
-    /// `None` where there is no room for it even while nobody is there.
-    pub retry_after: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// There is not enough of it.
-    Full(Resource),
-    /// Streams that are there miss deadlines: whatever was measured, it is too much.
-    Late,
-    /// What it would cost is not found out in time.
-    Busy,
-}
-
-impl Why {
-    /// Each, with its name for those who count.
-    pub const ALL: [(Self, &str); 6] = [
-        (Self::Full(Resource::Disk), "disk"),
-        (Self::Full(Resource::Processors), "processors"),
-        (Self::Full(Resource::Network), "network"),
-        (Self::Full(Resource::Streams), "streams"),
-        (Self::Late, "late"),
-        (Self::Busy, "busy"),
-    ];
-}
-
-/// How many were refused, and why.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusals([u64; Why::ALL.len()]);
-
-impl Refusals {
-    pub fn count(&mut self, why: Why) {
-        for ((one, _), counted) in Why::ALL.iter().zip(&mut self.0) {
-            *counted += u64::from(*one == why);
-        }
-    }
-
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Names of reasons, and how often each was one.
-    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Why::ALL.iter().zip(self.0).map(|((_, name), counted)| (*name, counted))
-    }
-}
-
 /// What the door did, and how full it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Door {
@@ -226,66 +177,12 @@ enum Tie {
     },
 }
 
-/// What its connection looks at.
-#[derive(Debug, Default)]
-struct PlaceState {
-    is_borrowed: AtomicBool,
-    is_lent: AtomicBool,
-}
-
 #[derive(Debug)]
 struct Kept {
     until: Instant,
     asked: Asked,
     /// The number of its start-up.
     beginning: u64,
-}
-
-/// A stream's place; it is given back when this is dropped.
-#[derive(Debug)]
-pub struct Place {
-    admission: Arc<Admission>,
-    viewer: Option<Viewer>,
-    key: usize,
-    start_up_periods: u32,
-    state: Arc<PlaceState>,
-}
-
-impl Place {
-    /// In so many periods its start-up has room.
-    #[must_use]
-    pub fn start_up_periods(&self) -> u32 {
-        self.start_up_periods
-    }
-
-    /// It is its player's other answer's, until that has ended: no more than a beginning may be
-    /// sent.
-    #[must_use]
-    pub fn is_borrowed(&self) -> bool {
-        self.state.is_borrowed.load(Ordering::Relaxed)
-    }
-
-    /// It is borrowed and does not become its own in time: what lacked when it came is told.
-    pub fn turn_away(&self) {
-        let mut book = self.admission.book();
-        if let Tie::Borrowed { why, .. } = book.live[self.key].tie {
-            book.refused.count(why);
-        }
-    }
-
-    /// Its player has begun another answer, and waits for this one's end.
-    #[must_use]
-    pub fn is_lent(&self) -> bool {
-        self.state.is_lent.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(viewer) = self.viewer.take() {
-            self.admission.book().leave(viewer, self.key, Instant::now());
-        }
-    }
 }
 
 impl Admission {
@@ -528,6 +425,12 @@ impl Book {
         self.live[borrower].tie = Tie::None;
         self.count(borrower, now);
         self.live[borrower].state.is_borrowed.store(false, Ordering::Relaxed);
+    }
+
+    fn turn_away(&mut self, key: usize) {
+        if let Tie::Borrowed { why, .. } = self.live[key].tie {
+            self.refused.count(why);
+        }
     }
 
     fn forget_player(&mut self, key: usize, live: &Live) {

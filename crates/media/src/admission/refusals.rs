@@ -1,0 +1,57 @@
+//! Why streams are refused, and how many were.
+
+use std::time::Duration;
+
+use super::capacity::Resource;
+
+/// Why a stream may not come, and when it may ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub why: Why,
+    /// `None` where there is no room for it even while nobody is there.
+    pub retry_after: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// There is not enough of it.
+    Full(Resource),
+    /// Streams that are there miss deadlines: whatever was measured, it is too much.
+    Late,
+    /// What it would cost is not found out in time.
+    Busy,
+}
+
+impl Why {
+    /// Each, with its name for those who count.
+    pub const ALL: [(Self, &str); 6] = [
+        (Self::Full(Resource::Disk), "disk"),
+        (Self::Full(Resource::Processors), "processors"),
+        (Self::Full(Resource::Network), "network"),
+        (Self::Full(Resource::Streams), "streams"),
+        (Self::Late, "late"),
+        (Self::Busy, "busy"),
+    ];
+}
+
+/// How many were refused, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals([u64; Why::ALL.len()]);
+
+impl Refusals {
+    pub fn count(&mut self, why: Why) {
+        for ((one, _), counted) in Why::ALL.iter().zip(&mut self.0) {
+            *counted += u64::from(*one == why);
+        }
+    }
+
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Names of reasons, and how often each was one.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Why::ALL.iter().zip(self.0).map(|((_, name), counted)| (*name, counted))
+    }
+}
