@@ -172,13 +172,13 @@ fn what_haul_media_says_when_it_listens() {
         media::Welcome { root, url, host, address, status, policy, tls }.text()
     };
     let own = welcome("127.0.0.1:8080", Some("http://127.0.0.1:8081/"), None);
-    let all = welcome("[::]:80", None, None);
+    let all = welcome("[::]:80", Some("http://0.0.0.0:81/"), None);
     let [kernel, rustls] =
         [tls::By::Kernel, tls::By::Rustls].map(|by| welcome("127.0.0.1:443", None, Some(by)));
     assert_screen(
         "media.txt",
         &format!(
-            "{own}\n\nwith --status off:\n{all}\n\nover TLS:\n{kernel}\n\n\
+            "{own}\n\non all addresses:\n{all}\n\nover TLS:\n{kernel}\n\n\
             without a kernel's TLS:\n{rustls}"
         ),
     );

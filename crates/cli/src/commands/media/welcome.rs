@@ -31,7 +31,8 @@ impl Welcome {
             false => "whoever reaches the address".to_owned(),
         };
         let root = ui::printable(&self.root);
-        let dashboard = self.status.as_ref().map(|url| format!("Dashboard: {url}\n"));
+        let dashboard =
+            self.status.as_ref().map(|url| format!("Dashboard: {}\n", self.open_url(url)));
         let encrypted = match self.tls {
             None => "",
             Some(tls::By::Kernel) => "The kernel encrypts (kTLS).\n",
@@ -42,19 +43,17 @@ impl Welcome {
         };
         format!(
             "haul media serves {root} to {who}:\n\n    {}\n\n{}\n{encrypted}{}Ctrl-C ends it.",
-            self.open_url(),
+            self.open_url(&self.url),
             self.policy,
             dashboard.unwrap_or_default()
         )
     }
 
-    /// What a person opens, here or elsewhere.
-    fn open_url(&self) -> String {
-        let host = self.host.as_ref().filter(|_| self.address.ip().is_unspecified());
-        let ip = self.address.to_string();
-        host.map_or(self.url.clone(), |host| {
-            self.url.replace(&ip, &format!("{host}:{}", self.address.port()))
-        })
+    /// What a person opens, here or elsewhere: by name where it listens on all addresses.
+    fn open_url(&self, url: &str) -> String {
+        let Some(host) = &self.host else { return url.to_owned() };
+        let named = format!("://{host}:");
+        url.replacen("://0.0.0.0:", &named, 1).replacen("://[::]:", &named, 1)
     }
 }
 
