@@ -10,6 +10,7 @@ use std::{
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use super::snapshot::Mailbox;
@@ -36,8 +37,24 @@ pub(super) enum Known {
     TooMany,
 }
 
-/// Of a film as it was, its rate.
-type Book = HashMap<Identity, (Validators, Option<Rate>)>;
+/// A film that is being written is another at each look: what was found a moment ago holds.
+const HOLDS: Duration = Duration::from_secs(1);
+
+/// Of a film as it was, its rate, and when it was found.
+#[derive(Debug)]
+struct Found {
+    validators: Validators,
+    rate: Option<Rate>,
+    at: Instant,
+}
+
+impl Found {
+    fn is_of(&self, file: &OpenFile) -> bool {
+        self.validators == file.validators || self.at.elapsed() < HOLDS
+    }
+}
+
+type Book = HashMap<Identity, Found>;
 
 /// Who waits for it: a connection of a mailbox's loop.
 type Waiting = HashMap<Identity, Vec<(Mailbox, usize)>>;
@@ -88,18 +105,15 @@ impl Rates {
 
     /// The connection `key` of the mailbox's loop goes on when it is known.
     pub fn of(&self, file: &OpenFile, mailbox: &Mailbox, key: usize) -> Known {
-        if let Some((validators, rate)) = self.shared.known().get(&file.identity)
-            && *validators == file.validators
+        if let Some(found) = self.shared.known().get(&file.identity)
+            && found.is_of(file)
         {
-            return Known::Rate(*rate);
+            return Known::Rate(found.rate);
         }
         let mut waiting = self.shared.waiting();
         // It may be known by now: who finds it tells those who wait afterwards.
-        let is_known = self
-            .shared
-            .known()
-            .get(&file.identity)
-            .is_some_and(|(validators, _)| *validators == file.validators);
+        let is_known =
+            self.shared.known().get(&file.identity).is_some_and(|found| found.is_of(file));
         if is_known {
             mailbox.tell_known(key);
             return Known::Later;
@@ -130,7 +144,7 @@ fn find_all(questions: &Receiver<Question>, shared: &Rooms) {
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(identity, (validators, rate));
+        known.insert(identity, Found { validators, rate, at: Instant::now() });
         drop(known);
         let waiters = shared.waiting().remove(&identity);
         for (mailbox, key) in waiters.into_iter().flatten() {
@@ -142,7 +156,7 @@ fn find_all(questions: &Receiver<Question>, shared: &Rooms) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::{Found, Site};
+    use crate::site::{self, Site};
     use rustix::event::{EventfdFlags, eventfd};
 
     #[test]
@@ -152,7 +166,7 @@ mod tests {
         let [first, second] = ["a.mp4", "b.mp4"].map(|name| {
             std::fs::write(root.path().join(name), "film").unwrap();
             match site.find(format!("/{name}").as_bytes()) {
-                Found::File(file) => file,
+                site::Found::File(file) => file,
                 other => panic!("{other:?}"),
             }
         });
@@ -163,11 +177,22 @@ mod tests {
         // Whoever wants the same film asks nothing more.
         assert_eq!(rates.of(&first, &mailbox, 1), Known::Later);
         assert_eq!(rates.of(&second, &mailbox, 2), Known::TooMany);
-        drop(rates.questions);
-        find_all(&asked, &rates.shared);
+        let Rates { shared, questions } = rates;
+        drop(questions);
+        find_all(&asked, &shared);
+        let rates = Rates { shared, questions: sync_channel(1).0 };
         assert_eq!(mailbox.take_known(), [0, 1]);
         assert!(rates.shared.waiting().is_empty());
-        let known = rates.shared.known();
-        assert_eq!(known.get(&first.identity), Some(&(first.validators, None)));
+        assert_eq!(rates.of(&first, &mailbox, 3), Known::Rate(None));
+        // It is written to meanwhile, at each look.
+        std::fs::write(root.path().join("a.mp4"), "a longer film").unwrap();
+        let site::Found::File(longer) = site.find(b"/a.mp4") else { panic!("it is gone") };
+        assert_ne!(longer.validators, first.validators);
+        assert_eq!(rates.of(&longer, &mailbox, 4), Known::Rate(None));
+        if let Some(found) = rates.shared.known().get_mut(&first.identity) {
+            found.at -= HOLDS;
+        }
+        assert_eq!(rates.of(&first, &mailbox, 5), Known::Rate(None));
+        assert_ne!(rates.of(&longer, &mailbox, 6), Known::Rate(None));
     }
 }
