@@ -174,7 +174,8 @@ impl Capacity {
             let read_s = cost.per_read_s + cost.read_bytes as f64 * cost.per_byte_s;
             read_s * f64::from(cost.depth) / period.as_secs_f64()
         });
-        let rest = 1.0 - margin;
+        // Nothing is left by a large reserve, and what was not measured is no limit then either.
+        let rest = (1.0 - margin).max(0.0);
         Share { disk: (rest - blocked).max(0.0), processors: rest, network: rest }
     }
 
@@ -208,6 +209,12 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_no_limit_however_little_is_left() {
+        let limit = Capacity::default().limit(Duration::from_secs(3), 1.06);
+        assert_eq!(Share::default().above(limit), None);
+    }
 
     pub(crate) fn pacing() -> Pacing {
         Pacing { period: Duration::from_secs(2), start_up: Duration::from_secs(4) }
