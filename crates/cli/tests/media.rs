@@ -168,6 +168,12 @@ fn pages_of_other_sites_read_what_everybody_reaches_and_nothing_else() {
         let expected = if status == 421 { 421 } else { origins.map_or(405, |_| 204) };
         let asked = client.answer(Body::AsTold).unwrap();
         assert_eq!(asked.status, expected, "{options:?} {host}");
+        // Of no page (RFC 9110, 9.3.7 and 15.5.6).
+        client.send(format!("OPTIONS /film.mp4 HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let asked = client.answer(Body::AsTold).unwrap();
+        assert_eq!(asked.status, expected, "{options:?} {host}");
+        let allows = asked.field("allow").is_some_and(|names| names.contains("OPTIONS"));
+        assert_eq!(allows, expected == 204, "{asked:?}");
     }
 }
 
@@ -252,6 +258,16 @@ fn a_client_that_takes_nothing_is_left_and_one_that_goes_away_costs_nothing() {
     }
     media.assert_serves();
     wait_until("left", || media.open_files() <= before);
+}
+
+/// It was cut at its first period's end, as it was looked at there alone what had arrived.
+#[test]
+fn a_period_may_be_longer_than_a_client_may_take_nothing() {
+    let place = place();
+    let options = ["--stall-time", "300ms", "--period", "1s", "--start-up", "0s"];
+    let media = Media::start(&place, &options);
+    let answer = media.client().get("/film.mp4?rate=8M", "");
+    assert_eq!((answer.status, answer.body.len()), (200, 3_000_000));
 }
 
 #[test]

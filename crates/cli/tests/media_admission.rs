@@ -11,7 +11,12 @@ use harness::{
     wait_until,
 };
 use rustix::process::Signal;
-use std::{fs, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Asks for a stream, and reads the head of its answer alone.
 fn stream(media: &Media, target: &str) -> (Client, Answer) {
@@ -57,6 +62,27 @@ fn nobody_goes_past_the_door_by_asking_for_no_rate_at_all() {
     let (_watching, answer) = stream(&media, "/film.mp4?rate=max");
     assert_eq!(answer.status, 200);
     assert_eq!(stream(&media, "/lectures/one.mp4?rate=max").1.status, 503);
+}
+
+/// Each part was sent at once, so a place had no bound.
+#[test]
+fn who_takes_part_after_part_takes_no_more_than_the_rate_in_the_long_run() {
+    let place = place();
+    let periods = ["--period", "200ms", "--start-up", "400ms"];
+    let media =
+        Media::start(&place, &[&["--rate", "8M", "--max-streams", "1"][..], &periods].concat());
+    let mut client = media.client();
+    let begun = Instant::now();
+    // Parts of 300 ms; three start-ups with their periods are 1.8 s.
+    for from in (0..3_000_000).step_by(300_000) {
+        let range = format!("Range: bytes={from}-{}\r\n", from + 299_999);
+        let answer = client.get("/film.mp4", &range);
+        assert_eq!((answer.status, answer.body.len()), (206, 300_000), "{from}");
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    let ran = media.end();
+    let ended = ran.named("ended")[0];
+    assert_eq!((&ended["misses"], &ended["refused"]), (&0.into(), &0.into()), "{ran:?}");
 }
 
 #[test]

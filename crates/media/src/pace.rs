@@ -140,6 +140,12 @@ impl Schedule {
         Self { start_up_periods: periods.max(1), ..self }
     }
 
+    /// The same, and nothing is released for so long.
+    #[must_use]
+    pub fn later(self, wait: Duration) -> Self {
+        Self { begun: self.begun + wait, ..self }
+    }
+
     /// It has waited, and nothing but its beginning was sent: it begins now.
     pub fn restart(&mut self, now: Instant) {
         self.begun = now;
@@ -177,7 +183,7 @@ impl Schedule {
     /// How many bytes may have been sent by `now`, from the beginning.
     #[must_use]
     pub fn allowed_bytes(&self, now: Instant) -> u64 {
-        self.released(self.periods(now))
+        if now < self.begun { 0 } else { self.released(self.periods(now)) }
     }
 
     /// A period has ended since the last time that one was judged.
@@ -189,6 +195,9 @@ impl Schedule {
     /// When the next period begins, and the one before is to be judged.
     #[must_use]
     pub fn next(&self, now: Instant) -> Instant {
+        if now < self.begun {
+            return self.begun.max(now + NEXT_MIN);
+        }
         let period = self.pacing.period.as_nanos().max(1);
         let over = now.saturating_duration_since(self.begun).as_nanos() % period;
         let left = u64::try_from(period - over).unwrap_or(u64::MAX);
@@ -295,6 +304,19 @@ mod tests {
         ] {
             assert_eq!(schedule.allowed_bytes(at(ms)), bytes, "{ms}");
             assert_eq!(schedule.next(at(ms)), at(next), "{ms}");
+        }
+    }
+
+    #[test]
+    fn one_that_waits_releases_nothing_and_then_what_it_would_have() {
+        let (schedule, at) = schedule(20_000);
+        let schedule = schedule.later(Duration::from_secs(4));
+        for (ms, bytes, next) in
+            [(0, 0, 4_000), (3_999, 0, 4_000), (4_000, 9_000, 7_000), (7_000, 12_000, 10_000)]
+        {
+            assert_eq!(schedule.allowed_bytes(at(ms)), bytes, "{ms}");
+            assert_eq!(schedule.next(at(ms)), at(next), "{ms}");
+            assert_eq!(schedule.has_to_judge(at(ms)), ms >= 7_000, "{ms}");
         }
     }
 

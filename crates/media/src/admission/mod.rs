@@ -4,16 +4,18 @@
 //! All loops ask one book. A stream counts with what it costs ([`capacity`]), and in its first
 //! period with its start-up as well; where that is more than there is at all, in as many periods as
 //! it takes. Its place stays its viewer's for a moment after it ended: who seeks, or takes the next
-//! segment, ends one answer and begins another. Some players begin the other first: then the place
-//! is lent until the one has ended.
+//! segment, ends one answer and begins another, and gets the place's rate in the long run. Some
+//! players begin the other first: then the place is lent until the one has ended.
 
 pub mod capacity;
 pub mod measure;
 mod place;
 mod refusals;
+mod terms;
 
-pub use place::Place;
+pub use place::{Place, Start};
 pub use refusals::{Refusal, Refusals, Why};
+pub use terms::{MARGIN, Priority, Terms};
 
 use slab::Slab;
 use std::{
@@ -29,68 +31,6 @@ use crate::{
 };
 use capacity::{Capacity, Resource, Share};
 use place::PlaceState;
-
-/// Of the capacity, left free by default.
-pub const MARGIN: f64 = 0.1;
-
-/// Who is refused first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Priority {
-    Low,
-    #[default]
-    Normal,
-    High,
-}
-
-impl Priority {
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Low, Self::Normal, Self::High].into_iter().find(|one| one.name() == name)
-    }
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Normal => "normal",
-            Self::High => "high",
-        }
-    }
-
-    /// How many times the reserve is kept from it.
-    fn reserves(self) -> f64 {
-        match self {
-            Self::Low => 2.0,
-            Self::Normal => 1.0,
-            Self::High => 0.0,
-        }
-    }
-}
-
-/// What streams are admitted by.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
-    pub capacity: Capacity,
-    pub pacing: Pacing,
-    /// Of each resource, left free: 0.1 is a tenth.
-    pub margin: f64,
-    /// Of each resource, kept for streams of higher priority, a time for each step.
-    pub reserve: f64,
-    pub streams_max: Option<u64>,
-}
-
-impl Default for Terms {
-    /// Everybody comes in.
-    fn default() -> Self {
-        Self {
-            capacity: Capacity::default(),
-            pacing: Pacing::default(),
-            margin: MARGIN,
-            reserve: 0.0,
-            streams_max: None,
-        }
-    }
-}
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +52,15 @@ pub struct Asked {
     pub film: Identity,
     /// It begins behind the film's beginning.
     pub is_seek: bool,
+    /// The client named the rate, and it is more than the film's own.
+    pub is_wish: bool,
+}
+
+impl Asked {
+    /// How long so many of its bytes play.
+    fn plays(&self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate.bits_per_s as f64)
+    }
 }
 
 /// What the door did, and how full it is.
@@ -159,6 +108,12 @@ struct Book {
 #[derive(Debug)]
 struct Live {
     asked: Asked,
+    /// What it counts with.
+    booked: Asked,
+    /// Until then plays what its viewer had when it began; no earlier than that.
+    lead_from: Instant,
+    /// Its place was lent in vain and is not lent again before.
+    lends_from: Option<Instant>,
     peer: IpAddr,
     /// The number of its start-up.
     beginning: u64,
@@ -180,7 +135,9 @@ enum Tie {
 #[derive(Debug)]
 struct Kept {
     until: Instant,
-    asked: Asked,
+    booked: Asked,
+    /// Until then plays what its viewer was sent.
+    lead_until: Instant,
     /// The number of its start-up.
     beginning: u64,
 }
@@ -208,13 +165,13 @@ impl Admission {
         asked: Asked,
         now: Instant,
     ) -> Result<Place, Refusal> {
-        let (key, start_up_periods, state) = {
+        let (key, start, state) = {
             let mut book = self.book();
-            let (key, start_up_periods) = book.admit(&viewer, asked, now)?;
-            (key, start_up_periods, book.live[key].state.clone())
+            let (key, start) = book.admit(&viewer, asked, now)?;
+            (key, start, book.live[key].state.clone())
         };
         let admission = self.clone();
-        Ok(Place { admission, viewer: Some(viewer), key, start_up_periods, state })
+        Ok(Place { admission, viewer: Some(viewer), key, start, state })
     }
 
     /// A deadline was missed by the server, not by the path or the player: nobody more comes in for
@@ -265,6 +222,36 @@ const SHUT_PERIODS: u32 = 2;
 const START_UP_PERIODS_MAX: u32 = 20;
 /// A place is its viewer's for so many periods after the answer ended.
 const KEPT_PERIODS: u32 = 2;
+/// Or so long, where the answer was sent whole: segments of HLS and DASH play for 2 to 10 s.
+const KEPT_WHOLE_MAX: Duration = Duration::from_secs(30);
+/// So much may a viewer have in hand by answers one after the other, in start-ups with the period
+/// after it: one who seeks throws away what it had, and one who never plays takes no more than the
+/// rate in the long run.
+const LEAD_STARTS: u32 = 3;
+/// The next part of a film may be faster than the one that its place was given for: each has an
+/// average of its own. Much slower is another film.
+const VARIES: f64 = 1.5;
+const VARIES_DOWN: f64 = 1.0 / 3.0;
+
+impl Live {
+    /// Until then plays what its viewer has.
+    fn lead_until(&self) -> Instant {
+        self.lead_from + self.asked.plays(self.state.sent_bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Kept {
+    /// The rate that the place counts with from now on; `None` where more is asked than it was
+    /// given for.
+    fn takes_back(&self, asked: &Asked) -> Option<Rate> {
+        let ratio = asked.rate.bits_per_s as f64 / self.booked.rate.bits_per_s as f64;
+        let is_part = asked.film != self.booked.film && !asked.is_wish;
+        if is_part && (VARIES_DOWN..=VARIES).contains(&ratio) {
+            return Some(self.booked.rate);
+        }
+        (ratio <= 1.0).then_some(asked.rate)
+    }
+}
 
 impl Book {
     fn is_limited(&self) -> bool {
@@ -285,23 +272,23 @@ impl Book {
             places.retain(|place| {
                 let stays = place.until > now;
                 if !stays {
-                    gone.push(place.asked);
+                    gone.push(place.booked);
                 }
                 stays
             });
             !places.is_empty()
         });
-        for asked in gone {
-            self.free(asked);
+        for booked in gone {
+            self.free(booked);
         }
     }
 
     fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
-        let kept = self.kept.values().flatten().map(|kept| &kept.asked);
+        let kept = self.kept.values().flatten().map(|kept| &kept.booked);
         let live = self.live.iter().map(|(_, live)| live);
         let own = live.filter(|live| !matches!(live.tie, Tie::Borrowed { .. }));
-        let all = own.map(|live| &live.asked).chain(kept);
+        let all = own.map(|live| &live.booked).chain(kept);
         self.taken = all.fold(Share::default(), |sum, asked| sum.plus(self.share(asked)));
     }
 
@@ -309,23 +296,33 @@ impl Book {
         self.terms.capacity.share(asked.rate, self.terms.pacing, asked.cached)
     }
 
-    /// What comes beside the stream's own share in its first periods, and in how many of them.
-    fn start_up(&self, asked: &Asked) -> (Share, u32) {
+    /// How an answer begins whose viewer has so much in hand.
+    fn start(&self, asked: &Asked, lead: Duration) -> Start {
         let Pacing { period, start_up } = self.terms.pacing;
-        let whole_bytes = asked.rate.bytes_in(start_up).max(1);
-        let part = (asked.bytes as f64 / whole_bytes as f64).min(1.0);
-        let share = self.share(asked);
-        let all = share.times(start_up.as_secs_f64() / period.as_secs_f64() * part);
-        let room = self.limit(asked.priority).plus(share.times(-1.0));
+        let lead_max = LEAD_STARTS * (start_up + period);
+        let first = lead + period;
+        let start_up = start_up.min(lead_max.saturating_sub(first));
+        let room = self.limit(asked.priority).plus(self.share(asked).times(-1.0));
         // While nobody else is there it has to find room, however long that takes.
-        let periods = all.parts_in(room).clamp(1, START_UP_PERIODS_MAX);
-        (all.times(1.0 / f64::from(periods)), periods)
+        let periods = self.start_up(asked, start_up).parts_in(room).clamp(1, START_UP_PERIODS_MAX);
+        Start { start_up, periods, wait: first.saturating_sub(lead_max) }
     }
 
-    fn begin_start_up(&mut self, number: u64, asked: &Asked, now: Instant) {
-        if self.is_limited() && !self.terms.pacing.start_up.is_zero() {
-            let (share, periods) = self.start_up(asked);
-            self.beginning.insert(number, (now + periods * self.terms.pacing.period, share));
+    /// What a start-up takes beside the stream's own share, all of it. An answer that ends within
+    /// its first period has none.
+    fn start_up(&self, asked: &Asked, start_up: Duration) -> Share {
+        let period = self.terms.pacing.period;
+        let behind_bytes = asked.bytes.saturating_sub(asked.rate.bytes_in(period));
+        let part = behind_bytes as f64 / asked.rate.bytes_in(start_up).max(1) as f64;
+        let periods = start_up.as_secs_f64() / period.as_secs_f64() * part.min(1.0);
+        self.share(asked).times(periods)
+    }
+
+    fn begin_start_up(&mut self, number: u64, asked: &Asked, start: Start, now: Instant) {
+        let share = self.start_up(asked, start.start_up).times(1.0 / f64::from(start.periods));
+        if share != Share::default() {
+            let until = now + start.wait + start.periods * self.terms.pacing.period;
+            self.beginning.insert(number, (until, share));
         }
     }
 
@@ -342,88 +339,106 @@ impl Book {
         self.beginning.values().fold(self.taken, |sum, (_, share)| sum.plus(*share))
     }
 
-    /// The number of the place, and the periods of its start-up.
+    /// The number of the place, and how it begins.
     fn admit(
         &mut self,
         viewer: &Viewer,
         asked: Asked,
         now: Instant,
-    ) -> Result<(usize, u32), Refusal> {
+    ) -> Result<(usize, Start), Refusal> {
         self.forget(now);
         let own = self.take_kept(viewer);
         // One viewer has one start-up at a time, however often it seeks.
         let own_start_up = own.as_ref().and_then(|own| self.beginning.remove(&own.beginning));
         if let Some(own) = &own {
-            self.free(own.asked);
+            self.free(own.booked);
         }
-        let share = self.share(&asked);
-        let (start_up, start_up_periods) = self.start_up(&asked);
         // Who was here a moment ago comes back whatever it costs for a moment: that was promised.
-        let is_back = own.as_ref().is_some_and(|own| asked.rate <= own.asked.rate);
-        let sum = self.taken.plus(share);
-        let sum =
-            if is_back { sum } else { self.taken_with_beginnings().plus(share).plus(start_up) };
-        if let Some(why) = self.refusal(sum, asked.priority, is_back) {
+        let back = own.as_ref().and_then(|own| own.takes_back(&asked));
+        let booked = Asked { rate: back.unwrap_or(asked.rate), ..asked };
+        let lead_from = own.as_ref().map_or(now, |own| own.lead_until.max(now));
+        let start = self.start(&booked, lead_from - now);
+        let share = self.share(&booked);
+        let sum = match back {
+            Some(_) => self.taken.plus(share),
+            None => {
+                let start_up = self.start_up(&booked, start.start_up);
+                let part = start_up.times(1.0 / f64::from(start.periods));
+                self.taken_with_beginnings().plus(share).plus(part)
+            }
+        };
+        if let Some(why) = self.refusal(sum, asked.priority, back.is_some()) {
             if let Some(own) = own {
                 self.streams += 1;
-                self.taken = self.taken.plus(self.share(&own.asked));
+                self.taken = self.taken.plus(self.share(&own.booked));
                 self.beginning.extend(own_start_up.map(|start_up| (own.beginning, start_up)));
                 self.kept.entry(viewer.clone()).or_default().push(own);
             }
-            if let Some(lender) = self.lender(viewer.peer, &asked) {
-                return Ok((self.lend(lender, viewer.peer, asked, why), start_up_periods));
+            if let Some(lender) = self.lender(viewer.peer, &asked, now) {
+                return Ok(self.lend(lender, asked, why, now));
             }
             self.refused.count(why);
             let is_never = share.above(self.limit(asked.priority)).is_some();
             let retry_after = (!is_never).then_some(self.terms.pacing.period);
             return Err(Refusal { why, retry_after });
         }
-        let key = self.seat(viewer.peer, asked, Tie::None);
-        self.count(key, now);
-        Ok((key, start_up_periods))
+        let key = self.seat(viewer.peer, asked, Tie::None, lead_from);
+        self.live[key].booked = booked;
+        self.count(key, start, now);
+        Ok((key, start))
     }
 
-    fn seat(&mut self, peer: IpAddr, asked: Asked, tie: Tie) -> usize {
+    fn seat(&mut self, peer: IpAddr, asked: Asked, tie: Tie, lead_from: Instant) -> usize {
         self.begun += 1;
-        let beginning = self.begun;
-        self.live.insert(Live { asked, peer, beginning, tie, state: Arc::default() })
+        let state = Arc::default();
+        let (booked, beginning, lends_from) = (asked, self.begun, None);
+        let live = Live { asked, booked, lead_from, lends_from, peer, beginning, tie, state };
+        self.live.insert(live)
     }
 
     /// From now on the place is its stream's own.
-    fn count(&mut self, key: usize, now: Instant) {
-        let Live { asked, peer, beginning, .. } = self.live[key];
+    fn count(&mut self, key: usize, start: Start, now: Instant) {
+        let Live { booked, peer, beginning, .. } = self.live[key];
         self.admitted += 1;
         self.streams += 1;
-        self.taken = self.taken.plus(self.share(&asked));
-        self.begin_start_up(beginning, &asked, now);
-        self.players.entry((peer, asked.film)).or_default().push(key);
+        self.taken = self.taken.plus(self.share(&booked));
+        if self.is_limited() {
+            self.begin_start_up(beginning, &booked, start, now);
+        }
+        self.players.entry((peer, booked.film)).or_default().push(key);
     }
 
     /// A place of the same player and film, which goes on elsewhere in it: it may be about to end
     /// the one answer, as ffmpeg does once it has the head of the other.
-    fn lender(&self, peer: IpAddr, asked: &Asked) -> Option<usize> {
+    fn lender(&self, peer: IpAddr, asked: &Asked, now: Instant) -> Option<usize> {
         let own = self.players.get(&(peer, asked.film)).filter(|_| asked.is_seek)?;
         own.iter().copied().find(|key| {
             let live = &self.live[*key];
-            live.tie == Tie::None && asked.rate <= live.asked.rate
+            live.tie == Tie::None
+                && asked.rate <= live.asked.rate
+                && live.lends_from.is_none_or(|from| from <= now)
         })
     }
 
-    fn lend(&mut self, lender: usize, peer: IpAddr, asked: Asked, why: Why) -> usize {
-        let borrower = self.seat(peer, asked, Tie::Borrowed { from: lender, why });
+    fn lend(&mut self, lender: usize, asked: Asked, why: Why, now: Instant) -> (usize, Start) {
+        let (peer, lead_from) = (self.live[lender].peer, self.live[lender].lead_until().max(now));
+        let start = self.start(&asked, lead_from - now);
+        let borrower = self.seat(peer, asked, Tie::Borrowed { from: lender, why }, lead_from);
         self.live[borrower].state.is_borrowed.store(true, Ordering::Relaxed);
         self.live[lender].tie = Tie::LentTo(borrower);
         self.live[lender].state.is_lent.store(true, Ordering::Relaxed);
-        borrower
+        (borrower, start)
     }
 
     /// The lender is gone, as its player goes on with the other.
     fn hand_over(&mut self, lender: &Live, borrower: usize, now: Instant) {
-        self.free(lender.asked);
+        self.free(lender.booked);
         // One player has one start-up at a time.
         self.beginning.remove(&lender.beginning);
         self.live[borrower].tie = Tie::None;
-        self.count(borrower, now);
+        let Live { asked, lead_from, .. } = self.live[borrower];
+        let start = self.start(&asked, lead_from.saturating_duration_since(now));
+        self.count(borrower, start, now);
         self.live[borrower].state.is_borrowed.store(false, Ordering::Relaxed);
     }
 
@@ -456,21 +471,25 @@ impl Book {
 
     fn take_kept(&mut self, viewer: &Viewer) -> Option<Kept> {
         let places = self.kept.get_mut(viewer)?;
-        let place = places.pop();
+        // Several may sit behind one address: who waits for a part has little in hand.
+        let least = (0..places.len()).min_by_key(|at| places[*at].lead_until);
+        let place = least.map(|at| places.swap_remove(at));
         if places.is_empty() {
             self.kept.remove(viewer);
         }
         place
     }
 
-    /// A place is kept for no longer than its answer plays: who asked for a few bytes has seen
-    /// them.
+    /// A place is kept while its answer plays, as a player with enough in hand asks for the next
+    /// part no earlier, and not longer: who asked for a few bytes has seen them.
     fn leave(&mut self, viewer: Viewer, key: usize, now: Instant) {
         let live = self.live.remove(key);
-        let Live { asked, beginning, .. } = live;
+        let Live { asked, booked, beginning, .. } = live;
         match live.tie {
             Tie::Borrowed { from, .. } => {
                 self.live[from].tie = Tie::None;
+                // It was in vain: the other had not ended.
+                self.live[from].lends_from = Some(now + self.terms.pacing.period);
                 return self.live[from].state.is_lent.store(false, Ordering::Relaxed);
             }
             Tie::LentTo(borrower) => {
@@ -480,12 +499,14 @@ impl Book {
             Tie::None => self.forget_player(key, &live),
         }
         if !self.is_limited() {
-            return self.free(asked);
+            return self.free(booked);
         }
-        let plays =
-            Duration::from_secs_f64(asked.bytes as f64 * 8.0 / asked.rate.bits_per_s as f64);
-        let until = now + plays.min(KEPT_PERIODS * self.terms.pacing.period);
-        self.kept.entry(viewer).or_default().push(Kept { until, asked, beginning });
+        let has_all = live.state.sent_bytes.load(Ordering::Relaxed) >= asked.bytes;
+        let kept_max = KEPT_PERIODS * self.terms.pacing.period;
+        let kept_max = if has_all { kept_max.max(KEPT_WHOLE_MAX) } else { kept_max };
+        let until = now + asked.plays(asked.bytes).mul_f64(VARIES).min(kept_max);
+        let lead_until = live.lead_until();
+        self.kept.entry(viewer).or_default().push(Kept { until, booked, lead_until, beginning });
     }
 }
 
@@ -510,7 +531,15 @@ mod tests {
 
     fn asked(priority: Priority) -> Asked {
         let rate = Rate { bits_per_s: 1_000_000 };
-        Asked { rate, priority, cached: 0.0, bytes: 300_000_000, film: (1, 1), is_seek: false }
+        Asked {
+            rate,
+            priority,
+            cached: 0.0,
+            bytes: 300_000_000,
+            film: (1, 1),
+            is_seek: false,
+            is_wish: false,
+        }
     }
 
     const NORMAL: Priority = Priority::Normal;
@@ -600,7 +629,7 @@ mod tests {
         let fast = Asked { rate: Rate { bits_per_s: 8_000_000 }, ..asked(NORMAL) };
         let place = admission.admit(viewer(1), fast, now).unwrap();
         // 16 in parts of 2.
-        assert_eq!(place.start_up_periods(), 8);
+        assert_eq!(place.start().periods, 8);
         let share = |now| {
             let door = admission.door(now);
             door.taken.network / door.limit.network
@@ -629,6 +658,10 @@ mod tests {
         assert!(admission.admit(viewer(1), seek, now).is_err());
         drop(second);
         assert!(!first.is_lent());
+        // It was in vain: without end small parts would get round the door.
+        assert!(admission.admit(viewer(1), seek, now).is_err());
+        let now = Instant::now() + Duration::from_secs(3);
+        first.note_sent(1_000_000);
         let second = admission.admit(viewer(1), seek, now).unwrap();
         drop(first);
         assert!(!second.is_borrowed());
@@ -637,14 +670,80 @@ mod tests {
         assert!(third.is_borrowed() && second.is_lent());
         // Who ended it himself was not refused.
         let streams = |door: Door| door.refused.by_name().find(|(name, _)| *name == "streams");
-        assert_eq!(streams(admission.door(now)), Some(("streams", 4)));
-        second.turn_away();
-        assert_eq!(admission.refusals().total(), 4, "a place of its own");
-        third.turn_away();
         assert_eq!(streams(admission.door(now)), Some(("streams", 5)));
+        second.turn_away();
+        assert_eq!(admission.refusals().total(), 5, "a place of its own");
+        third.turn_away();
+        assert_eq!(streams(admission.door(now)), Some(("streams", 6)));
         drop((second, third));
         let door = admission.door(now + Duration::from_secs(60));
         assert_eq!((door.streams, door.taken), (0, Share::default()));
+    }
+
+    /// Its answer was sent whole, and ends now.
+    fn end(mut place: Place, asked: Asked, now: Instant) {
+        place.note_sent(asked.bytes);
+        let viewer = place.viewer.take().unwrap();
+        place.admission.book().leave(viewer, place.key, now);
+    }
+
+    /// A segment that plays for 6 s, at a rate a quarter above its average.
+    fn segment(number: u64, bits_per_s: u64) -> Asked {
+        let bytes = bits_per_s * 6 / 8 * 4 / 5;
+        Asked { rate: Rate { bits_per_s }, bytes, film: (1, number), ..asked(NORMAL) }
+    }
+
+    /// They lost it to newcomers: between two segments, and where the next was faster.
+    #[test]
+    fn a_viewer_of_segments_keeps_its_place_in_a_full_house() {
+        let admission = Arc::new(Admission::new(terms(2.6)));
+        let mut now = Instant::now();
+        let begin = |viewer, asked, now| admission.admit(viewer, asked, now);
+        end(begin(viewer(1), segment(0, 1_000_000), now).unwrap(), segment(0, 1_000_000), now);
+        now += Duration::from_millis(5_900);
+        let _other = begin(viewer(2), segment(100, 1_000_000), now).unwrap();
+        for (number, bits_per_s) in (1..).zip([1_400_000, 700_000, 1_300_000, 1_500_000, 900_000]) {
+            let next = segment(number, bits_per_s);
+            let place = begin(viewer(1), next, now).unwrap();
+            assert_eq!(place.start().wait, Duration::ZERO, "{number}");
+            end(place, next, now);
+            assert!(begin(viewer(3), segment(200, 1_000_000), now).is_err(), "{number}");
+            now += Duration::from_millis(5_900);
+        }
+        // What it names itself, and what is no part of the film, is asked anew.
+        let wish = Asked { is_wish: true, ..segment(300, 1_400_000) };
+        assert!(begin(viewer(1), wish, now).is_err());
+        assert!(begin(viewer(1), segment(301, 1_600_000), now).is_err());
+        assert!(begin(viewer(1), segment(302, 1_400_000), now).is_ok());
+    }
+
+    #[test]
+    fn who_takes_part_after_part_gets_the_rate_and_some_start_ups() {
+        let admission = Arc::new(Admission::new(terms(10.0)));
+        let begun = Instant::now();
+        let (mut now, mut plays) = (begun, Duration::ZERO);
+        for number in 0..100 {
+            // 2 s, so that one comes whole within its first period.
+            let part = Asked { bytes: 250_000, ..segment(number, 1_000_000) };
+            let place = admission.admit(viewer(1), part, now).unwrap();
+            now += place.start().wait;
+            plays += part.plays(part.bytes);
+            end(place, part, now);
+        }
+        let lead = plays - (now - begun);
+        let most = Duration::from_secs(27);
+        assert!(lead <= most && lead > most - Duration::from_secs(3), "{lead:?}");
+        // Who seeks now and then waits for nothing.
+        let mut now = now + Duration::from_secs(60);
+        for _ in 0..100 {
+            let place = admission.admit(viewer(7), asked(NORMAL), now).unwrap();
+            let Start { start_up, wait, .. } = place.start();
+            assert_eq!(wait, Duration::ZERO);
+            let released = start_up + Duration::from_secs(3);
+            let bytes = asked(NORMAL).rate.bytes_in(released);
+            end(place, Asked { bytes, ..asked(NORMAL) }, now);
+            now += Duration::from_secs(3);
+        }
     }
 
     #[test]
@@ -656,6 +755,7 @@ mod tests {
         for number in 0..50 {
             drop(admission.admit(viewer(number), few, soon()).unwrap());
         }
+        assert!(admission.book().beginning.is_empty());
         assert!(admission.admit(viewer(99), asked(NORMAL), soon()).is_ok());
     }
 

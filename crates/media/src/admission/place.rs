@@ -3,18 +3,30 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{Admission, Viewer};
 
-/// What its connection looks at.
+/// How an answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Of film, beside the first period's: less where its viewer has much in hand.
+    pub start_up: Duration,
+    /// The start-up has room in so many.
+    pub periods: u32,
+    /// Nothing is sent for so long, where its viewer has as much in hand as anybody may.
+    pub wait: Duration,
+}
+
+/// What its connection and the book tell each other.
 #[derive(Debug, Default)]
 pub(super) struct PlaceState {
     pub is_borrowed: AtomicBool,
     pub is_lent: AtomicBool,
+    pub sent_bytes: AtomicU64,
 }
 
 /// A stream's place; it is given back when this is dropped.
@@ -23,15 +35,19 @@ pub struct Place {
     pub(super) admission: Arc<Admission>,
     pub(super) viewer: Option<Viewer>,
     pub(super) key: usize,
-    pub(super) start_up_periods: u32,
+    pub(super) start: Start,
     pub(super) state: Arc<PlaceState>,
 }
 
 impl Place {
-    /// In so many periods its start-up has room.
     #[must_use]
-    pub fn start_up_periods(&self) -> u32 {
-        self.start_up_periods
+    pub fn start(&self) -> Start {
+        self.start
+    }
+
+    /// So much of the answer was sent by now.
+    pub fn note_sent(&self, sent_bytes: u64) {
+        self.state.sent_bytes.store(sent_bytes, Ordering::Relaxed);
     }
 
     /// It is its player's other answer's, until that has ended: no more than a beginning may be

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Options, Shared, rates::Known, snapshot::Mailbox};
 use crate::{
-    admission::{Asked, Place, Priority, Refusal, Viewer, Why},
+    admission::{Asked, Place, Priority, Refusal, Start, Viewer, Why},
     audience::Seat,
     delivery,
     http::{
@@ -54,6 +54,8 @@ pub(super) struct Pace {
     pub pacing: Pacing,
     /// The start-up comes in so many.
     pub start_up_periods: u32,
+    /// Nothing is sent before.
+    pub wait: Duration,
     /// The client named the rate, and the film needs no such one.
     pub is_wish: bool,
 }
@@ -100,13 +102,15 @@ pub(super) fn answer(
 /// A method that gets no file.
 fn of_method(request: &Request, common: &Common) -> Reply {
     let (is_open, is_asked_by_a_page) = (common.is_open_to_pages, request.origin.is_some());
-    if is_open && is_asked_by_a_page && request.method == Method::Options {
-        let allowed = [
+    if is_open && request.method == Method::Options {
+        let to_pages = [
             ("Access-Control-Allow-Methods", ALLOWED_TO_PAGES.to_owned()),
             ("Access-Control-Allow-Headers", "Range, If-Range".to_owned()),
             ("Access-Control-Max-Age", "86400".to_owned()),
         ];
-        return Reply::short(of_status(204, Some(request), common, &allowed));
+        let to_others = [("Allow", ALLOWED_TO_PAGES.to_owned())];
+        let fields: &[_] = if is_asked_by_a_page { &to_pages } else { &to_others };
+        return Reply::short(of_status(204, Some(request), common, fields));
     }
     let allowed = if is_open { ALLOWED_TO_PAGES } else { ALLOWED };
     Reply::short(of_status(405, Some(request), common, &[("Allow", allowed.to_owned())]))
@@ -194,20 +198,15 @@ fn of_found(
     let bytes = response.pieces.iter().map(Piece::len_bytes).sum();
     let (priority, film) = (wish.priority, file.identity);
     let is_seek = begins_within(&response);
-    let asked = Asked { rate, priority, cached, bytes, film, is_seek };
+    let is_wish = own.is_none_or(|own| rate > own);
+    let asked = Asked { rate, priority, cached, bytes, film, is_seek, is_wish };
     Some(match shared.admission.admit(viewer(request, client), asked, client.now) {
-        Ok(place) => Reply {
-            response,
-            file: Some(file),
-            pace: Some(Pace {
-                rate,
-                pacing: shared.options.pacing,
-                start_up_periods: place.start_up_periods(),
-                is_wish: own.is_none_or(|own| rate > own),
-            }),
-            place: Some(place),
-            seat,
-        },
+        Ok(place) => {
+            let Start { start_up, periods, wait } = place.start();
+            let pacing = Pacing { start_up, ..shared.options.pacing };
+            let pace = Some(Pace { rate, pacing, start_up_periods: periods, wait, is_wish });
+            Reply { response, file: Some(file), pace, place: Some(place), seat }
+        }
         Err(refusal) => refused(shared, request, common, &policy, refusal),
     })
 }

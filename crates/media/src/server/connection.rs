@@ -167,6 +167,7 @@ impl Answer {
         let schedule = pace.map(|pace| {
             Schedule::new(pace.rate, pace.pacing, response.len_bytes(), begun)
                 .with_start_up_in(pace.start_up_periods)
+                .later(pace.wait)
         });
         let waits_for_place = place.as_ref().is_some_and(Place::is_borrowed);
         let record = Record::default();
@@ -180,7 +181,7 @@ impl Answer {
             schedule,
             is_wish: pace.is_some_and(|pace| pace.is_wish),
             there_bytes: 0,
-            took: begun,
+            took: begun + pace.map_or(Duration::ZERO, |pace| pace.wait),
             id,
             record,
             place,
@@ -196,9 +197,26 @@ impl Answer {
         let is_borrowed = self.place.as_ref().is_some_and(Place::is_borrowed);
         if self.waits_for_place && !is_borrowed {
             self.waits_for_place = false;
+            self.took = now;
             if let Some(schedule) = &mut self.schedule {
                 schedule.restart(now);
             }
+        }
+    }
+
+    fn note_sent(&mut self, sent_bytes: u64) {
+        self.sent_bytes += sent_bytes;
+        self.piece_sent_bytes += sent_bytes;
+        if let Some(place) = &self.place {
+            place.note_sent(self.sent_bytes);
+        }
+    }
+
+    /// What the client's kernel has said that it has.
+    fn note_there(&mut self, there_bytes: u64, now: Instant) {
+        if there_bytes > self.there_bytes || there_bytes >= self.sent_bytes {
+            self.there_bytes = there_bytes;
+            self.took = now;
         }
     }
 
@@ -433,9 +451,9 @@ impl Connection {
             };
             self.transport.note_sent(sent)?;
             *turn_bytes = turn_bytes.saturating_sub(sent.max(CALL_BYTES_MIN));
-            answer.sent_bytes += sent;
-            answer.piece_sent_bytes += sent;
-            if answer.piece_sent_bytes == piece.len_bytes() {
+            let is_over = answer.piece_sent_bytes + sent == piece.len_bytes();
+            answer.note_sent(sent);
+            if is_over {
                 answer.piece_sent_bytes = 0;
                 answer.response.pieces.pop_front();
             }
@@ -452,20 +470,15 @@ impl Connection {
     pub fn judge(&mut self, now: Instant) -> Option<Judged> {
         let is_blocked = self.interest.writes;
         let answer = self.answer.as_mut().filter(|answer| !answer.waits_for_place)?;
-        let schedule = answer.schedule.as_mut()?;
-        if !schedule.has_to_judge(now) {
+        if !answer.schedule.as_ref()?.has_to_judge(now) {
             return None;
         }
         let tcp = TcpInfo::of(&self.socket).unwrap_or_default();
         // A player that is paused lets its window close; a slow network does not close it.
         let is_closed = tcp.peer_window_bytes < tcp.mss_bytes.saturating_mul(2);
-        // What the client's kernel has said that it has.
         let there_bytes =
             self.transport.there_bytes(&self.socket, &tcp).saturating_sub(self.sent_before_bytes);
-        if there_bytes > answer.there_bytes || there_bytes >= answer.sent_bytes {
-            answer.there_bytes = there_bytes;
-            answer.took = now;
-        }
+        answer.note_there(there_bytes, now);
         let there = There {
             bytes: there_bytes,
             ago: Duration::from_millis(tcp.last_ack_received_ms.into()),
@@ -473,7 +486,7 @@ impl Connection {
             // What the socket has no room for is not missed here.
             sent_bytes: if is_blocked { u64::MAX } else { answer.sent_bytes },
         };
-        let judged = schedule.judge(now, there)?;
+        let judged = answer.schedule.as_mut()?.judge(now, there)?;
         answer.record.tell(&judged);
         Some(judged)
     }
@@ -506,12 +519,20 @@ impl Connection {
         place.is_some_and(Place::is_lent)
     }
 
-    /// The client of a paced answer has taken nothing of what is on its way for so long, as far as
-    /// the ends of its periods tell.
-    pub fn has_stalled(&self, time_max: Duration, now: Instant) -> bool {
-        self.answer.as_ref().is_some_and(|answer| {
-            answer.schedule.is_some() && now.saturating_duration_since(answer.took) >= time_max
-        })
+    /// The client of a paced answer has taken nothing of what is on its way for so long.
+    pub fn has_stalled(&mut self, time_max: Duration, now: Instant) -> bool {
+        let Some(answer) = self.answer.as_mut().filter(|answer| !answer.waits_for_place) else {
+            return false;
+        };
+        let is_long = |answer: &Answer| now.saturating_duration_since(answer.took) >= time_max;
+        if answer.schedule.is_none() || !is_long(answer) {
+            return false;
+        }
+        // The ends of its periods may be further apart.
+        let tcp = TcpInfo::of(&self.socket).unwrap_or_default();
+        let there_bytes = self.transport.there_bytes(&self.socket, &tcp);
+        answer.note_there(there_bytes.saturating_sub(self.sent_before_bytes), now);
+        is_long(answer)
     }
 
     /// A file is sent, or a part of one.

@@ -426,7 +426,8 @@ impl EventLoop {
         // What is released comes only with its period: to send nothing meanwhile is no stall.
         if is_paced && (over > now || !connection.interest.writes) {
             // A client whose small buffer is full takes nothing either.
-            return match connection.has_stalled(self.time_max(Phase::Answering), now) {
+            let stall_time_max = self.time_max(Phase::Answering);
+            return match self.connections[key].has_stalled(stall_time_max, now) {
                 true => self.close(key),
                 false => self.go_on(key, now),
             };

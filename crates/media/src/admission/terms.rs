@@ -1,0 +1,66 @@
+//! What streams are admitted by.
+
+use super::capacity::Capacity;
+use crate::pace::Pacing;
+
+/// Of the capacity, left free by default.
+pub const MARGIN: f64 = 0.1;
+
+/// Who is refused first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+impl Priority {
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Low, Self::Normal, Self::High].into_iter().find(|one| one.name() == name)
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+        }
+    }
+
+    /// How many times the reserve is kept from it.
+    pub(super) fn reserves(self) -> f64 {
+        match self {
+            Self::Low => 2.0,
+            Self::Normal => 1.0,
+            Self::High => 0.0,
+        }
+    }
+}
+
+/// What streams are admitted by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    pub capacity: Capacity,
+    pub pacing: Pacing,
+    /// Of each resource, left free: 0.1 is a tenth.
+    pub margin: f64,
+    /// Of each resource, kept for streams of higher priority, a time for each step.
+    pub reserve: f64,
+    pub streams_max: Option<u64>,
+}
+
+impl Default for Terms {
+    /// Everybody comes in.
+    fn default() -> Self {
+        Self {
+            capacity: Capacity::default(),
+            pacing: Pacing::default(),
+            margin: MARGIN,
+            reserve: 0.0,
+            streams_max: None,
+        }
+    }
+}
