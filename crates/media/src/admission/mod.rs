@@ -12,6 +12,7 @@ pub mod measure;
 mod place;
 mod refusals;
 mod terms;
+mod timed;
 
 pub use place::{Place, Start};
 pub use refusals::{Refusal, Refusals, Why};
@@ -19,7 +20,7 @@ pub use terms::{MARGIN, Priority, Terms};
 
 use slab::Slab;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeSet, HashMap},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
@@ -31,6 +32,7 @@ use crate::{
 };
 use capacity::{Capacity, Resource, Share};
 use place::PlaceState;
+use timed::Timed;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,11 +97,14 @@ struct Book {
     live: Slab<Live>,
     /// The places of a player's film that are its own.
     players: HashMap<(IpAddr, Identity), Vec<usize>>,
-    /// Start-ups, until their end, by their numbers.
-    beginning: BTreeMap<u64, (Instant, Share)>,
+    /// What start-ups take until their end, and all of them.
+    beginning: Timed<Share>,
+    beginning_sum: Share,
     begun: u64,
-    /// Places of viewers who have left a moment ago.
-    kept: HashMap<Viewer, Vec<Kept>>,
+    /// Places of viewers who have left a moment ago, and whose they are, by their leads: behind a
+    /// proxy all are one viewer.
+    kept: Timed<Kept>,
+    kept_of: HashMap<Viewer, BTreeSet<(Instant, u64)>>,
     shut_until: Option<Instant>,
     admitted: u64,
     refused: Refusals,
@@ -134,7 +139,7 @@ enum Tie {
 
 #[derive(Debug)]
 struct Kept {
-    until: Instant,
+    viewer: Viewer,
     booked: Asked,
     /// Until then plays what its viewer was sent.
     lead_until: Instant,
@@ -265,27 +270,19 @@ impl Book {
 
     /// What is over is not counted any longer.
     fn forget(&mut self, now: Instant) {
-        self.beginning.retain(|_, (until, _)| *until > now);
+        while let Some(share) = self.beginning.take_over(now) {
+            self.end_beginning(share);
+        }
         self.shut_until = self.shut_until.filter(|until| *until > now);
-        let mut gone = Vec::new();
-        self.kept.retain(|_, places| {
-            places.retain(|place| {
-                let stays = place.until > now;
-                if !stays {
-                    gone.push(place.booked);
-                }
-                stays
-            });
-            !places.is_empty()
-        });
-        for booked in gone {
-            self.free(booked);
+        while let Some(kept) = self.kept.take_over(now) {
+            self.forget_kept(&kept);
+            self.free(kept.booked);
         }
     }
 
     fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
-        let kept = self.kept.values().flatten().map(|kept| &kept.booked);
+        let kept = self.kept.values().map(|kept| &kept.booked);
         let live = self.live.iter().map(|(_, live)| live);
         let own = live.filter(|live| !matches!(live.tie, Tie::Borrowed { .. }));
         let all = own.map(|live| &live.booked).chain(kept);
@@ -322,7 +319,15 @@ impl Book {
         let share = self.start_up(asked, start.start_up).times(1.0 / f64::from(start.periods));
         if share != Share::default() {
             let until = now + start.wait + start.periods * self.terms.pacing.period;
-            self.beginning.insert(number, (until, share));
+            self.beginning.insert(number, until, share);
+            self.beginning_sum = self.beginning_sum.plus(share);
+        }
+    }
+
+    fn end_beginning(&mut self, share: Share) {
+        self.beginning_sum = self.beginning_sum.plus(share.times(-1.0));
+        if self.beginning.is_empty() {
+            self.beginning_sum = Share::default();
         }
     }
 
@@ -336,7 +341,7 @@ impl Book {
     }
 
     fn taken_with_beginnings(&self) -> Share {
-        self.beginning.values().fold(self.taken, |sum, (_, share)| sum.plus(*share))
+        self.taken.plus(self.beginning_sum)
     }
 
     /// The number of the place, and how it begins.
@@ -349,14 +354,17 @@ impl Book {
         self.forget(now);
         let own = self.take_kept(viewer);
         // One viewer has one start-up at a time, however often it seeks.
-        let own_start_up = own.as_ref().and_then(|own| self.beginning.remove(&own.beginning));
-        if let Some(own) = &own {
+        let own_start_up = own.as_ref().and_then(|(_, own)| self.beginning.remove(own.beginning));
+        if let Some((_, share)) = own_start_up {
+            self.end_beginning(share);
+        }
+        if let Some((_, own)) = &own {
             self.free(own.booked);
         }
         // Who was here a moment ago comes back whatever it costs for a moment: that was promised.
-        let back = own.as_ref().and_then(|own| own.takes_back(&asked));
+        let back = own.as_ref().and_then(|(_, own)| own.takes_back(&asked));
         let booked = Asked { rate: back.unwrap_or(asked.rate), ..asked };
-        let lead_from = own.as_ref().map_or(now, |own| own.lead_until.max(now));
+        let lead_from = own.as_ref().map_or(now, |(_, own)| own.lead_until.max(now));
         let start = self.start(&booked, lead_from - now);
         let share = self.share(&booked);
         let sum = match back {
@@ -368,11 +376,14 @@ impl Book {
             }
         };
         if let Some(why) = self.refusal(sum, asked.priority, back.is_some()) {
-            if let Some(own) = own {
+            if let Some((until, own)) = own {
                 self.streams += 1;
                 self.taken = self.taken.plus(self.share(&own.booked));
-                self.beginning.extend(own_start_up.map(|start_up| (own.beginning, start_up)));
-                self.kept.entry(viewer.clone()).or_default().push(own);
+                if let Some((until, share)) = own_start_up {
+                    self.beginning.insert(own.beginning, until, share);
+                    self.beginning_sum = self.beginning_sum.plus(share);
+                }
+                self.keep(until, own);
             }
             if let Some(lender) = self.lender(viewer.peer, &asked, now) {
                 return Ok(self.lend(lender, asked, why, now));
@@ -434,7 +445,9 @@ impl Book {
     fn hand_over(&mut self, lender: &Live, borrower: usize, now: Instant) {
         self.free(lender.booked);
         // One player has one start-up at a time.
-        self.beginning.remove(&lender.beginning);
+        if let Some((_, share)) = self.beginning.remove(lender.beginning) {
+            self.end_beginning(share);
+        }
         self.live[borrower].tie = Tie::None;
         let Live { asked, lead_from, .. } = self.live[borrower];
         let start = self.start(&asked, lead_from.saturating_duration_since(now));
@@ -469,15 +482,26 @@ impl Book {
         (self.streams as f64 + 1.0 > streams_max).then_some(Why::Full(Resource::Streams))
     }
 
-    fn take_kept(&mut self, viewer: &Viewer) -> Option<Kept> {
-        let places = self.kept.get_mut(viewer)?;
+    fn keep(&mut self, until: Instant, kept: Kept) {
+        let place = (kept.lead_until, kept.beginning);
+        self.kept_of.entry(kept.viewer.clone()).or_default().insert(place);
+        self.kept.insert(kept.beginning, until, kept);
+    }
+
+    fn take_kept(&mut self, viewer: &Viewer) -> Option<(Instant, Kept)> {
         // Several may sit behind one address: who waits for a part has little in hand.
-        let least = (0..places.len()).min_by_key(|at| places[*at].lead_until);
-        let place = least.map(|at| places.swap_remove(at));
+        let (_, number) = *self.kept_of.get(viewer)?.first()?;
+        let taken = self.kept.remove(number)?;
+        self.forget_kept(&taken.1);
+        Some(taken)
+    }
+
+    fn forget_kept(&mut self, kept: &Kept) {
+        let Some(places) = self.kept_of.get_mut(&kept.viewer) else { return };
+        places.remove(&(kept.lead_until, kept.beginning));
         if places.is_empty() {
-            self.kept.remove(viewer);
+            self.kept_of.remove(&kept.viewer);
         }
-        place
     }
 
     /// A place is kept while its answer plays, as a player with enough in hand asks for the next
@@ -504,9 +528,11 @@ impl Book {
         let has_all = live.state.sent_bytes.load(Ordering::Relaxed) >= asked.bytes;
         let kept_max = KEPT_PERIODS * self.terms.pacing.period;
         let kept_max = if has_all { kept_max.max(KEPT_WHOLE_MAX) } else { kept_max };
-        let until = now + asked.plays(asked.bytes).mul_f64(VARIES).min(kept_max);
         let lead_until = live.lead_until();
-        self.kept.entry(viewer).or_default().push(Kept { until, booked, lead_until, beginning });
+        // And while its viewer has much in hand: it would come back as one who has nothing.
+        let lead = lead_until.saturating_duration_since(now).min(KEPT_WHOLE_MAX.max(kept_max));
+        let until = now + asked.plays(asked.bytes).mul_f64(VARIES).min(kept_max).max(lead);
+        self.keep(until, Kept { viewer, booked, lead_until, beginning });
     }
 }
 
@@ -733,6 +759,18 @@ mod tests {
         let lead = plays - (now - begun);
         let most = Duration::from_secs(27);
         assert!(lead <= most && lead > most - Duration::from_secs(3), "{lead:?}");
+        // Nor do many parts that are short, and pauses between them.
+        let small = Asked { bytes: 1_250, ..segment(0, 1_000_000) };
+        let (begun, mut plays) = (now + Duration::from_secs(60), Duration::ZERO);
+        let mut now = begun;
+        for _ in 0..10_000 {
+            let place = admission.admit(viewer(3), small, now).unwrap();
+            now += place.start().wait;
+            plays += small.plays(small.bytes);
+            end(place, small, now);
+            now += if plays.as_millis() % 1_000 == 0 { small.plays(5_000) } else { Duration::ZERO };
+        }
+        assert!(plays - (now - begun) <= most, "{plays:?} in {:?}", now - begun);
         // Who seeks now and then waits for nothing.
         let mut now = now + Duration::from_secs(60);
         for _ in 0..100 {
