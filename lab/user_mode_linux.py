@@ -1,4 +1,5 @@
-"""Programs of this host in another kernel: user-mode Linux (Debian's package user-mode-linux).
+"""Programs of this host in another kernel: user-mode Linux (Debian's package user-mode-linux, and
+kmod for its modules).
 
 It boots with the host's files as its own, so that any program of the host runs in it. What is
 written goes to a tmpfs, or to a disk of its own that is gone with it.
@@ -7,7 +8,9 @@ written goes to a tmpfs, or to a disk of its own that is gone with it.
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -38,6 +41,10 @@ def test_binary(words):
 def run(linux, directory, commands, modules=(), disk_bytes=0, seconds_max=600):
     """What the commands print, run one after the other in that directory. With `disk_bytes` there
     is an empty disk, /dev/ubda, with a file system (ext4)."""
+    needs = {linux: "user-mode-linux", **({"modprobe": "kmod"} if modules else {})}
+    for program, package in needs.items():
+        if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+            sys.exit(f"needs {program}, found none: apt-get install {package}")
     with tempfile.TemporaryDirectory(prefix="haul-uml-") as own:
         init = pathlib.Path(own, "init")
         init.write_text(INIT.format(modules=" ".join(modules), directory=directory,
