@@ -278,13 +278,17 @@ pub(super) fn stored(
 ) -> Result<Option<Capacity>, Problem> {
     let root = &in_full(root)?;
     let path = place(method, root, state);
-    let problem = |found: &str| {
-        let what = format!("cannot read what was measured, {}", path.display());
-        usage_problem(&what, "", found, "measure again with --measure, or remove the file")
-    };
+    let what = format!("cannot read what was measured, {}", path.display());
+    let problem =
+        |found: &str| usage_problem(&what, "", found, "measure again with --measure, or remove it");
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let needs = "the right to read it: it is the user's who measured";
+            let hint = "measure as the user that serves, or name another --state";
+            return Err(usage_problem(&what, needs, &error.to_string(), hint));
+        }
         Err(error) => return Err(problem(&error.to_string())),
     };
     let stored: Stored =
