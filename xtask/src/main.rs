@@ -14,6 +14,7 @@ mod soak;
 mod test;
 mod test_totals;
 mod tidy;
+mod unpacked;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ usage: cargo xtask COMMAND
                    haul beside the movers that people use today; `bench --help` says more
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
   soak [NAMES]     runs the long forms of the tests of bad days, or those suites of them, and writes
-                   docs/soak.md; half an hour, as root
+                   docs/soak.md; an hour, as root
 ";
 
 /// What a chore found.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::child;
+use crate::{child, unpacked};
 
 /// A program that tests start.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +40,12 @@ const SUBSTITUTES: [(&str, &str); 1] = [("chromium", "google-chrome")];
 
 /// Installs what is missing when this process may; otherwise says what to install.
 pub fn provide(root: &Path) {
+    install_missing(root);
+    // Behind it, as its lists of packages are fresh then.
+    unpacked::provide(root);
+}
+
+fn install_missing(root: &Path) {
     let missing = missing(child::is_installed);
     if missing.is_empty() {
         return;

@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the long forms of the tests of bad days, and a report of them in
 //! docs/soak.md.
 //!
-//! Takes about half an hour on two cores, and root for what mounts and traces. A test says with a
+//! Takes about an hour on two cores, and root for what mounts and traces. A test says with a
 //! line `soak: ...` what it tried and how often.
 
 use std::collections::BTreeMap;

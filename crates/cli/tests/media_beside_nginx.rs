@@ -1,7 +1,7 @@
 //! The same requests to `haul media` and to nginx: the same status, body and fields that matter.
 //!
-//! With `--nocapture` it prints the table of the requests. Where nginx is not installed it is
-//! skipped.
+//! With `--nocapture` it prints the table of the requests. Where nginx is neither installed nor
+//! unpacked by `cargo xtask test` it is skipped.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,6 +41,14 @@ const FIELDS: [&str; 7] = [
     "location",
 ];
 
+/// Where nginx may be; the last is where `cargo xtask test` unpacks it (xtask/src/unpacked.rs).
+const PROGRAMS: [&str; 4] = [
+    "/usr/sbin/nginx",
+    "/usr/local/sbin/nginx",
+    "/usr/bin/nginx",
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/nginx/usr/sbin/nginx"),
+];
+
 /// nginx in the foreground, killed when dropped.
 struct Nginx {
     child: Child,
@@ -55,10 +63,9 @@ impl Drop for Nginx {
 }
 
 impl Nginx {
-    /// `None` where it is not installed.
+    /// `None` where it is not there.
     fn start(place: &Place) -> Option<Self> {
-        let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
-        let program = program.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
+        let program = PROGRAMS.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
         let directory = place.path("nginx");
         fs::create_dir_all(&directory).unwrap();
         (0..ATTEMPTS).find_map(|_| Self::start_at_some_port(program, place)).or_else(|| {
