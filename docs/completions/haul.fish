@@ -181,7 +181,7 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status -d 'Where the dashboard and its figures are: an address and port, or off' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l host-name -d 'A name by which the dashboard may be asked, and a server that only this machine reaches, beside addresses, localhost and this machine\'s own; may be given again' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l host-name -d 'A name that requests may be for (their Host field), such as a proxy\'s; may be given again' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l tls-cert -d 'Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l tls-key -d 'The certificate\'s private key (PEM, not encrypted); without it the file of --tls-cert has it' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l method -d 'How bytes get from a file into the network' -r
@@ -191,12 +191,12 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l rate -d 'The rate of films and sounds: bits a second, such as 2M; auto; or max' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l config -d 'Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-streams -d 'Admit no more paced streams than this' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'What the network carries, such as 10G; without it the card\'s speed, as far as it tells it' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Of what was measured, kept free for what was not' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'What the network carries, such as 10G; kept with what --measure finds' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Of what was measured, kept free for what was not, in percent [default: 10]' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l elsewhere -d 'The URL of a server where a stream is sent that finds no place here; may be repeated' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l period -d 'A period of a paced stream: what it plays in one is sent in the one before' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, in the time that it plays: the player\'s buffer' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l period -d 'A paced stream is sent in parts that play this long, each while the one before is played' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, for its player\'s buffer, as time of play' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections -d 'Connections at a time; the one that is idle longest makes room for a new one' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections-per-address -d 'Connections of one address at a time, of IPv6 of one /64: more are closed at once' -r
@@ -215,10 +215,10 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l rate -d 'Rates of streams, in bits a second' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l method -d 'The method that was measured' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l method -d 'The method that was measured: one-copy, direct or normal' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l period -d 'A period of a stream' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l network -d 'What the network carries, such as 10G; without it what was measured' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Of what was measured, kept free for what was not' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Of what was measured, kept free for what was not, in percent [default: 10]' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l json -d 'Print one JSON object'
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -124,10 +124,10 @@ priority = \"high\"     low, normal or high: who is refused last",
     Section {
         title: "Signals",
         lines: "\
-SIGINT, SIGTERM  no new connection; who has asked is answered, and answers under way may end
-                 (--drain-time); a second cuts them
-SIGHUP           reads the configuration, the certificate and its key again, and opens the access
-                 log again; ends it where there is none of them",
+SIGINT, SIGTERM  takes no more connections, and ends when all who have asked are answered, after
+                 --drain-time at the latest; a second signal cuts them
+SIGHUP           reads the configuration, what was measured, the certificate and its key again, and
+                 opens the access log again; ends a server that has none of these files",
     },
     Section {
         title: "Exit status",

@@ -55,11 +55,11 @@ pub struct LowMedia {
     /// is taken.
     #[arg(long, value_name = "ADDR|off")]
     pub status: Option<String>,
-    /// A name by which the dashboard may be asked, and a server that only this machine reaches,
-    /// beside addresses, localhost and this machine's own; may be given again
+    /// A name that requests may be for (their Host field), such as a proxy's; may be given again
     ///
-    /// Others are refused, as a page of another site may have its name lead here (DNS rebinding). A
-    /// proxy that hands on the name its users see needs it. With --cors on the server takes any.
+    /// The dashboard, and a server that only this machine reaches, answer requests for addresses,
+    /// localhost and this machine's own name, and 421 to others, as another site's page may have
+    /// its name lead here (DNS rebinding). With --cors on the server answers all.
     #[arg(long, value_name = "NAME")]
     pub host_name: Vec<String>,
     /// Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)
@@ -101,7 +101,7 @@ pub struct LowMedia {
     /// more, as no film needs its average all the time. Where it does not tell (MP3, FLAC, Ogg,
     /// AVI), and with max, it is sent as fast as it is taken, and takes no place. A request may
     /// name its own: /film.mp4?rate=2M. Where not everybody is admitted, it may not be slower than
-    /// the film's, and max does not count.
+    /// the film's, and max does not count. [default: auto]
     #[arg(long, value_name = "RATE", value_parser = rate_argument)]
     pub rate: Option<RateChoice>,
     /// Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again
@@ -116,10 +116,12 @@ pub struct LowMedia {
     /// Admit no more paced streams than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_streams: Option<u64>,
-    /// What the network carries, such as 10G; without it the card's speed, as far as it tells it
+    /// What the network carries, such as 10G; kept with what --measure finds
+    ///
+    /// Without it --measure keeps the speed of the fastest card, as far as one tells it.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub network: Option<Rate>,
-    /// Of what was measured, kept free for what was not
+    /// Of what was measured, kept free for what was not, in percent [default: 10]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<u8>,
     /// The URL of a server where a stream is sent that finds no place here; may be repeated
@@ -127,10 +129,10 @@ pub struct LowMedia {
     pub elsewhere: Vec<String>,
     #[command(flatten)]
     pub state: LowState,
-    /// A period of a paced stream: what it plays in one is sent in the one before
+    /// A paced stream is sent in parts that play this long, each while the one before is played
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.period))]
     pub period: Period,
-    /// What a paced stream gets at once, in the time that it plays: the player's buffer
+    /// What a paced stream gets at once, for its player's buffer, as time of play
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.start_up))]
     pub start_up: Period,
     /// Event loops, one a thread; without it one for each processor
@@ -193,7 +195,7 @@ pub struct LowCapacity {
     #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = rate)]
     #[arg(default_value = "1.5M,4M,8M,25M")]
     pub rate: Vec<Rate>,
-    /// The method that was measured
+    /// The method that was measured: one-copy, direct or normal
     #[arg(long, value_name = "METHOD", default_value = defaults().method.name())]
     pub method: Method,
     /// A period of a stream
@@ -202,7 +204,7 @@ pub struct LowCapacity {
     /// What the network carries, such as 10G; without it what was measured
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub network: Option<Rate>,
-    /// Of what was measured, kept free for what was not
+    /// Of what was measured, kept free for what was not, in percent [default: 10]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<u8>,
     #[command(flatten)]
