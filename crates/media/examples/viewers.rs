@@ -4,7 +4,9 @@
 //!
 //! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers. Of several targets,
 //! separated by commas, viewers take one after the other.
-//! The players begin after one period of 3 s. With the process numbers of the server it also tells
+//! The players begin after one period of 3 s. With `--start-up 6` before all of it the server is held
+//! to 6 s of film that it gives at once: each period is due so much earlier. With `--ask-again 3` who
+//! is refused comes again after 3 s, and all leave together. With the process numbers of the server it also tells
 //! its processor time, once all viewers have come and settled, and its memory; and the time of the
 //! whole machine, as what the kernel does in interrupts is charged to whoever runs just then.
 
@@ -25,9 +27,13 @@ const RAMP: Duration = Duration::from_secs(6);
 const SETTLE: Duration = Duration::from_secs(6);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let start_up = option(&mut words, "--start-up")?.unwrap_or_default();
+    let asks_again = option(&mut words, "--ask-again")?;
     let [address, target, viewers, rate, seconds, pids @ ..] = &words[..] else {
-        return Err("needs ADDRESS TARGET VIEWERS RATE SECONDS [PID..]".into());
+        return Err("needs [--start-up SECONDS] [--ask-again SECONDS] \
+            ADDRESS TARGET VIEWERS RATE SECONDS [PID..]"
+            .into());
     };
     let time = Duration::from_secs(seconds.parse()?);
     let targets: Vec<String> = target.split(',').map(str::to_owned).collect();
@@ -38,9 +44,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         rate: Rate::parse(rate).ok_or("needs a rate, such as 1.5M")?,
         period: PERIOD,
         prebuffer: PERIOD,
+        start_up,
+        asks_again,
         buffer: None,
         time,
-        until: Duration::MAX,
+        until: if asks_again.is_some() { time } else { Duration::MAX },
     };
     let cores = thread::available_parallelism()?.get() as f64;
     let watched = thread::spawn({
@@ -82,6 +90,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("the machine: {:.1} % of a core", 100.0 * machine / over.as_secs_f64());
     }
     Ok(())
+}
+
+/// Seconds behind this word, both of which are taken out.
+fn option(words: &mut Vec<String>, name: &str) -> Result<Option<Duration>, Box<dyn Error>> {
+    let Some(at) = words.iter().position(|word| word == name) else { return Ok(None) };
+    let end = words.len().min(at + 2);
+    let seconds = words.drain(at..end).nth(1).ok_or_else(|| format!("{name} needs seconds"))?;
+    Ok(Some(Duration::from_secs_f64(seconds.parse()?)))
 }
 
 /// Of all threads, in user and kernel mode (proc_pid_stat(5)).

@@ -245,6 +245,8 @@ fn cpu_of_period(root: &Path, options: &Options, rate: Rate) -> Result<f64, Meas
         rate,
         period: PERIOD,
         prebuffer: PERIOD,
+        start_up: Duration::ZERO,
+        asks_again: None,
         buffer: None,
         time: PERIOD * (PERIODS + 2),
         until: Duration::MAX,

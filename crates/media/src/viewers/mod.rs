@@ -2,8 +2,9 @@
 //!
 //! For any HTTP server. A viewer sends one request and takes what comes. Its player begins after
 //! `prebuffer` and then plays at the rate, so the bytes of period k have to be there at the
-//! beginning + prebuffer + k periods; what comes later is late by so much. Bytes are thrown away by
-//! the kernel (MSG_TRUNC, tcp(7)), so that a crowd costs little beside the server it looks at.
+//! beginning + prebuffer + k periods; what comes later is late by so much. A server that gives a
+//! start-up at once is held to it: each period is due earlier by `start_up`. Bytes are thrown away
+//! by the kernel (MSG_TRUNC, tcp(7)), so that a crowd costs little beside the server it looks at.
 
 mod answer;
 pub mod arrivals;
@@ -14,6 +15,7 @@ mod viewer;
 pub use seen::{Quantiles, Seen};
 
 use std::{
+    collections::VecDeque,
     io,
     net::{SocketAddr, TcpStream},
     os::fd::OwnedFd,
@@ -48,6 +50,12 @@ pub struct Crowd {
     pub rate: Rate,
     pub period: Duration,
     pub prebuffer: Duration,
+    /// What the server gives at once beside the first period, in time that it plays: so much
+    /// earlier is each period due, though never before `prebuffer`. Without it a server that is
+    /// late by less would not be seen.
+    pub start_up: Duration,
+    /// Who is refused comes again after this time.
+    pub asks_again: Option<Duration>,
     /// No viewer takes more than what it plays within this time. Without it all is taken that
     /// comes: then it is the server that paces.
     pub buffer: Option<Duration>,
@@ -78,6 +86,10 @@ struct Watch<'a> {
     stops: &'a AtomicBool,
     epoll: OwnedFd,
     viewers: Vec<Viewer>,
+    /// Of the arrivals, those who came.
+    come: usize,
+    /// When, and for which film.
+    returns: VecDeque<(Instant, usize)>,
     seen: Seen,
     scratch: Vec<u8>,
 }
@@ -89,6 +101,8 @@ impl<'a> Watch<'a> {
             stops,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             viewers: Vec::with_capacity(crowd.arrivals.len()),
+            come: 0,
+            returns: VecDeque::new(),
             seen: Seen::nothing()?,
             scratch: vec![0; CALL_BYTES_MAX],
         })
@@ -102,13 +116,13 @@ impl<'a> Watch<'a> {
             let now = Instant::now();
             let since = now.saturating_duration_since(start);
             let is_over = since >= self.crowd.until || self.stops.load(Ordering::Relaxed);
-            let come = self.crowd.arrivals.partition_point(|one| one.at <= since);
-            while !is_over && self.viewers.len() < come {
-                self.come(now)?;
+            if !is_over {
+                self.let_come(since, now)?;
             }
             if now >= sweep || is_over {
                 sweep = now + SWEEP;
-                let everybody_came = self.viewers.len() == self.crowd.arrivals.len();
+                let everybody_came =
+                    self.come == self.crowd.arrivals.len() && self.returns.is_empty();
                 if self.let_go(now, is_over) == 0 && everybody_came || is_over {
                     return Ok(self.seen);
                 }
@@ -136,13 +150,30 @@ impl<'a> Watch<'a> {
 
     /// Until the next comes, or something is to be looked at.
     fn patience(&self, since: Duration) -> Duration {
-        let next = self.crowd.arrivals.get(self.viewers.len());
+        let next = self.crowd.arrivals.get(self.come);
         let look = if self.crowd.buffer.is_some() { ROOM_SWEEP } else { SWEEP / 5 };
         let next = next.map_or(look, |next| next.at.saturating_sub(since));
         next.min(look).min(self.crowd.until.saturating_sub(since)).max(Duration::from_millis(1))
     }
 
-    fn come(&mut self, now: Instant) -> io::Result<()> {
+    /// Those whose time has come, for the first time or again.
+    fn let_come(&mut self, since: Duration, now: Instant) -> io::Result<()> {
+        while let Some(arrival) = self.crowd.arrivals.get(self.come)
+            && arrival.at <= since
+        {
+            self.enter(arrival.film, now)?;
+            self.come += 1;
+        }
+        while let Some(&(at, film)) = self.returns.front()
+            && at <= now
+        {
+            self.returns.pop_front();
+            self.enter(film, now)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, film: usize, now: Instant) -> io::Result<()> {
         let address = self.crowd.address;
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -160,12 +191,12 @@ impl<'a> Watch<'a> {
             Err(errno) => return Err(errno.into()),
         }
         let key = self.viewers.len();
-        let target = &self.crowd.targets[self.crowd.arrivals[key].film];
+        let target = &self.crowd.targets[film];
         let request = format!("GET {target} HTTP/1.1\r\nHost: {address}\r\n\r\n");
         let socket = TcpStream::from(socket);
         let data = epoll::EventData::new_u64(key as u64);
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::OUT)?;
-        self.viewers.push(Viewer::new(socket, request, now));
+        self.viewers.push(Viewer::new(socket, request, film, now));
         Ok(())
     }
 
@@ -183,6 +214,9 @@ impl<'a> Watch<'a> {
         self.count(key, now);
         let viewer = &self.viewers[key];
         if viewer.body_bytes.is_some_and(|bytes| viewer.received_bytes >= bytes) {
+            if let (true, Some(patience)) = (viewer.is_refused, self.crowd.asks_again) {
+                self.returns.push_back((now + patience, viewer.film));
+            }
             return self.end(key, now);
         }
         if viewer.has_all_it_may(self.crowd, now) {
@@ -214,7 +248,8 @@ impl<'a> Watch<'a> {
         let of_period = self.crowd.rate.bytes_in(self.crowd.period).max(1);
         let viewer = &mut self.viewers[key];
         viewer.count_start_up(self.crowd, &mut self.seen, now);
-        while viewer.received_bytes >= of_period.saturating_mul(viewer.periods + 1) {
+        let there_bytes = viewer.there_bytes(self.crowd);
+        while there_bytes >= of_period.saturating_mul(viewer.periods + 1) {
             let late = now.saturating_duration_since(viewer.due(self.crowd, viewer.periods));
             viewer.periods += 1;
             self.seen.tell(late);
@@ -282,6 +317,8 @@ mod tests {
             rate: Rate { bits_per_s: 800_000 },
             period: Duration::from_millis(200),
             prebuffer: Duration::from_millis(200),
+            start_up: Duration::ZERO,
+            asks_again: None,
             buffer: None,
             time: Duration::from_millis(900),
             until: Duration::MAX,
@@ -320,6 +357,39 @@ mod tests {
         let seen = watch(&missing).unwrap();
         assert_eq!((seen.streams, seen.failed), (0, 20), "{seen:?}");
         assert_eq!(seen.why_failed.as_deref(), Some("status 404"));
+    }
+
+    /// 90,000 bytes are there at once, and then no more than 10,000 a second: nine tenths of a
+    /// second of film.
+    #[test]
+    fn a_server_is_held_to_its_start_up() {
+        let (_root, server) = server();
+        let of = |start_up| Crowd {
+            start_up,
+            // Whoever leaves is looked for now and then, and must not see the sixth period due.
+            time: Duration::from_millis(650),
+            ..crowd(server.local_addr(), "/film.mp4?rate=80k")
+        };
+        let lenient = watch(&of(Duration::ZERO)).unwrap();
+        assert_eq!((lenient.streams, lenient.misses), (20, 0));
+        let strict = watch(&of(Duration::from_millis(400))).unwrap();
+        assert!(strict.misses >= 20, "{}", strict.misses);
+    }
+
+    #[test]
+    fn who_is_refused_comes_again_and_finds_the_place_of_who_left() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("film.mp4"), vec![0; 1_000_000]).unwrap();
+        let mut policy = Policy::default();
+        policy.terms.streams_max = Some(15);
+        let server = Server::start(root.path(), Options::default(), policy).unwrap();
+        let once = crowd(server.local_addr(), "/film.mp4?rate=800k");
+        let seen = watch(&once).unwrap();
+        assert_eq!((seen.streams, seen.refused), (15, 5));
+        let until = Duration::from_secs(30);
+        let asks_again = Some(Duration::from_millis(100));
+        let patient = watch(&Crowd { asks_again, until, ..once }).unwrap();
+        assert_eq!((patient.streams, patient.failed), (20, 0));
     }
 
     #[test]

@@ -31,9 +31,12 @@ pub(super) enum Phase {
 pub(super) struct Viewer {
     pub socket: TcpStream,
     request: String,
+    pub film: usize,
     pub phase: Phase,
     pub begun: Instant,
     pub received_bytes: u64,
+    /// Of the answer's head.
+    head_bytes: u64,
     /// The whole body, where its length is known.
     pub body_bytes: Option<u64>,
     /// Periods that were there.
@@ -42,29 +45,42 @@ pub(super) struct Viewer {
     pub is_full: bool,
     /// The server would not, or no server is there: no period was owed.
     pub has_failed: bool,
+    /// There was no place for it.
+    pub is_refused: bool,
     has_begun: bool,
 }
 
 impl Viewer {
-    pub fn new(socket: TcpStream, request: String, now: Instant) -> Self {
+    pub fn new(socket: TcpStream, request: String, film: usize, now: Instant) -> Self {
         Self {
             socket,
             request,
+            film,
             phase: Phase::Connecting,
             begun: now,
             received_bytes: 0,
+            head_bytes: 0,
             body_bytes: None,
             periods: 0,
             is_full: false,
             has_failed: false,
+            is_refused: false,
             has_begun: false,
         }
     }
 
-    /// When the player comes to this period.
+    /// When the player comes to this period, or the server has promised it.
     pub fn due(&self, crowd: &Crowd, period: u64) -> Instant {
         let periods = u32::try_from(period).unwrap_or(u32::MAX);
-        self.begun + crowd.prebuffer + crowd.period.saturating_mul(periods)
+        let earlier = crowd.period.saturating_mul(periods).saturating_sub(crowd.start_up);
+        self.begun + crowd.prebuffer + earlier
+    }
+
+    /// What came, against what is owed: a server that gives a start-up counts its answer from its
+    /// first byte, and so its first period is short by the head.
+    pub fn there_bytes(&self, crowd: &Crowd) -> u64 {
+        let of_head = if crowd.start_up.is_zero() { 0 } else { self.head_bytes };
+        self.received_bytes + of_head
     }
 
     /// Its buffer is full, where it has one.
@@ -116,10 +132,12 @@ impl Viewer {
         bytes.extend_from_slice(&scratch[..count]);
         let Some(head) = answer::read(bytes)? else { return Ok(()) };
         let of_body = (bytes.len() - head.len_bytes) as u64;
+        self.head_bytes = head.len_bytes as u64;
         match head.status {
             200 | 206 => seen.streams += 1,
             503 => {
                 seen.refused += 1;
+                self.is_refused = true;
                 self.body_bytes = Some(0);
                 self.phase = Phase::Watching;
                 return Ok(());

@@ -44,6 +44,8 @@ pub(super) fn results(plan: &BenchMedia, other: &Against, workshop: &Workshop) -
             rate: plan.crowd.rate,
             period: plan.crowd.period,
             prebuffer: plan.crowd.period,
+            start_up: Duration::ZERO,
+            asks_again: None,
             buffer: Some(plan.crowd.period * BUFFER_PERIODS),
             time: Duration::MAX,
             until: plan.crowd.time(),
