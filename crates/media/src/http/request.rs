@@ -55,6 +55,8 @@ pub enum Refused {
     TargetTooLong,
     /// 431.
     HeadTooLong,
+    /// 501.
+    Encoding,
     /// 505.
     Version,
 }
@@ -66,6 +68,7 @@ impl Refused {
             Self::Malformed => 400,
             Self::TargetTooLong => 414,
             Self::HeadTooLong => 431,
+            Self::Encoding => 501,
             Self::Version => 505,
         }
     }
@@ -176,6 +179,11 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
         let text = || Some(String::from_utf8_lossy(value).into_owned());
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         let conditions = &mut request.conditions;
+        // Which of two is meant is anybody's guess.
+        let once = |slot: &mut Option<Vec<u8>>| match slot.replace(value.to_vec()) {
+            Some(_) => Err(Refused::Malformed),
+            None => Ok(()),
+        };
         if is("host") {
             // Two hosts are two requests to two readers (RFC 9112, 3.2).
             if request.host.is_some() || !is_host(value) {
@@ -194,15 +202,15 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
         } else if is("range") {
             request.range = request.range.take().or_else(own);
         } else if is("if-range") {
-            conditions.if_range = conditions.if_range.take().or_else(own);
+            once(&mut conditions.if_range)?;
         } else if is("if-match") {
-            conditions.if_match = conditions.if_match.take().or_else(own);
+            once(&mut conditions.if_match)?;
         } else if is("if-none-match") {
-            conditions.if_none_match = conditions.if_none_match.take().or_else(own);
+            once(&mut conditions.if_none_match)?;
         } else if is("if-modified-since") {
-            conditions.if_modified_since = conditions.if_modified_since.take().or_else(own);
+            once(&mut conditions.if_modified_since)?;
         } else if is("if-unmodified-since") {
-            conditions.if_unmodified_since = conditions.if_unmodified_since.take().or_else(own);
+            once(&mut conditions.if_unmodified_since)?;
         } else if is("origin") {
             request.origin = text();
         } else if is("referer") {
@@ -219,6 +227,12 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
                 return Err(Refused::Malformed);
             }
         } else if is("transfer-encoding") {
+            if is_chunked {
+                return Err(Refused::Malformed);
+            }
+            if !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(Refused::Encoding);
+            }
             is_chunked = true;
         }
     }
@@ -392,6 +406,8 @@ mod tests {
                 Refused::Malformed,
             ),
             ("GET / HTTP/1.0\r\nContent-Length: -1\r\n\r\n".to_owned(), Refused::Malformed),
+            ("GET / HTTP/1.0\r\nIf-Match: a\r\nIf-Match: a\r\n\r\n".to_owned(), Refused::Malformed),
+            ("GET / HTTP/1.0\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(), Refused::Encoding),
             ("\x16\x03\x01\x02".to_owned(), Refused::Malformed),
             (format!("GET /{}", long(9000)), Refused::TargetTooLong),
             (format!("GET / HTTP/1.0\r\nA: {}", long(17000)), Refused::HeadTooLong),
