@@ -85,10 +85,33 @@ impl LetGo {
                 if self.looked.is_none_or(|looked| looked.elapsed() > LOOK) {
                     self.looked = Some(Instant::now());
                     let memory = sysinfo();
-                    self.is_scarce = memory.freeram < memory.totalram / SCARCE;
+                    self.is_scarce = is_scarce(memory.freeram, memory.totalram);
                 }
                 self.is_scarce
             }
         }
+    }
+}
+
+/// `unused` is without the page cache: a server of films that are more than its memory fills it, and
+/// so it is scarce there before long.
+fn is_scarce(unused: u64, all: u64) -> bool {
+    unused < all / SCARCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_itself_it_lets_go_where_less_than_an_eighth_is_unused() {
+        assert!(is_scarce(0, 800) && is_scarce(99, 800));
+        assert!(!is_scarce(100, 800) && !is_scarce(800, 800));
+        let mut auto = LetGo::new(Behind::Auto);
+        for (is_scarce, looked) in [(true, Instant::now()), (false, Instant::now())] {
+            (auto.is_scarce, auto.looked) = (is_scarce, Some(looked));
+            assert_eq!(auto.lets_go(), is_scarce);
+        }
+        assert!(LetGo::new(Behind::Drop).lets_go() && !LetGo::new(Behind::Keep).lets_go());
     }
 }
