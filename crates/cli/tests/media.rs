@@ -12,7 +12,7 @@ use harness::{
     wait_until,
 };
 use haul_testkit::{skip::skip, strace::Strace};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::{
     ffi::OsString,
     fs, thread,
@@ -282,6 +282,39 @@ fn with_no_room_the_idlest_makes_room_and_those_at_work_stay() {
     assert_eq!(new.get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
     assert!(idle[0].is_closed());
     assert_eq!(idle[1].get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
+}
+
+/// Each of them has a descriptor on both sides, and no buffer.
+#[test]
+fn thousands_of_idle_connections_leave_a_stream_in_time() {
+    const IDLE: u64 = 4_000;
+    let limit = getrlimit(Resource::Nofile);
+    let needed = IDLE + 500;
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        return skip(&format!("{needed} open files"), &format!("{:?}", limit.maximum));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let place = place();
+    let periods = ["--period", "200ms", "--start-up", "200ms"];
+    let media = Media::start(&place, &periods);
+    let asked = Instant::now();
+    let mut client = media.client();
+    client.send("GET /film.mp4?rate=4M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let stream = thread::spawn(move || client.answer(Body::AsTold).unwrap());
+    let mut idle: Vec<Client> = (0..IDLE).map(|_| media.client()).collect();
+    // Half of them have had an answer.
+    for client in idle.iter_mut().step_by(2) {
+        assert_eq!(client.get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
+    }
+    media.assert_serves();
+    assert_eq!(stream.join().unwrap().status, 200);
+    assert!(asked.elapsed() > Duration::from_secs(5), "{:?}", asked.elapsed());
+    for client in idle.iter_mut().step_by(100) {
+        assert_eq!(client.get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
+    }
+    let ran = media.end();
+    let ended = ran.named("ended")[0];
+    assert_eq!((&ended["misses_here"], &ended["turned_away"]), (&0.into(), &0.into()), "{ran:?}");
 }
 
 #[test]

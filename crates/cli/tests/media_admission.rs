@@ -142,6 +142,23 @@ fn a_configuration_is_read_again_and_a_broken_one_changes_nothing() {
     wait_until("a third place", || stream(&media, "/film.mp4").1.status == 200);
 }
 
+/// Half is kept for those whose path has a high priority; a link cannot give it to itself.
+#[test]
+fn who_has_a_higher_priority_finds_what_is_kept_for_him() {
+    let place = place();
+    let path = place.path("media.toml");
+    let text = "rate = '800k'\nmax-streams = 2\nreserve = 50\n\n\
+        [[paths]]\nmatch = '/lectures/**'\npriority = 'high'\n";
+    fs::write(&path, text).unwrap();
+    let media = Media::start(&place, &["--config", path.to_str().unwrap()]);
+    let watching = stream(&media, "/film.mp4");
+    assert_eq!(watching.1.status, 200);
+    assert_eq!(stream(&media, "/film.mp4").1.status, 503);
+    assert_eq!(stream(&media, "/film.mp4?priority=high").1.status, 503);
+    assert_eq!(stream(&media, "/lectures/one.mp4?priority=low").1.status, 503);
+    assert_eq!(stream(&media, "/lectures/one.mp4").1.status, 200);
+}
+
 #[test]
 fn what_was_measured_is_told_and_used() {
     let place = place();
@@ -151,6 +168,9 @@ fn what_was_measured_is_told_and_used() {
     assert_eq!(none.status, 2, "{none:?}");
     assert!(format!("{none:?}").contains("--measure"), "{none:?}");
     place.file(&place.root("large.mp4"), 32 << 20);
+    // It began before, and has no file to read again but what will be measured.
+    let options = ["--rate", "500M", "--state", state.to_str().unwrap()];
+    let early = Media::start(&place, &options);
     let network = ["--network", "1G"];
     let mut words = words!["media", &root, "--measure", "--state", &state];
     words.extend(network.iter().map(Into::into));
@@ -169,8 +189,13 @@ fn what_was_measured_is_told_and_used() {
     assert!(of(0) <= streams[0]["by"]["network"].as_u64().unwrap());
     // 0.9 of 1 Gbit/s, of 2 Mbit/s and 6.2 % more.
     assert_eq!(streams[0]["by"]["network"], 423);
-    let media = Media::start(&place, &["--rate", "500M", "--state", state.to_str().unwrap()]);
-    let streams: Vec<(Client, Answer)> = (0..3).map(|_| stream(&media, "/large.mp4")).collect();
-    let statuses: Vec<u16> = streams.iter().map(|(_, answer)| answer.status).collect();
-    assert_eq!(statuses.last(), Some(&503), "{statuses:?}");
+    let of_three = |media: &Media| {
+        let streams: Vec<(Client, Answer)> = (0..3).map(|_| stream(media, "/large.mp4")).collect();
+        streams.iter().map(|(_, answer)| answer.status).collect::<Vec<u16>>()
+    };
+    assert_eq!(of_three(&early), [200, 200, 200]);
+    early.signal(Signal::HUP);
+    wait_until("what was measured", || of_three(&early).last() == Some(&503));
+    let media = Media::start(&place, &options);
+    assert_eq!(of_three(&media).last(), Some(&503));
 }

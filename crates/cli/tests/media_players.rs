@@ -7,7 +7,13 @@
 
 mod harness;
 
-use harness::{PATIENCE, Place, http::Client, media::Media};
+use harness::{
+    PATIENCE, Place,
+    browser::Browser,
+    http::{Body, Client},
+    media::Media,
+    wait_until,
+};
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
@@ -272,6 +278,37 @@ fn ffmpeg_seeks_where_no_other_place_is_left() {
     assert!(statuses.len() > 3 && statuses.iter().all(|it| *it == 206), "{statuses:?}");
 }
 
+/// Nobody names a rate: it is found in the film, and takes a place.
+#[test]
+fn a_film_goes_at_the_rate_of_its_container_and_takes_a_place() {
+    let Some(place) = place() else { return };
+    let periods = ["--period", "500ms", "--start-up", "500ms"];
+    let options = [&["--max-streams", "1", "--status", "127.0.0.1:0"][..], &periods].concat();
+    for name in ["film.mp4", "stream.ts"] {
+        let media = Media::start(&place, &options);
+        let mut client = media.client();
+        let begun = Instant::now();
+        client.send(format!("GET /{name} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let film = thread::spawn(move || client.answer(Body::AsTold).unwrap());
+        let sessions = || {
+            let answer = Client::connect(media.status()).get("/api/sessions", "");
+            serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["sessions"].take()
+        };
+        wait_until("the stream", || sessions()[0]["rate_bits_per_s"].is_number());
+        let other = if name == "film.mp4" { "/stream.ts" } else { "/film.mp4" };
+        assert_eq!(media.client().get(other, "").status, 503, "{name}");
+        let rate = sessions()[0]["rate_bits_per_s"].as_f64().unwrap();
+        // Of the whole file, which is a little more than its pictures and sounds.
+        let len_bytes = fs::metadata(place.root(name)).unwrap().len();
+        let average = len_bytes as f64 * 8.0 / f64::from(SECONDS);
+        assert!((1.2..1.3).contains(&(rate / average)), "{name}: {rate} of {average}");
+        // 8 s at 1.25 times its rate, of which a second's worth is there at once.
+        let body = film.join().unwrap().body;
+        assert!(begun.elapsed() > Duration::from_secs(4), "{name}: {:?}", begun.elapsed());
+        assert!(body == fs::read(place.root(name)).unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn a_playlist_and_its_segments_play_as_from_disk() {
     let Some(place) = place() else { return };
@@ -510,4 +547,40 @@ fn a_browser_plays_and_seeks() {
     let paced = format!("{film}?rate={}", 2 * len_bytes * 8 / u64::from(SECONDS));
     let played = play_in(&place, &browser, &[&paced], &["--period", "500ms", "--start-up", "1s"]);
     assert_eq!(played, format!("played {paced}"));
+}
+
+/// The page of a directory: a click plays a film, and says why where there is no place for it.
+#[test]
+fn a_click_on_the_page_of_a_directory_plays() {
+    if let Some(program) = lacks() {
+        return skip(program, "none");
+    }
+    let place = Place::new();
+    let vp8 = ["-c:v", "libvpx", "-deadline", "realtime", "-b:v", "1M", "-c:a", "libopus"];
+    if let Err(why) = bright_film(&place, "", &vp8, "film.webm") {
+        return skip("ffmpeg with libvpx and libopus", &why);
+    }
+    // No film, and it would take 32 s.
+    place.file(&place.root("long.mp4"), 4_000_000);
+    let Some(mut browser) = Browser::start(&place) else { return skip("chromium", "none") };
+    let periods = ["--period", "500ms", "--start-up", "500ms"];
+    let media = Media::start(&place, &[&["--max-streams", "1"][..], &periods].concat());
+    let click = "document.querySelector('a[data-play]').click()";
+    browser.open(&format!("http://{}/", media.address));
+    browser.wait_for("document.querySelector('a[data-play]') !== null");
+    browser.value(click);
+    browser.wait_for("document.querySelector('video').currentTime > 0.3");
+    assert_eq!(browser.value("document.querySelector('h2').textContent"), "film.webm");
+    drop(media);
+
+    let media = Media::start(&place, &[&["--max-streams", "1"][..], &periods].concat());
+    let mut watching = media.client();
+    watching.send("GET /long.mp4?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(watching.answer(Body::None).unwrap().status, 200);
+    browser.open(&format!("http://{}/", media.address));
+    browser.wait_for(&format!("location.port == {}", media.address.port()));
+    browser.wait_for("document.querySelector('a[data-play]') !== null");
+    browser.value(click);
+    let told = "document.querySelector('#player p')";
+    browser.wait_for(&format!("{told} !== null && {told}.textContent.includes('no place')"));
 }

@@ -127,7 +127,8 @@ priority = \"high\"     low, normal or high: who is refused last",
 SIGINT, SIGTERM  takes no more connections, and ends when all who have asked are answered, after
                  --drain-time at the latest; a second signal cuts them
 SIGHUP           reads the configuration, what was measured, the certificate and its key again, and
-                 opens the access log again; ends a server that has none of these files",
+                 opens the access log again; a server at a terminal that has none of these
+                 files ends, as its terminal has been closed",
     },
     Section {
         title: "Exit status",

@@ -84,7 +84,8 @@ pub struct LowMedia {
     /// Pages of a film that one viewer alone watches: keep, drop, or auto
     ///
     /// auto drops them behind the viewer while less than an eighth of memory is unused, so that a
-    /// long film does not push popular ones out of the page cache. Beginnings of films stay.
+    /// long film does not push popular ones out of the page cache. The first 16 MiB of each film
+    /// stay until the kernel needs them. For one-copy: direct leaves nothing there, and normal all.
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = behind)]
     pub cache: Behind,
     /// Memory for --method direct; it is touched as it is needed

@@ -41,6 +41,8 @@ impl Browser {
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--no-first-run",
+            // A click of a script is no gesture of a user.
+            "--autoplay-policy=no-user-gesture-required",
             "--remote-debugging-pipe",
         ]);
         command.arg(format!("--user-data-dir={}", place.path("chromium").display()));

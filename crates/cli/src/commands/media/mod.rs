@@ -29,7 +29,7 @@ use signal_hook::{
     iterator::Signals,
 };
 use std::{
-    io,
+    io::{self, IsTerminal},
     net::SocketAddr,
     path::Path,
     sync::Arc,
@@ -67,6 +67,8 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     let certificate = certificate.map_err(|error| unfit(&error))?.map(Arc::new);
     options.certificate = certificate.clone();
     let pacing = options.pacing;
+    // Asked now: one that is closed is none.
+    let is_at_terminal = io::stdin().is_terminal();
     let words =
         policy::words(&policy, pacing, &capacity::other_methods(low.method, root, &low.state));
     let server = Server::start(root, options, policy).map_err(|error| failure(&error))?;
@@ -87,9 +89,9 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
         usage_problem("cannot start a thread for --json", "", &error.to_string(), "")
     })?;
     for signal in signals.forever() {
-        // With nothing to reload it is what a terminal says that is closed.
-        let reloads = log.is_some() || certificate.is_some() || low.config.is_some();
-        if signal != SIGHUP || !reloads {
+        // From a terminal it says that it is closed, unless there is something to read again.
+        let has_files = log.is_some() || certificate.is_some() || low.config.is_some();
+        if signal != SIGHUP || (is_at_terminal && !has_files) {
             break;
         }
         if let Some(log) = &log {
