@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::excerpts::Excerpts;
+use super::{excerpts::Excerpts, in_proportion};
 
 const EBML: u32 = 0x1a45_dfa3;
 const SEGMENT: u32 = 0x1853_8067;
@@ -23,6 +23,8 @@ struct Element {
     body: u64,
     /// The end of what surrounds it, where its size is not known.
     end: u64,
+    /// What it says itself, if that is more.
+    said_end: u64,
 }
 
 pub fn is_it(excerpts: &mut Excerpts) -> bool {
@@ -42,7 +44,9 @@ pub fn play_time(excerpts: &mut Excerpts) -> Option<Duration> {
         Some(scale) => unsigned(elements.excerpts, scale)?,
         None => TIMESTAMP_SCALE_DEFAULT,
     };
-    Duration::try_from_secs_f64(duration * scale as f64 / 1e9).ok()
+    let time = Duration::try_from_secs_f64(duration * scale as f64 / 1e9).ok()?;
+    // A film that is still being copied, or was cut off.
+    if segment.said_end > whole { in_proportion(time, whole, segment.said_end) } else { Some(time) }
 }
 
 struct Elements<'one, 'file> {
@@ -78,8 +82,8 @@ impl Elements<'_, '_> {
         // All bits set: a size that was not known when it was written.
         let is_unknown = size == (1 << (7 * size_bytes)) - 1;
         let known = body.checked_add(size)?;
-        let end = if is_unknown { end } else { known.min(end) };
-        Some(Element { id: u32::try_from(id).ok()?, body, end })
+        let said_end = if is_unknown { end } else { known };
+        Some(Element { id: u32::try_from(id).ok()?, body, end: said_end.min(end), said_end })
     }
 }
 
@@ -161,6 +165,14 @@ pub mod tests {
         let at = live.windows(4).position(|id| id == SEGMENT.to_be_bytes()).unwrap();
         live[at + 4..at + 12].copy_from_slice(&[1, 255, 255, 255, 255, 255, 255, 255]);
         assert_eq!(millis(&live), Some(2_500));
+    }
+
+    #[test]
+    fn a_film_that_is_not_whole_plays_as_long_as_what_is_there() {
+        let whole = film(None, &60_000_f32.to_be_bytes());
+        let cut = millis(&whole[..whole.len() - 500]).unwrap();
+        let expected = 60_000 * (whole.len() as u128 - 500) / whole.len() as u128;
+        assert_eq!(cut, expected);
     }
 
     #[test]

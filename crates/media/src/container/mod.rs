@@ -29,8 +29,8 @@ use excerpts::{Excerpts, ReadAt};
 ///
 /// `None`: not a container that is known, or one that does not tell (a live recording), or one
 /// that contradicts itself, or the file cannot be read. A container that tells a part only, such
-/// as fragments that are too many to be looked at, is taken to go on as it began. The time is what
-/// the container was written for: of a file that was cut off, it may be that of the whole.
+/// as fragments that are too many to be looked at, is taken to go on as it began. A film of which a
+/// part is missing at the end, as while it is copied, plays as much of its time as it has bytes.
 #[must_use]
 pub fn play_time(file: &File, len_bytes: u64) -> Option<Duration> {
     play_time_of(file, len_bytes)
@@ -78,7 +78,12 @@ fn scaled(time: Duration, part: u64, whole: u64) -> Option<Duration> {
     if part >= whole {
         return Some(time);
     }
-    let nanos = time.as_nanos().checked_mul(u128::from(whole))? / u128::from(part.max(1));
+    in_proportion(time, whole, part)
+}
+
+/// The time of `there` bytes, of `whole` that play for `time`.
+fn in_proportion(time: Duration, there: u64, whole: u64) -> Option<Duration> {
+    let nanos = time.as_nanos().checked_mul(u128::from(there))? / u128::from(whole.max(1));
     let seconds = u64::try_from(nanos / 1_000_000_000).ok()?;
     Some(Duration::new(seconds, u32::try_from(nanos % 1_000_000_000).ok()?))
 }

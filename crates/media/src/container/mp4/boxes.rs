@@ -13,6 +13,8 @@ pub struct Span {
     pub body: u64,
     /// Not behind the end of what surrounds it, whatever it says.
     pub end: u64,
+    /// What it says.
+    pub said_end: u64,
 }
 
 pub struct Boxes<'one, 'file> {
@@ -43,8 +45,8 @@ impl<'one, 'file> Boxes<'one, 'file> {
         if size < head_bytes {
             return None;
         }
-        let body = at + head_bytes;
-        Some(Span { kind, at, body, end: at.saturating_add(size).min(end).max(body) })
+        let (body, said_end) = (at + head_bytes, at.saturating_add(size));
+        Some(Span { kind, at, body, end: said_end.min(end).max(body), said_end })
     }
 
     /// The first box of a kind within another.

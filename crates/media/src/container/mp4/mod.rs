@@ -10,11 +10,13 @@ mod movie;
 
 use std::time::Duration;
 
-use super::{excerpts::Excerpts, scaled};
+use super::{excerpts::Excerpts, in_proportion, scaled};
 use boxes::Boxes;
 use index::Index;
 use movie::Movie;
 
+/// The pictures and sounds of most films follow their movie, or a box that is free.
+const BEHIND_MOVIE_MAX: u32 = 8;
 /// What files of this family begin with.
 const FIRST: [&[u8; 4]; 12] = [
     b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"sidx", b"free", b"skip", b"wide", b"pnot",
@@ -37,7 +39,7 @@ pub fn play_time(excerpts: &mut Excerpts) -> Option<Duration> {
             b"moov" if movie.is_none() => {
                 let found = Movie::read(&mut boxes, span);
                 if let Some(time) = found.told() {
-                    return Some(time);
+                    return of_what_is_there(&mut boxes, time, at, end);
                 }
                 movie = Some(found);
             }
@@ -60,6 +62,24 @@ pub fn play_time(excerpts: &mut Excerpts) -> Option<Duration> {
         Some(index) => Some(index.time),
         None => movie?.before_fragments(),
     }
+}
+
+/// A film that is still being copied, or was cut off, plays as much of its time as it has bytes.
+fn of_what_is_there(
+    boxes: &mut Boxes<'_, '_>,
+    time: Duration,
+    from: u64,
+    end: u64,
+) -> Option<Duration> {
+    let mut at = from;
+    for _ in 0..BEHIND_MOVIE_MAX {
+        let Some(span) = boxes.next(at, end) else { break };
+        if span.said_end > end {
+            return in_proportion(time, end, span.said_end);
+        }
+        at = span.end;
+    }
+    Some(time)
 }
 
 #[cfg(test)]
@@ -137,6 +157,14 @@ pub mod tests {
         let header = boxed(b"moov", &wide_clock(b"mvhd", 90_000, 90_000 * 100_000));
         let at_end = [boxed(b"wide", &[]), boxed(b"mdat", &vec![7; 200_000]), header].concat();
         assert_eq!(millis(&at_end), Some(100_000_000));
+    }
+
+    #[test]
+    fn a_film_that_is_not_whole_plays_as_long_as_what_is_there() {
+        let whole = film(1_000, 60_000);
+        let cut = millis(&whole[..whole.len() - 500]).unwrap();
+        let expected = 60_000 * (whole.len() as u128 - 500) / whole.len() as u128;
+        assert_eq!(cut, expected);
     }
 
     #[test]
