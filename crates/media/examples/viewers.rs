@@ -3,12 +3,16 @@
 //!     cargo run --release -p haul-media --example viewers -- 127.0.0.1:80 /a.mp4 10000 1.5M 30 PID
 //!
 //! ADDRESS TARGET VIEWERS RATE SECONDS, and the server's process numbers. Of several targets,
-//! separated by commas, viewers take one after the other.
-//! The players begin after one period of 3 s. With `--start-up 6` before all of it the server is held
-//! to 6 s of film that it gives at once: each period is due so much earlier. With `--ask-again 3` who
-//! is refused comes again after 3 s, and all leave together. With the process numbers of the server it also tells
-//! its processor time, once all viewers have come and settled, and its memory; and the time of the
-//! whole machine, as what the kernel does in interrupts is charged to whoever runs just then.
+//! separated by commas, viewers take one after the other. The players begin after one period of
+//! 3 s.
+//!
+//! With `--start-up 6` before all of it the server is held to 6 s of film that it gives at once:
+//! each period is due so much earlier. With `--ask-again 3` who is refused comes again after 3 s,
+//! and all leave together.
+//!
+//! With the process numbers of the server it also tells its processor time, once all viewers have
+//! come and settled, and its memory; and the time of the whole machine, as what the kernel does in
+//! interrupts is charged to whoever runs just then.
 
 use haul_media::{
     pace::Rate,

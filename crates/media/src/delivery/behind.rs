@@ -93,8 +93,8 @@ impl LetGo {
     }
 }
 
-/// `unused` is without the page cache: a server of films that are more than its memory fills it, and
-/// so it is scarce there before long.
+/// `unused` is without the page cache: a server of films that are more than its memory fills it,
+/// and so it is scarce there before long.
 fn is_scarce(unused: u64, all: u64) -> bool {
     unused < all / SCARCE
 }

@@ -178,12 +178,6 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
         let own = || Some(value.to_vec());
         let text = || Some(String::from_utf8_lossy(value).into_owned());
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        let conditions = &mut request.conditions;
-        // Which of two is meant is anybody's guess.
-        let once = |slot: &mut Option<Vec<u8>>| match slot.replace(value.to_vec()) {
-            Some(_) => Err(Refused::Malformed),
-            None => Ok(()),
-        };
         if is("host") {
             // Two hosts are two requests to two readers (RFC 9112, 3.2).
             if request.host.is_some() || !is_host(value) {
@@ -201,16 +195,11 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
             }
         } else if is("range") {
             request.range = request.range.take().or_else(own);
-        } else if is("if-range") {
-            once(&mut conditions.if_range)?;
-        } else if is("if-match") {
-            once(&mut conditions.if_match)?;
-        } else if is("if-none-match") {
-            once(&mut conditions.if_none_match)?;
-        } else if is("if-modified-since") {
-            once(&mut conditions.if_modified_since)?;
-        } else if is("if-unmodified-since") {
-            once(&mut conditions.if_unmodified_since)?;
+        } else if let Some(condition) = condition(&mut request.conditions, field.name) {
+            // Which of two is meant is anybody's guess.
+            if condition.replace(value.to_vec()).is_some() {
+                return Err(Refused::Malformed);
+            }
         } else if is("origin") {
             request.origin = text();
         } else if is("referer") {
@@ -244,6 +233,24 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
     // A body of unknown length is not read, so nothing can follow it.
     request.is_kept &= !is_chunked && !is_closed;
     Ok(())
+}
+
+/// Where a field of this name belongs, if it is a condition.
+fn condition<'one>(
+    conditions: &'one mut Conditions,
+    name: &str,
+) -> Option<&'one mut Option<Vec<u8>>> {
+    let Conditions { if_match, if_none_match, if_modified_since, if_unmodified_since, if_range } =
+        conditions;
+    [
+        ("if-match", if_match),
+        ("if-none-match", if_none_match),
+        ("if-modified-since", if_modified_since),
+        ("if-unmodified-since", if_unmodified_since),
+        ("if-range", if_range),
+    ]
+    .into_iter()
+    .find_map(|(known, slot)| known.eq_ignore_ascii_case(name).then_some(slot))
 }
 
 fn is_host(value: &[u8]) -> bool {
