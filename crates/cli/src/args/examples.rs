@@ -124,11 +124,11 @@ priority = \"high\"     low, normal or high: who is refused last",
     Section {
         title: "Signals",
         lines: "\
-SIGINT, SIGTERM  takes no more connections, and ends when all who have asked are answered, after
-                 --drain-time at the latest; a second signal cuts them
-SIGHUP           reads the configuration, what was measured, the certificate and its key again, and
-                 opens the access log again; a server at a terminal that has none of these
-                 files ends, as its terminal has been closed",
+SIGINT, SIGTERM  takes no more connections, and ends when all who have asked are answered,
+                 after --drain-time at the latest; a second signal cuts them
+SIGHUP           reads the configuration, what was measured, the certificate and its key
+                 again, and opens the access log again; a server at a terminal that has none
+                 of these files ends, as its terminal has been closed",
     },
     Section {
         title: "Exit status",

@@ -316,7 +316,8 @@ impl EventLoop {
                     let certificate = self.shared.options.certificate.as_deref();
                     let Ok(transport) = Transport::new(certificate) else { continue };
                     let socket = TcpStream::from(socket);
-                    let mut connection = Connection::new(socket, transport, peer.ip(), now);
+                    let mut connection =
+                        Connection::new(socket, transport, peer.ip().to_canonical(), now);
                     connection.counted = counted.ok().flatten();
                     self.add(connection, now);
                 }

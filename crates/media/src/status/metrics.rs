@@ -54,8 +54,12 @@ fn server(text: &mut Text, figures: &Figures) {
     let (taken, limit) = (door.taken, door.limit);
     text.gauge("disk_share_taken", "Of the disk's time, by admitted streams.", taken.disk);
     text.gauge("disk_share_limit", "Of the disk's time, for all streams.", limit.disk);
-    text.gauge("processor_share_taken", "Of the processors, by streams.", taken.processors);
-    text.gauge("processor_share_limit", "Of the processors, for all.", limit.processors);
+    text.gauge(
+        "processor_share_taken",
+        "Of the processors, by admitted streams.",
+        taken.processors,
+    );
+    text.gauge("processor_share_limit", "Of the processors, for all streams.", limit.processors);
     text.gauge("network_share_taken", "Of the network, by admitted streams.", taken.network);
     text.gauge("network_share_limit", "Of the network, for all streams.", limit.network);
     text.gauge("reads_waiting", "Reads not yet given to the disk.", reads.waiting);

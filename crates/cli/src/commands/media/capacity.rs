@@ -258,8 +258,10 @@ fn tell_streams(capacity: &Capacity, rates: &[Rate], pacing: Pacing, margin: f64
         ));
     }
     ui::print_to_stdout(
-        "\nEach viewer is counted with all reads from the disk; films in the page cache cost it \
-        none,\nso there may be more. A viewer who begins needs room for its start-up for a period.",
+        "\nRates are those of sending: a film goes at a quarter more than its average, so viewers \
+        of films\nof 4 Mbit/s are those at 5. Each is counted with all reads from the disk; films \
+        in the page\ncache cost it none, so there may be more. A viewer who begins needs room for \
+        its start-up\nfor a period. What is not known (-) is no limit.",
     );
 }
 

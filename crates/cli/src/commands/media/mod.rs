@@ -141,9 +141,13 @@ fn reload(low: &LowMedia, root: &Path, server: &Server, certificate: Option<&Cer
             ui::print_to_stderr(&ui::printable(&why));
         }
     }
-    if let Some(Err(error)) = certificate.map(Certificate::load_again) {
-        let why = format!("The certificate that was read before stays in use: {error}");
-        ui::print_to_stderr(&ui::printable(&why));
+    match certificate.map(Certificate::load_again) {
+        Some(Err(error)) => {
+            let why = format!("The certificate that was read before stays in use: {error}");
+            ui::print_to_stderr(&ui::printable(&why));
+        }
+        Some(Ok(_)) if !low.json => ui::print_to_stderr("The certificate was read again."),
+        _ => {}
     }
 }
 
@@ -264,7 +268,7 @@ fn tell_end(totals: &Totals, lost_lines: u64) {
     for (number, words) in [
         (cut, "cut at the end"),
         (refused, if refused == 1 { "stream refused" } else { "streams refused" }),
-        (turned_away, "turned away for want of room"),
+        (turned_away, "turned away, as there was no room or their address had its share"),
         (lost_lines, "lines of the access log lost, as its disk was too slow"),
     ] {
         if number > 0 {

@@ -180,7 +180,11 @@ pub(super) fn words(policy: &Policy, pacing: Pacing, others: &[&str]) -> String 
             format!(
                 "About {streams} of {} find a place, limited by the {}.",
                 capacity::rate_words(rate),
-                if max.is_some_and(|max| max <= streams) { "number set" } else { resource.name() }
+                if max.is_some_and(|max| max <= streams) {
+                    "number that was set"
+                } else {
+                    resource.name()
+                }
             )
         }
         (None, Some(max)) => format!("{max} of them find a place at a time."),
@@ -188,5 +192,10 @@ pub(super) fn words(policy: &Policy, pacing: Pacing, others: &[&str]) -> String 
             format!("All are admitted: {measured}--measure finds how many can be kept.")
         }
     };
-    format!("{paced}.\n{door}")
+    let kept = if *reserve > 0.0 {
+        format!(" {:.0} % are kept for a higher priority.", 100.0 * reserve)
+    } else {
+        String::new()
+    };
+    format!("{paced}.\n{door}{kept}")
 }
