@@ -50,6 +50,8 @@ fn who_finds_no_place_is_told_at_once_and_when_to_ask_again() {
     drop(first);
     // The place is its viewer's for two periods, then anybody's; here all are one viewer.
     wait_until("a place", || stream(&media, "/film.mp4").1.status == 200);
+    // Its end would wait for whoever is connected.
+    drop(second);
     let ran = media.end();
     let ended = ran.named("ended")[0];
     assert!(ended["refused"].as_u64().unwrap() >= 1, "{ran:?}");
