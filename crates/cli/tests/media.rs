@@ -15,7 +15,9 @@ use haul_testkit::{skip::skip, strace::Strace};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::{
     ffi::OsString,
-    fs, thread,
+    fs,
+    process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -605,6 +607,31 @@ fn a_stream_comes_period_by_period_and_no_sooner() {
 }
 
 /// A player that is paused takes nothing for a while; it goes on where it was.
+/// Eight times the rate, as a period is to be there well before it is due.
+#[test]
+fn the_kernel_is_asked_to_pace_a_stream_and_nothing_else() {
+    let place = place();
+    place.file(&place.root("long.mp4"), 64 << 20);
+    let media = Media::start(&place, &[]);
+    let max_of = |target: &str| {
+        let mut client = media.client();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(client.answer(Body::None).unwrap().status, 200);
+        let from = format!("sport = :{}", media.address.port());
+        let to = format!("dport = :{}", client.socket().local_addr().unwrap().port());
+        let shown = Command::new("ss").args(["-tinH", &from, "and", &to]).output().ok()?;
+        let text = String::from_utf8(shown.stdout).unwrap();
+        let (_, rates) = text.split_once("pacing_rate ").unwrap_or_else(|| panic!("{text:?}"));
+        let rates = rates.split_whitespace().next().unwrap().to_owned();
+        Some(rates.split_once('/').map(|(_, max)| max.to_owned()))
+    };
+    let Some(paced) = max_of("/long.mp4?rate=40M") else { return skip("ss", "none") };
+    // As older and newer versions of ss write it.
+    let known = ["320000000bps", "320.0Mbps", "320Mbps"].map(str::to_owned);
+    assert!(paced.as_ref().is_some_and(|max| known.contains(max)), "{paced:?}");
+    assert_eq!(max_of("/long.mp4?rate=max"), Some(None));
+}
+
 #[test]
 fn a_stream_that_is_paused_goes_on() {
     let place = place();
