@@ -27,7 +27,11 @@ The report goes to bench/reports/DATE-peers.md and ends with haul's targets; of 
 ";
 
 const SCRIPT: &str = "bench/peers";
-const TESTS: [&str; 2] = ["bench/tests/test_peers.py", "bench/tests/test_probe_disk.py"];
+const TESTS: [&str; 3] = [
+    "bench/tests/test_peers.py",
+    "bench/tests/test_probe_disk.py",
+    "bench/tests/test_media_streams.py",
+];
 const REPORTS: &str = "bench/reports";
 /// Options that make less than the whole comparison, or name their own report.
 const WITHOUT_REPORT: [&str; 3] = ["--report", "--only", "--quick"];
