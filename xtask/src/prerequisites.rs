@@ -41,7 +41,7 @@ const SUBSTITUTES: [(&str, &str); 1] = [("chromium", "google-chrome")];
 /// Installs what is missing when this process may; otherwise says what to install.
 pub fn provide(root: &Path) {
     install_missing(root);
-    // Behind it, as its lists of packages are fresh then.
+    // After it, as the lists of packages are fresh then.
     unpacked::provide(root);
 }
 

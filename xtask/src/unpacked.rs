@@ -50,6 +50,8 @@ fn program(root: &Path) -> PathBuf {
 fn unpack(root: &Path, package: &str) -> Result<()> {
     let tools = root.join(TOOLS);
     let download = tools.join("download");
+    // Half a package of a run that was ended would be in the way for ever.
+    let _ = fs::remove_dir_all(&download);
     fs::create_dir_all(&download).with_context(|| format!("cannot make {}", tools.display()))?;
     // As root it would become another user, who may not write here, and warn of that.
     let arguments = ["-q", "-o", "APT::Sandbox::User=root", "download", package];
