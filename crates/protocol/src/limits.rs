@@ -13,6 +13,8 @@ pub const OFFER_BYTES_MAX: u64 = 16 << 20;
 pub const OFFER_BYTES_MIN: u64 = 16 << 10;
 /// Files of one session, at most.
 pub const FILES_MAX: u32 = u32::MAX - 1;
+/// Names that a receiver knows as taken, at most; the last half of them for certain.
+pub const TAKEN_NAMES_MAX: usize = 1 << 20;
 /// A name below the target, in bytes (PATH_MAX of Linux, less the final zero).
 pub const NAME_BYTES_MAX: usize = 4095;
 /// A component of a name, in bytes (NAME_MAX of Linux).

@@ -10,6 +10,7 @@ use crate::{
     frame::{PackHeader, SpanHeader},
     limits,
     message::offer_bytes,
+    taken_names::{NameHash, Repeats, TakenNames, TargetPath},
     wire::{self, file_answer},
 };
 use alloc::{
@@ -64,6 +65,11 @@ pub enum SpanEnd {
 pub enum ReceiverEvent {
     /// Answer with [`Receiver::answer`].
     Offered(wire::FileOffer),
+    /// A second file of a name, which was answered with this fault: it is settled.
+    NameTaken {
+        offer: wire::FileOffer,
+        fault: wire::Fault,
+    },
     OffersEnd {
         files: u64,
         bytes: u64,
@@ -89,12 +95,22 @@ pub enum ReceiverEvent {
     Refused(wire::Fault),
 }
 
+/// What a file that is settled leaves under its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    InPlace,
+    Nothing,
+}
+
 #[derive(Debug)]
 struct ReceiveFile {
     /// `None` until answered.
     grid: Option<SpanGrid>,
     size_bytes: u64,
     offer_bytes: u64,
+    /// `None` for a directory.
+    name: Option<NameHash>,
+    keeps_name: bool,
     missing: SpanSet,
     verified: SpanSet,
     confirmed: bool,
@@ -120,6 +136,7 @@ pub struct Receiver {
     /// Verified and not yet told.
     untold: BTreeMap<FileId, Vec<SpanIndex>>,
     next_file: u32,
+    names: TakenNames,
     /// What the offers of unsettled files take of memory.
     offer_bytes: u64,
     offers_max: u32,
@@ -143,6 +160,7 @@ impl Receiver {
             streams_ever: BTreeSet::new(),
             untold: BTreeMap::new(),
             next_file: 0,
+            names: TakenNames::default(),
             offer_bytes: 0,
             offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
             offer_bytes_max: offer_bytes_max.min(limits::OFFER_BYTES_MAX),
@@ -152,6 +170,14 @@ impl Receiver {
             outbox: VecDeque::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// What the target's path stands for, and whether names come again. Without it the path is a
+    /// directory, and none does.
+    #[must_use]
+    pub fn naming(mut self, path: TargetPath, repeats: Repeats) -> Self {
+        (self.names.path, self.names.repeats) = (path, repeats);
+        self
     }
 
     /// Answers an offer. A `durable` set of more than [`limits::RANGES_MAX`] runs does not fit in
@@ -187,19 +213,19 @@ impl Receiver {
                 file_answer::Answer::Need(need)
             }
             Answer::Skip => {
-                self.forget(file);
+                self.forget(file, Outcome::InPlace);
                 file_answer::Answer::Skip(wire::Skip {})
             }
             Answer::Fault(fault) => {
-                self.forget(file);
+                self.forget(file, Outcome::Nothing);
                 file_answer::Answer::Fault(fault)
             }
             Answer::Compare(compare) => {
-                self.forget(file);
+                self.forget(file, Outcome::Nothing);
                 file_answer::Answer::Compare(compare)
             }
             Answer::Plan(plan) => {
-                self.forget(file);
+                self.forget(file, Outcome::InPlace);
                 file_answer::Answer::Plan(plan)
             }
         };
@@ -333,7 +359,7 @@ impl Receiver {
 
     /// The target cannot take the file: it is settled.
     pub fn file_failed(&mut self, file: FileId, fault: wire::Fault) {
-        if self.forget(file) {
+        if self.forget(file, Outcome::Nothing) {
             let settled = wire::FileSettled { file: file.0, fault: Some(fault) };
             self.outbox.push_back(Message::FileSettled(settled));
         }
@@ -341,7 +367,8 @@ impl Receiver {
 
     /// The answer to [`ReceiverEvent::Commit`].
     pub fn committed(&mut self, file: FileId, result: Result<(), wire::Fault>) {
-        if self.forget(file) {
+        let outcome = if result.is_ok() { Outcome::InPlace } else { Outcome::Nothing };
+        if self.forget(file, outcome) {
             let settled = wire::FileSettled { file: file.0, fault: result.err() };
             self.outbox.push_back(Message::FileSettled(settled));
         }
@@ -441,9 +468,14 @@ impl Receiver {
     }
 
     /// The file is settled; false when it was before.
-    fn forget(&mut self, file: FileId) -> bool {
+    fn forget(&mut self, file: FileId, outcome: Outcome) -> bool {
         self.untold.remove(&file);
         let entry = self.files.remove(&file);
+        if let Some(ReceiveFile { name: Some(name), keeps_name, .. }) = entry
+            && (outcome == Outcome::Nothing || !keeps_name)
+        {
+            self.names.release(name);
+        }
         self.confirmed -= usize::from(entry.as_ref().is_some_and(|entry| entry.confirmed));
         self.offer_bytes -= entry.as_ref().map_or(0, |entry| entry.offer_bytes);
         entry.is_some()
@@ -510,10 +542,22 @@ impl Receiver {
             return Err(ProtocolError::new(what));
         }
         self.next_file += 1;
+        let name = match self.names.take(&offer) {
+            Ok(name) => name,
+            Err(fault) => {
+                let reply = file_answer::Answer::Fault(fault.clone());
+                let answer = wire::FileAnswer { file: offer.file, answer: Some(reply) };
+                self.outbox.push_back(Message::FileAnswer(answer));
+                self.events.push_back(ReceiverEvent::NameTaken { offer, fault });
+                return Ok(());
+            }
+        };
         let entry = ReceiveFile {
             grid: None,
             size_bytes: offer.size_bytes,
             offer_bytes: offer_bytes(&offer),
+            name,
+            keeps_name: self.names.keeps(&offer),
             missing: SpanSet::default(),
             verified: SpanSet::default(),
             confirmed: false,
@@ -526,7 +570,7 @@ impl Receiver {
     }
 
     fn give_up(&mut self, file: FileId, fault: wire::Fault) {
-        self.forget(file);
+        self.forget(file, Outcome::Nothing);
         let settled = wire::FileSettled { file: file.0, fault: Some(fault.clone()) };
         self.outbox.push_back(Message::FileSettled(settled));
         self.events.push_back(ReceiverEvent::GivenUp { file, fault });

@@ -16,7 +16,8 @@ use haul_protocol::{
     frame::SpanHeader,
     limits::{self, OFFER_BYTES_MAX},
     receiver::{Answer, Permit, SpanEnd},
-    wire::{self, file_answer},
+    taken_names::{Repeats, TargetPath},
+    wire::{self, FaultCode, file_answer},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -126,7 +127,8 @@ proptest! {
 const SPAN: u64 = limits::SPAN_BYTES_MIN;
 
 fn offer(file: u32, spans: u64) -> wire::FileOffer {
-    wire::FileOffer { file, size_bytes: spans * SPAN, ..Default::default() }
+    let name = format!("file-{file}").into_bytes();
+    wire::FileOffer { file, name, size_bytes: spans * SPAN, ..Default::default() }
 }
 
 fn need(file: FileId, durable: Vec<wire::SpanRange>) -> Message {
@@ -310,4 +312,50 @@ fn a_file_is_confirmed_once() {
     let confirm = |fault| Message::FileConfirm(wire::FileConfirm { file: 0, fault });
     assert_eq!(receiver.handle(confirm(None)), Ok(()));
     assert!(receiver.handle(confirm(Some(wire::Fault::default()))).is_err());
+}
+
+fn answered_with(receiver: &mut Receiver) -> Option<FaultCode> {
+    let answers = messages(receiver).into_iter().filter_map(|message| match message {
+        Message::FileAnswer(wire::FileAnswer { answer, .. }) => answer,
+        _ => None,
+    });
+    answers.last().and_then(|answer| match answer {
+        file_answer::Answer::Fault(fault) => Some(fault.code()),
+        _ => None,
+    })
+}
+
+fn offer_named(receiver: &mut Receiver, file: u32, name: &[u8]) -> Option<FaultCode> {
+    let offer = wire::FileOffer { name: name.to_vec(), ..offer(file, 0) };
+    receiver.handle(Message::FileOffer(offer)).expect("an honest offer");
+    answered_with(receiver)
+}
+
+/// A client gave all files of a directory the one name of the target: the last of them was left.
+#[test]
+fn a_receiver_takes_one_file_for_a_name() {
+    let mut receiver = Receiver::new(4, OFFER_BYTES_MAX);
+    assert_eq!(offer_named(&mut receiver, 0, b"scan"), None);
+    assert_eq!(offer_named(&mut receiver, 1, b"scan"), Some(FaultCode::NameTaken), "unsettled");
+    receiver.answer(FileId(0), Answer::Skip).expect("an answer");
+    assert_eq!(offer_named(&mut receiver, 2, b"scan"), Some(FaultCode::NameTaken), "in place");
+    assert_eq!(offer_named(&mut receiver, 3, b"other"), None);
+    let compare = Answer::Compare(wire::Compare { blake3: vec![1; 32] });
+    receiver.answer(FileId(3), compare).expect("an answer");
+    assert_eq!(offer_named(&mut receiver, 4, b"other"), None, "offered again to be compared");
+    let fault = wire::Fault::new(FaultCode::IoFailed, wire::Side::Target, "the disk fails");
+    receiver.file_failed(FileId(4), fault);
+    assert_eq!(offer_named(&mut receiver, 5, b"other"), None, "nothing is there");
+}
+
+#[test]
+fn the_new_name_of_one_source_is_no_name_for_another() {
+    let one = TargetPath::NameOfOneSource;
+    let mut receiver = Receiver::new(8, OFFER_BYTES_MAX).naming(one, Repeats::OnceSettled);
+    assert_eq!(offer_named(&mut receiver, 0, b"run7/a"), None);
+    assert_eq!(offer_named(&mut receiver, 1, b"run7/b"), None);
+    assert_eq!(offer_named(&mut receiver, 2, b"b"), Some(FaultCode::NameTaken));
+    receiver.answer(FileId(0), Answer::Skip).expect("an answer");
+    assert_eq!(offer_named(&mut receiver, 3, b"run7/a"), None, "a watch sends it again");
+    assert_eq!(offer_named(&mut receiver, 4, b"run7/b"), Some(FaultCode::NameTaken), "unsettled");
 }

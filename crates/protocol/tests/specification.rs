@@ -21,6 +21,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         OFFER_BYTES_MAX,
         OFFER_BYTES_MIN,
         FILES_MAX,
+        TAKEN_NAMES_MAX,
         NAME_BYTES_MAX,
         COMPONENT_BYTES_MAX,
         PATHS_MAX,

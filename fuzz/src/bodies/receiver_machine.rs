@@ -74,6 +74,10 @@ pub enum ReceiverOperation {
 #[derive(Default)]
 struct Model {
     sizes: Vec<u64>,
+    /// By the file's number.
+    names: Vec<Vec<u8>>,
+    /// Names with a file in place, or on its way there.
+    held: BTreeSet<Vec<u8>>,
     grids: BTreeMap<FileId, SpanGrid>,
     settled: BTreeSet<FileId>,
     streams: BTreeMap<StreamId, u64>,
@@ -163,6 +167,8 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
     Some(match operation {
         Op::Offer { skew, size } => Message::FileOffer(wire::FileOffer {
             file: model.sizes.len() as u32 + if *skew < 250 { 0 } else { u32::from(*skew) },
+            // Now and then the name of another file.
+            name: vec![if *skew < 128 { model.sizes.len() as u8 } else { *skew & 3 }],
             size_bytes: numbers::size_bytes(*size),
             ..Default::default()
         }),
@@ -333,7 +339,10 @@ impl Model {
         let result = receiver.handle(message.clone());
         assert!(!(is_lie && result.is_ok()), "believed: {message:?}");
         match message {
-            Message::FileOffer(offer) if result.is_ok() => self.sizes.push(offer.size_bytes),
+            Message::FileOffer(offer) if result.is_ok() => {
+                self.sizes.push(offer.size_bytes);
+                self.names.push(offer.name);
+            }
             Message::OffersEnd(_) => self.offers_ended = true,
             Message::StreamDrop(drop) if result.is_ok() => {
                 self.streams_ever.insert(StreamId(drop.stream));
@@ -386,12 +395,13 @@ impl Model {
                         assert!(self.told.insert(span), "told {span:?} twice");
                     }
                 }
-                Message::FileSettled(settled) => self.settle(settled.file),
-                Message::FileAnswer(answer)
-                    if !matches!(answer.answer, Some(wire::file_answer::Answer::Need(_))) =>
-                {
-                    self.settle(answer.file);
+                Message::FileSettled(settled) => {
+                    self.settle(settled.file);
+                    if settled.fault.is_some() {
+                        self.held.remove(&self.names[settled.file as usize]);
+                    }
                 }
+                Message::FileAnswer(answer) => self.look_at_answer(&answer),
                 _ => {}
             }
         }
@@ -406,6 +416,17 @@ impl Model {
         let open = self.sizes.len() - self.settled.len();
         assert!(open <= OFFERS_MAX as usize, "{open} files are open");
         assert_eq!(receiver.has_open_files(), open > 0);
+    }
+
+    fn look_at_answer(&mut self, answer: &wire::FileAnswer) {
+        use wire::file_answer::Answer::{Compare, Fault, Need};
+        if !matches!(answer.answer, Some(Need(_))) {
+            self.settle(answer.file);
+        }
+        if !matches!(answer.answer, Some(Compare(_) | Fault(_))) {
+            let name = self.names[answer.file as usize].clone();
+            assert!(self.held.insert(name), "two files of one name");
+        }
     }
 
     fn settle(&mut self, file: u32) {

@@ -1200,6 +1200,8 @@ pub enum FaultCode {
     /// something else is there, and it was to stay
     Exists = 31,
     TooManyRemovals = 32,
+    /// another file of the session has the name
+    NameTaken = 33,
 }
 impl FaultCode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1234,6 +1236,7 @@ impl FaultCode {
             Self::EngineRefused => "ENGINE_REFUSED",
             Self::Exists => "EXISTS",
             Self::TooManyRemovals => "TOO_MANY_REMOVALS",
+            Self::NameTaken => "NAME_TAKEN",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1265,6 +1268,7 @@ impl FaultCode {
             "ENGINE_REFUSED" => Some(Self::EngineRefused),
             "EXISTS" => Some(Self::Exists),
             "TOO_MANY_REMOVALS" => Some(Self::TooManyRemovals),
+            "NAME_TAKEN" => Some(Self::NameTaken),
             _ => None,
         }
     }

@@ -37,6 +37,7 @@ use haul_datapath::choose;
 use haul_protocol::{
     Awaited, FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
     receiver::Answer,
+    taken_names::{Repeats, TargetPath},
     wire::{self, Fault, FaultCode, FileKind, FileOffer, Growth},
 };
 use rounds::growth;
@@ -142,7 +143,7 @@ impl<'a> Receiving<'a> {
         let is_quick = supply.connects() && !place.wishes().takes_long();
         let patience = Patience::new(is_quick, options.stall_after);
         let shared = Arc::new(ReceiveShared {
-            machine: Mutex::new(Receiver::new(options.offers.files, options.offers.bytes)),
+            machine: Mutex::new(machine(&place, options.offers)),
             targets: Mutex::default(),
             contents,
             committer: committer.handle(),
@@ -243,6 +244,7 @@ impl<'a> Receiving<'a> {
             let Some(event) = lock(&self.shared.machine).poll_event() else { break };
             match event {
                 ReceiverEvent::Offered(offer) => self.offered(&offer),
+                ReceiverEvent::NameTaken { offer, fault } => self.name_taken(&offer, &fault),
                 ReceiverEvent::OffersEnd { .. } => self.find_missing(),
                 ReceiverEvent::AllVerified(_) => {}
                 ReceiverEvent::Commit(file) => {
@@ -467,6 +469,14 @@ impl<'a> Receiving<'a> {
             }
         };
         self.say(file, answer);
+    }
+
+    /// The machine has refused it: the file that came first under its name stands.
+    fn name_taken(&mut self, offer: &FileOffer, fault: &Fault) {
+        self.tally.failed_files += 1;
+        self.tally.first_problem.get_or_insert_with(|| fault.into());
+        (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
+        (self.events)(Event::File(FileEnded::new(offer.name.clone(), FileStatus::Failed, 0)));
     }
 
     fn refuse(&mut self, file: FileId, fault: Fault) {
@@ -840,4 +850,12 @@ impl Role for Receiving<'_> {
     fn has_last_word(&self) -> bool {
         false
     }
+}
+/// The machine of a session that receives to `place`.
+fn machine(place: &TargetPlace, offers: OfferLimits) -> Receiver {
+    let is_renamed = matches!(place, TargetPlace::Below { rename: Some(_), .. });
+    let path = if is_renamed { TargetPath::NameOfOneSource } else { TargetPath::Directory };
+    let is_watched = place.wishes().recording.watch;
+    let repeats = if is_watched { Repeats::OnceSettled } else { Repeats::Refused };
+    Receiver::new(offers.files, offers.bytes).naming(path, repeats)
 }

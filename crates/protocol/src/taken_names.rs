@@ -1,0 +1,126 @@
+//! One file for a name in a session: which names a receiver has taken, and which it refuses.
+//!
+//! Names are kept as 64-bit hashes, in two generations, so memory is bounded (some 16 MiB): the
+//! last [`limits::TAKEN_NAMES_MAX`] / 2 names are always known. Two different names have one hash
+//! with a probability of 2^-64 a pair; the second of them is refused in words.
+
+use crate::{
+    limits,
+    wire::{Fault, FaultCode, FileKind, FileOffer, Growth, Side},
+};
+use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
+
+/// What a name is kept by.
+pub(crate) type NameHash = u64;
+
+/// How many sources the target's path stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetPath {
+    /// The path is a directory: each source has a name of its own in it.
+    #[default]
+    Directory,
+    /// The path is the new name of one source: another source would take the same name.
+    NameOfOneSource,
+}
+
+/// Whether a name that was settled may come again in the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeats {
+    #[default]
+    Refused,
+    /// Sources are watched: a file that was written to again is sent again.
+    OnceSettled,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct TakenNames {
+    pub path: TargetPath,
+    pub repeats: Repeats,
+    /// The first component of all names, where the target's path stands for one source.
+    source: Option<Vec<u8>>,
+    young: BTreeSet<NameHash>,
+    old: BTreeSet<NameHash>,
+}
+
+impl TakenNames {
+    /// Takes the name of an offer; `None` for a directory, which several sources may share.
+    ///
+    /// # Errors
+    /// The fault of a second file of one name.
+    pub fn take(&mut self, offer: &FileOffer) -> Result<Option<NameHash>, Fault> {
+        if self.path == TargetPath::NameOfOneSource {
+            let first = offer.name.split(|&byte| byte == b'/').next().unwrap_or_default();
+            let source = self.source.get_or_insert_with(|| first.to_vec());
+            if source != first {
+                let found = format!("another source, {}, was offered before", shown(source));
+                return Err(taken_fault(offer, found));
+            }
+        }
+        let hash = hash(&offer.name);
+        if self.young.contains(&hash) || self.old.contains(&hash) {
+            return Err(taken_fault(offer, "a file of that name came before".into()));
+        }
+        if offer.kind() == FileKind::Directory {
+            return Ok(None);
+        }
+        if self.young.len() >= limits::TAKEN_NAMES_MAX / 2 {
+            self.old = core::mem::take(&mut self.young);
+        }
+        self.young.insert(hash);
+        Ok(Some(hash))
+    }
+
+    /// Whether a name stays taken once its file is in place.
+    pub fn keeps(&self, offer: &FileOffer) -> bool {
+        self.repeats == Repeats::Refused && offer.growth() == Growth::NotGrowing
+    }
+
+    /// The name may be offered again: nothing was put there under it.
+    pub fn release(&mut self, hash: NameHash) {
+        let _ = self.young.remove(&hash) || self.old.remove(&hash);
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn taken_fault(offer: &FileOffer, found: String) -> Fault {
+    Fault::new(FaultCode::NameTaken, Side::Target, "another file has this name already")
+        .at(&*offer.name)
+        .needs("one file for a name in a transfer")
+        .found(found)
+        .hint("end the target with / to keep the names of several sources, or move them one by one")
+}
+
+/// FNV-1a of 64 bits (RFC 9923), with the finalizer of MurmurHash3, which spreads short names.
+fn hash(name: &[u8]) -> NameHash {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let mut hash = name.iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: String) -> FileOffer {
+        let kind = FileKind::Regular as i32;
+        FileOffer { name: name.into_bytes(), kind, ..FileOffer::default() }
+    }
+
+    #[test]
+    fn as_many_names_are_known_as_the_limit_says_and_no_more_are_kept() {
+        let mut names = TakenNames::default();
+        for number in 0..2 * limits::TAKEN_NAMES_MAX {
+            assert!(names.take(&file(format!("run7/{number}.fits"))).is_ok(), "{number}");
+            assert!(names.young.len() + names.old.len() <= limits::TAKEN_NAMES_MAX);
+        }
+        let known = 3 * limits::TAKEN_NAMES_MAX / 2..2 * limits::TAKEN_NAMES_MAX;
+        for number in known {
+            assert!(names.take(&file(format!("run7/{number}.fits"))).is_err(), "{number}");
+        }
+    }
+}
