@@ -9,7 +9,7 @@ use crate::{
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
-    places::{asked_name, check_names, expected_names, resolve_local, source_name},
+    places::{asked_name, asked_path, check_names, expected_names, resolve_local, source_name},
     preflight::{self, Findings, Verdict},
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
@@ -20,6 +20,7 @@ use crate::{
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
     },
+    source_name::go_into_directory,
     stages,
     storage::{attributes::Attributes, source::walk_named, target::TargetPlace, walk::WalkOptions},
     token::{hex, random_bytes},
@@ -46,7 +47,6 @@ use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     cell::Cell,
     net::TcpStream,
-    os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Arc, atomic::Ordering},
     thread,
@@ -84,11 +84,7 @@ pub fn push(
     let names = request.sources.iter().map(source_name).collect::<Vec<_>>();
     check_names(&names)?;
     let of_base = names.contains(&None);
-    let into_directory = request.sources.len() != 1
-        || request.sources.iter().any(|source| match source {
-            SourceSpec::Path(path) => path.as_bytes().ends_with(b"/"),
-            SourceSpec::Zero(_) | SourceSpec::Beginning(_) => false,
-        });
+    let into_directory = go_into_directory(&names);
     let open = wire::Open {
         direction: Direction::Push as i32,
         paths: vec![request.url.path.clone()],
@@ -126,7 +122,7 @@ pub fn pull(
             hint,
         )));
     }
-    let paths: Vec<Vec<u8>> = request.urls.iter().map(|url| url.path.clone()).collect();
+    let paths: Vec<Vec<u8>> = request.urls.iter().map(|url| asked_path(&url.path)).collect();
     let paths_bytes: usize = paths.iter().map(Vec::len).sum();
     if paths.len() > limits::PATHS_MAX || paths_bytes > OPEN_PATHS_BYTES_MAX {
         let needs =
@@ -140,10 +136,10 @@ pub fn pull(
             hint,
         )));
     }
-    let contents = |path: &Vec<u8>| path.is_empty() || path.ends_with(b"/");
-    let into_directory = paths.len() != 1 || paths.iter().any(contents);
-    check_names(&paths.iter().map(|path| asked_name(path)).collect::<Vec<_>>())?;
-    let of_base = paths.iter().any(contents);
+    let names = paths.iter().map(|path| asked_name(path)).collect::<Vec<_>>();
+    check_names(&names)?;
+    let into_directory = go_into_directory(&names);
+    let of_base = names.contains(&None);
     let wishes = with_base(request.options.wishes, of_base);
     if request.options.verify_target && request.target == TargetSpec::Null {
         let what = "cannot read the target back";

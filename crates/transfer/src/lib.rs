@@ -19,6 +19,7 @@ pub mod selection;
 pub mod server;
 pub mod session;
 pub mod size;
+mod source_name;
 pub mod stages;
 pub mod state;
 pub mod storage;

@@ -6,8 +6,9 @@ use crate::{
     options::{SourceSpec, TargetSpec},
     session::receiving::Expected,
     size::parse_size,
+    source_name::name_of_source,
     storage::{
-        root::{Root, join, os_path, split_last},
+        root::{Root, join, os_path},
         target::{PathMeans, TargetPlace},
     },
     wishes::Wishes,
@@ -19,12 +20,15 @@ pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
     match source {
         SourceSpec::Zero(bytes) => Some(format!("zero-{bytes}").into_bytes()),
         SourceSpec::Beginning(part) => Some(part.name.clone().into_bytes()),
-        SourceSpec::Path(path) => {
-            let path = path.as_bytes();
-            let contents_only = path.ends_with(b"/") || path == b"." || path.ends_with(b"/.");
-            let name = os_path(path).file_name().filter(|_| !contents_only);
-            name.map(|name| name.as_bytes().to_vec())
-        }
+        SourceSpec::Path(path) => name_of_source(path.as_bytes()).map(<[u8]>::to_vec),
+    }
+}
+
+/// The path of a source as it is asked of a server: `x/.` is `x/`, which every server knows.
+pub fn asked_path(path: &[u8]) -> Vec<u8> {
+    match path.strip_suffix(b".") {
+        Some(contents) if contents.is_empty() || contents.ends_with(b"/") => contents.to_vec(),
+        _ => path.to_vec(),
     }
 }
 
@@ -33,8 +37,7 @@ pub fn asked_name(path: &[u8]) -> Option<Vec<u8>> {
     let size = path.strip_prefix(b"zero:").and_then(|size| std::str::from_utf8(size).ok());
     match size.and_then(|size| parse_size(size).ok()) {
         Some(bytes) => Some(format!("zero-{bytes}").into_bytes()),
-        None if path.is_empty() || path.ends_with(b"/") => None,
-        None => Some(split_last(path).1.to_vec()),
+        None => name_of_source(path).map(<[u8]>::to_vec),
     }
 }
 

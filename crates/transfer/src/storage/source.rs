@@ -1,12 +1,13 @@
 //! Files to be sent: what was offered, opening them, and whether they are still the same.
 
 use super::{
-    root::{Links, Root, os_path, split_last},
+    root::{Links, Root, os_path},
     walk::{Listed, Top, Tree, Walk, WalkOptions, is_directory},
 };
 use crate::{
     error::io_fault,
     options::{Beginning, SourceSpec},
+    source_name::name_of_source,
 };
 use haul_datapath::SpanFile;
 use haul_protocol::{
@@ -307,10 +308,8 @@ fn beginning(part: &Beginning) -> Top {
 }
 
 fn named(path: &[u8]) -> Top {
-    let contents_only = path.ends_with(b"/") || path == b"." || path.ends_with(b"/.");
     let full = os_path(path);
-    // `dir/..` and `/` have no name of their own: their contents go.
-    let name = full.file_name().map_or(&b""[..], OsStrExt::as_bytes).to_vec();
+    let name = name_of_source(path).unwrap_or_default().to_vec();
     let failed = |error: io::Error| {
         let fault = io_fault(Side::Source, path, "cannot be read", &error);
         Top::Listed(Listed::Failed(fault))
@@ -321,10 +320,7 @@ fn named(path: &[u8]) -> Top {
     };
     if is_directory(&stat) {
         return match Root::open(full) {
-            Ok(root) => {
-                let name = if contents_only { Vec::new() } else { name };
-                Top::Tree(Tree { root, path: Vec::new(), name })
-            }
+            Ok(root) => Top::Tree(Tree { root, path: Vec::new(), name }),
             Err(error) => failed(error),
         };
     }
@@ -353,7 +349,6 @@ pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
         let fault = wire::Fault::new(FaultCode::NotFound, Side::Source, what);
         return fail(fault.at(path).hint("pull zero:SIZE from it"));
     };
-    let contents_only = path.is_empty() || path.ends_with(b"/");
     let trimmed = path.strip_suffix(b"/").unwrap_or(path);
     if !trimmed.is_empty()
         && let Err(why) = check_relative_name(trimmed)
@@ -369,13 +364,10 @@ pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
         Ok(stat) => stat,
         Err(error) => return fail(io_fault(Side::Source, path, "cannot be read", &error)),
     };
-    let name = split_last(trimmed).1.to_vec();
+    let name = name_of_source(path).unwrap_or_default().to_vec();
     if is_directory(&stat) {
         return match root.below(trimmed) {
-            Ok(root) => {
-                let name = if contents_only { Vec::new() } else { name };
-                Top::Tree(Tree { root, path: Vec::new(), name })
-            }
+            Ok(root) => Top::Tree(Tree { root, path: Vec::new(), name }),
             Err(error) => fail(io_fault(Side::Source, path, "cannot be opened", &error)),
         };
     }

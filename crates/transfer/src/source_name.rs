@@ -1,0 +1,46 @@
+//! What a source is called at the target: by its own name, or its contents come without it.
+//!
+//! Decided here for both sides and both directions, by the path's text alone: `x` is called x;
+//! `x/`, `x/.`, `.`, `..`, `x/..` and `/` are the contents of that directory.
+
+/// The name that a source brings to the target; `None`: its contents come without it.
+#[must_use]
+pub fn name_of_source(path: &[u8]) -> Option<&[u8]> {
+    match path.rsplit(|&byte| byte == b'/').next() {
+        None | Some(b"" | b"." | b"..") => None,
+        name => name,
+    }
+}
+
+/// Whether sources of these names go into the target as a directory, whatever is there: one source
+/// with a name of its own may be given the target's path as a new name.
+#[must_use]
+pub fn go_into_directory<Name>(names: &[Option<Name>]) -> bool {
+    !matches!(names, [Some(_)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_directorys_contents_has_no_name() {
+        for contents in ["", "/", ".", "./", "./.", "..", "../", "x/", "x//", "x/.", "x/./", "x/.."]
+        {
+            assert_eq!(name_of_source(contents.as_bytes()), None, "{contents}");
+        }
+        for (path, name) in
+            [("x", "x"), ("./x", "x"), ("../x", "x"), ("/a/.x", ".x"), ("...", "...")]
+        {
+            assert_eq!(name_of_source(path.as_bytes()), Some(name.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn contents_never_take_the_target_as_their_new_name() {
+        assert!(!go_into_directory(&[name_of_source(b"x")]));
+        assert!(go_into_directory(&[name_of_source(b".")]));
+        assert!(go_into_directory(&[name_of_source(b"x"), name_of_source(b"y")]));
+        assert!(go_into_directory::<&[u8]>(&[]));
+    }
+}
