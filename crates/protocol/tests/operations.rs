@@ -315,12 +315,11 @@ fn a_file_is_confirmed_once() {
 }
 
 fn answered_with(receiver: &mut Receiver) -> Option<FaultCode> {
-    let answers = messages(receiver).into_iter().filter_map(|message| match message {
-        Message::FileAnswer(wire::FileAnswer { answer, .. }) => answer,
-        _ => None,
-    });
-    answers.last().and_then(|answer| match answer {
-        file_answer::Answer::Fault(fault) => Some(fault.code()),
+    messages(receiver).iter().rev().find_map(|message| match message {
+        Message::FileAnswer(wire::FileAnswer {
+            answer: Some(file_answer::Answer::Fault(fault)),
+            ..
+        }) => Some(fault.code()),
         _ => None,
     })
 }
