@@ -145,6 +145,10 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
     if request.host.is_none() && !is_http_1_0 {
         return Err(Refused::Malformed);
     }
+    if let Some(authority) = authority(raw) {
+        // It replaces the field (RFC 9112, 3.2.2), so it is held to the same check.
+        request.host = Some(host_of(authority).ok_or(Refused::Malformed)?);
+    }
     Ok(Parsed::Whole(Box::new(request), len_bytes))
 }
 
@@ -257,16 +261,20 @@ fn is_host(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'/')
 }
 
+/// Without a user, which no target of HTTP has (RFC 9110, 4.2.4).
+fn host_of(authority: &str) -> Option<String> {
+    let is_plain = is_host(authority.as_bytes()) && !authority.contains('@');
+    is_plain.then(|| authority.to_owned())
+}
+
 /// `/films/a%20b.mp4?rate=2M`, `http://host/films/`, or `*` of OPTIONS. `None` where it leads above
 /// the root, or hides a byte that no file name has.
 fn target(raw: &str) -> Option<Target> {
     let raw = raw.split('#').next().unwrap_or_default();
-    let local = match raw.split_once("://") {
-        // The absolute form is for proxies, and to be understood by all (RFC 9112, 3.2.2).
-        Some((scheme, rest)) if is_scheme(scheme) => {
-            rest.find(['/', '?']).map_or("/", |at| &rest[at..])
-        }
-        _ => raw,
+    let local = match authority_and_rest(raw) {
+        Some((_, "")) => "/",
+        Some((_, rest)) => rest,
+        None => raw,
     };
     let (path, query) = local.split_once('?').unwrap_or((local, ""));
     let path = match path {
@@ -274,6 +282,18 @@ fn target(raw: &str) -> Option<Target> {
         path => normal(&decoded(path)?)?,
     };
     Some(Target { path, query: query.to_owned() })
+}
+
+/// The host of a target in absolute form, which is for proxies, and to be understood by all (RFC
+/// 9112, 3.2.2).
+fn authority(raw: &str) -> Option<&str> {
+    authority_and_rest(raw.split('#').next()?).map(|(authority, _)| authority)
+}
+
+/// Host and port of the absolute form, and what stands behind them.
+fn authority_and_rest(raw: &str) -> Option<(&str, &str)> {
+    let (_, rest) = raw.split_once("://").filter(|(scheme, _)| is_scheme(scheme))?;
+    Some(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -354,6 +374,28 @@ mod tests {
 
     fn path(raw: &str) -> Option<String> {
         target(raw).map(|target| String::from_utf8(target.path).unwrap())
+    }
+
+    /// A page of another site could name itself in the target, and a good host in the field.
+    #[test]
+    fn the_host_of_an_absolute_target_replaces_the_fields() {
+        let host = |target: &str| {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            match parse(text.as_bytes()) {
+                Ok(Parsed::Whole(request, _)) => request.host,
+                _ => None,
+            }
+        };
+        assert_eq!(host("/films/").as_deref(), Some("localhost"));
+        assert_eq!(host("/films/?next=http://other.example/").as_deref(), Some("localhost"));
+        for target in ["http://evil.example:8080/films/", "HTTP://evil.example:8080?rate=2M"] {
+            assert_eq!(host(target).as_deref(), Some("evil.example:8080"), "{target}");
+        }
+        for malformed in ["http:///films/", "http://localhost@evil.example/"] {
+            assert_eq!(host(malformed), None, "{malformed}");
+        }
+        let without = "GET http://localhost/ HTTP/1.1\r\n\r\n";
+        assert!(parse(without.as_bytes()).is_err(), "the field is wanted all the same");
     }
 
     #[test]
