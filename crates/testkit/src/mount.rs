@@ -58,10 +58,20 @@ impl Mount {
         Self::image(path, image, size_bytes, "ext4")
     }
 
+    /// An xfs in the new, sparse file `image`, which mkfs.xfs(8) wants to be of 300 MiB and more.
+    ///
+    /// # Errors
+    /// What mkfs(8) or mount(8) say.
+    pub fn xfs(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
+        Self::image(path, image, size_bytes, "xfs")
+    }
+
     fn image(path: &Path, image: &Path, size_bytes: u64, kind: &str) -> Result<Self, String> {
         let file = std::fs::File::create_new(image).map_err(|error| error.to_string())?;
         file.set_len(size_bytes).map_err(|error| error.to_string())?;
-        run("mkfs", ["-t", kind, "-q", "-m", "0"].map(OsStr::new), image)?;
+        let reserve: &[&str] = if kind == "xfs" { &[] } else { &["-m", "0"] };
+        let words = [&["-t", kind, "-q"], reserve].concat();
+        run("mkfs", words.into_iter().map(OsStr::new), image)?;
         let device = LoopDevice::of(image)?;
         run("mount", [device.0.as_ref()], path)?;
         Ok(Self { path: path.to_owned(), device: Some(device) })
@@ -71,7 +81,7 @@ impl Mount {
     /// synced is lost.
     ///
     /// # Errors
-    /// Where the file system can't: only ext4 can.
+    /// Where the file system can't: only ext4 and xfs can, by the same ioctl.
     pub fn cut_power(&self) -> Result<(), String> {
         let root = std::fs::File::open(&self.path).map_err(|error| error.to_string())?;
         haul_sys::shutdown::power_cut(&root).map_err(|error| format!("shutdown: {error}"))
@@ -142,10 +152,11 @@ impl LoopDevice {
         Ok(Self(name.trim().into()))
     }
 
-    /// Each ext4 that is mounted anywhere has a directory there (fs/ext4/sysfs.c).
+    /// Each ext4 that is mounted anywhere has a directory there (fs/ext4/sysfs.c), and each xfs
+    /// (fs/xfs/xfs_super.c).
     fn is_mounted_somewhere(&self) -> bool {
         let name = Path::new(&self.0).file_name().unwrap_or_default();
-        Path::new("/proc/fs/ext4").join(name).exists()
+        ["/proc/fs/ext4", "/sys/fs/xfs"].iter().any(|all| Path::new(all).join(name).exists())
     }
 }
 

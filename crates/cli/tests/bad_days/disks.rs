@@ -53,6 +53,13 @@ fn assert_kept(done: &[PathBuf], from: &Path, to: &Path) {
     }
 }
 
+/// File systems of which the power can be cut.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Ext4,
+    Xfs,
+}
+
 /// A journey whose target lies on a disk of which the power can be cut.
 struct Fragile {
     journey: Journey,
@@ -63,10 +70,15 @@ struct Fragile {
 }
 
 impl Fragile {
-    fn new(way: Way) -> Option<Self> {
+    fn new(way: Way, kind: Kind) -> Option<Self> {
         let target = if way == Way::Push { "root" } else { "target" };
-        let mount =
-            |place: &Place| Mount::ext4(&place.path(target), &place.path("image"), 96 * MIB);
+        let mount = |place: &Place| {
+            let (path, image) = (place.path(target), place.path("image"));
+            match kind {
+                Kind::Ext4 => Mount::ext4(&path, &image, 96 * MIB),
+                Kind::Xfs => Mount::xfs(&path, &image, 320 * MIB),
+            }
+        };
         let (place, disk) = mounted(mount)?;
         let server = Server::start(&place);
         let journey = Journey { place, server, way };
@@ -115,9 +127,9 @@ impl Fragile {
     }
 }
 
-fn loses_power(way: Way) {
+fn loses_power(way: Way, kind: Kind) {
     let cuts = if is_long() { 60 } else { 4 };
-    let Some(mut fragile) = Fragile::new(way) else { return };
+    let Some(mut fragile) = Fragile::new(way, kind) else { return };
     let mut random = fragile.journey.place.seed.random();
     let from = fragile.journey.from("tree");
     fragile.journey.place.file(&from.join("large"), 20 * MIB + 5);
@@ -144,7 +156,10 @@ fn loses_power(way: Way) {
     let all: u64 = total + tree_bytes(&from.join("some"));
     let moved = ran.number("moved_bytes");
     assert!(moved + fragile.durable <= all, "{} were durable: {ran:?}", fragile.durable);
-    println!("soak: {way:?}: {lost} power cuts, {} bytes durable at the last", fragile.durable);
+    println!(
+        "soak: {way:?} {kind:?}: {lost} power cuts, {} bytes durable at the last",
+        fragile.durable
+    );
 }
 
 fn tree_bytes(root: &Path) -> u64 {
@@ -155,12 +170,18 @@ fn tree_bytes(root: &Path) -> u64 {
 
 #[test]
 fn a_server_that_receives_loses_its_power_and_keeps_all_that_it_told() {
-    loses_power(Way::Push);
+    loses_power(Way::Push, Kind::Ext4);
+}
+
+/// xfs tells who syncs a directory that all is well, though it has given up.
+#[test]
+fn a_server_on_xfs_loses_its_power_and_keeps_all_that_it_told() {
+    loses_power(Way::Push, Kind::Xfs);
 }
 
 #[test]
 fn a_client_that_receives_loses_its_power_and_keeps_all_that_it_told() {
-    loses_power(Way::Pull);
+    loses_power(Way::Pull, Kind::Ext4);
 }
 
 /// What a power cut may leave: any beginning of the journal, and of the data only what it tells of.

@@ -1,11 +1,11 @@
 //! Whether a file system has given up, so that its word for what it synced is not taken.
 //!
-//! ext4 reports the failure of a journal's commit to the one who waits for it. Whoever syncs after
-//! that, what was in the very same commit, is told that all is well: the transaction is over
-//! (jbd2_complete_transaction in fs/jbd2/journal.c, Linux 6.18). Only who wants to change something
-//! is refused. The same holds for what lies over an ext4 (overlayfs).
+//! A journal's failed commit is told to the one who waits for it. Whoever syncs a directory after
+//! that is told that all is well: ext4 finds the transaction over (jbd2_complete_transaction in
+//! fs/jbd2/journal.c, Linux 6.18), xfs finds nothing of the inode in its log (xfs_dir_fsync in
+//! fs/xfs/xfs_file.c). Only a change is refused. So every file system is asked for one; those
+//! without nameless files (vfat, NFS, most of FUSE) refuse to make one, and are believed.
 
-use haul_host::{FileSystem, FsKind};
 use rustix::{
     fs::{Mode, OFlags, fsync, openat},
     io::Errno,
@@ -26,13 +26,10 @@ pub fn sync_directory(directory: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// If the file system takes no changes any more: then what was synced may not be there.
 pub fn check_not_aborted(directory: impl AsFd) -> io::Result<()> {
-    if !matches!(FileSystem::of(&directory)?.kind, FsKind::Ext | FsKind::Overlay) {
-        return Ok(());
-    }
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     match openat(&directory, ".", flags, Mode::from_raw_mode(0o600)) {
         Err(errno @ (Errno::IO | Errno::ROFS)) => Err(errno.into()),
-        // Too little of something, or no such files (ext2): that says nothing of a journal.
+        // Too little of something, or no such files: that says nothing of a journal.
         _ => Ok(()),
     }
 }
@@ -40,11 +37,31 @@ pub fn check_not_aborted(directory: impl AsFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_testkit::{mount::Mount, skip::skip};
 
     #[test]
     fn a_directory_that_takes_changes_is_synced_and_nothing_stays_in_it() {
         let directory = tempfile::tempdir().unwrap();
         sync_directory(std::fs::File::open(directory.path()).unwrap()).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    /// Files were told as done, and their names were gone after the next mount.
+    #[test]
+    fn an_xfs_that_was_shut_down_is_not_believed_though_it_syncs_its_directories() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("disk");
+        std::fs::create_dir(&path).unwrap();
+        let disk = match Mount::xfs(&path, &place.path().join("image"), 320 << 20) {
+            Ok(disk) => disk,
+            Err(why) => return skip("root, mkfs.xfs and a kernel with xfs", &why),
+        };
+        let directory = path.join("in-it");
+        std::fs::create_dir(&directory).unwrap();
+        let directory = std::fs::File::open(directory).unwrap();
+        sync_directory(&directory).unwrap();
+        disk.cut_power().unwrap();
+        assert!(fsync(&directory).is_ok(), "what the kernel says, and why it is not enough");
+        assert!(sync_directory(&directory).is_err());
     }
 }
