@@ -623,7 +623,11 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
     let place = Place::new();
     let server = ServerSetup::new(&place).root("null:").start(&place);
     let largest = |file: u32| {
-        let name = longest_name();
+        // Each has a name of its own: a second file of a name is refused, and so not kept.
+        let mut name = longest_name();
+        let own = format!("{file:08}");
+        let at = name.len() - own.len();
+        name[at..].copy_from_slice(own.as_bytes());
         let size_bytes = limits::FILE_BYTES_MAX;
         Message::FileOffer(FileOffer { size_bytes, ..offer(file, &name, FileKind::Regular) })
     };

@@ -599,9 +599,9 @@ fn a_server_whose_frames_lie_is_left_by_a_pull() {
     }
 }
 
-/// Two sources of one name: one gets it, whole, and the other is told.
+/// Two sources of one name: the first gets it, whole, and the other is told.
 #[test]
-fn of_two_offers_of_one_name_one_arrives_whole() {
+fn of_two_offers_of_one_name_the_first_arrives_whole() {
     let place = Place::new();
     let server = Server::start(&place);
     let open = asks_safe(&server, Direction::Push, b"");
@@ -609,49 +609,35 @@ fn of_two_offers_of_one_name_one_arrives_whole() {
     let keys = Arc::new(peer.control.session_keys(&session).unwrap());
     let large =
         |file| FileOffer { size_bytes: 2 * SPAN_BYTES, ..offer(file, b"large", FileKind::Regular) };
-    let small = |file| FileOffer { size_bytes: 10, ..offer(file, b"small", FileKind::Regular) };
-    for offer in [large(0), large(1), small(2), small(3)] {
+    let small =
+        |file, name: &[u8]| FileOffer { size_bytes: 10, ..offer(file, name, FileKind::Regular) };
+    for offer in [large(0), large(1), small(2, b"small"), small(3, b"small")] {
         peer.say(Message::FileOffer(offer));
     }
-    let fault = peer.hear(|message| match message {
-        Message::FileAnswer(wire::FileAnswer { file: 1, answer: Some(Answer::Fault(fault)) }) => {
-            Some(fault.clone())
-        }
-        _ => None,
-    });
-    assert_eq!(fault.unwrap().code(), FaultCode::Locked);
+    assert_eq!(peer.hear_answer_fault(1).code(), FaultCode::NameTaken);
+    assert_eq!(peer.hear_answer_fault(3).code(), FaultCode::NameTaken);
     peer.sync().unwrap();
     let mut stream = open_stream(server.address(), &keys, session, 0);
-    for (sequence, file) in [(0, 2_u32), (1, 3)] {
+    let mut send = |sequence, file: u32, status| {
         let header = header(0, sequence, file, 0, 10);
-        let status = PayloadStatus::Whole;
         let frame = Frame::new(&keys, SAFE, header, &[file as u8; 10], status);
         stream.write_all(&frame.encode()).unwrap();
-    }
-    let fault = peer.hear(|message| match message {
-        Message::FileSettled(wire::FileSettled { file: 3, fault }) => fault.clone(),
-        _ => None,
-    });
-    assert_eq!(fault.unwrap().code(), FaultCode::Locked);
-    peer.say(confirm(2));
+    };
+    send(0, 2, PayloadStatus::Confirmed);
     peer.hear(|message| (*message == settled(2)).then_some(())).unwrap();
     assert_eq!(fs::read(place.root("small")).unwrap(), [2; 10]);
-    // In a directory that the session makes, the later replaces the earlier.
-    let directory = offer(4, b"d", FileKind::Directory);
-    assert_eq!(peer.offer(directory).unwrap(), None);
-    for file in [5, 6] {
-        let name = offer(file, b"d/x", FileKind::Regular);
-        peer.say(Message::FileOffer(FileOffer { size_bytes: 10, ..name }));
+    // Neither once it is in place, nor in a directory that the session makes.
+    peer.say(Message::FileOffer(small(4, b"small")));
+    assert_eq!(peer.hear_answer_fault(4).code(), FaultCode::NameTaken);
+    assert_eq!(peer.offer(offer(5, b"d", FileKind::Directory)).unwrap(), None);
+    for file in [6, 7] {
+        peer.say(Message::FileOffer(small(file, b"d/x")));
     }
+    assert_eq!(peer.hear_answer_fault(7).code(), FaultCode::NameTaken);
     peer.sync().unwrap();
-    for (sequence, file) in [(2, 5_u32), (3, 6)] {
-        let header = header(0, sequence, file, 0, 10);
-        let status = PayloadStatus::Confirmed;
-        let frame = Frame::new(&keys, SAFE, header, &[file as u8; 10], status);
-        stream.write_all(&frame.encode()).unwrap();
-        peer.hear(|message| (*message == settled(file)).then_some(())).unwrap();
-        assert_eq!(fs::read(place.root("d/x")).unwrap(), [file as u8; 10]);
-    }
+    send(1, 6, PayloadStatus::Confirmed);
+    peer.hear(|message| (*message == settled(6)).then_some(())).unwrap();
+    assert_eq!(fs::read(place.root("d/x")).unwrap(), [6; 10]);
     drop((peer, stream));
     server.wait_for_sessions(1);
     assert!(!place.root("large").exists());

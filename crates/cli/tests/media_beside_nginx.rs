@@ -217,7 +217,7 @@ fn of_targets() -> Vec<String> {
         "/film.mp4#a",
         "/%zz",
         "/film.mp4%00",
-        "http://else/film.mp4",
+        "http://a/film.mp4",
         "/FILM.mp4",
         "/films/a%20b",
     ] {
@@ -408,6 +408,10 @@ fn where_the_two_differ_it_is_known() {
         let found = both.addresses.map(|address| ask(address, &request).unwrap().status);
         assert_eq!((found[0], found[1]), expected, "{fields:.60}");
     }
+    // The host of the target counts, and haul is told by which names it goes.
+    let other = "GET http://else/film.mp4 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let found = both.addresses.map(|address| ask(address, other).unwrap().status);
+    assert_eq!(found, [421, 200]);
     let missing = "POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     let found = both.addresses.map(|address| ask(address, missing).unwrap().status);
     assert_eq!(found, [405, 404]);

@@ -152,7 +152,7 @@ impl Peer {
                 self.heard.drain(..=at);
                 return Ok(found);
             }
-            assert!(Instant::now() < deadline, "not said in time: {:?}", self.heard);
+            assert!(Instant::now() < deadline, "not said in time; heard: {}", self.last_heard());
         }
     }
 
@@ -163,7 +163,27 @@ impl Peer {
             Message::Refused(fault) => Some(fault.clone()),
             _ => None,
         });
-        heard.unwrap_or_else(|error| panic!("no refusal, but {error}: {:?}", self.heard))
+        heard.unwrap_or_else(|error| panic!("no refusal, but {error}: {}", self.last_heard()))
+    }
+
+    /// Waits for the fault by which the other side answers the offer of `file`.
+    #[track_caller]
+    pub fn hear_answer_fault(&mut self, file: u32) -> Fault {
+        let heard = self.hear(|message| match message {
+            Message::FileAnswer(answer) if answer.file == file => answer.answer.clone(),
+            _ => None,
+        });
+        match heard {
+            Ok(Answer::Fault(fault)) => fault,
+            other => panic!("file {file} was not refused: {other:?}"),
+        }
+    }
+
+    /// The last messages that were heard and not waited for, cut to what a person reads.
+    fn last_heard(&self) -> String {
+        let last = self.heard.iter().rev().take(5);
+        last.map(|message| format!("\n  {message:?}").chars().take(300).collect::<String>())
+            .collect()
     }
 
     /// Waits until the other side closes the connection.
