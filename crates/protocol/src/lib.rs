@@ -66,8 +66,11 @@ pub enum Awaited {
 /// Sessions of direction PROBE.
 pub const CAPABILITY_PROBE: u32 = 1;
 
+/// What an earlier session left may be read back and asked for again: `spans_lost`.
+pub const CAPABILITY_RECHECK: u32 = 2;
+
 /// What this build can do beyond version 1, as numbers in `Hello.capabilities`.
-pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE];
+pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK];
 
 /// The protocol versions this build speaks.
 pub const VERSION_MIN: u32 = 1;

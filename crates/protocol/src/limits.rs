@@ -57,6 +57,8 @@ pub const REMOVED_MAX: usize = 4096;
 pub const EXPLAINED_MAX: usize = 64;
 /// The length of a BLAKE3 of a file's content.
 pub const CONTENT_BYTES: usize = 32;
+/// The length of a digest of what is durable of a file.
+pub const DURABLE_DIGEST_BYTES: usize = 16;
 /// Data streams open at a time, and over the life of a session (reconnections count).
 pub const STREAMS_MAX: u32 = 64;
 pub const STREAMS_EVER_MAX: u32 = 1 << 16;

@@ -152,6 +152,9 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
         Message::SpansVerified(verified) => {
             ensure(verified.spans.len() <= limits::RANGES_MAX, "too many ranges of spans")
         }
+        Message::SpansLost(lost) => {
+            ensure(lost.spans.len() <= limits::RANGES_MAX, "too many ranges of spans")
+        }
         Message::StreamDrop(drop) => check_text(&drop.why),
         Message::FileConfirm(confirm) => confirm.fault.as_ref().map_or(Ok(()), check_fault),
         Message::FileSettled(settled) => settled.fault.as_ref().map_or(Ok(()), check_fault),
@@ -256,7 +259,9 @@ fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
     ensure(may_grow || offer.growth() == wire::Growth::NotGrowing, "growth of what is no file")?;
     check_holes(offer)?;
     check_attributes(offer)?;
-    ensure(offer.mtime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;
+    let times = [offer.mtime_ns, offer.ctime_ns];
+    let are_times = times.iter().all(|ns| *ns < 1_000_000_000);
+    ensure(are_times, "a time with more than a second of nanoseconds")?;
     ensure(offer.mode & !0o7777 == 0, "a mode with more than permission bits")
 }
 
@@ -293,6 +298,10 @@ fn check_answer(answer: &wire::FileAnswer) -> Result<(), ProtocolError> {
     match &answer.answer {
         Some(wire::file_answer::Answer::Need(need)) => {
             ensure(need.durable.len() <= limits::RANGES_MAX, "too many ranges of spans")?;
+            ensure(need.ctime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;
+            let len = need.durable_digest.len();
+            let is_whole = len == 0 || len == limits::DURABLE_DIGEST_BYTES;
+            ensure(is_whole, "a digest of durable spans that is not 16 bytes")?;
             check_stored_as(&need.stored_as)
         }
         Some(wire::file_answer::Answer::Compare(compare)) => {

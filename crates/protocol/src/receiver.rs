@@ -29,6 +29,7 @@ pub enum Answer {
         durable: SpanSet,
         /// The target's name, where it is not the one offered; else empty.
         stored_as: Vec<u8>,
+        earlier: Earlier,
     },
     /// What is there is the same.
     Skip,
@@ -37,6 +38,18 @@ pub enum Answer {
     Compare(wire::Compare),
     /// What would be done, in a dry run.
     Plan(wire::Plan),
+}
+
+/// What is known of the durable spans that an earlier session left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Earlier {
+    /// The ctime of the source's inode when the first of them came, in seconds and nanoseconds;
+    /// zeros when nobody knows.
+    pub ctime: (i64, u32),
+    /// What they hold, by SPEC.md 7.6; `None` when nobody knows.
+    pub digest: Option<[u8; limits::DURABLE_DIGEST_BYTES]>,
+    /// They are being read back: the file is committed after [`Receiver::read_back`] only.
+    pub is_read_back: bool,
 }
 
 /// What to do with the payload behind a span header.
@@ -113,6 +126,10 @@ struct ReceiveFile {
     keeps_name: bool,
     missing: SpanSet,
     verified: SpanSet,
+    /// What an earlier session left is being read back.
+    is_read_back: bool,
+    /// Spans were lost: a confirmation that crossed the message is void.
+    has_lost: bool,
     confirmed: bool,
     /// How often each span arrived damaged.
     damaged: BTreeMap<SpanIndex, u32>,
@@ -192,12 +209,14 @@ impl Receiver {
             return Err(ProtocolError::new("a file was answered twice"));
         }
         let reply = match answer {
-            Answer::Need { span_bytes, durable, stored_as } => {
+            Answer::Need { span_bytes, durable, stored_as, earlier } => {
                 let grid = SpanGrid::new(entry.size_bytes, span_bytes)?;
                 if durable.file_spans() != grid.count() {
                     return Err(ProtocolError::new("a set of spans of another file"));
                 }
                 let mut ranges = durable.to_ranges();
+                // Of fewer spans it is another digest, and so none.
+                let digest = earlier.digest.filter(|_| ranges.len() <= limits::RANGES_MAX);
                 ranges.truncate(limits::RANGES_MAX);
                 let durable = SpanSet::from_ranges(grid.count(), &ranges)?;
                 entry.grid = Some(grid);
@@ -205,7 +224,17 @@ impl Receiver {
                 durable.iter().for_each(|span| {
                     entry.missing.remove(span);
                 });
-                let need = wire::Need { span_bytes, durable: ranges, stored_as };
+                entry.is_read_back = earlier.is_read_back;
+                let (ctime_s, ctime_ns) = earlier.ctime;
+                let durable_digest = digest.map_or(Vec::new(), |digest| digest.to_vec());
+                let need = wire::Need {
+                    span_bytes,
+                    durable: ranges,
+                    stored_as,
+                    ctime_s,
+                    ctime_ns,
+                    durable_digest,
+                };
                 entry.verified = durable;
                 if entry.verified.is_full() {
                     self.events.push_back(ReceiverEvent::AllVerified(file));
@@ -320,9 +349,7 @@ impl Receiver {
                 }
                 let one_span = entry.grid.is_some_and(|grid| grid.count() == 1);
                 if end == SpanEnd::Confirmed && one_span && !entry.confirmed {
-                    entry.confirmed = true;
-                    self.confirmed += 1;
-                    self.events.push_back(ReceiverEvent::Commit(file));
+                    self.confirm(file);
                 }
             }
             SpanEnd::Damaged => {
@@ -355,6 +382,33 @@ impl Receiver {
         }
         self.tell_verified();
         self.outbox.push_back(Message::StreamClosed(wire::StreamClosed { stream: stream.0 }));
+    }
+
+    /// What an earlier session left of the file was read back; `lost` is not as it was journaled,
+    /// and is asked for again.
+    pub fn read_back(&mut self, file: FileId, lost: &SpanSet) {
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        if !core::mem::take(&mut entry.is_read_back) {
+            return;
+        }
+        let mut again = SpanSet::new(entry.verified.file_spans());
+        for span in lost.iter() {
+            if entry.verified.remove(span) {
+                entry.missing.insert(span);
+                again.insert(span);
+            }
+        }
+        if again.is_empty() {
+            if entry.confirmed {
+                self.confirm(file);
+            }
+            return;
+        }
+        (entry.confirmed, entry.has_lost) = (false, true);
+        for spans in again.to_ranges().chunks(limits::RANGES_MAX) {
+            let lost = wire::SpansLost { file: file.0, spans: spans.to_vec() };
+            self.outbox.push_back(Message::SpansLost(lost));
+        }
     }
 
     /// The target cannot take the file: it is settled.
@@ -476,7 +530,8 @@ impl Receiver {
         {
             self.names.release(name);
         }
-        self.confirmed -= usize::from(entry.as_ref().is_some_and(|entry| entry.confirmed));
+        let is_counted = |entry: &ReceiveFile| entry.confirmed && !entry.is_read_back;
+        self.confirmed -= usize::from(entry.as_ref().is_some_and(is_counted));
         self.offer_bytes -= entry.as_ref().map_or(0, |entry| entry.offer_bytes);
         entry.is_some()
     }
@@ -560,6 +615,8 @@ impl Receiver {
             keeps_name: self.names.keeps(&offer),
             missing: SpanSet::default(),
             verified: SpanSet::default(),
+            is_read_back: false,
+            has_lost: false,
             confirmed: false,
             damaged: BTreeMap::new(),
         };
@@ -567,6 +624,16 @@ impl Receiver {
         self.files.insert(FileId(offer.file), entry);
         self.events.push_back(ReceiverEvent::Offered(offer));
         Ok(())
+    }
+
+    /// The sender has the last word on it: it is committed, once it was read back.
+    fn confirm(&mut self, file: FileId) {
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        entry.confirmed = true;
+        if !entry.is_read_back {
+            self.confirmed += 1;
+            self.events.push_back(ReceiverEvent::Commit(file));
+        }
     }
 
     fn give_up(&mut self, file: FileId, fault: wire::Fault) {
@@ -593,12 +660,14 @@ impl Receiver {
             self.give_up(file, fault);
             return Ok(());
         }
+        if entry.has_lost && !entry.verified.is_full() {
+            // It was said before the sender heard which spans are lost.
+            return Ok(());
+        }
         if entry.grid.is_none() || !entry.verified.is_full() {
             return Err(ProtocolError::new("a confirmation before every span was acknowledged"));
         }
-        entry.confirmed = true;
-        self.confirmed += 1;
-        self.events.push_back(ReceiverEvent::Commit(file));
+        self.confirm(file);
         Ok(())
     }
 }

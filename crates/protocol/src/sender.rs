@@ -52,6 +52,12 @@ pub enum SenderEvent {
         file: FileId,
         bytes: u64,
         span_bytes: u64,
+        earlier: Resumed,
+    },
+    /// Of what [`Self::Resumed`] told, so many bytes are not there any more and go out again.
+    Lost {
+        file: FileId,
+        bytes: u64,
     },
     /// The receiver gives it another name, for something else has its own and stays.
     StoredAs {
@@ -82,6 +88,16 @@ pub enum SenderEvent {
     Refused(wire::Fault),
 }
 
+/// What a receiver knows of the spans that an earlier session left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    pub durable: SpanSet,
+    /// Of the source's inode, when the first of them came; zeros: not known.
+    pub ctime: (i64, u32),
+    /// What they hold, by SPEC.md 7.6; `None`: not known.
+    pub digest: Option<[u8; limits::DURABLE_DIGEST_BYTES]>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Offered,
@@ -106,6 +122,8 @@ struct SendFile {
     /// Not handed out, or to be sent again.
     pending: SpanSet,
     verified: SpanSet,
+    /// What the receiver had before this session and may still find lost.
+    earlier: SpanSet,
     retries: BTreeMap<SpanIndex, u32>,
 }
 
@@ -186,6 +204,7 @@ impl Sender {
             grid: None,
             pending: SpanSet::default(),
             verified: SpanSet::default(),
+            earlier: SpanSet::default(),
             retries: BTreeMap::new(),
         };
         self.offer_bytes += state.offer_bytes;
@@ -365,6 +384,7 @@ impl Sender {
             Message::FileAnswer(answer) => self.handle_answer(answer),
             Message::SpansVerified(verified) => self.handle_verified(&verified),
             Message::SpanBad(bad) => self.handle_bad(&bad),
+            Message::SpansLost(lost) => self.handle_lost(&lost),
             Message::StreamClosed(closed) => self.handle_stream_closed(StreamId(closed.stream)),
             Message::FileSettled(settled) => self.handle_settled(settled),
             Message::Progress(progress) => {
@@ -430,6 +450,10 @@ impl Sender {
                 entry.grid = Some(grid);
                 entry.phase = Phase::Moving;
                 entry.pending = pending;
+                entry.earlier = durable.clone();
+                let ctime = (need.ctime_s, need.ctime_ns);
+                let digest = need.durable_digest.try_into().ok();
+                let earlier = Resumed { durable: durable.clone(), ctime, digest };
                 entry.verified = durable;
                 if !need.stored_as.is_empty() {
                     self.events.push_back(SenderEvent::StoredAs { file, name: need.stored_as });
@@ -437,7 +461,8 @@ impl Sender {
                 self.open_spans = open_spans;
                 if resumed > 0 {
                     let (bytes, span_bytes) = (resumed, need.span_bytes);
-                    self.events.push_back(SenderEvent::Resumed { file, bytes, span_bytes });
+                    let event = SenderEvent::Resumed { file, bytes, span_bytes, earlier };
+                    self.events.push_back(event);
                 }
                 self.advance(file);
             }
@@ -506,6 +531,31 @@ impl Sender {
             entry.pending.insert(span);
             self.advance(file);
         }
+        Ok(())
+    }
+
+    fn handle_lost(&mut self, message: &wire::SpansLost) -> Result<(), ProtocolError> {
+        let (file, entry) = self.file(message.file)?;
+        if entry.phase == Phase::GivenUp {
+            // It was, perhaps before the answer came; `FileSettled` follows.
+            return Ok(());
+        }
+        let Some(grid) = entry.grid else {
+            return Err(ProtocolError::new("spans called lost before their file was answered"));
+        };
+        let spans = SpanSet::from_ranges(grid.count(), &message.spans)?;
+        if spans.is_empty() || spans.iter().any(|span| !entry.earlier.contains(span)) {
+            return Err(ProtocolError::new("spans called lost that were never called durable"));
+        }
+        for span in spans.iter() {
+            entry.earlier.remove(span);
+            entry.verified.remove(span);
+            entry.pending.insert(span);
+        }
+        entry.phase = Phase::Moving;
+        entry.confirmed_with_span = false;
+        self.events.push_back(SenderEvent::Lost { file, bytes: spans.bytes(&grid) });
+        self.advance(file);
         Ok(())
     }
 

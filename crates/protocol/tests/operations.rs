@@ -12,10 +12,10 @@ use bodies::{
     sender_machine::{self, SenderOperation},
 };
 use haul_protocol::{
-    FileId, Message, Receiver, Sender, SpanIndex, SpanSet, StreamId,
+    FileId, Message, Receiver, ReceiverEvent, Sender, SpanIndex, SpanSet, StreamId,
     frame::SpanHeader,
     limits::{self, OFFER_BYTES_MAX},
-    receiver::{Answer, Permit, SpanEnd},
+    receiver::{Answer, Earlier, Permit, SpanEnd},
     taken_names::{Repeats, TargetPath},
     wire::{self, FaultCode, file_answer},
 };
@@ -34,6 +34,8 @@ fn sender_operation() -> impl Strategy<Value = SenderOperation> {
         90 => any::<u8>().prop_map(Op::NextSpan),
         60 => any::<u8>().prop_map(Op::AcknowledgeSent),
         10 => any::<u8>().prop_map(Op::DamageSent),
+        10 => any::<u8>().prop_map(Op::LoseDurable),
+        1 => (any::<u8>(), ranges()).prop_map(|(file, spans)| Op::Lost { file, spans }),
         40 => (any::<u8>(), 0..4u8).prop_map(|(nth, durable)| Op::AnswerOffered { nth, durable }),
         10 => any::<u8>().prop_map(Op::CloseOpened),
         20 => any::<u8>().prop_map(Op::SettleConfirmed),
@@ -76,6 +78,7 @@ fn receiver_operation() -> impl Strategy<Value = ReceiverOperation> {
         }),
         40 => any::<u8>().prop_map(Op::OpenStream),
         30 => any::<u8>().prop_map(Op::ConfirmTold),
+        30 => (any::<u8>(), any::<u8>()).prop_map(|(nth, lost)| Op::ReadBack { nth, lost }),
         90 => (any::<u8>(), any::<u8>()).prop_map(|(stream, nth)| Op::HonestHeader { stream, nth }),
         80 => (any::<u8>(), prop_oneof![0..8u8, any::<u8>()]).prop_map(|(nth, end)| {
             Op::SpanEnded { nth, end }
@@ -132,7 +135,7 @@ fn offer(file: u32, spans: u64) -> wire::FileOffer {
 }
 
 fn need(file: FileId, durable: Vec<wire::SpanRange>) -> Message {
-    let need = wire::Need { span_bytes: SPAN, durable, stored_as: Vec::new() };
+    let need = wire::Need { span_bytes: SPAN, durable, ..Default::default() };
     let answer = Some(file_answer::Answer::Need(need));
     Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
 }
@@ -148,8 +151,12 @@ fn sender_of(spans: u64) -> (Sender, FileId) {
 fn receiver_of(spans: u32) -> (Receiver, FileId) {
     let mut receiver = Receiver::new(4, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, spans.into()))).expect("an honest offer");
-    let answer =
-        Answer::Need { span_bytes: SPAN, durable: SpanSet::new(spans), stored_as: Vec::new() };
+    let answer = Answer::Need {
+        span_bytes: SPAN,
+        durable: SpanSet::new(spans),
+        stored_as: Vec::new(),
+        earlier: Earlier::default(),
+    };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
     receiver.stream_opened(StreamId(0)).expect("a new stream");
     (receiver, FileId(0))
@@ -279,7 +286,12 @@ fn a_set_of_another_file_is_no_answer() {
     let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, 2))).expect("an honest offer");
     for durable in [SpanSet::default(), SpanSet::full(1), SpanSet::full(3)] {
-        let answer = Answer::Need { span_bytes: SPAN, durable, stored_as: Vec::new() };
+        let answer = Answer::Need {
+            span_bytes: SPAN,
+            durable,
+            stored_as: Vec::new(),
+            earlier: Earlier::default(),
+        };
         assert!(receiver.answer(FileId(0), answer).is_err());
     }
     assert_eq!(messages(&mut receiver), []);
@@ -295,7 +307,12 @@ fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
     for span in (0..spans).step_by(2) {
         durable.insert(SpanIndex(span));
     }
-    let answer = Answer::Need { span_bytes: SPAN, durable, stored_as: Vec::new() };
+    let answer = Answer::Need {
+        span_bytes: SPAN,
+        durable,
+        stored_as: Vec::new(),
+        earlier: Earlier::default(),
+    };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
     let mut bytes = Vec::new();
     haul_protocol::encode_message(receiver.poll_message().expect("the answer"), &mut bytes);
@@ -307,7 +324,12 @@ fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
 fn a_file_is_confirmed_once() {
     let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
     receiver.handle(Message::FileOffer(offer(0, 0))).expect("an honest offer");
-    let answer = Answer::Need { span_bytes: SPAN, durable: SpanSet::new(0), stored_as: Vec::new() };
+    let answer = Answer::Need {
+        span_bytes: SPAN,
+        durable: SpanSet::new(0),
+        stored_as: Vec::new(),
+        earlier: Earlier::default(),
+    };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
     let confirm = |fault| Message::FileConfirm(wire::FileConfirm { file: 0, fault });
     assert_eq!(receiver.handle(confirm(None)), Ok(()));
@@ -357,4 +379,54 @@ fn the_new_name_of_one_source_is_no_name_for_another() {
     receiver.answer(FileId(0), Answer::Skip).expect("an answer");
     assert_eq!(offer_named(&mut receiver, 3, b"run7/a"), None, "a watch sends it again");
     assert_eq!(offer_named(&mut receiver, 4, b"run7/b"), Some(FaultCode::NameTaken), "unsettled");
+}
+
+fn lost(spans: Vec<wire::SpanRange>) -> Message {
+    Message::SpansLost(wire::SpansLost { file: 0, spans })
+}
+
+#[test]
+fn what_was_durable_and_is_lost_goes_out_again_before_the_file_is_confirmed() {
+    let both = wire::SpanRange { first: 0, count: 2 };
+    let first = || vec![wire::SpanRange { first: 0, count: 1 }];
+    let mut sender = Sender::new(4, OFFER_BYTES_MAX);
+    let file = sender.offer(offer(0, 2));
+    sender.handle(need(file, vec![both])).expect("an honest answer");
+    sender.stream_opened(StreamId(0)).expect("a new stream");
+    sender.source_checked(file, Ok(()));
+    assert_eq!(sender.handle(lost(first())), Ok(()));
+    let next = sender.next_span(StreamId(0)).expect("it is pending again");
+    assert_eq!(next.span, SpanIndex(0));
+    assert!(sender.handle(lost(first())).is_err(), "a span is lost once");
+    let settled = wire::FileSettled { file: file.0, fault: None };
+    assert!(sender.handle(Message::FileSettled(settled)).is_err(), "the confirmation is void");
+    let (mut sender, _) = sender_of(2);
+    assert!(sender.handle(lost(first())).is_err(), "it was never called durable");
+}
+
+#[test]
+fn a_file_that_is_read_back_is_committed_afterwards_and_confirmed_anew_when_something_is_lost() {
+    for lost in [SpanSet::new(2), SpanSet::full(2)] {
+        let mut receiver = Receiver::new(4, OFFER_BYTES_MAX);
+        receiver.handle(Message::FileOffer(offer(0, 2))).expect("an honest offer");
+        let earlier = Earlier { is_read_back: true, ..Earlier::default() };
+        let (span_bytes, durable, stored_as) = (SPAN, SpanSet::full(2), Vec::new());
+        let answer = Answer::Need { span_bytes, durable, stored_as, earlier };
+        receiver.answer(FileId(0), answer).expect("a fitting answer");
+        let confirm = || Message::FileConfirm(wire::FileConfirm { file: 0, fault: None });
+        let commits = |receiver: &mut Receiver| {
+            let events = std::iter::from_fn(|| receiver.poll_event());
+            events.filter(|event| matches!(event, ReceiverEvent::Commit(_))).count()
+        };
+        assert_eq!(receiver.handle(confirm()), Ok(()));
+        assert_eq!(commits(&mut receiver), 0, "it is still being read back");
+        receiver.read_back(FileId(0), &lost);
+        assert_eq!(commits(&mut receiver), usize::from(lost.is_empty()));
+        if lost.is_empty() {
+            assert!(receiver.handle(confirm()).is_err(), "a second one");
+        } else {
+            assert_eq!(receiver.handle(confirm()), Ok(()), "one that crossed is ignored");
+            assert_eq!(commits(&mut receiver), 0);
+        }
+    }
 }

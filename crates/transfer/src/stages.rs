@@ -227,12 +227,11 @@ impl Part {
             because,
             stages: figures.stages,
             threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
-            bad_spans: 0,
-            read_back: String::new(),
             streams_ns: figures.streams_ns,
             sent_bytes: sum(|s| s.tcp.bytes_sent),
             resent_bytes: sum(|s| s.tcp.bytes_retransmitted),
             rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
+            ..SideReport::default()
         }
     }
 }

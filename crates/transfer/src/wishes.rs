@@ -124,6 +124,8 @@ pub struct Wishes {
     pub recording: Recording,
     /// What arrives is made durable and then thrown away: it was only to be measured.
     pub discard: bool,
+    /// What an earlier run left at the target is read back before it is believed.
+    pub recheck: bool,
 }
 
 impl Wishes {
@@ -168,6 +170,7 @@ impl Wishes {
             watch: self.recording.watch,
             watch_for_ms: self.recording.watch_for.map_or(0, whole_ms),
             discard: self.discard,
+            recheck: self.recheck,
         }
     }
 
@@ -200,6 +203,7 @@ impl Wishes {
                     .map(Duration::from_millis),
             },
             discard: wishes.discard,
+            recheck: wishes.recheck,
         }
     }
 }
@@ -233,6 +237,7 @@ mod tests {
                 watch_for: Some(Duration::from_secs(60)),
             },
             discard: true,
+            recheck: true,
         };
         for wishes in [plain, all, Wishes { preserve: Preserve::NOTHING, ..all }] {
             assert_eq!(Wishes::from_wire(Some(&wishes.to_wire(false))), wishes);

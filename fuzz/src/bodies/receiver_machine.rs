@@ -6,7 +6,7 @@ use haul_protocol::{
     FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanIndex, StreamId,
     frame::SpanHeader,
     limits,
-    receiver::{Answer, Permit, SpanEnd},
+    receiver::{Answer, Earlier, Permit, SpanEnd},
     wire,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +63,12 @@ pub enum ReceiverOperation {
         is_whole: bool,
     },
     ConfirmTold(u8),
+    /// The nth file of which an earlier session left something was read back: the spans of these
+    /// bits are lost.
+    ReadBack {
+        nth: u8,
+        lost: u8,
+    },
     Drop(u8),
     Notice,
     PeerFinish,
@@ -85,6 +91,11 @@ struct Model {
     writing: BTreeSet<(FileId, SpanIndex, StreamId)>,
     verified: BTreeSet<(FileId, SpanIndex)>,
     told: BTreeSet<(FileId, SpanIndex)>,
+    /// Files that are read back, and files that were and lost something.
+    read_back: BTreeSet<FileId>,
+    have_lost: BTreeSet<FileId>,
+    /// Confirmed by the sender while they were read back.
+    waiting: BTreeSet<FileId>,
     confirmed: BTreeSet<FileId>,
     offers_ended: bool,
 }
@@ -135,6 +146,7 @@ fn apply(
             model.start_honestly(receiver, numbers::stream(*stream), *nth);
         }
         Op::SpanEnded { nth, end } => model.end_span(receiver, *nth, *end),
+        Op::ReadBack { nth, lost } => model.read_back(receiver, *nth, *lost),
         Op::CloseStream(stream) => {
             let stream = numbers::stream(*stream);
             receiver.stream_closed(stream);
@@ -180,7 +192,7 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
         Op::ConfirmTold(nth) => {
             let files = model.grids.keys();
             let whole: Vec<_> = files
-                .filter(|file| model.is_told_whole(**file) && !model.confirmed.contains(file))
+                .filter(|file| model.is_told_whole(**file) && !model.is_confirmed(**file))
                 .collect();
             let file = whole.get(usize::from(*nth) % whole.len().max(1))?.0;
             Message::FileConfirm(wire::FileConfirm { file, fault: None })
@@ -220,7 +232,10 @@ impl Model {
         // A third of the runs bring a set that belongs to another file.
         let count = grid.as_ref().map_or(0, SpanGrid::count) + u32::from(bits % 3 == 2);
         let durable = numbers::set(count, bits);
-        let answer = Answer::Need { span_bytes, durable: durable.clone(), stored_as: Vec::new() };
+        let earlier = Earlier { is_read_back: bits & 8 == 8, ..Earlier::default() };
+        let is_read_back = earlier.is_read_back;
+        let stored_as = Vec::new();
+        let answer = Answer::Need { span_bytes, durable: durable.clone(), stored_as, earlier };
         let result = receiver.answer(file, answer);
         if !self.is_open(file) {
             return;
@@ -230,11 +245,33 @@ impl Model {
             Ok(grid) if fits => {
                 assert_eq!(result, Ok(()));
                 self.grids.insert(file, grid);
+                if is_read_back {
+                    self.read_back.insert(file);
+                }
                 self.told.extend(durable.iter().map(|span| (file, span)));
                 self.verified.extend(durable.iter().map(|span| (file, span)));
             }
             _ => assert!(result.is_err(), "an answer that cannot be"),
         }
+    }
+
+    fn read_back(&mut self, receiver: &mut Receiver, nth: u8, lost: u8) {
+        let nth = usize::from(nth) % self.read_back.len().max(1);
+        let Some(&file) = self.read_back.iter().nth(nth) else { return };
+        self.read_back.remove(&file);
+        let lost = numbers::set(self.grids[&file].count(), lost);
+        let before = self.verified.len();
+        if self.is_open(file) {
+            for span in lost.iter() {
+                self.verified.remove(&(file, span));
+                self.told.remove(&(file, span));
+            }
+        }
+        if self.verified.len() < before {
+            self.have_lost.insert(file);
+            self.waiting.remove(&file);
+        }
+        receiver.read_back(file, &lost);
     }
 
     fn open(&mut self, receiver: &mut Receiver, stream: StreamId) {
@@ -344,6 +381,12 @@ impl Model {
                 self.names.push(offer.name);
             }
             Message::OffersEnd(_) => self.offers_ended = true,
+            Message::FileConfirm(wire::FileConfirm { file, fault: None }) if result.is_ok() => {
+                let file = FileId(file);
+                if self.read_back.contains(&file) && self.is_open(file) {
+                    self.waiting.insert(file);
+                }
+            }
             Message::StreamDrop(drop) if result.is_ok() => {
                 self.streams_ever.insert(StreamId(drop.stream));
             }
@@ -365,14 +408,19 @@ impl Model {
             Message::FileConfirm(confirm) => {
                 let file = FileId(confirm.file);
                 let never_offered = confirm.file as usize >= self.sizes.len();
-                let too_early = confirm.fault.is_none() && !self.is_told_whole(file);
-                never_offered
-                    || (self.is_open(file) && (too_early || self.confirmed.contains(&file)))
+                let may_cross = self.have_lost.contains(&file);
+                let too_early = confirm.fault.is_none() && !self.is_told_whole(file) && !may_cross;
+                let was_confirmed = self.is_confirmed(file);
+                never_offered || (self.is_open(file) && (too_early || was_confirmed))
             }
             Message::Finish(_) => !self.offers_ended || self.settled.len() < self.sizes.len(),
             Message::StreamDrop(_) | Message::Notice(_) | Message::Refused(_) => false,
             _ => true,
         }
+    }
+
+    fn is_confirmed(&self, file: FileId) -> bool {
+        self.confirmed.contains(&file) || self.waiting.contains(&file)
     }
 
     /// The sender was told that every span is verified.
@@ -409,6 +457,8 @@ impl Model {
             count += 1;
             if let ReceiverEvent::Commit(file) = event {
                 assert!(self.is_told_whole(file), "committed with spans missing");
+                assert!(!self.read_back.contains(&file), "committed before it was read back");
+                self.waiting.remove(&file);
                 assert!(self.confirmed.insert(file), "committed twice");
             }
         }

@@ -33,6 +33,12 @@ pub enum SenderOperation {
     },
     AcknowledgeSent(u8),
     DamageSent(u8),
+    /// The first durable span of the nth file that has some is lost.
+    LoseDurable(u8),
+    Lost {
+        file: u8,
+        spans: Vec<(u8, u8)>,
+    },
     AnswerOffered {
         nth: u8,
         durable: u8,
@@ -75,6 +81,8 @@ pub enum SenderOperation {
 struct Model {
     outstanding: BTreeSet<(StreamId, FileId, SpanIndex)>,
     verified: BTreeSet<(FileId, SpanIndex)>,
+    /// Of an earlier session.
+    durable: BTreeSet<(FileId, SpanIndex)>,
     confirmed: BTreeSet<FileId>,
     /// By the trailer of the one span that is on its way, or arrived.
     confirmed_with_span: BTreeSet<FileId>,
@@ -134,6 +142,7 @@ fn apply(
         }
         Op::AcknowledgeSent(_)
         | Op::DamageSent(_)
+        | Op::LoseDurable(_)
         | Op::AnswerOffered { .. }
         | Op::CloseOpened(_)
         | Op::SettleConfirmed(_) => {
@@ -155,6 +164,10 @@ fn message_verified(file: FileId, spans: Vec<wire::SpanRange>) -> Message {
     Message::SpansVerified(wire::SpansVerified { file: file.0, spans })
 }
 
+fn message_lost(file: FileId, spans: Vec<wire::SpanRange>) -> Message {
+    Message::SpansLost(wire::SpansLost { file: file.0, spans })
+}
+
 /// What the receiver says in an operation.
 fn message_of(operation: &SenderOperation) -> Option<Message> {
     use SenderOperation as Op;
@@ -165,7 +178,7 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
         Op::Need { file, span_bytes, durable } => {
             let span_bytes = numbers::span_bytes(*span_bytes);
             let need =
-                wire::Need { span_bytes, durable: numbers::ranges(durable), stored_as: Vec::new() };
+                wire::Need { span_bytes, durable: numbers::ranges(durable), ..Default::default() };
             answer(*file, Some(Answer::Need(need)))
         }
         Op::Skip(file) => answer(
@@ -181,6 +194,7 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
         Op::Verified { file, spans } => {
             message_verified(numbers::file(*file), numbers::ranges(spans))
         }
+        Op::Lost { file, spans } => message_lost(numbers::file(*file), numbers::ranges(spans)),
         Op::Bad { file, span, stream } => Message::SpanBad(wire::SpanBad {
             file: numbers::number(*file),
             span: numbers::number(*span),
@@ -233,6 +247,12 @@ impl Model {
                 let (file, span, stream) = (file.0, span.0, stream.0);
                 Message::SpanBad(wire::SpanBad { file, span, stream })
             }
+            Op::LoseDurable(nth) => {
+                let open = self.durable.iter().filter(|(file, _)| !self.settled.contains(file));
+                let open: Vec<_> = open.collect();
+                let &(file, span) = nth_of(open.into_iter(), *nth)?;
+                message_lost(file, vec![wire::SpanRange { first: span.0, count: 1 }])
+            }
             Op::AnswerOffered { nth, durable } => {
                 let (&file, &size_bytes) = nth_of(self.unanswered.iter(), *nth)?;
                 let small = size_bytes.div_ceil(limits::SPAN_BYTES_MIN) <= limits::SPANS_MAX;
@@ -241,7 +261,7 @@ impl Model {
                 let durable =
                     numbers::set(size_bytes.div_ceil(span_bytes) as u32, *durable).to_ranges();
                 let answer =
-                    Some(Answer::Need(wire::Need { span_bytes, durable, stored_as: Vec::new() }));
+                    Some(Answer::Need(wire::Need { span_bytes, durable, ..Default::default() }));
                 Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
             }
             Op::CloseOpened(nth) => {
@@ -309,6 +329,13 @@ impl Model {
                 let sent = (StreamId(bad.stream), FileId(bad.file), SpanIndex(bad.span));
                 !self.outstanding.contains(&sent)
             }
+            Message::SpansLost(lost) => {
+                let was_there = |span| self.durable.contains(&(FileId(lost.file), span));
+                let mut spans = numbers::spans_of(&lost.spans).peekable();
+                let is_heard = !self.given_up.contains(&FileId(lost.file));
+                let is_true = spans.peek().is_some() && spans.all(was_there);
+                !is_open(lost.file) || (is_heard && !is_true)
+            }
             Message::FileAnswer(answer) => !is_open(answer.file) || answer.answer.is_none(),
             Message::FileSettled(settled) => {
                 let confirmed = self.is_confirmed(FileId(settled.file));
@@ -337,6 +364,15 @@ impl Model {
                 self.outstanding.remove(&sent);
                 self.confirmed_with_span.remove(&sent.1);
             }
+            Message::SpansLost(lost) => {
+                let file = FileId(lost.file);
+                for span in numbers::spans_of(&lost.spans) {
+                    self.durable.remove(&(file, span));
+                    self.verified.remove(&(file, span));
+                }
+                self.confirmed.remove(&file);
+                self.confirmed_with_span.remove(&file);
+            }
             Message::StreamClosed(closed) => {
                 self.streams.remove(&StreamId(closed.stream));
                 let lost = self.outstanding.iter().filter(|sent| sent.0.0 == closed.stream);
@@ -349,7 +385,9 @@ impl Model {
                 let file = FileId(*file);
                 self.unanswered.remove(&file);
                 let durable = numbers::spans_of(&need.durable).take(DURABLE_NOTED_MAX);
-                self.verified.extend(durable.map(|span| (file, span)));
+                let durable: Vec<_> = durable.map(|span| (file, span)).collect();
+                self.verified.extend(&durable);
+                self.durable.extend(&durable);
             }
             Message::Finish(_) => self.finishes += 1,
             _ => {}

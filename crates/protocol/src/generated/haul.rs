@@ -4,7 +4,7 @@
 pub struct Control {
     #[prost(
         oneof = "control::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 40, 41"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 40, 41"
     )]
     pub kind: ::core::option::Option<control::Kind>,
 }
@@ -71,6 +71,8 @@ pub mod control {
         ProbeFigures(super::ProbeFigures),
         #[prost(message, tag = "29")]
         ProbeResult(super::ProbeResult),
+        #[prost(message, tag = "30")]
+        SpansLost(super::SpansLost),
         #[prost(message, tag = "40")]
         Audit(super::Audit),
         #[prost(message, tag = "41")]
@@ -193,6 +195,9 @@ pub struct Wishes {
     /// the server says `explained` when it has chosen its engine
     #[prost(bool, tag = "16")]
     pub explain: bool,
+    /// what an earlier session left is read back before it is believed
+    #[prost(bool, tag = "17")]
+    pub recheck: bool,
     /// push: what arrives is made durable, gets no name and is gone then
     #[prost(bool, tag = "30")]
     pub discard: bool,
@@ -335,6 +340,11 @@ pub struct FileOffer {
     pub xattrs: ::prost::alloc::vec::Vec<Xattr>,
     #[prost(enumeration = "Growth", tag = "15")]
     pub growth: i32,
+    /// of the source's inode; 0 with ctime_ns: not known
+    #[prost(int64, tag = "16")]
+    pub ctime_s: i64,
+    #[prost(uint32, tag = "17")]
+    pub ctime_ns: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OffersEnd {
@@ -388,6 +398,14 @@ pub struct Need {
     /// the target's name, where it is not the one offered
     #[prost(bytes = "vec", tag = "3")]
     pub stored_as: ::prost::alloc::vec::Vec<u8>,
+    /// of the source's inode when the first of `durable` came
+    #[prost(int64, tag = "4")]
+    pub ctime_s: i64,
+    #[prost(uint32, tag = "5")]
+    pub ctime_ns: u32,
+    /// 16 bytes: what `durable` holds; empty: not known
+    #[prost(bytes = "vec", tag = "6")]
+    pub durable_digest: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Skip {}
@@ -426,6 +444,15 @@ pub struct SpanBad {
     pub span: u32,
     #[prost(uint32, tag = "3")]
     pub stream: u32,
+}
+/// Receiver to sender, where both have capability 2: of the spans that `need` called durable these are
+/// not what was journaled. They are to be sent again, and a confirmation of the file is void.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SpansLost {
+    #[prost(uint32, tag = "1")]
+    pub file: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub spans: ::prost::alloc::vec::Vec<SpanRange>,
 }
 /// Sender to receiver: this data stream is lost or stalled. The receiver closes it and says so.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -514,6 +541,15 @@ pub struct SideReport {
     /// smoothed, the mean of the data streams
     #[prost(uint32, tag = "24")]
     pub rtt_us: u32,
+    /// of what an earlier session left, read back
+    #[prost(uint64, tag = "25")]
+    pub rechecked_bytes: u64,
+    /// of these, what was not as it was journaled, and came again
+    #[prost(uint64, tag = "26")]
+    pub recheck_lost_bytes: u64,
+    /// wall time of reading back
+    #[prost(uint64, tag = "27")]
+    pub recheck_ns: u64,
 }
 /// Client to server, in a session of direction PROBE: the next measurement.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

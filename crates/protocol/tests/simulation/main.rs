@@ -143,6 +143,7 @@ fn whatever_the_link_does_every_file_arrives_whole_or_is_named() {
         ("discarded spans", counts.discarded),
         ("files that their span confirms", counts.confirmed_with_span),
         ("streams that lost their framing", counts.broken_framing),
+        ("durable spans that were lost", counts.lost),
         ("files done", counts.done),
         ("files failed", counts.failed),
     ] {

@@ -249,6 +249,13 @@ impl Disk {
         }
     }
 
+    /// What the journal says of a span is not what is there.
+    pub fn lose(&mut self, file: FileId, span: SpanIndex) {
+        if let Some(entry) = self.open.get_mut(&file) {
+            entry.written.remove(&span);
+        }
+    }
+
     /// Nothing of this stream is written any more.
     pub fn fence(&mut self, stream: StreamId) {
         self.writers.retain(|_, writer| *writer != stream);

@@ -8,10 +8,10 @@ use super::{
     witness::Witness,
 };
 use haul_protocol::{
-    FileId, Message, Receiver, ReceiverEvent, SpanIndex, StreamId,
+    FileId, Message, Receiver, ReceiverEvent, SpanIndex, SpanSet, StreamId,
     frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
     limits,
-    receiver::{Answer, Permit, SpanEnd},
+    receiver::{Answer, Earlier, Permit, SpanEnd},
     wire,
 };
 use std::collections::BTreeMap;
@@ -50,6 +50,8 @@ pub struct ReceivingSide {
     writes: Vec<WriteBehind>,
     answers: Vec<(Micros, wire::FileOffer)>,
     commits: Vec<(Micros, FileId)>,
+    /// What an earlier session left, being read back: the spans that will be found lost.
+    rechecks: Vec<(Micros, FileId, SpanSet)>,
 }
 
 impl ReceivingSide {
@@ -64,6 +66,7 @@ impl ReceivingSide {
             writes: Vec::new(),
             answers: Vec::new(),
             commits: Vec::new(),
+            rechecks: Vec::new(),
         }
     }
 
@@ -97,8 +100,9 @@ impl ReceivingSide {
         self.take_events(now, plan, connections, random);
         let answers: Vec<_> = self.answers.extract_if(.., |answer| answer.0 <= now).collect();
         for (_, offer) in answers {
-            self.answer(&offer, plan, target, random, witness);
+            self.answer(&offer, now, plan, target, random, witness);
         }
+        self.finish_rechecks(now, witness);
         let streams: Vec<StreamId> = self.streams.keys().copied().collect();
         for stream in streams {
             let connection = connections.get_mut(&stream).expect("open streams are connected");
@@ -162,6 +166,7 @@ impl ReceivingSide {
     fn answer(
         &mut self,
         offer: &wire::FileOffer,
+        now: Micros,
         plan: &Plan,
         target: &mut Target,
         random: &mut Random,
@@ -193,9 +198,29 @@ impl ReceivingSide {
             let span_bytes = limits::SPAN_BYTES_MIN << random.below(2);
             let durable = self.disk.open(file, index, offer, kept, span_bytes);
             witness.told_durable(file, durable.iter());
-            Answer::Need { span_bytes: kept.span_bytes, durable, stored_as: Vec::new() }
+            let earlier = Earlier { is_read_back: random.chance(50), ..Earlier::default() };
+            if earlier.is_read_back {
+                let mut lost = SpanSet::new(durable.file_spans());
+                for span in durable.iter().filter(|_| random.chance(30)) {
+                    lost.insert(span);
+                }
+                self.rechecks.push((now + random.below(20 * plan.latency), file, lost));
+            }
+            let stored_as = Vec::new();
+            Answer::Need { span_bytes: kept.span_bytes, durable, stored_as, earlier }
         };
         self.receiver.answer(file, answer).expect("a fitting answer");
+    }
+
+    fn finish_rechecks(&mut self, now: Micros, witness: &mut Witness) {
+        let done: Vec<_> = self.rechecks.extract_if(.., |recheck| recheck.0 <= now).collect();
+        for (_, file, lost) in done {
+            for span in lost.iter() {
+                self.disk.lose(file, span);
+                witness.lost(file, span);
+            }
+            self.receiver.read_back(file, &lost);
+        }
     }
 
     fn read(

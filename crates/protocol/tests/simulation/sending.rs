@@ -201,6 +201,8 @@ impl SendingSide {
                     assert_eq!(earlier, None, "{file:?} is settled twice");
                 }
                 SenderEvent::Resumed { .. } => witness.counts.resumed += 1,
+                // What was looked at before says nothing of what is read once more.
+                SenderEvent::Lost { file, .. } => self.checks.retain(|check| check.1 != file),
                 SenderEvent::Finished(_) => self.finished = true,
                 SenderEvent::SpanDamaged { .. } => {}
                 other => panic!("unexpected: {other:?}"),

@@ -18,6 +18,7 @@ pub struct Counts {
     pub broken_framing: u64,
     pub done: u64,
     pub failed: u64,
+    pub lost: u64,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +36,11 @@ impl Witness {
 
     pub fn told_durable(&mut self, file: FileId, spans: impl Iterator<Item = SpanIndex>) {
         self.durable.extend(spans.map(|span| (file, span)));
+    }
+
+    pub fn lost(&mut self, file: FileId, span: SpanIndex) {
+        self.durable.remove(&(file, span));
+        self.counts.lost += 1;
     }
 
     pub fn sent(&self, next: &Assignment) {
@@ -57,5 +63,6 @@ impl std::ops::AddAssign for Counts {
         self.broken_framing += other.broken_framing;
         self.done += other.done;
         self.failed += other.failed;
+        self.lost += other.lost;
     }
 }

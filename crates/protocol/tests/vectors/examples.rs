@@ -113,7 +113,7 @@ fn wish_messages() -> Vec<(&'static str, Value)> {
                 "removals_max": 1000, "dry_run": true, "move_sources": true, "preserve": 63,
                 "selection_follows": true, "mirrors_base": true, "preflight": true,
                 "follow": true, "idle_ms": 10000, "append_only": true, "watch": true,
-                "watch_for_ms": 60000, "explain": true}}}),
+                "watch_for_ms": 60000, "explain": true, "recheck": true}}}),
         ),
         (
             "which files are meant",
@@ -151,7 +151,8 @@ fn offer_messages() -> Vec<(&'static str, Value)> {
             "the first file, from before 1970",
             json!({"file_offer": {
             "name": "6469722f6e616d65", "kind": "REGULAR", "size_bytes": 1_099_511_627_777_u64,
-            "mtime_s": -1, "mtime_ns": 999_999_999, "mode": 420, "inode": 12, "device": 2049}}),
+            "mtime_s": -1, "mtime_ns": 999_999_999, "mode": 420, "inode": 12, "device": 2049,
+            "ctime_s": 1_700_000_000, "ctime_ns": 1}}),
         ),
         (
             "a directory with a name that is not text",
@@ -211,6 +212,13 @@ fn file_messages() -> Vec<(&'static str, Value)> {
                 "durable": [{"count": 5}, {"first": 9, "count": 1}]}}}),
         ),
         (
+            "a file is needed, and it is known what an earlier session brought",
+            json!({"file_answer": {
+            "file": 3, "need": {"span_bytes": 65536, "durable": [{"count": 5}],
+                "ctime_s": 1_700_000_001, "ctime_ns": 2,
+                "durable_digest": "000102030405060708090a0b0c0d0e0f"}}}),
+        ),
+        (
             "a file is needed, under another name",
             json!({"file_answer": {
             "file": 3, "need": {"span_bytes": 65536, "stored_as": "612e31"}}}),
@@ -238,6 +246,10 @@ fn file_messages() -> Vec<(&'static str, Value)> {
             "file": 3, "spans": [{"first": 5, "count": 4}, {"first": 200, "count": 1}]}}),
         ),
         ("a span arrived damaged", json!({"span_bad": {"file": 3, "span": 6, "stream": 2}})),
+        (
+            "durable spans are lost",
+            json!({"spans_lost": {"file": 3, "spans": [{"first": 1, "count": 2}]}}),
+        ),
         ("a stream is given up", json!({"stream_drop": {"stream": 2, "why": "nothing moved"}})),
         ("a stream is closed", json!({"stream_closed": {"stream": 2}})),
         ("the source is whole", json!({"file_confirm": {"file": 3}})),
@@ -270,7 +282,8 @@ fn report_messages() -> Vec<(&'static str, Value)> {
             "retransmits": 2, "engine": "sendfile", "because": "the page cache holds it",
             "stages": [{"stage": "SOURCE_DISK", "ns": 5}, {"stage": "IDLE", "ns": 6}],
             "threads": 4, "bad_spans": 1, "read_back": "O_DIRECT", "streams_ns": 12,
-            "sent_bytes": 9, "resent_bytes": 3, "rtt_us": 50_000}}}),
+            "sent_bytes": 9, "resent_bytes": 3, "rtt_us": 50_000,
+            "rechecked_bytes": 131_072, "recheck_lost_bytes": 65536, "recheck_ns": 7}}}),
         ),
         (
             "where a server's time went so far",

@@ -36,7 +36,7 @@ use crate::{
 use haul_datapath::choose;
 use haul_protocol::{
     Awaited, FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
-    receiver::Answer,
+    receiver::{Answer, Earlier},
     taken_names::{Repeats, TargetPath},
     wire::{self, Fault, FaultCode, FileKind, FileOffer, Growth},
 };
@@ -612,7 +612,7 @@ impl<'a> Receiving<'a> {
                 };
                 lock(&self.shared.targets).insert(file, target);
                 self.wants_streams |= !durable.is_full();
-                Answer::Need { span_bytes, durable, stored_as }
+                Answer::Need { span_bytes, durable, stored_as, earlier: Earlier::default() }
             }
             Err(error) => {
                 let what = "the target cannot be opened";

@@ -444,7 +444,7 @@ impl<'a> Sending<'a> {
         loop {
             let Some(event) = lock(&self.shared.machine).poll_event() else { break };
             match event {
-                SenderEvent::Resumed { file, bytes, span_bytes } => {
+                SenderEvent::Resumed { file, bytes, span_bytes, .. } => {
                     self.resumed(file, bytes, span_bytes);
                 }
                 SenderEvent::StoredAs { file, name } => {
@@ -453,6 +453,7 @@ impl<'a> Sending<'a> {
                 SenderEvent::Removed(names) => self.removed(names),
                 SenderEvent::CheckSource(file) => self.check_source(file),
                 SenderEvent::SpanDamaged { .. } => self.tally.resent_spans += 1,
+                SenderEvent::Lost { .. } => {}
                 SenderEvent::StreamClosed(stream) => self.shared.streams.shut(stream),
                 SenderEvent::Settled { file, outcome } => self.settled(file, outcome),
                 SenderEvent::Progress(progress) => {
