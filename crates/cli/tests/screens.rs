@@ -83,6 +83,7 @@ fn full_report() -> Report {
             .to_vec(),
         read_back: String::new(),
         manifest: None,
+        recheck: None,
     }
 }
 

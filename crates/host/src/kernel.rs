@@ -35,6 +35,14 @@ pub(crate) fn io_uring_disabled(root: &Path) -> bool {
     }
 }
 
+/// The random number of this start of the kernel (random(4), /proc/sys/kernel/random/boot_id).
+pub(crate) fn boot_id(root: &Path) -> Option<[u8; 16]> {
+    let text = text(&below(root, "/proc/sys/kernel/random/boot_id"))?;
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+    let number = u128::from_str_radix(std::str::from_utf8(&digits).ok()?.trim(), 16).ok()?;
+    (number != 0).then(|| number.to_be_bytes())
+}
+
 pub(crate) fn parse(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -50,6 +58,20 @@ mod tests {
         assert_eq!(parse("5.14.0-503.el9.x86_64"), Some((5, 14)));
         assert_eq!(parse("7.0-rc1"), Some((7, 0)));
         assert_eq!(parse("6.1+"), Some((6, 1)));
+    }
+
+    #[test]
+    fn a_boot_has_a_number_or_none_is_known() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(boot_id(root.path()), None);
+        let directory = root.path().join("proc/sys/kernel/random");
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |id: &str| std::fs::write(directory.join("boot_id"), id).unwrap();
+        write("00112233-4455-6677-8899-aabbccddeeff\n");
+        let expected: Vec<u8> = (0..16).map(|at| at * 0x11).collect();
+        assert_eq!(boot_id(root.path()).unwrap().to_vec(), expected);
+        write("none");
+        assert_eq!(boot_id(root.path()), None);
     }
 
     #[test]

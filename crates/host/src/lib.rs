@@ -38,6 +38,12 @@ pub fn host_name() -> Option<String> {
     Some(name).filter(|name| !name.is_empty() && name != "(none)")
 }
 
+/// The number of this start of the kernel: another one after each boot. `None`: not known.
+#[must_use]
+pub fn boot_id() -> Option<[u8; 16]> {
+    kernel::boot_id(Path::new("/"))
+}
+
 /// What was found out once, at start; engines and the chooser read it, never the system directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {

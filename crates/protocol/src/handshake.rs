@@ -13,6 +13,8 @@ pub struct ClientHandshake {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Granted {
     pub version: u32,
+    /// Those that both sides have.
+    pub capabilities: Vec<u32>,
     pub software: String,
     pub opened: wire::Opened,
 }
@@ -51,7 +53,8 @@ impl ClientHandshake {
                 Ok(None)
             }
             (Message::Opened(opened), Some(reply)) => {
-                Ok(Some(Granted { version: reply.version, software: reply.software, opened }))
+                let wire::HelloReply { version, capabilities, software } = reply;
+                Ok(Some(Granted { version, capabilities, software, opened }))
             }
             _ => Err(ProtocolError::new("a message out of order in the handshake").to_fault()),
         }
@@ -70,7 +73,7 @@ pub enum ServerStep {
     /// Send this and go on.
     Reply(Message),
     /// The client opens: check the token, then answer `Opened` or `Refused`.
-    Open { software: String, open: wire::Open },
+    Open { software: String, capabilities: Vec<u32>, open: wire::Open },
 }
 
 impl ServerHandshake {
@@ -84,22 +87,24 @@ impl ServerHandshake {
                     let range = (hello.version_min, hello.version_max);
                     return Err(version_fault(range.0, range.1, &hello.software));
                 }
-                let common: Vec<u32> = CAPABILITIES
-                    .iter()
-                    .copied()
-                    .filter(|ours| hello.capabilities.contains(ours))
-                    .collect();
+                let capabilities = common(&hello.capabilities);
                 self.hello = Some(hello);
                 let software = software.into();
-                let reply = wire::HelloReply { version, capabilities: common, software };
+                let reply = wire::HelloReply { version, capabilities, software };
                 Ok(ServerStep::Reply(Message::HelloReply(reply)))
             }
             (Message::Open(open), Some(hello)) => {
-                Ok(ServerStep::Open { software: hello.software, open })
+                let capabilities = common(&hello.capabilities);
+                Ok(ServerStep::Open { software: hello.software, capabilities, open })
             }
             _ => Err(ProtocolError::new("a message out of order in the handshake").to_fault()),
         }
     }
+}
+
+/// Of these, the capabilities of this build.
+fn common(theirs: &[u32]) -> Vec<u32> {
+    CAPABILITIES.iter().copied().filter(|ours| theirs.contains(ours)).collect()
 }
 
 fn version_fault(min: u32, max: u32, software: &str) -> wire::Fault {
@@ -124,7 +129,7 @@ mod tests {
         let (mut client, [hello, opening]) = ClientHandshake::start("haul test", open());
         let mut server = ServerHandshake::default();
         let Ok(ServerStep::Reply(reply)) = server.handle(hello, "haul server") else { panic!() };
-        let Ok(ServerStep::Open { software, open: asked }) = server.handle(opening, "") else {
+        let Ok(ServerStep::Open { software, open: asked, .. }) = server.handle(opening, "") else {
             panic!()
         };
         assert_eq!((software.as_str(), asked), ("haul test", open()));

@@ -129,6 +129,14 @@ impl SpanSet {
         had
     }
 
+    /// Takes the spans of another set of the same file out.
+    pub fn subtract(&mut self, other: &Self) {
+        for (at, bits) in self.bits.iter_mut().enumerate() {
+            *bits &= !other.bits.get(at).copied().unwrap_or(0);
+        }
+        self.count = self.bits.iter().map(|bits| bits.count_ones()).sum();
+    }
+
     /// How many spans the file has.
     #[must_use]
     pub fn file_spans(&self) -> u32 {
@@ -203,6 +211,19 @@ impl SpanSet {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_taken_out_of_a_set_is_gone_and_nothing_else() {
+        let (mut all, mut some) = (SpanSet::full(130), SpanSet::new(130));
+        for span in [0, 63, 64, 129] {
+            some.insert(SpanIndex(span));
+        }
+        all.subtract(&some);
+        assert_eq!((all.count(), all.iter().count()), (126, 126));
+        assert!(some.iter().all(|span| !all.contains(span)));
+        all.subtract(&some);
+        assert_eq!(all.count(), 126);
+    }
 
     #[test]
     fn a_file_is_cut_without_gap_or_overlap() {

@@ -5,7 +5,10 @@ pub(crate) mod connect_failure;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Event, FileCounts, Lag, Problem, Report, SessionOpened, Side, TargetRoom, printable},
+    events::{
+        Event, FileCounts, Lag, Problem, RecheckReport, Report, SessionOpened, Side, TargetRoom,
+        printable,
+    },
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
@@ -37,7 +40,7 @@ use crate::{
 use connect_failure::{ConnectFailure, is_passing};
 use haul_datapath::{Host, choose};
 use haul_protocol::{
-    ClientHandshake, Message,
+    CAPABILITY_RECHECK, ClientHandshake, Message,
     handshake::Granted,
     limits,
     wire::{self, Direction, Fault, FaultCode},
@@ -471,7 +474,7 @@ impl<'a> Client<'a> {
             control.queue(message);
         }
         let granted = self.shake_hands(&mut control, &mut handshake, &server)?;
-        self.check_granted(&granted.opened).map_err(ConnectFailure::Refused)?;
+        self.check_granted(&granted).map_err(ConnectFailure::Refused)?;
         self.target_is_name.set(granted.opened.target_is_name);
         control.trust();
         let session: [u8; 16] =
@@ -506,7 +509,8 @@ impl<'a> Client<'a> {
     }
 
     /// A server that grants less protection than it was asked for is not believed.
-    fn check_granted(&self, opened: &wire::Opened) -> Result<(), Fault> {
+    fn check_granted(&self, granted: &Granted) -> Result<(), Fault> {
+        let opened = &granted.opened;
         let asked = (self.open.protection(), self.open.digest());
         let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
         if !opened.discard && self.wishes.discard {
@@ -515,6 +519,13 @@ impl<'a> Client<'a> {
                 .needs("a server that knows haul probe")
                 .found("one that does not")
                 .hint("install the same haul version on both ends"));
+        }
+        if self.wishes.recheck && !granted.capabilities.contains(&CAPABILITY_RECHECK) {
+            let what = "the server knows nothing of reading back what an earlier run left";
+            return Err(Fault::new(FaultCode::Version, wire::Side::Unknown, what)
+                .needs("a server that knows --recheck")
+                .found("one that does not")
+                .hint("install the same haul version on both ends, or leave --recheck out"));
         }
         if opened.verify_target != self.open.verify_target {
             let what = "the server cannot read the target back";
@@ -640,6 +651,7 @@ impl<'a> Client<'a> {
                         TargetPlace::Null => None,
                     }),
                     verify_target: self.options.verify_target,
+                    peer_rechecks: opened.granted.capabilities.contains(&CAPABILITY_RECHECK),
                 };
                 let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
@@ -833,9 +845,18 @@ impl<'a> Client<'a> {
             bottleneck,
             stages,
             read_back: target.read_back.clone(),
+            recheck: rechecked(target),
             manifest: None,
         }
     }
+}
+
+fn rechecked(target: &wire::SideReport) -> Option<RecheckReport> {
+    (target.rechecked_bytes > 0).then(|| RecheckReport {
+        bytes: target.rechecked_bytes,
+        lost_bytes: target.recheck_lost_bytes,
+        seconds: stages::round(target.recheck_ns as f64 / 1e9, 3),
+    })
 }
 
 /// Why another session shall go on.

@@ -2,7 +2,10 @@
 //!
 //! `SPEC.md` of the protocol says what goes into each; `vectors/digests.json` pins them.
 
-use crate::content::{Part, SpanHasher, Value};
+use crate::{
+    content::{Part, SpanHasher, Value},
+    storage::span_digests::{self, DigestOfSpan},
+};
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     hmac,
@@ -82,6 +85,9 @@ pub struct SpanDigest {
     state: State,
     /// For a manifest, or to read the target back: of the bytes alone.
     content: Option<SpanHasher>,
+    /// For a journal: of the bytes alone, too.
+    journaled: DigestOfSpan,
+    is_journaled: bool,
 }
 
 enum State {
@@ -102,7 +108,8 @@ impl SpanDigest {
             Digest::Xxh3128 => State::Xxh3(Box::new(Xxh3Default::new())),
             Digest::AesGmac => State::Gmac(Box::new(Gmac::new(keys.clone()))),
         };
-        Self { spent_ns: 0, state, content: None }
+        let journaled = DigestOfSpan::default();
+        Self { spent_ns: 0, state, content: None, journaled, is_journaled: false }
     }
 
     /// The same, and it computes the BLAKE3 value of each span too.
@@ -117,6 +124,18 @@ impl SpanDigest {
         self.content.as_ref().map(|content| content.finish(part))
     }
 
+    /// The next span goes into a journal, or does not: [`Self::journaled`]. Where nothing verifies
+    /// the bytes nothing is journaled of them either.
+    pub fn journals(&mut self, journals: bool) {
+        self.is_journaled = journals && !matches!(self.state, State::None);
+    }
+
+    /// What a journal is to hold of the bytes that were seen since `start`.
+    #[must_use]
+    pub fn journaled(&self) -> Option<span_digests::Digest> {
+        self.is_journaled.then(|| self.journaled.finish())
+    }
+
     /// Whether it looks at the bytes at all.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
@@ -128,6 +147,9 @@ impl SpanDigest {
         let bound = &encoded[..BOUND_HEADER_BYTES];
         if let Some(content) = &mut self.content {
             content.start(header.offset_bytes);
+        }
+        if self.is_journaled {
+            self.journaled.start();
         }
         match &mut self.state {
             State::None => {}
@@ -173,13 +195,16 @@ impl SpanDigest {
         }
     }
 
-    /// Both hashes see the bytes while they are in a core's cache.
+    /// All hashes see the bytes while they are in a core's cache.
     fn update_with(&mut self, bytes: &[u8], update: fn(&mut Self, &[u8])) {
-        if self.content.is_none() {
+        if self.content.is_none() && !self.is_journaled {
             return update(self, bytes);
         }
         for chunk in bytes.chunks(CHUNK_BYTES) {
             update(self, chunk);
+            if self.is_journaled {
+                self.journaled.update(chunk);
+            }
             if let Some(content) = &mut self.content {
                 content.update(chunk);
             }

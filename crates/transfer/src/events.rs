@@ -50,6 +50,11 @@ pub enum Event {
         why: String,
     },
     Lag(Lag),
+    /// A source is read again, to be compared with what was sent of it.
+    Rereading {
+        path: Name,
+        why: String,
+    },
     /// With `--explain`: how each side, and the path, was chosen for.
     Explained(Explained),
     /// What is not moved, and is no failure: a FIFO, a device.
@@ -303,6 +308,16 @@ pub struct TargetRoom {
     pub free_bytes: u64,
 }
 
+/// What reading back came to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RecheckReport {
+    pub bytes: u64,
+    /// Of these, what was not as it was journaled: it was sent again.
+    pub lost_bytes: u64,
+    /// Wall time, beside the transfer.
+    pub seconds: f64,
+}
+
 /// The last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
@@ -355,6 +370,10 @@ pub struct Report {
     /// that was not asked for, or nothing was written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub read_back: String,
+    /// What an earlier run left at the target and was read back in this one, as the target's host
+    /// was started anew since, or with `--recheck`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recheck: Option<RecheckReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestReport>,
 }

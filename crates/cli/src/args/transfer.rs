@@ -113,11 +113,17 @@ pub struct LowTransfer {
     /// A file that is not what arrived is an error, and nothing of it stays.
     #[arg(long)]
     pub verify_target: bool,
+    /// Read back what an earlier run left at the target before it is believed
+    ///
+    /// While the rest is sent; what is not as it was journaled comes again. It is done by itself
+    /// where the target's host was started anew since. What came with --digest none comes again.
+    #[arg(long, conflicts_with_all = ["dry_run", "preflight"])]
+    pub recheck: bool,
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error,
-    /// report
+    /// Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading,
+    /// lag, error, report
     #[arg(long)]
     pub json: bool,
     /// Print warnings and errors only (with --json: everything but progress)
@@ -285,6 +291,7 @@ impl LowTransfer {
             verify_target: self.verify_target,
             ..TransferOptions::default()
         };
+        options.wishes.recheck = self.recheck;
         self.tree.add_to(&mut options, sources)?;
         self.recording.add_to(&mut options)?;
         Ok(options)

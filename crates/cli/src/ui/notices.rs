@@ -40,6 +40,7 @@ impl Notices {
             Event::Resume { bytes, why } => {
                 format!("goes on from {}: {why}", units::bytes(*bytes))
             }
+            Event::Rereading { path, why } => format!("{path} is read again: {why}"),
             Event::LeftOut(problem) => problem.to_string(),
             Event::File(FileEnded { path, status: FileStatus::Failed, .. }) => {
                 self.remember_failed(path);

@@ -168,6 +168,16 @@ fn how_it_moved(report: &Report) -> Vec<String> {
         let text = format!("each file from its disk, before it got its name: {}", report.read_back);
         lines.push(line("read back", &text));
     }
+    if let Some(recheck) = &report.recheck {
+        let lost = match recheck.lost_bytes {
+            0 => "all as they were".to_owned(),
+            lost => format!("{} were not as they were, and were sent again", units::bytes(lost)),
+        };
+        let read = units::bytes(recheck.bytes);
+        let text =
+            format!("{read} of an earlier run, read back in {:.2} s: {lost}", recheck.seconds);
+        lines.push(line("rechecked", &text));
+    }
     if !report.send_engine.is_empty() || !report.receive_engine.is_empty() {
         lines
             .push(line("engines", &format!("{} to {}", report.send_engine, report.receive_engine)));

@@ -203,9 +203,10 @@ fn any_beginning_of_a_journal_and_only_its_data_are_gone_on_from() {
     assert!(records.len() >= 2, "two checkpoints at least: {records:?}");
     // From the longest to the shortest: what one image says is whole, the next may say too.
     for count in (0..=records.len()).rev() {
-        let durable: u64 = records[..count].iter().map(|(_, len)| len).sum();
-        let torn = random.below(16) as usize;
-        let cut = (HEADER + count * RECORD + torn).min(journal.len());
+        let durable: u64 = records[..count].iter().map(|(_, len, _)| len).sum();
+        let torn = random.below(RECORD as u64) as usize;
+        let whole = records[..count].last().map_or(HEADER, |(_, _, end)| *end);
+        let cut = (whole + torn).min(journal.len());
         fs::write(place.root(".data.haul-journal"), &journal[..cut]).unwrap();
         spoil_all_but(&part, len, &records[..count], &mut random);
         let mut client = journey.start("data", "", &slow);
@@ -221,19 +222,28 @@ fn any_beginning_of_a_journal_and_only_its_data_are_gone_on_from() {
 }
 
 /// As crates/transfer/src/storage/journal.rs writes it.
-const HEADER: usize = 104;
+const HEADER: usize = 128;
 const RECORD: usize = 16;
+const DIGEST: usize = 16;
 
-/// The runs of bytes that a journal of spans of 64 KiB tells of.
-fn records_of(journal: &[u8]) -> Vec<(u64, u64)> {
-    let number = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().unwrap()));
-    let records = journal[HEADER..].chunks_exact(RECORD);
-    records.map(|r| (number(&r[..4]) * SPAN, number(&r[4..8]) * SPAN)).collect()
+/// The runs of bytes that a journal of spans of 64 KiB tells of, and where each record ends.
+fn records_of(journal: &[u8]) -> Vec<(u64, u64, usize)> {
+    let number = |at: usize| u32::from_le_bytes(journal[at..at + 4].try_into().unwrap());
+    let (mut records, mut at) = (Vec::new(), HEADER);
+    while at + RECORD <= journal.len() {
+        let (first, count) = (number(at), number(at + 4));
+        // Each has the digests of its spans.
+        let spans = count & !(1 << 30);
+        assert_ne!(count, spans, "a record without digests");
+        at += RECORD + spans as usize * DIGEST;
+        records.push((u64::from(first) * SPAN, u64::from(spans) * SPAN, at));
+    }
+    records
 }
 
 /// Writes other bytes wherever nothing was promised.
-fn spoil_all_but(part: &File, len: u64, kept: &[(u64, u64)], random: &mut Random) {
-    let is_kept = |at: u64| kept.iter().any(|(from, len)| (*from..from + len).contains(&at));
+fn spoil_all_but(part: &File, len: u64, kept: &[(u64, u64, usize)], random: &mut Random) {
+    let is_kept = |at: u64| kept.iter().any(|(from, len, _)| (*from..from + len).contains(&at));
     for at in (0..len).step_by(SPAN as usize).filter(|at| !is_kept(*at)) {
         let mut bytes = vec![0; SPAN.min(len - at) as usize];
         random.fill(&mut bytes);

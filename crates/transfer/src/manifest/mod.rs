@@ -229,7 +229,7 @@ impl Manifest {
     /// Named as haul's other temporaries: none is ever taken for a file.
     fn hidden_path(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().as_bytes();
-        let hidden = crate::storage::target::part_name(name);
+        let hidden = crate::storage::hidden_names::part_name(name);
         directory_of(&self.path).join(crate::storage::root::os_path(&hidden))
     }
 }

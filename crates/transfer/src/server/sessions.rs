@@ -34,7 +34,7 @@ use crate::{
 };
 use haul_datapath::choose::{self, StreamFacts};
 use haul_protocol::{
-    Message, ServerHandshake, StreamId,
+    CAPABILITY_RECHECK, Message, ServerHandshake, StreamId,
     frame::Preface,
     handshake::ServerStep,
     limits,
@@ -145,6 +145,7 @@ impl Sessions {
 struct Accepted {
     session: [u8; 16],
     open: wire::Open,
+    capabilities: Vec<u32>,
     grant: Grant,
     setup: StreamSetup,
     streams: Arc<Streams>,
@@ -200,8 +201,8 @@ impl Server {
             control.close(Duration::from_secs(2));
             Err(why)
         };
-        let open = match shake_hands(&mut control, deadline) {
-            Ok(open) => open,
+        let (open, capabilities) = match shake_hands(&mut control, deadline) {
+            Ok(asked) => asked,
             Err(HandshakeFailure::Fault(fault)) => return refuse(&mut control, fault),
             Err(HandshakeFailure::Control(error)) => return Err(format!("handshake: {error}")),
         };
@@ -212,7 +213,7 @@ impl Server {
                 Err(HandshakeFailure::Control(error)) => Err(error.to_string()),
             };
         }
-        let accepted = match self.accept_open(&mut control, open, peer) {
+        let accepted = match self.accept_open(&mut control, (open, capabilities), peer) {
             Ok(accepted) => accepted,
             Err(fault) => return refuse(&mut control, fault),
         };
@@ -255,7 +256,7 @@ impl Server {
     fn accept_open(
         &self,
         control: &mut Control,
-        open: wire::Open,
+        (open, capabilities): (wire::Open, Vec<u32>),
         peer: SocketAddr,
     ) -> Result<Accepted, Fault> {
         let grant = self.authorize(&open)?;
@@ -299,6 +300,7 @@ impl Server {
         Ok(Accepted {
             session,
             open,
+            capabilities,
             grant,
             setup,
             streams,
@@ -526,7 +528,7 @@ fn run_role(
     work: Work,
     tell: &mut dyn FnMut(Event),
 ) -> (SessionEnd, Tally) {
-    let Accepted { open, setup, streams, attached, waker, interrupt, .. } = accepted;
+    let Accepted { open, capabilities, setup, streams, attached, waker, interrupt, .. } = accepted;
     let source = supply::Source::Attach(attached);
     let wishes = Wishes::from_wire(open.wishes.as_ref());
     let follows = open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows);
@@ -569,6 +571,7 @@ fn run_role(
                 selection,
                 manifest: None,
                 verify_target: open.verify_target,
+                peer_rechecks: capabilities.contains(&CAPABILITY_RECHECK),
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(role) => {
@@ -590,7 +593,11 @@ pub enum HandshakeFailure {
     Control(ControlError),
 }
 
-fn shake_hands(control: &mut Control, deadline: Instant) -> Result<wire::Open, HandshakeFailure> {
+/// What the client asks for, and the capabilities that both sides have.
+fn shake_hands(
+    control: &mut Control,
+    deadline: Instant,
+) -> Result<(wire::Open, Vec<u32>), HandshakeFailure> {
     let mut handshake = ServerHandshake::default();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -608,7 +615,7 @@ fn shake_hands(control: &mut Control, deadline: Instant) -> Result<wire::Open, H
         for message in messages {
             match handshake.handle(message, SOFTWARE).map_err(HandshakeFailure::Fault)? {
                 ServerStep::Reply(reply) => control.queue(reply),
-                ServerStep::Open { open, .. } => return Ok(open),
+                ServerStep::Open { open, capabilities, .. } => return Ok((open, capabilities)),
             }
         }
     }

@@ -4,7 +4,10 @@
 //! the other puts what is synced under its name.
 
 use super::{contents::Contents, lock, streams::elapsed_ns, target_check::TargetCheck};
-use crate::storage::{aborted::check_not_aborted, open_files::empty_files_max, target::TargetFile};
+use crate::storage::{
+    aborted::check_not_aborted, journal::Recorded, open_files::empty_files_max,
+    span_digests::Digest, target::TargetFile,
+};
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
     FileId, SpanIndex,
@@ -42,6 +45,9 @@ const GROUP_MIN: usize = 4;
 /// A target shared by streams, committer and session.
 pub type SharedTarget = Arc<Mutex<Option<TargetFile>>>;
 
+/// A span that no checkpoint has journaled, and what it holds, where that is known.
+type Unjournaled = (SpanIndex, Option<Digest>);
+
 /// What a committer did, for the session's thread.
 #[derive(Debug)]
 pub enum Committed {
@@ -53,7 +59,7 @@ pub enum Committed {
 #[derive(Debug, Default)]
 struct Undurable {
     target: Option<SharedTarget>,
-    spans: Vec<SpanIndex>,
+    spans: Vec<Unjournaled>,
     bytes: u64,
 }
 
@@ -172,7 +178,13 @@ pub struct CommitterHandle(Arc<Shared>);
 
 impl CommitterHandle {
     /// A span is written and verified; it is durable after the next checkpoint.
-    pub fn verified(&self, file: FileId, target: &SharedTarget, span: SpanIndex, bytes: u64) {
+    pub fn verified(
+        &self,
+        file: FileId,
+        target: &SharedTarget,
+        span: (SpanIndex, Option<Digest>),
+        bytes: u64,
+    ) {
         let mut queue = lock(&self.0.queue);
         let entry = queue.undurable.entry(file).or_default();
         entry.target.get_or_insert_with(|| target.clone());
@@ -458,8 +470,9 @@ impl Shared {
         batch.retain_mut(|entry| {
             let mut target = lock(&entry.target);
             let Some(file) = target.as_mut().filter(|file| file.is_growing()) else { return true };
-            entry.spans.sort_unstable();
-            let settled = match file.make_durable(&ranges_of(&entry.spans), &[]) {
+            let (spans, digests) = sorted(std::mem::take(&mut entry.spans));
+            let (spans, digests) = (&*ranges_of(&spans), &*digests);
+            let settled = match file.make_durable(Recorded { spans, digests, values: &[] }) {
                 Ok(()) => {
                     self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
                     Committed::Done(entry.file)
@@ -495,18 +508,19 @@ impl Shared {
             waiting.map(|(file, _)| *file).collect()
         };
         for file in files {
-            let (target, mut spans, bytes) = {
+            let (target, spans, bytes) = {
                 let mut queue = lock(&self.queue);
                 let Some(entry) = queue.undurable.get_mut(&file) else { continue };
                 let spans = std::mem::take(&mut entry.spans);
                 (entry.target.clone(), spans, std::mem::take(&mut entry.bytes))
             };
-            spans.sort_unstable();
-            let values = self.contents.values(file, &spans).unwrap_or_default();
-            let ranges = ranges_of(&spans);
+            let (spans, digests) = sorted(spans);
+            let values = &*self.contents.values(file, &spans).unwrap_or_default();
+            let (spans, digests) = (&*ranges_of(&spans), &*digests);
+            let recorded = Recorded { spans, digests, values };
             let begun = self.sync_begins();
             let result =
-                target.and_then(|t| lock(&t).as_mut().map(|t| t.make_durable(&ranges, &values)));
+                target.and_then(|target| Some(lock(&target).as_mut()?.make_durable(recorded)));
             self.sync_ended(begun);
             match result {
                 Some(Ok(())) => {
@@ -536,8 +550,8 @@ fn gather_for(took: Duration) -> Duration {
 struct Entry {
     file: FileId,
     target: SharedTarget,
-    /// Those that no checkpoint has journaled. Only a file that grows still needs that.
-    spans: Vec<SpanIndex>,
+    /// Only a file that grows still needs them.
+    spans: Vec<Unjournaled>,
     bytes: u64,
 }
 
@@ -566,6 +580,13 @@ fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bo
             && syncfs(directory).is_ok()
             && check_not_aborted(directory).is_ok()
     })
+}
+
+/// Spans in rising order, with the digests of all of them, or none.
+fn sorted(mut spans: Vec<Unjournaled>) -> (Vec<SpanIndex>, Vec<Digest>) {
+    spans.sort_unstable();
+    let digests: Option<Vec<Digest>> = spans.iter().map(|(_, digest)| *digest).collect();
+    (spans.into_iter().map(|(span, _)| span).collect(), digests.unwrap_or_default())
 }
 
 /// Sorted spans as runs.

@@ -1,10 +1,11 @@
-//! Reads whole files for their BLAKE3, beside the session's thread: to tell whether what is at the
-//! target is the same as the source.
+//! Reads files beside the session's thread: whole ones for their BLAKE3, to tell whether what is at
+//! the target is the same as the source; and what is to be looked at once more.
 
 use super::lock;
 use haul_datapath::SpanFile;
 use haul_protocol::FileId;
 use std::{
+    collections::BTreeSet,
     io,
     os::unix::fs::FileExt,
     sync::{
@@ -24,22 +25,23 @@ const THREADS: usize = 2;
 pub type Content = [u8; 32];
 
 /// How a file came out.
-pub type Hashed = (FileId, io::Result<Content>);
+pub type Hashed<T> = (FileId, io::Result<T>);
 
-type Job = (FileId, Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>, u64);
+/// Reads a file; the flag says that nobody waits for it any more.
+type Job<T> = (FileId, Box<dyn FnOnce(&AtomicBool) -> io::Result<T> + Send>);
 
-/// Threads that hash files, started when the first file comes.
-pub struct Hashing {
+/// Threads that read files, started when the first file comes.
+pub struct Hashing<T = Content> {
     wake: Arc<dyn Fn() + Send + Sync>,
-    jobs: Option<mpsc::Sender<Job>>,
-    results: Arc<Mutex<Vec<Hashed>>>,
+    jobs: Option<mpsc::Sender<Job<T>>>,
+    results: Arc<Mutex<Vec<Hashed<T>>>>,
     ending: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     /// Given and not taken back.
-    open: usize,
+    open: BTreeSet<FileId>,
 }
 
-impl Hashing {
+impl<T: Send + 'static> Hashing<T> {
     /// `wake` is called when there is a result.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
@@ -48,26 +50,25 @@ impl Hashing {
             results: Arc::default(),
             ending: Arc::default(),
             threads: Vec::new(),
-            open: 0,
+            open: BTreeSet::new(),
         }
     }
 
-    /// Hashes the first `len_bytes` of the file that `open` gives.
+    /// Has a file read by `read`.
     ///
     /// # Errors
     /// If no thread can be had.
     pub fn begin(
         &mut self,
         file: FileId,
-        len_bytes: u64,
-        open: impl FnOnce() -> io::Result<Arc<SpanFile>> + Send + 'static,
+        read: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static,
     ) -> io::Result<()> {
         if self.jobs.is_none() {
             self.start()?;
         }
         let jobs = self.jobs.as_ref().expect("just started");
-        self.open += 1;
-        jobs.send((file, Box::new(open), len_bytes))
+        self.open.insert(file);
+        jobs.send((file, Box::new(read)))
             .map_err(|_| io::Error::other("the threads that read files have ended"))
     }
 
@@ -80,9 +81,9 @@ impl Hashing {
             let name = format!("haul-compare-{number}");
             self.threads.push(thread::Builder::new().name(name).spawn(move || {
                 loop {
-                    let job: Result<Job, _> = lock(&taken).recv();
-                    let Ok((file, open, len_bytes)) = job else { return };
-                    let hashed = open().and_then(|opened| hash(&opened, len_bytes, &ending));
+                    let job: Result<Job<T>, _> = lock(&taken).recv();
+                    let Ok((file, read)) = job else { return };
+                    let hashed = read(&ending);
                     lock(&results).push((file, hashed));
                     wake();
                 }
@@ -93,18 +94,43 @@ impl Hashing {
     }
 
     /// What has come out since.
-    pub fn take_results(&mut self) -> Vec<Hashed> {
+    pub fn take_results(&mut self) -> Vec<Hashed<T>> {
         let results = std::mem::take(&mut *lock(&self.results));
-        self.open -= results.len();
+        for (file, _) in &results {
+            self.open.remove(file);
+        }
         results
     }
 
     /// Whether some file has not come out yet.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.open > 0
+        !self.open.is_empty()
     }
 
+    /// Whether this file has not come out yet.
+    #[must_use]
+    pub fn has(&self, file: FileId) -> bool {
+        self.open.contains(&file)
+    }
+}
+
+impl Hashing {
+    /// Hashes the first `len_bytes` of the file that `open` gives.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn begin_hash(
+        &mut self,
+        file: FileId,
+        len_bytes: u64,
+        open: impl FnOnce() -> io::Result<Arc<SpanFile>> + Send + 'static,
+    ) -> io::Result<()> {
+        self.begin(file, move |ending| open().and_then(|file| hash(&file, len_bytes, ending)))
+    }
+}
+
+impl<T> Hashing<T> {
     /// Ends the threads, in the middle of a file too.
     pub fn stop(&mut self) {
         self.ending.store(true, Ordering::Relaxed);
@@ -115,7 +141,7 @@ impl Hashing {
     }
 }
 
-impl Drop for Hashing {
+impl<T> Drop for Hashing<T> {
     fn drop(&mut self) {
         self.stop();
     }
@@ -160,9 +186,9 @@ mod tests {
         let opened = Arc::new(SpanFile::new(file));
         let too_long = opened.clone();
         let len = bytes.len() as u64;
-        hashing.begin(FileId(1), len, move || Ok(opened)).unwrap();
-        hashing.begin(FileId(2), len + 1, move || Ok(too_long)).unwrap();
-        hashing.begin(FileId(3), 0, || Err(io::ErrorKind::NotFound.into())).unwrap();
+        hashing.begin_hash(FileId(1), len, move || Ok(opened)).unwrap();
+        hashing.begin_hash(FileId(2), len + 1, move || Ok(too_long)).unwrap();
+        hashing.begin_hash(FileId(3), 0, || Err(io::ErrorKind::NotFound.into())).unwrap();
         let mut results = Vec::new();
         while results.len() < 3 {
             tells.recv_timeout(Duration::from_secs(60)).unwrap();

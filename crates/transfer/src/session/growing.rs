@@ -92,7 +92,7 @@ impl Growing {
         let span_bytes = file.span_bytes;
         Some(target.next_round(offer, span_bytes, file.settled_bytes).map(|durable| {
             let (target, stored_as) = (Box::new(target), file.stored_as.clone());
-            Prepared::Ready { target, span_bytes, durable, stored_as }
+            Prepared::Ready { target, span_bytes, durable, stored_as, left: None }
         }))
     }
 

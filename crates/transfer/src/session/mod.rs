@@ -20,6 +20,7 @@ mod removing;
 mod send_pack;
 pub mod send_stream;
 pub mod sending;
+mod sent_spans;
 pub mod streams;
 pub mod supply;
 pub mod target_check;

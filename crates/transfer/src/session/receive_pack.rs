@@ -90,7 +90,7 @@ impl ReceiveStream {
         target: &Target,
         ended: &mut Ended,
     ) -> SpanEnd {
-        let end = self.judge(packed);
+        let end = self.judge(packed, target.is_journaled);
         if end == SpanEnd::Damaged {
             self.shared.damaged_spans.fetch_add(1, Ordering::Relaxed);
         }
@@ -117,14 +117,16 @@ impl ReceiveStream {
         if target.is_whole {
             ended.written.push((file, target.shared.clone(), bytes));
         } else {
+            let span = (span, self.digest.journaled());
             self.shared.committer.verified(file, &target.shared, span, bytes);
         }
         end
     }
 
     /// Nothing but the digest makes a payload believed.
-    fn judge(&mut self, packed: &PackedSpan<'_>) -> SpanEnd {
+    fn judge(&mut self, packed: &PackedSpan<'_>, is_journaled: bool) -> SpanEnd {
         let Ok(trailer) = SpanTrailer::decode(packed.trailer) else { return SpanEnd::Damaged };
+        self.digest.journals(is_journaled);
         self.digest.start(&packed.header, packed.encoded);
         if self.digest.wants_bytes() {
             self.digest.see(packed.payload);

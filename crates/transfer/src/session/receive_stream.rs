@@ -7,7 +7,12 @@ use super::{
     lock, placing,
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
-use crate::{content::Part, digest::SpanDigest, error::io_fault, storage::open_files::Share};
+use crate::{
+    content::Part,
+    digest::SpanDigest,
+    error::io_fault,
+    storage::{open_files::Share, span_digests::Digest},
+};
 use haul_datapath::{
     EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
     fallback,
@@ -56,6 +61,8 @@ pub struct Target {
     pub shared: SharedTarget,
     /// It has one span, or none.
     pub is_whole: bool,
+    /// Its spans are journaled, so that a later run can go on.
+    pub is_journaled: bool,
     pub grid: SpanGrid,
 }
 
@@ -67,6 +74,8 @@ struct Pending {
     len_bytes: u64,
     target: SharedTarget,
     is_whole: bool,
+    /// What a journal is to hold of it.
+    digest: Option<Digest>,
     /// Its digest agreed, or why it is not to be believed.
     end: SpanEnd,
     written: bool,
@@ -259,6 +268,7 @@ impl ReceiveStream {
         };
         let file_span =
             FileSpan { id, file, offset_bytes: header.offset_bytes, len_bytes: header.len_bytes };
+        self.digest.journals(target.is_journaled);
         self.digest.start(header, encoded);
         let tap: Option<&mut dyn SpanTap> =
             if self.digest.wants_bytes() { Some(&mut self.digest) } else { None };
@@ -270,6 +280,7 @@ impl ReceiveStream {
             len_bytes: header.len_bytes,
             target: target.shared.clone(),
             is_whole: target.is_whole,
+            digest: None,
             end: SpanEnd::Abandoned,
             written: false,
         });
@@ -287,7 +298,7 @@ impl ReceiveStream {
         let end = self.receive_trailer()?;
         self.keep_content(header.file, target, span, end);
         if let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) {
-            pending.end = end;
+            (pending.end, pending.digest) = (end, self.digest.journaled());
         }
         if end == SpanEnd::Damaged {
             self.shared.damaged_spans.fetch_add(1, Ordering::Relaxed);
@@ -379,6 +390,7 @@ impl ReceiveStream {
                         let whole = (file, pending.target, bytes);
                         self.shared.committer.verified_whole([whole].into_iter());
                     } else {
+                        let span = (span, pending.digest);
                         self.shared.committer.verified(file, &pending.target, span, bytes);
                     }
                 }

@@ -2,6 +2,7 @@
 
 mod choosing;
 mod progress;
+mod rechecking;
 mod rounds;
 
 use super::{
@@ -30,16 +31,17 @@ use crate::{
         holes,
         open_files::{Pass, Share},
         part::growing::growing_span_bytes,
-        target::{Fresh, Prepared, TargetFile, TargetPlace},
+        target::{Fresh, Prepared, TargetPlace},
     },
 };
 use haul_datapath::choose;
 use haul_protocol::{
-    Awaited, FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanSet, StreamId,
-    receiver::{Answer, Earlier},
+    Awaited, FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, StreamId,
+    receiver::Answer,
     taken_names::{Repeats, TargetPath},
     wire::{self, Fault, FaultCode, FileKind, FileOffer, Growth},
 };
+use rechecking::{RecheckTally, Rechecked, TakenUp};
 use rounds::growth;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -75,6 +77,9 @@ pub struct Receiving<'a> {
     directory_bytes: usize,
     /// Files of the size of those offered, which are read to be compared.
     hashing: Hashing,
+    /// Files of which an earlier run left something that is read back.
+    rechecking: Hashing<Rechecked>,
+    recheck_tally: RecheckTally,
     /// Files that are sent while they are written.
     growing: Growing,
     /// What was durable when the last round of one began.
@@ -114,6 +119,8 @@ pub struct ReceivingOptions {
     pub manifest: Option<Lines>,
     /// Files are read back from their disk before they get their names.
     pub verify_target: bool,
+    /// The sender has capability 2: it sends again what is found lost.
+    pub peer_rechecks: bool,
 }
 
 /// A source that was asked for, by the first component of its name.
@@ -134,7 +141,7 @@ impl<'a> Receiving<'a> {
         options: ReceivingOptions,
         events: EventSink<'a>,
     ) -> std::io::Result<Self> {
-        let (wake, wake_too) = (streams.clone(), streams.clone());
+        let (wake, wake_too, wake_three) = (streams.clone(), streams.clone(), streams.clone());
         let contents = Arc::new(Contents::default());
         let check = options.verify_target.then(|| TargetCheck::new(contents.clone()));
         let committer = Committer::start(move || wake.wake(), contents.clone(), check)?;
@@ -173,6 +180,8 @@ impl<'a> Receiving<'a> {
             fresh: Fresh::default(),
             directory_bytes: 0,
             hashing: Hashing::new(move || wake_too.wake()),
+            rechecking: Hashing::new(move || wake_three.wake()),
+            recheck_tally: RecheckTally::default(),
             growing: Growing::default(),
             growing_durable: 0,
             removing,
@@ -197,6 +206,9 @@ impl<'a> Receiving<'a> {
         wire::SideReport {
             read_back: self.shared.committer.read_back_ways().into(),
             bad_spans: self.shared.damaged_spans.load(Ordering::Relaxed),
+            rechecked_bytes: self.recheck_tally.bytes,
+            recheck_lost_bytes: self.recheck_tally.lost_bytes,
+            recheck_ns: self.recheck_tally.ns,
             ..self.part().report(because)
         }
     }
@@ -227,6 +239,7 @@ impl<'a> Receiving<'a> {
     pub fn stop(&mut self) {
         self.shared.streams.stop();
         self.hashing.stop();
+        self.rechecking.stop();
         if let Some(removing) = &mut self.removing {
             removing.stop();
         }
@@ -439,33 +452,40 @@ impl<'a> Receiving<'a> {
                 self.settled(file, FileStatus::Skipped, None);
                 Answer::Skip
             }
-            Ok(Prepared::Compare(open)) => match self.hashing.begin(file, offer.size_bytes, open) {
-                Ok(()) => return,
-                Err(error) => {
-                    let fault =
-                        io_problem_fault(wire::Side::Target, "no thread to compare files", &error);
-                    self.settled(file, FileStatus::Failed, Some(&fault));
-                    Answer::Fault(fault)
+            Ok(Prepared::Compare(open)) => {
+                match self.hashing.begin_hash(file, offer.size_bytes, open) {
+                    Ok(()) => return,
+                    Err(error) => {
+                        let fault = io_problem_fault(
+                            wire::Side::Target,
+                            "no thread to compare files",
+                            &error,
+                        );
+                        self.settled(file, FileStatus::Failed, Some(&fault));
+                        Answer::Fault(fault)
+                    }
                 }
-            },
+            }
             Ok(Prepared::Plan(plan)) => {
                 self.settled(file, plan_status(&plan), None);
                 Answer::Plan(plan)
             }
-            Ok(Prepared::Ready { target, span_bytes, durable, stored_as }) => {
-                let (target, durable) = match self.take_up_content(file, target, durable) {
+            Ok(Prepared::Ready { target, span_bytes, durable, stored_as, left }) => {
+                let grid = SpanGrid::new(offer.size_bytes, span_bytes);
+                let grid = grid.expect("it was prepared with this span size");
+                let taken_up = match self.take_up(file, (target, durable), left, &grid) {
                     Ok(taken_up) => taken_up,
                     Err(fault) => return self.refuse(file, fault),
                 };
                 if growth(offer).is_some() {
-                    self.count_round(offer, span_bytes, &durable, &stored_as);
+                    self.count_round(offer, span_bytes, &taken_up.durable, &stored_as);
                 } else {
-                    self.count_resumed(offer, span_bytes, &durable);
+                    self.count_resumed(offer, &grid, &taken_up);
                 }
                 if !stored_as.is_empty() {
                     self.stored_as.insert(file, stored_as.clone());
                 }
-                self.keep_target(file, *target, (span_bytes, durable), stored_as)
+                self.keep_target(file, grid, taken_up, stored_as)
             }
         };
         self.say(file, answer);
@@ -490,17 +510,16 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    fn count_resumed(&mut self, offer: &FileOffer, span_bytes: u64, durable: &SpanSet) {
-        let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else { return };
-        let there = durable.bytes(&grid);
-        let holes = holes::bytes_within(&offer.holes, &grid).min(there);
+    fn count_resumed(&mut self, offer: &FileOffer, grid: &SpanGrid, taken_up: &TakenUp) {
+        let there = taken_up.durable.bytes(grid);
+        let holes = holes::bytes_within(&offer.holes, grid).min(there);
         self.tally.hole_bytes += holes;
         self.tally.resumed_bytes += there - holes;
         if there > holes {
-            let why = "an earlier run left them here, verified".into();
+            let why = self.why_resumed(taken_up.recheck.is_some());
             (self.events)(Event::Resume { bytes: there - holes, why });
         }
-        self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
+        self.tally.span_bytes = self.tally.span_bytes.max(grid.span_bytes());
     }
 
     /// Files that were read to be compared: the sender says what comes of it.
@@ -526,30 +545,6 @@ impl<'a> Receiving<'a> {
             };
             self.say(file, answer);
         }
-    }
-
-    /// What an earlier run knew of the durable spans. Where the target is read back, those that
-    /// nobody knows are moved again: there would be nothing to compare them with.
-    fn take_up_content(
-        &self,
-        file: FileId,
-        mut target: Box<TargetFile>,
-        mut durable: SpanSet,
-    ) -> Result<(Box<TargetFile>, SpanSet), Fault> {
-        if !self.shared.setup.content || durable.is_empty() {
-            return Ok((target, durable));
-        }
-        let content = target.known_content();
-        let known = content.as_ref().map(|content| content.known().clone());
-        let known = known.unwrap_or_else(|| SpanSet::new(durable.file_spans()));
-        if self.options.verify_target && known != durable {
-            target.keep_known(content.as_ref())?;
-            durable = known;
-        }
-        if let Some(content) = content {
-            self.shared.contents.begin(file, content);
-        }
-        Ok((target, durable))
     }
 
     fn prepare(&mut self, offer: &FileOffer, span_bytes: u64) -> Result<Prepared, Fault> {
@@ -594,25 +589,30 @@ impl<'a> Receiving<'a> {
     fn keep_target(
         &mut self,
         file: FileId,
-        target: TargetFile,
-        (span_bytes, durable): (u64, SpanSet),
+        grid: SpanGrid,
+        taken_up: TakenUp,
         stored_as: Vec<u8>,
     ) -> Answer {
+        let TakenUp { target, durable, earlier, recheck } = taken_up;
         match target.span_file() {
             Ok(span_file) => {
                 // What came of a file that grows is there before its end.
                 let is_whole = durable.file_spans() <= 1 && growth(&target.offer).is_none();
-                let grid = SpanGrid::new(target.offer.size_bytes, span_bytes);
                 let target = Target {
-                    grid: grid.expect("it was prepared with this span size"),
+                    grid,
+                    is_journaled: target.is_journaled(),
                     name: target.name.clone(),
                     file: span_file,
                     is_whole,
-                    shared: Arc::new(Mutex::new(Some(target))),
+                    shared: Arc::new(Mutex::new(Some(*target))),
                 };
+                let shared = target.shared.clone();
                 lock(&self.shared.targets).insert(file, target);
+                if let Some(recheck) = recheck {
+                    self.begin_recheck(file, recheck, shared);
+                }
                 self.wants_streams |= !durable.is_full();
-                Answer::Need { span_bytes, durable, stored_as, earlier: Earlier::default() }
+                Answer::Need { span_bytes: grid.span_bytes(), durable, stored_as, earlier }
             }
             Err(error) => {
                 let what = "the target cannot be opened";
@@ -804,6 +804,7 @@ impl Role for Receiving<'_> {
         self.handle_stream_events();
         self.handle_commits();
         self.handle_compared();
+        self.handle_rechecked();
         self.answer_waiting();
         self.handle_events();
         if lock(&self.shared.machine).is_all_confirmed() {

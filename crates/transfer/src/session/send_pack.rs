@@ -50,7 +50,9 @@ impl SendStream {
         }
         self.keep_content(&work.assignment, status);
         let digest = self.digest.finish(status);
-        self.pack.end_span(&SpanTrailer { status, digest });
+        let trailer = SpanTrailer { status, digest };
+        self.keep_sent(&work.assignment, header, trailer);
+        self.pack.end_span(&trailer);
         self.payload_bytes += header.len_bytes;
         self.copied_bytes += header.len_bytes;
     }

@@ -5,9 +5,15 @@ use super::{
     engines::{Chosen, Orders, SourceWatch},
     lock, placing,
     send_pack::PACK_FILL_MIN_BYTES,
+    sent_spans::{SentSpan, SentSpans},
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
 };
-use crate::{content::Part, digest::SpanDigest, error::io_fault, storage::source::SourceEntry};
+use crate::{
+    content::Part,
+    digest::SpanDigest,
+    error::io_fault,
+    storage::source::{Ctime, SourceEntry},
+};
 use haul_datapath::{
     Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
     fallback,
@@ -42,6 +48,7 @@ pub struct SendShared {
     pub spans: Condvar,
     pub sources: Mutex<BTreeMap<FileId, Source>>,
     pub contents: Contents,
+    pub sent: SentSpans,
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
     pub orders: Orders,
@@ -294,7 +301,21 @@ impl SendStream {
         }
         self.keep_content(assignment, status);
         let trailer = SpanTrailer { status, digest: self.digest.finish(status) };
+        self.keep_sent(assignment, header, trailer);
         self.sender.send_bytes(&trailer.encode(), boundary)
+    }
+
+    /// For a source that has to be read again.
+    pub(super) fn keep_sent(
+        &self,
+        assignment: &Assignment,
+        header: SpanHeader,
+        trailer: SpanTrailer,
+    ) {
+        let SpanTrailer { status, digest } = trailer;
+        if SentSpans::keeps(&assignment.grid, status) {
+            self.shared.sent.sent(assignment.span, SentSpan { header, status, digest });
+        }
     }
 
     /// What the digest has just seen of a span that was read to its end.
@@ -310,15 +331,18 @@ impl SendStream {
     pub(super) fn confirm(&self, work: &Work, read: io::Result<()>) -> PayloadStatus {
         let file = work.assignment.file;
         let entry = lock(&self.shared.sources).get(&file).map(|source| source.entry.clone());
-        let found = entry.map_or(Ok(()), |entry| {
-            entry.check_opened(&work.span.file)?;
+        let found = entry.map_or(Ok(false), |entry| {
+            let now = entry.check_opened(&work.span.file)?;
             let name = &entry.offer.name;
-            read.map_err(|error| io_fault(Side::Source, name, "cannot be read", &error))
+            read.map_err(|error| io_fault(Side::Source, name, "cannot be read", &error))?;
+            Ok(now.differs(Ctime::of_offer(&entry.offer)))
         });
         let mut machine = lock(&self.shared.machine);
         match found {
-            Ok(()) if machine.confirm_with_span(file) => PayloadStatus::Confirmed,
-            Ok(()) => PayloadStatus::Whole,
+            // The session's thread reads it again before it is confirmed.
+            Ok(true) => PayloadStatus::Whole,
+            Ok(false) if machine.confirm_with_span(file) => PayloadStatus::Confirmed,
+            Ok(false) => PayloadStatus::Whole,
             Err(fault) => {
                 machine.source_failed(file, fault);
                 self.shared.streams.wake();

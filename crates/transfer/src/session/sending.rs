@@ -3,6 +3,7 @@
 mod choosing;
 mod loss;
 mod recordings;
+mod rereading;
 
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
@@ -14,6 +15,7 @@ use super::{
     lock,
     patience::Patience,
     send_stream::{self, SendShared, Source},
+    sent_spans::SentSpans,
     streams::{self, StreamEvent, StreamFigures, StreamSetup, Streams},
     supply::{self, Connect, Supply},
     watching::{Next, Watching},
@@ -26,7 +28,7 @@ use crate::{
     stages,
     storage::{
         holes,
-        source::SourceEntry,
+        source::{Ctime, SourceEntry},
         walk::{Listed, Top, Walk, WalkOptions},
     },
     wishes::{OnConflict, Wishes},
@@ -38,8 +40,9 @@ use haul_protocol::{
     wire::{self, Fault, FaultCode, FileKind, Growth},
 };
 use loss::LossWatch;
+use rereading::{EarlierSpans, Reread};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Condvar, Mutex, atomic::AtomicU64},
     time::{Duration, Instant},
 };
@@ -68,6 +71,12 @@ pub struct Sending<'a> {
     /// Files of which the receiver has one of the same size, and what that holds.
     comparing: BTreeMap<FileId, (SourceEntry, Content)>,
     hashing: Hashing,
+    /// Sources that are read again, as their inodes have changed; and those that are to be looked
+    /// at once more, whatever comes out.
+    rereading: Hashing<Reread>,
+    void_rereads: BTreeSet<FileId>,
+    /// What earlier sessions left at the receiver.
+    earlier: BTreeMap<FileId, Arc<EarlierSpans>>,
     /// To be offered again, with the number that it had.
     again: VecDeque<(Option<FileId>, SourceEntry)>,
     /// Open files that another offer may follow.
@@ -130,7 +139,7 @@ impl<'a> Sending<'a> {
         events: EventSink<'a>,
     ) -> Self {
         let supply = Supply::new(source, streams.clone(), setup.clone());
-        let wake = streams.clone();
+        let (wake, wake_too) = (streams.clone(), streams.clone());
         let is_quick = supply.connects() && !options.wishes.takes_long();
         let patience = Patience::new(is_quick, options.stall_after);
         let shared = Arc::new(SendShared {
@@ -138,6 +147,7 @@ impl<'a> Sending<'a> {
             spans: Condvar::new(),
             sources: Mutex::default(),
             contents: Contents::default(),
+            sent: SentSpans::default(),
             streams,
             setup,
             orders: Orders::default(),
@@ -157,6 +167,9 @@ impl<'a> Sending<'a> {
             links: HardLinks::default(),
             comparing: BTreeMap::new(),
             hashing: Hashing::new(move || wake.wake()),
+            rereading: Hashing::new(move || wake_too.wake()),
+            void_rereads: BTreeSet::new(),
+            earlier: BTreeMap::new(),
             again: VecDeque::new(),
             may_return: 0,
             stored_as: BTreeMap::new(),
@@ -216,6 +229,7 @@ impl<'a> Sending<'a> {
         self.shared.spans.notify_all();
         self.shared.streams.stop();
         self.hashing.stop();
+        self.rereading.stop();
     }
 
     /// Lets the streams say their orderly end.
@@ -444,7 +458,8 @@ impl<'a> Sending<'a> {
         loop {
             let Some(event) = lock(&self.shared.machine).poll_event() else { break };
             match event {
-                SenderEvent::Resumed { file, bytes, span_bytes, .. } => {
+                SenderEvent::Resumed { file, bytes, span_bytes, earlier } => {
+                    self.keep_earlier(file, span_bytes, earlier);
                     self.resumed(file, bytes, span_bytes);
                 }
                 SenderEvent::StoredAs { file, name } => {
@@ -453,7 +468,7 @@ impl<'a> Sending<'a> {
                 SenderEvent::Removed(names) => self.removed(names),
                 SenderEvent::CheckSource(file) => self.check_source(file),
                 SenderEvent::SpanDamaged { .. } => self.tally.resent_spans += 1,
-                SenderEvent::Lost { .. } => {}
+                SenderEvent::Lost { file, bytes } => self.lost(file, bytes),
                 SenderEvent::StreamClosed(stream) => self.shared.streams.shut(stream),
                 SenderEvent::Settled { file, outcome } => self.settled(file, outcome),
                 SenderEvent::Progress(progress) => {
@@ -483,10 +498,12 @@ impl<'a> Sending<'a> {
         }
     }
 
-    fn check_source(&mut self, file: FileId) {
-        let entry = lock(&self.shared.sources).get(&file).map(|source| source.entry.clone());
-        let checked = entry.map_or(Ok(()), |entry| entry.check());
-        lock(&self.shared.machine).source_checked(file, checked);
+    /// Some of what an earlier run left is not there any more.
+    fn lost(&mut self, file: FileId, bytes: u64) {
+        self.tally.resumed_bytes = self.tally.resumed_bytes.saturating_sub(bytes);
+        if self.rereading.has(file) {
+            self.void_rereads.insert(file);
+        }
     }
 
     /// Of what is there already, spans that are holes were never anywhere else.
@@ -516,6 +533,8 @@ impl<'a> Sending<'a> {
 
     fn settled(&mut self, file: FileId, outcome: FileOutcome) {
         let Some(source) = lock(&self.shared.sources).remove(&file) else { return };
+        self.shared.sent.forget(file);
+        self.earlier.remove(&file);
         let mut entry = Arc::unwrap_or_clone(source.entry);
         self.may_return -= usize::from(self.may_return(&entry));
         if self.goes_on(file, &entry, &outcome) {
@@ -616,7 +635,7 @@ impl<'a> Sending<'a> {
         let Ok(theirs) = Content::try_from(compare.blake3) else { return };
         let source = entry.clone();
         let size_bytes = entry.offer.size_bytes;
-        let begun = self.hashing.begin(file, size_bytes, move || {
+        let begun = self.hashing.begin_hash(file, size_bytes, move || {
             source.open().map_err(|fault| std::io::Error::other(fault.what))
         });
         match begun {
@@ -643,8 +662,11 @@ impl<'a> Sending<'a> {
         for (file, hashed) in self.hashing.take_results() {
             let Some((mut entry, theirs)) = self.comparing.remove(&file) else { continue };
             match hashed.and_then(|mine| {
-                let unchanged = entry.check();
-                unchanged.map(|()| mine).map_err(|fault| std::io::Error::other(fault.what))
+                let unchanged = entry.check().map_err(|fault| std::io::Error::other(fault.what))?;
+                if unchanged.differs(Ctime::of_offer(&entry.offer)) {
+                    return Err(std::io::Error::other("its inode changed while it was read"));
+                }
+                Ok(mine)
             }) {
                 Ok(mine) => {
                     let same = mine == theirs;
@@ -791,6 +813,7 @@ impl Role for Sending<'_> {
         self.offer_files();
         self.handle_events();
         self.handle_compared();
+        self.handle_reread();
         self.follow(now);
         self.open_streams();
         self.handle_stream_events();

@@ -6,9 +6,12 @@
 //! foreign journal is never believed: reading stops at the first record that is not whole, and a
 //! header that does not fit means a clean restart. docs/decisions/ says why this is not a database.
 //!
+//! A record holds the digest of each span, so that a later run can read it back and compare: after
+//! a crash of the host, which the header's boot id tells, or where the source's ctime is another.
 //! Where the session computes the BLAKE3 value of each span, for `--manifest` or `--verify-target`,
-//! a record holds these too: so a later run can read the spans back and compare.
+//! a record holds these too.
 
+use super::span_digests::{Digest, SpanDigests};
 use crate::{
     content::{FileContent, Value},
     token::random_bytes,
@@ -20,17 +23,24 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-const MAGIC: [u8; 8] = *b"haul-jn1";
-const HEADER_BYTES: usize = 104;
+const MAGIC: [u8; 8] = *b"haul-jn2";
+const HEADER_BYTES: usize = 128;
 const RECORD_BYTES: usize = 16;
 /// Where a header has its span size.
 const SPAN_BYTES_AT: usize = 80;
 /// A journal is far smaller: a record for each run of spans that a checkpoint made durable.
 const FILE_BYTES_MAX: u64 =
-    HEADER_BYTES as u64 + (RECORD_BYTES as u64 * 4 + VALUE_BYTES as u64 * 2) * limits::SPANS_MAX;
+    HEADER_BYTES as u64 + (RECORD_BYTES as u64 * 4 + CONTENT_BYTES as u64 * 2) * limits::SPANS_MAX;
 const VALUE_BYTES: usize = 32;
-/// In a record's count: a value for each span follows. No file has so many spans.
+const DIGEST_BYTES: usize = 16;
+/// What a record may hold of each span.
+const CONTENT_BYTES: usize = VALUE_BYTES + DIGEST_BYTES;
+/// In a record's count: a digest, or a value, for each span follows, or the spans are not durable
+/// after all. No file has so many spans.
 const WITH_VALUES: u32 = 1 << 31;
+const WITH_DIGESTS: u32 = 1 << 30;
+const LOST: u32 = 1 << 29;
+const COUNT: u32 = LOST - 1;
 
 /// What is moved, and where to: a journal holds only for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +57,23 @@ pub struct Identity {
     pub digest: u32,
     /// The first half of the SHA-256 of the target's name below its root.
     pub name_hash: [u8; 16],
+}
+
+/// When the first of the durable spans came, as far as it tells whether they are still right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// Of the source's inode, in seconds and nanoseconds; zeros: not known.
+    pub ctime: (i64, u32),
+    /// Of this host: a crash in between may have kept the journal and not the data.
+    pub boot: [u8; 16],
+}
+
+/// Spans that are durable now, with the digests and the BLAKE3 values of all of them, or none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded<'a> {
+    pub spans: &'a [SpanRange],
+    pub digests: &'a [Digest],
+    pub values: &'a [Value],
 }
 
 /// What stands for the size of a file that grows: one number for each span size, so that its
@@ -68,10 +95,16 @@ pub fn span_bytes_of(file: &File) -> Option<u64> {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
+    header: Header,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    identity: Identity,
+    span_bytes: u64,
     /// Binds the records to this header.
     number: u32,
-    /// What the values of an earlier run tell of the durable spans.
-    pub told: Option<FileContent>,
+    circumstances: Circumstances,
 }
 
 impl Journal {
@@ -79,60 +112,87 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn begin(mut file: File, identity: &Identity, span_bytes: u64) -> io::Result<Self> {
+    pub fn begin(
+        mut file: File,
+        identity: &Identity,
+        span_bytes: u64,
+        circumstances: Circumstances,
+    ) -> io::Result<Self> {
         let number = u32::from_le_bytes(random_bytes()?);
+        let header = Header { identity: *identity, span_bytes, number, circumstances };
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
-        file.write_all(&encode_header(identity, span_bytes, number))?;
+        file.write_all(&header.encode())?;
         file.sync_data()?;
-        Ok(Self { file, number, told: None })
+        Ok(Self { file, header })
     }
 
-    /// Reads the journal in `file`, if it is one of this very transfer: it, the span size and the
-    /// spans that are durable.
+    /// Reads the journal in `file`, if it is one of this very transfer.
     #[must_use]
-    pub fn resume(mut file: File, identity: &Identity) -> Option<(Self, u64, SpanSet)> {
+    pub fn resume(mut file: File, identity: &Identity) -> Option<(Self, Told)> {
         file.seek(SeekFrom::Start(0)).ok()?;
         let told = decode(BufReader::new((&file).take(FILE_BYTES_MAX)), identity)?;
         // What comes behind a torn record would otherwise hide the records that follow it.
         file.set_len(told.whole_bytes).ok()?;
         file.seek(SeekFrom::End(0)).ok()?;
-        let journal = Self { file, number: told.number, told: Some(told.content) };
-        Some((journal, told.span_bytes, told.durable))
+        let (span_bytes, number, circumstances) =
+            (told.span_bytes, told.number, told.circumstances);
+        let header = Header { identity: *identity, span_bytes, number, circumstances };
+        Some((Self { file, header }, told))
     }
 
-    /// Says that these spans are durable, with the values of all of them or of none. The caller has
-    /// synced the data before.
+    /// Says that these spans are durable. The caller has synced the data before.
     ///
     /// # Errors
     /// If it cannot be written or synced: then nothing was promised.
-    pub fn record(&mut self, spans: &[SpanRange], values: &[Value]) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(spans.len() * RECORD_BYTES + size_of_val(values));
-        let mut rest = values;
+    pub fn record(&mut self, recorded: Recorded<'_>) -> io::Result<()> {
+        let Recorded { spans, digests, values } = recorded;
+        let mut bytes = Vec::with_capacity(
+            spans.len() * RECORD_BYTES + size_of_val(digests) + size_of_val(values),
+        );
+        let (mut digests, mut values) = (digests, values);
         for range in spans {
-            let (of_range, behind) = rest.split_at(rest.len().min(range.count as usize));
-            rest = behind;
-            encode_record(range, of_range, self.number, &mut bytes);
+            let (of_range, behind) = digests.split_at(digests.len().min(range.count as usize));
+            digests = behind;
+            let (values_of_range, behind) = values.split_at(values.len().min(range.count as usize));
+            values = behind;
+            encode_record(range, of_range, values_of_range, self.header.number, &mut bytes);
         }
         self.file.write_all(&bytes)?;
         self.file.sync_data()
     }
-}
 
-impl Journal {
-    /// Takes back what was said of spans, but for those whose values are known.
+    /// Takes back what was said of these spans: they are not what came.
     ///
     /// # Errors
     /// If it cannot be written or synced: then nobody is to write to the temporary.
-    pub fn restart(&mut self, content: Option<&FileContent>) -> io::Result<()> {
-        // Less is durable in between, and never more.
-        self.file.set_len(HEADER_BYTES as u64)?;
-        self.file.seek(SeekFrom::End(0))?;
-        let ranges = content.map_or(Vec::new(), |content| content.known().to_ranges());
-        let spans = content.into_iter().flat_map(|content| content.known().iter());
-        let values: Vec<Value> =
-            spans.filter_map(|span| content.and_then(|content| content.value(span))).collect();
-        self.record(&ranges, &values)
+    pub fn lose(&mut self, spans: &[SpanRange]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(spans.len() * RECORD_BYTES);
+        for range in spans {
+            let range = SpanRange { count: range.count | LOST, ..*range };
+            encode_record(&range, &[], &[], self.header.number, &mut bytes);
+        }
+        self.file.write_all(&bytes)?;
+        self.file.sync_data()
+    }
+
+    /// From now on the durable spans are known to be right under these circumstances.
+    ///
+    /// # Errors
+    /// If it cannot be written or synced.
+    pub fn confirm(&mut self, circumstances: Circumstances) -> io::Result<()> {
+        if self.header.circumstances == circumstances {
+            return Ok(());
+        }
+        self.header.circumstances = circumstances;
+        // All of it lies in one sector of a disk; a torn one is not believed.
+        self.file.write_all_at(&self.header.encode(), 0)?;
+        self.file.sync_data()
+    }
+
+    #[must_use]
+    pub fn circumstances(&self) -> Circumstances {
+        self.header.circumstances
     }
 }
 
@@ -141,8 +201,11 @@ impl Journal {
 pub struct Told {
     number: u32,
     pub span_bytes: u64,
+    pub circumstances: Circumstances,
     pub durable: SpanSet,
-    /// What the durable spans hold, as far as their values were journaled.
+    /// What the durable spans hold, as far as their digests were journaled.
+    pub digests: SpanDigests,
+    /// The same of their BLAKE3 values.
     pub content: FileContent,
     /// How much of it is whole: header and records.
     pub whole_bytes: u64,
@@ -155,26 +218,54 @@ pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
     journal.read_exact(&mut header).ok()?;
     let span_bytes = u64_at(&header, SPAN_BYTES_AT);
     let number = u32_at(&header, 88);
-    if header != encode_header(identity, span_bytes, number) {
+    let ctime = (u64_at(&header, 96).cast_signed(), u32_at(&header, 104));
+    let boot = header[108..124].try_into().expect("sixteen bytes");
+    let circumstances = Circumstances { ctime, boot };
+    let whole = Header { identity: *identity, span_bytes, number, circumstances };
+    if header != whole.encode() {
         return None;
     }
     let grid = SpanGrid::new(identity.size_bytes, span_bytes).ok()?;
-    let mut durable = SpanSet::new(grid.count());
-    let mut content = FileContent::new(grid);
-    let mut whole_bytes = HEADER_BYTES as u64;
-    while let Some((range, values)) = read_record(&mut journal, number, &grid).ok()? {
+    let mut told = Told {
+        number,
+        span_bytes,
+        circumstances,
+        durable: SpanSet::new(grid.count()),
+        digests: SpanDigests::new(grid.count()),
+        content: FileContent::new(grid),
+        whole_bytes: HEADER_BYTES as u64,
+    };
+    while let Some(record) = read_record(&mut journal, number, &grid).ok()? {
+        told.take(&record, &grid)?;
+    }
+    Some(told)
+}
+
+impl Told {
+    /// `None` where the file has no such spans.
+    fn take(&mut self, record: &Record, grid: &SpanGrid) -> Option<()> {
+        let Record { range, is_lost, digests, values } = record;
         let end = range.first.checked_add(range.count).filter(|end| *end <= grid.count())?;
         for (at, span) in (range.first..end).map(SpanIndex).enumerate() {
-            durable.insert(span);
-            match values.get(at) {
-                Some(value) => content.insert(span, *value),
+            if *is_lost {
+                self.durable.remove(span);
+            } else {
+                self.durable.insert(span);
+            }
+            match digests.get(at) {
+                Some(digest) => self.digests.insert(span, *digest),
                 // Moved again, and nobody looked at it.
-                None => content.forget(span),
+                None => self.digests.forget(span),
+            }
+            match values.get(at) {
+                Some(value) => self.content.insert(span, *value),
+                None => self.content.forget(span),
             }
         }
-        whole_bytes += (RECORD_BYTES + size_of_val(&values[..])) as u64;
+        let bytes = RECORD_BYTES + size_of_val(&digests[..]) + size_of_val(&values[..]);
+        self.whole_bytes += bytes as u64;
+        Some(())
     }
-    Some(Told { number, span_bytes, durable, content, whole_bytes })
 }
 
 /// True for the first bytes of a journal.
@@ -203,32 +294,48 @@ pub fn decode_any(mut journal: impl Read) -> Option<(Identity, Told)> {
     Some((identity, told))
 }
 
+/// A run of spans.
+struct Record {
+    range: SpanRange,
+    is_lost: bool,
+    digests: Vec<Digest>,
+    values: Vec<Value>,
+}
+
 /// The next record; `None` behind the last one that is whole.
 fn read_record(
     journal: &mut impl Read,
     number: u32,
     grid: &SpanGrid,
-) -> io::Result<Option<(SpanRange, Vec<Value>)>> {
-    let mut record = [0; RECORD_BYTES];
-    if !read_whole(journal, &mut record)? {
+) -> io::Result<Option<Record>> {
+    let mut head = [0; RECORD_BYTES];
+    if !read_whole(journal, &mut head)? {
         return Ok(None);
     }
-    let count = u32_at(&record, 4);
-    let range = SpanRange { first: u32_at(&record, 0), count: count & !WITH_VALUES };
-    let mut values = Vec::new();
-    if count & WITH_VALUES != 0 {
-        // No more memory than a file of so many spans is good for.
-        if range.count > grid.count() {
-            return Ok(None);
-        }
-        values.resize(range.count as usize, [0; VALUE_BYTES]);
-        if !read_whole(journal, values.as_flattened_mut())? {
-            return Ok(None);
-        }
+    let flags = u32_at(&head, 4) & !COUNT;
+    let range = SpanRange { first: u32_at(&head, 0), count: u32_at(&head, 4) & COUNT };
+    let (mut digests, mut values) = (Vec::new(), Vec::new());
+    // No more memory than a file of so many spans is good for.
+    if flags & !LOST != 0 && range.count > grid.count() {
+        return Ok(None);
     }
+    if flags & WITH_DIGESTS != 0 {
+        digests.resize(range.count as usize, [0; DIGEST_BYTES]);
+    }
+    if flags & WITH_VALUES != 0 {
+        values.resize(range.count as usize, [0; VALUE_BYTES]);
+    }
+    if !read_whole(journal, digests.as_flattened_mut())?
+        || !read_whole(journal, values.as_flattened_mut())?
+    {
+        return Ok(None);
+    }
+    let is_lost = flags & LOST != 0;
+    let said = SpanRange { count: range.count | (flags & LOST), ..range };
     let mut expected = Vec::with_capacity(RECORD_BYTES);
-    encode_record(&range, &values, number, &mut expected);
-    Ok((record == expected[..RECORD_BYTES]).then_some((range, values)))
+    encode_record(&said, &digests, &values, number, &mut expected);
+    let is_whole = head == expected[..RECORD_BYTES];
+    Ok(is_whole.then_some(Record { range, is_lost, digests, values }))
 }
 
 /// False where the journal ends before.
@@ -240,38 +347,52 @@ fn read_whole(journal: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-fn encode_header(identity: &Identity, span_bytes: u64, number: u32) -> [u8; HEADER_BYTES] {
-    let mut bytes = [0; HEADER_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..16].copy_from_slice(&identity.size_bytes.to_le_bytes());
-    bytes[16..24].copy_from_slice(&identity.mtime_s.to_le_bytes());
-    bytes[24..28].copy_from_slice(&identity.mtime_ns.to_le_bytes());
-    bytes[32..40].copy_from_slice(&identity.source_inode.to_le_bytes());
-    bytes[40..48].copy_from_slice(&identity.source_device.to_le_bytes());
-    bytes[48..56].copy_from_slice(&identity.target_inode.to_le_bytes());
-    bytes[56..64].copy_from_slice(&identity.target_device.to_le_bytes());
-    bytes[64..80].copy_from_slice(&identity.name_hash);
-    bytes[SPAN_BYTES_AT..88].copy_from_slice(&span_bytes.to_le_bytes());
-    bytes[88..92].copy_from_slice(&number.to_le_bytes());
-    bytes[92..96].copy_from_slice(&identity.digest.to_le_bytes());
-    let crc = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
-    bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
-    bytes
+impl Header {
+    fn encode(&self) -> [u8; HEADER_BYTES] {
+        let Self { identity, span_bytes, number, circumstances } = self;
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&identity.size_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&identity.mtime_s.to_le_bytes());
+        bytes[24..28].copy_from_slice(&identity.mtime_ns.to_le_bytes());
+        bytes[32..40].copy_from_slice(&identity.source_inode.to_le_bytes());
+        bytes[40..48].copy_from_slice(&identity.source_device.to_le_bytes());
+        bytes[48..56].copy_from_slice(&identity.target_inode.to_le_bytes());
+        bytes[56..64].copy_from_slice(&identity.target_device.to_le_bytes());
+        bytes[64..80].copy_from_slice(&identity.name_hash);
+        bytes[SPAN_BYTES_AT..88].copy_from_slice(&span_bytes.to_le_bytes());
+        bytes[88..92].copy_from_slice(&number.to_le_bytes());
+        bytes[92..96].copy_from_slice(&identity.digest.to_le_bytes());
+        bytes[96..104].copy_from_slice(&circumstances.ctime.0.to_le_bytes());
+        bytes[104..108].copy_from_slice(&circumstances.ctime.1.to_le_bytes());
+        bytes[108..124].copy_from_slice(&circumstances.boot);
+        let crc = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
 }
 
-/// A run of spans, and behind it their values, if any.
-fn encode_record(range: &SpanRange, values: &[Value], number: u32, bytes: &mut Vec<u8>) {
+/// A run of spans, and behind it their digests and values, if any.
+fn encode_record(
+    range: &SpanRange,
+    digests: &[Digest],
+    values: &[Value],
+    number: u32,
+    bytes: &mut Vec<u8>,
+) {
+    let with_digests = if digests.is_empty() { 0 } else { WITH_DIGESTS };
     let with_values = if values.is_empty() { 0 } else { WITH_VALUES };
-    let mut covered = Vec::with_capacity(12 + size_of_val(values));
+    let mut covered = Vec::with_capacity(12 + size_of_val(digests) + size_of_val(values));
     covered.extend_from_slice(&range.first.to_le_bytes());
-    covered.extend_from_slice(&(range.count | with_values).to_le_bytes());
+    covered.extend_from_slice(&(range.count | with_digests | with_values).to_le_bytes());
     covered.extend_from_slice(&number.to_le_bytes());
+    covered.extend_from_slice(digests.as_flattened());
     covered.extend_from_slice(values.as_flattened());
     let crc = crc_fast::crc32_iscsi(&covered);
-    let (head, values) = covered.split_at(12);
+    let (head, content) = covered.split_at(12);
     bytes.extend_from_slice(head);
     bytes.extend_from_slice(&crc.to_le_bytes());
-    bytes.extend_from_slice(values);
+    bytes.extend_from_slice(content);
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -302,6 +423,16 @@ mod tests {
         }
     }
 
+    const THEN: Circumstances = Circumstances { ctime: (-9, 8), boot: [6; 16] };
+
+    fn begin(file: &File) -> Journal {
+        Journal::begin(file.try_clone().unwrap(), &identity(), SPAN, THEN).unwrap()
+    }
+
+    fn spans(spans: &[SpanRange]) -> Recorded<'_> {
+        Recorded { spans, ..Recorded::default() }
+    }
+
     fn file_with(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
@@ -311,19 +442,16 @@ mod tests {
     /// A journal that says spans 0 to 2 and then 7 are durable, as bytes.
     fn written() -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
-        let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
-        journal.record(&[SpanRange { first: 0, count: 3 }], &[]).unwrap();
-        journal.record(&[SpanRange { first: 7, count: 1 }], &[]).unwrap();
-        let mut bytes = Vec::new();
-        (&file).seek(SeekFrom::Start(0)).unwrap();
-        (&file).read_to_end(&mut bytes).unwrap();
-        bytes
+        let mut journal = begin(&file);
+        journal.record(spans(&[SpanRange { first: 0, count: 3 }])).unwrap();
+        journal.record(spans(&[SpanRange { first: 7, count: 1 }])).unwrap();
+        all_of(&file)
     }
 
     fn durable_in(bytes: &[u8]) -> Option<Vec<u32>> {
-        let (_, span_bytes, set) = Journal::resume(file_with(bytes), &identity())?;
-        assert_eq!(span_bytes, SPAN);
-        Some(set.iter().map(|span| span.0).collect())
+        let (_, told) = Journal::resume(file_with(bytes), &identity())?;
+        assert_eq!((told.span_bytes, told.circumstances), (SPAN, THEN));
+        Some(told.durable.iter().map(|span| span.0).collect())
     }
 
     #[test]
@@ -334,11 +462,11 @@ mod tests {
     #[test]
     fn a_journal_longer_than_any_buffer_is_read_to_its_end() {
         let file = tempfile::tempfile().unwrap();
-        let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
-        journal.record(&[SpanRange { first: 1, count: 1 }; 20_000], &[]).unwrap();
-        journal.record(&[SpanRange { first: 9, count: 1 }], &[]).unwrap();
-        let (mut journal, _, set) = Journal::resume(file, &identity()).unwrap();
-        assert_eq!(set.iter().map(|span| span.0).collect::<Vec<_>>(), [1, 9]);
+        let mut journal = begin(&file);
+        journal.record(spans(&[SpanRange { first: 1, count: 1 }; 20_000])).unwrap();
+        journal.record(spans(&[SpanRange { first: 9, count: 1 }])).unwrap();
+        let (mut journal, told) = Journal::resume(file, &identity()).unwrap();
+        assert_eq!(told.durable.iter().map(|span| span.0).collect::<Vec<_>>(), [1, 9]);
         assert_eq!(journal.file.stream_position().unwrap(), journal.file.metadata().unwrap().len());
     }
 
@@ -386,48 +514,71 @@ mod tests {
         assert_eq!(durable_in(&mixed), Some(vec![0, 1, 2]));
     }
 
-    /// A journal with the values of spans 0 to 2, then none of 1, then those of 5 and 7, as bytes.
+    /// A journal with digests and values of spans 0 to 2, then none of 1, then those of 5 and 7,
+    /// then digests alone of 8, of which 7 is lost, as bytes.
     fn with_values() -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
-        let mut journal = Journal::begin(file.try_clone().unwrap(), &identity(), SPAN).unwrap();
+        let mut journal = begin(&file);
         let range = |first, count| SpanRange { first, count };
-        journal.record(&[range(0, 3)], &[[1; 32], [2; 32], [3; 32]]).unwrap();
-        journal.record(&[range(1, 1)], &[]).unwrap();
-        journal.record(&[range(5, 1), range(7, 1)], &[[6; 32], [8; 32]]).unwrap();
+        let (digests, values) = ([[1; 16], [2; 16], [3; 16]], [[1; 32], [2; 32], [3; 32]]);
+        let first = [range(0, 3)];
+        journal.record(Recorded { spans: &first, digests: &digests, values: &values }).unwrap();
+        journal.record(spans(&[range(1, 1)])).unwrap();
+        let (digests, values) = ([[6; 16], [8; 16]], [[6; 32], [8; 32]]);
+        let both = [range(5, 1), range(7, 1)];
+        journal.record(Recorded { spans: &both, digests: &digests, values: &values }).unwrap();
+        let digests = [[9; 16]];
+        let last = [range(8, 1)];
+        journal.record(Recorded { spans: &last, digests: &digests, values: &[] }).unwrap();
+        journal.lose(&[range(7, 1)]).unwrap();
+        all_of(&file)
+    }
+
+    fn all_of(mut file: &File) -> Vec<u8> {
         let mut bytes = Vec::new();
-        (&file).seek(SeekFrom::Start(0)).unwrap();
-        (&file).read_to_end(&mut bytes).unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
         bytes
     }
 
-    /// Durable spans, and those with a value with its first byte.
-    type Tale = (Vec<u32>, Vec<(u32, u8)>);
+    /// Durable spans, those with a digest and those with a value, with its first byte.
+    type Tale = (Vec<u32>, Vec<(u32, u8)>, Vec<(u32, u8)>);
 
     fn told(bytes: &[u8]) -> Option<Tale> {
-        let (journal, _, durable) = Journal::resume(file_with(bytes), &identity())?;
-        let content = journal.told.unwrap();
+        let (_, told) = Journal::resume(file_with(bytes), &identity())?;
+        let content = &told.content;
         let values = content.known().iter().map(|span| (span.0, content.value(span).unwrap()));
         let values = values.inspect(|(_, value)| assert_eq!(*value, [value[0]; 32]));
-        let values = values.map(|(span, value)| (span, value[0])).collect();
-        Some((durable.iter().map(|span| span.0).collect(), values))
+        let digest = |span| Some((span, told.digests.get(SpanIndex(span))?));
+        let digests = (0..10).filter_map(digest);
+        let digests = digests.inspect(|(_, digest)| assert_eq!(*digest, [digest[0]; 16]));
+        Some((
+            told.durable.iter().map(|span| span.0).collect(),
+            digests.map(|(span, digest)| (span, digest[0])).collect(),
+            values.map(|(span, value)| (span, value[0])).collect(),
+        ))
     }
 
     #[test]
-    fn values_are_told_with_their_spans_and_no_other_bytes_are_ever_told() {
+    fn digests_and_values_are_told_with_their_spans_and_no_other_bytes_are_ever_told() {
         let bytes = with_values();
-        let all = (vec![0, 1, 2, 5, 7], vec![(0, 1), (2, 3), (5, 6), (7, 8)]);
-        assert_eq!(told(&bytes), Some(all.clone()));
+        let (durable, digests) = (vec![0, 1, 2, 5, 8], vec![(0, 1), (2, 3), (5, 6), (8, 9)]);
+        let values = vec![(0, 1), (2, 3), (5, 6)];
+        assert_eq!(told(&bytes), Some((durable, digests, values)));
+        // Whatever is not whole, nothing is told that was never said.
+        let said = |(durable, digests, values): Tale| {
+            assert!(durable.iter().all(|span| [0, 1, 2, 5, 7, 8].contains(span)));
+            let (known, last) = ([(0, 1), (1, 2), (2, 3), (5, 6), (7, 8)], [(8, 9)]);
+            assert!(digests.iter().all(|known_| known.contains(known_) || last.contains(known_)));
+            assert!(values.iter().all(|value| known.contains(value)));
+        };
         for len in HEADER_BYTES..bytes.len() {
-            let (durable, values) = told(&bytes[..len]).unwrap();
-            assert!(durable.iter().all(|span| all.0.contains(span)) && durable.len() < 5);
-            assert!(values.iter().all(|value| all.1.contains(value) || *value == (1, 2)));
+            said(told(&bytes[..len]).unwrap());
         }
         for bit in HEADER_BYTES * 8..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let (durable, values) = told(&damaged).unwrap_or_default();
-            assert!(durable.iter().all(|span| all.0.contains(span)) && durable.len() < 5);
-            assert!(values.iter().all(|value| all.1.contains(value) || *value == (1, 2)));
+            said(told(&damaged).unwrap_or_default());
         }
     }
 
@@ -435,7 +586,7 @@ mod tests {
     fn a_journal_says_itself_what_it_is_of() {
         let bytes = with_values();
         let (found, told) = decode_any(&bytes[..]).unwrap();
-        assert_eq!((found, told.durable.count()), (identity(), 5));
+        assert_eq!((found, told.durable.count(), told.circumstances), (identity(), 5, THEN));
         assert!(is_journal(&bytes) && !is_journal(b"haul-jn"));
         for bit in 0..HEADER_BYTES * 8 {
             let mut damaged = bytes.clone();
@@ -445,20 +596,17 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_takes_back_what_has_no_value() {
+    fn what_is_lost_may_come_again_and_the_circumstances_are_those_last_confirmed() {
         let file = file_with(&with_values());
-        let (mut journal, _, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
-        let content = journal.told.take();
-        journal.restart(content.as_ref()).unwrap();
-        journal.record(&[SpanRange { first: 9, count: 1 }], &[[4; 32]]).unwrap();
-        let mut bytes = Vec::new();
-        (&file).seek(SeekFrom::Start(0)).unwrap();
-        (&file).read_to_end(&mut bytes).unwrap();
-        let values = vec![(0, 1), (2, 3), (5, 6), (7, 8), (9, 4)];
-        assert_eq!(told(&bytes), Some((vec![0, 2, 5, 7, 9], values)));
-        journal.restart(None).unwrap();
-        let (_, _, durable) = Journal::resume(file, &identity()).unwrap();
-        assert!(durable.is_empty());
+        let (mut journal, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
+        let now = Circumstances { ctime: (3, 4), boot: [1; 16] };
+        journal.confirm(now).unwrap();
+        let (again, digests) = ([SpanRange { first: 7, count: 1 }], [[5; 16]]);
+        journal.record(Recorded { spans: &again, digests: &digests, values: &[] }).unwrap();
+        let (journal, told) = Journal::resume(file, &identity()).unwrap();
+        assert_eq!((journal.circumstances(), told.circumstances), (now, now));
+        assert_eq!(told.digests.get(SpanIndex(7)), Some([5; 16]));
+        assert!(told.durable.contains(SpanIndex(7)) && told.content.value(SpanIndex(7)).is_none());
     }
 
     #[test]
@@ -466,9 +614,9 @@ mod tests {
         let mut bytes = written();
         bytes.truncate(bytes.len() - 3);
         let file = file_with(&bytes);
-        let (mut journal, _, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
-        journal.record(&[SpanRange { first: 9, count: 1 }], &[]).unwrap();
-        let (_, _, set) = Journal::resume(file, &identity()).unwrap();
-        assert_eq!(set.iter().map(|span| span.0).collect::<Vec<_>>(), [0, 1, 2, 9]);
+        let (mut journal, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
+        journal.record(spans(&[SpanRange { first: 9, count: 1 }])).unwrap();
+        let (_, told) = Journal::resume(file, &identity()).unwrap();
+        assert_eq!(told.durable.iter().map(|span| span.0).collect::<Vec<_>>(), [0, 1, 2, 9]);
     }
 }

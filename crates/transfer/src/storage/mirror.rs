@@ -5,11 +5,12 @@
 //! tree of any size takes little memory. What the user's patterns leave out is not touched.
 
 use super::{
+    hidden_names::{JOURNAL_SUFFIX, is_hidden},
     name_sorter::{NameReader, SortedNames},
     packed_names::{PackedNames, in_walk_order},
     root::{Links, Root, join},
     source::stat_offer,
-    target::{JOURNAL_SUFFIX, is_hidden, remove_leftover},
+    target::remove_leftover,
     walk::{is_directory, list},
 };
 use crate::{

@@ -3,6 +3,7 @@
 pub mod aborted;
 pub mod attributes;
 pub mod conflict;
+pub mod hidden_names;
 pub mod holes;
 pub mod journal;
 pub mod mirror;
@@ -14,6 +15,7 @@ mod prepare;
 pub mod read_back;
 pub mod root;
 pub mod source;
+pub mod span_digests;
 pub mod target;
 pub mod walk;
 pub mod watch;

@@ -6,22 +6,24 @@ pub mod growing;
 use super::{
     aborted::{check_not_aborted, sync_directory},
     attributes::{Attributes, MODE_BITS},
+    hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name},
     holes,
-    journal::{Identity, Journal},
+    journal::{Circumstances, Identity, Journal, Recorded, Told},
     open_files::Pass,
     root::{Root, join, split_last},
-    target::{JOURNAL_SUFFIX, PART_SUFFIX, SESSIONS_ENDING, has_time, hidden_name},
+    span_digests::{SpanDigests, outside_holes},
+    target::{SESSIONS_ENDING, has_time},
 };
 use crate::{
-    content::Value,
+    content::FileContent,
     error::io_fault,
     token::{Token, hex, random_bytes},
 };
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
-    SpanSet,
-    wire::{Digest, Extent, Fault, FaultCode, FileOffer, Side, SpanRange},
+    SpanGrid, SpanSet,
+    wire::{Digest, Extent, Fault, FaultCode, FileOffer, Growth, Side},
 };
 use rustix::{
     fs::{
@@ -54,6 +56,25 @@ pub(super) struct Wanted {
     pub span_bytes: u64,
     pub spans: u32,
     pub digest: Digest,
+    /// What an earlier run left is read back before it is believed.
+    pub recheck: bool,
+}
+
+/// What an earlier run left of a file.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Of the source's inode, when the first of it came; zeros: not known.
+    pub ctime: (i64, u32),
+    pub digests: SpanDigests,
+    pub content: FileContent,
+    /// It is to be read back: this host was started anew since, or somebody asked for it.
+    pub is_suspect: bool,
+}
+
+/// The number of this start of the kernel; zeros where it is not known.
+pub(super) fn boot() -> [u8; 16] {
+    static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
+    *BOOT.get_or_init(|| haul_host::boot_id().unwrap_or_default())
 }
 
 /// How a file of at most one span comes to its name.
@@ -115,8 +136,8 @@ impl Part {
         name: &[u8],
         offer: &FileOffer,
         wanted: &Wanted,
-    ) -> Result<(Self, u64, SpanSet), Fault> {
-        let Wanted { span_bytes, spans, digest } = *wanted;
+    ) -> Result<(Self, u64, SpanSet, Option<Left>), Fault> {
+        let Wanted { span_bytes, spans, digest, recheck } = *wanted;
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
         let file = open_locked(&directory, &hidden_name(last, PART_SUFFIX), name)?;
@@ -124,17 +145,59 @@ impl Part {
         let inode = (identity.target_inode, identity.target_device);
         let mut part = Self::new(directory, last, file, inode);
         if spans > 1
-            && let Some((span_bytes, durable)) = part.resume(&identity)
+            && let Some(told) = part.resume(&identity)
         {
             part.preallocate(offer, name)?;
-            return Ok((part, span_bytes, durable));
+            let span_bytes = told.span_bytes;
+            let taken = part.take_over(told, offer, recheck);
+            let (durable, left) = taken.map_err(failed)?;
+            return Ok((part, span_bytes, durable, Some(left)));
         }
         let fresh = part.start_anew(&identity, wanted, offer, name);
         if let Err(fault) = fresh {
             part.remove();
             return Err(fault);
         }
-        Ok((part, span_bytes, SpanSet::new(spans)))
+        Ok((part, span_bytes, SpanSet::new(spans), None))
+    }
+
+    /// What an earlier run left, as far as it may be believed or read back.
+    fn take_over(
+        &mut self,
+        told: Told,
+        offer: &FileOffer,
+        recheck: bool,
+    ) -> io::Result<(SpanSet, Left)> {
+        let Told { mut durable, digests, content, circumstances, span_bytes, .. } = told;
+        let Circumstances { ctime, boot: then } = circumstances;
+        let is_suspect = recheck || then != boot() || then == [0; 16];
+        if is_suspect && let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) {
+            let mut unknown = outside_holes(&durable, &offer.holes, &grid);
+            for span in durable.iter().filter(|span| digests.get(*span).is_some()) {
+                unknown.remove(span);
+            }
+            self.lose(&unknown)?;
+            durable.subtract(&unknown);
+        }
+        Ok((durable, Left { ctime, digests, content, is_suspect }))
+    }
+
+    /// These spans are not what the journal said: it takes that back.
+    pub fn lose(&mut self, spans: &SpanSet) -> io::Result<()> {
+        let Some(journal) = self.journal.as_mut().filter(|_| !spans.is_empty()) else {
+            return Ok(());
+        };
+        self.poisoned = true;
+        journal.lose(&spans.to_ranges())?;
+        self.poisoned = false;
+        Ok(())
+    }
+
+    /// What is durable was read back in this boot, and is as the journal says.
+    pub fn confirm_boot(&mut self) -> io::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let now = Circumstances { boot: boot(), ..journal.circumstances() };
+        journal.confirm(now)
     }
 
     /// Opens the temporary of a file of at most one span: nothing of an earlier run is of use to
@@ -221,14 +284,14 @@ impl Part {
         Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
-    fn resume(&mut self, identity: &Identity) -> Option<(u64, SpanSet)> {
-        let (journal, span_bytes, durable) = Journal::resume(self.open_journal().ok()?, identity)?;
+    fn resume(&mut self, identity: &Identity) -> Option<Told> {
+        let (journal, told) = Journal::resume(self.open_journal().ok()?, identity)?;
         // A temporary that was cut since does not hold what the journal says.
         let size = self.file.file().metadata().ok()?.len();
         (size == identity.size_bytes).then(|| {
             self.journal = Some(journal);
-            self.has_durable = !durable.is_empty();
-            (span_bytes, durable)
+            self.has_durable = !told.durable.is_empty();
+            told
         })
     }
 
@@ -246,8 +309,12 @@ impl Part {
         self.preallocate(offer, name)?;
         if wanted.spans > 1 {
             let journal = self.open_journal().map_err(failed)?;
-            self.journal =
-                Some(Journal::begin(journal, identity, wanted.span_bytes).map_err(failed)?);
+            // A file that grows has another ctime with each byte.
+            let grows = offer.growth() != Growth::NotGrowing;
+            let ctime = if grows { (0, 0) } else { (offer.ctime_s, offer.ctime_ns) };
+            let now = Circumstances { ctime, boot: boot() };
+            let begun = Journal::begin(journal, identity, wanted.span_bytes, now);
+            self.journal = Some(begun.map_err(failed)?);
         }
         Ok(())
     }
@@ -305,17 +372,20 @@ impl Part {
         if offer.holes.is_empty() { Ok(()) } else { give_size() }
     }
 
-    pub fn make_durable(&mut self, spans: &[SpanRange], values: &[Value]) -> io::Result<()> {
+    pub fn make_durable(&mut self, recorded: Recorded<'_>) -> io::Result<()> {
         self.check()?;
         self.poisoned = true;
         self.file.file().sync_data()?;
         if let Some(journal) = &mut self.journal {
             match &self.rounds {
-                // Only the last span of a round may be none: its value is the last, too.
-                Some(rounds) => journal.record(&rounds.full_spans(spans), values)?,
-                None => journal.record(spans, values)?,
+                // Only the last span of a round may be none: its digest is the last, too.
+                Some(rounds) => {
+                    let spans = &rounds.full_spans(recorded.spans);
+                    journal.record(Recorded { spans, ..recorded })?;
+                }
+                None => journal.record(recorded)?,
             }
-            self.has_durable |= !spans.is_empty();
+            self.has_durable |= !recorded.spans.is_empty();
         }
         check_not_aborted(&self.directory)?;
         self.poisoned = false;
@@ -609,7 +679,7 @@ mod tests {
         // A directory that is not there is not made.
         let mut part = Part::begin_discarded(&root, b"d/e/x", None).unwrap();
         part.write_whole(b"bytes").unwrap();
-        part.make_durable(&[], &[]).unwrap();
+        part.make_durable(Recorded::default()).unwrap();
         part.sync().unwrap();
         assert_eq!(count(), 0);
         part.publish().unwrap();

@@ -3,13 +3,11 @@
 use super::{
     attributes::attributes_fault,
     conflict::{self, Decision, is_directory},
+    hidden_names::hidden_link_name,
     holes,
     part::{Naming, Part, Wanted},
     root::{Links, Root, join},
-    target::{
-        Fresh, Prepared, Shape, TargetFile, TargetRules, has_time, hidden_link_name,
-        remove_leftovers,
-    },
+    target::{Fresh, Prepared, Shape, TargetFile, TargetRules, has_time, remove_leftovers},
 };
 use crate::{error::io_fault, wishes::Preserve};
 use haul_datapath::SpanFile;
@@ -30,6 +28,7 @@ pub(super) fn null_target(offer: &FileOffer, grid: &SpanGrid) -> Prepared {
         span_bytes: grid.span_bytes(),
         durable: SpanSet::new(grid.count()),
         stored_as: Vec::new(),
+        left: None,
     }
 }
 
@@ -52,6 +51,7 @@ impl Preparing<'_> {
             span_bytes: self.grid.span_bytes(),
             durable,
             stored_as: Vec::new(),
+            left: None,
         }
     }
 
@@ -176,8 +176,10 @@ impl Preparing<'_> {
             return Ok(self.ready(name, shape, None));
         }
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
-        let wanted = Wanted { span_bytes, spans, digest: self.digest };
-        let (part, span_bytes, mut durable) = Part::open(self.root, &name, self.offer, &wanted)?;
+        let recheck = self.rules.wishes.recheck;
+        let wanted = Wanted { span_bytes, spans, digest: self.digest, recheck };
+        let (part, span_bytes, mut durable, left) =
+            Part::open(self.root, &name, self.offer, &wanted)?;
         let there = self.root.stat(&name, Links::Refuse).ok();
         if let Ok(Decision::Skip(_)) = self.decide(&name, there) {
             // An earlier session has finished it while this one waited for its lock.
@@ -195,13 +197,15 @@ impl Preparing<'_> {
             span_bytes,
             durable,
             stored_as: Vec::new(),
+            left: left.map(Box::new),
         })
     }
 
     /// A round of a file that is still being written, or its end.
     fn receive_growing(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
-        let wanted = Wanted { span_bytes, spans, digest: self.digest };
+        let recheck = self.rules.wishes.recheck;
+        let wanted = Wanted { span_bytes, spans, digest: self.digest, recheck };
         let found = Part::open_growing(self.root, &name, self.offer, &wanted)?;
         if found.to_compare {
             // Held open, and so locked, until it has been read.
@@ -214,6 +218,7 @@ impl Preparing<'_> {
             span_bytes: found.span_bytes,
             durable: found.durable,
             stored_as: Vec::new(),
+            left: None,
         })
     }
 

@@ -6,6 +6,7 @@
 //! Pages that another process has mapped stay; a file system without a disk, as tmpfs, has nothing
 //! else to read from; and what lies below the file system may have a cache of its own.
 
+use super::span_digests::{Digest, DigestOfSpan};
 use crate::content::{Part, SpanHasher, Value};
 use haul_datapath::{
     SpanFile,
@@ -125,11 +126,39 @@ impl ReadBack {
     ) -> io::Result<Value> {
         let mut hasher = SpanHasher::default();
         hasher.start(offset_bytes);
+        self.each(offset_bytes, len_bytes, buffer, seen, &mut |bytes| hasher.update(bytes))?;
+        Ok(hasher.finish(part))
+    }
+
+    /// The digest of a span, for a journal; else as [`Self::hash`].
+    ///
+    /// # Errors
+    /// As [`Self::hash`].
+    pub fn digest(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        buffer: &mut AlignedBuffer,
+        seen: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Digest> {
+        let mut digest = DigestOfSpan::default();
+        self.each(offset_bytes, len_bytes, buffer, seen, &mut |bytes| digest.update(bytes))?;
+        Ok(digest.finish())
+    }
+
+    fn each(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        buffer: &mut AlignedBuffer,
+        seen: &mut dyn FnMut(u64) -> bool,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
         let mut done = 0;
         while done < len_bytes {
             let wanted = (len_bytes - done).min(BLOCK_BYTES as u64) as usize;
             let got = self.read(offset_bytes + done, wanted, buffer)?;
-            hasher.update(&buffer.bytes()[..got]);
+            look(&buffer.bytes()[..got]);
             done += got as u64;
             if got < wanted {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends early"));
@@ -138,7 +167,7 @@ impl ReadBack {
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }
-        Ok(hasher.finish(part))
+        Ok(())
     }
 
     /// Reads up to `wanted` bytes; fewer only at the end of the file.

@@ -32,6 +32,28 @@ pub enum Location {
     Zero,
 }
 
+/// The ctime of an inode, in seconds and nanoseconds: it changes with bytes, mode, owner and links,
+/// and nobody can set it back. Zeros: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ctime(pub i64, pub u32);
+
+impl Ctime {
+    #[must_use]
+    pub fn of_offer(offer: &wire::FileOffer) -> Self {
+        Self(offer.ctime_s, offer.ctime_ns)
+    }
+
+    fn of(stat: &Stat) -> Self {
+        Self(stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0))
+    }
+
+    /// Whether both are known, and not the same.
+    #[must_use]
+    pub fn differs(self, other: Self) -> bool {
+        self != other && self != Self::default() && other != Self::default()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct SourceEntry {
     pub offer: wire::FileOffer,
@@ -75,6 +97,8 @@ impl SourceEntry {
         let offer = &mut self.offer;
         (offer.inode, offer.device, offer.mode) = (now.inode, now.device, now.mode);
         (offer.mtime_s, offer.mtime_ns) = (now.mtime_s, now.mtime_ns);
+        // Each byte that is written gives it another.
+        (offer.ctime_s, offer.ctime_ns) = (0, 0);
         (offer.size_bytes, self.size_bytes) = (now.size_bytes, now.size_bytes);
         Ok(Arc::new(file))
     }
@@ -116,7 +140,12 @@ impl SourceEntry {
         let failed = |error: io::Error| {
             io_fault(Side::Source, &self.offer.name, "was moved and cannot be removed", &error)
         };
-        self.check()?;
+        let is_same = !self.check()?.differs(Ctime::of_offer(&self.offer));
+        // Removing one name of an inode gives it another ctime, for the next name.
+        if self.offer.kind() == FileKind::Regular && self.links <= 1 && !is_same {
+            let found = "its inode changed after the last look: it stays";
+            return Err(changed_fault(&self.offer.name, found.into()));
+        }
         let is_directory = self.offer.kind() == FileKind::Directory;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let removed = match &self.location {
@@ -135,13 +164,14 @@ impl SourceEntry {
         }
     }
 
-    /// Whether the source is still what was offered, after all of it was read.
+    /// Whether the source is still what was offered, after all of it was read: the ctime that it
+    /// has now, which may be another.
     ///
     /// # Errors
     /// A fault that says what changed.
-    pub fn check(&self) -> Result<(), wire::Fault> {
+    pub fn check(&self) -> Result<Ctime, wire::Fault> {
         let stat = match &self.location {
-            Location::Zero => return Ok(()),
+            Location::Zero => return Ok(Ctime::default()),
             Location::Named(path) => rustix::fs::stat(path).map_err(io::Error::from),
             Location::Beneath(root, path) => root.stat(path, self.links()),
             Location::Held(file) => rustix::fs::fstat(file).map_err(io::Error::from),
@@ -151,7 +181,7 @@ impl SourceEntry {
         })?;
         match self.offer.kind() {
             FileKind::Regular | FileKind::HardLink => self.compare(&stat),
-            _ => Ok(()),
+            _ => Ok(Ctime::default()),
         }
     }
 
@@ -160,9 +190,9 @@ impl SourceEntry {
     ///
     /// # Errors
     /// As [`Self::check`].
-    pub fn check_opened(&self, file: &SpanFile) -> Result<(), wire::Fault> {
+    pub fn check_opened(&self, file: &SpanFile) -> Result<Ctime, wire::Fault> {
         if matches!(self.location, Location::Zero) {
-            return Ok(());
+            return Ok(Ctime::default());
         }
         let stat = rustix::fs::fstat(file.file()).map_err(|errno| {
             io_fault(Side::Source, &self.offer.name, "went away meanwhile", &errno.into())
@@ -175,9 +205,9 @@ impl SourceEntry {
         if self.offer.kind() == FileKind::Symlink { Links::Refuse } else { Links::Follow }
     }
 
-    fn compare(&self, stat: &Stat) -> Result<(), wire::Fault> {
+    fn compare(&self, stat: &Stat) -> Result<Ctime, wire::Fault> {
         if matches!(self.location, Location::Held(_)) {
-            return check_held(stat, &self.offer);
+            return check_held(stat, &self.offer).map(|()| Ctime::default());
         }
         let now = stat_offer(stat, &self.offer.name).unwrap_or_default();
         let then = &self.offer;
@@ -189,7 +219,7 @@ impl SourceEntry {
         } else if (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns) {
             "was written to".to_owned()
         } else {
-            return Ok(());
+            return Ok(Ctime::of(stat));
         };
         Err(changed_fault(&then.name, what))
     }
@@ -269,6 +299,8 @@ pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<wire::FileOffer> {
         mode: stat.st_mode & 0o7777,
         inode: stat.st_ino,
         device: stat.st_dev,
+        ctime_s: stat.st_ctime,
+        ctime_ns: u32::try_from(stat.st_ctime_nsec).unwrap_or(0),
         ..wire::FileOffer::default()
     })
 }
@@ -356,7 +388,7 @@ pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
         let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "the name is refused");
         return fail(fault.at(path).found(why).hint("name a path below the server's root"));
     }
-    if trimmed.split(|&byte| byte == b'/').any(super::target::is_hidden) {
+    if trimmed.split(|&byte| byte == b'/').any(super::hidden_names::is_hidden) {
         let what = "is one of haul's own temporaries";
         return fail(wire::Fault::new(FaultCode::NameRefused, Side::Source, what).at(path));
     }

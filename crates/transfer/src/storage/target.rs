@@ -7,27 +7,24 @@
 use super::{
     aborted::sync_directory,
     attributes::{Attributes, attributes_fault},
+    hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name, is_hidden},
+    journal::Recorded,
     open_files::Pass,
     part::{
-        Named, Naming, Part,
+        Left, Named, Naming, Part,
         growing::{full_spans, growing_grid, takes_up},
     },
     prepare::{Preparing, null_target},
     root::{Links, Root, join, split_last},
 };
 use crate::{
-    content::{FileContent, Value},
     error::io_fault,
-    token::{Token, hex},
     wishes::{Preserve, Wishes},
 };
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
-    limits::COMPONENT_BYTES_MAX,
-    wire::{
-        Compared, Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side, SpanRange,
-    },
+    wire::{Compared, Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, symlinkat,
@@ -41,46 +38,10 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicU32},
 };
 
-pub(super) const PART_SUFFIX: &[u8] = b".haul-part";
-pub(super) const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
-
 /// The names of fresh directories, in bytes at most: others are looked into.
 const FRESH_BYTES_MAX: usize = 1 << 20;
 /// Sessions of this process that are ending and will let go of their locks.
 pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
-
-/// Whether a name is one of haul's own temporaries.
-#[must_use]
-pub fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".") && (name.ends_with(PART_SUFFIX) || name.ends_with(JOURNAL_SUFFIX))
-}
-
-pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
-    if 1 + name.len() + JOURNAL_SUFFIX.len() <= COMPONENT_BYTES_MAX {
-        [b".", name, suffix].concat()
-    } else {
-        [b".", hex(&Token::secret_hash(name)).as_bytes(), suffix].concat()
-    }
-}
-
-/// What a file is called until it is whole.
-#[must_use]
-pub fn part_name(name: &[u8]) -> Vec<u8> {
-    hidden_name(name, PART_SUFFIX)
-}
-
-/// The temporary that a journal of this name speaks of.
-#[must_use]
-pub fn part_of_journal(journal_name: &[u8]) -> Option<Vec<u8>> {
-    Some([journal_name.strip_suffix(JOURNAL_SUFFIX)?, PART_SUFFIX].concat())
-}
-
-/// That of a link until it is published: another than a file of that name has, for no lock protects
-/// it, and always the same, so that the next run finds what one that died has left.
-pub(super) fn hidden_link_name(name: &[u8]) -> Vec<u8> {
-    let hash = Token::secret_hash(&[b"link ", split_last(name).1].concat());
-    hidden_name(&hex(&hash).as_bytes()[..16], PART_SUFFIX)
-}
 
 /// Where what is received goes.
 #[derive(Clone, Debug)]
@@ -164,6 +125,8 @@ pub enum Prepared {
         durable: SpanSet,
         /// Its name here, where that is not the one offered.
         stored_as: Vec<u8>,
+        /// What is known of what an earlier run left.
+        left: Option<Box<Left>>,
     },
 }
 
@@ -436,32 +399,41 @@ impl TargetFile {
         }
     }
 
-    /// Syncs what was written so far and journals these spans, with the BLAKE3 values of all of
-    /// them or of none: from now on they are durable.
+    /// Syncs what was written so far and journals these spans: from now on they are durable.
     ///
     /// # Errors
     /// The fault that ends this file.
-    pub fn make_durable(&mut self, spans: &[SpanRange], values: &[Value]) -> Result<(), Fault> {
+    pub fn make_durable(&mut self, recorded: Recorded<'_>) -> Result<(), Fault> {
         let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
-        part.make_durable(spans, values)
+        part.make_durable(recorded)
             .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
     }
 
-    /// What an earlier run knew of the durable spans.
-    pub fn known_content(&mut self) -> Option<FileContent> {
-        let Shape::Regular(part) = &mut self.shape else { return None };
-        part.journal.as_mut()?.told.take()
-    }
-
-    /// Of the durable spans only those whose content is known: the others are moved again.
+    /// These spans of an earlier run are not there, or nobody may believe them: they come again.
     ///
     /// # Errors
     /// The fault that ends this file.
-    pub fn keep_known(&mut self, content: Option<&FileContent>) -> Result<(), Fault> {
+    pub fn lose(&mut self, spans: &SpanSet) -> Result<(), Fault> {
         let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
-        let Some(journal) = &mut part.journal else { return Ok(()) };
-        let restarted = journal.restart(content);
-        self.named("cannot be journaled", restarted)
+        let lost = part.lose(spans);
+        self.named("cannot be journaled", lost)
+    }
+
+    /// What an earlier run left was read back: `lost` is not there, the rest is.
+    ///
+    /// # Errors
+    /// The fault that ends this file.
+    pub fn was_read_back(&mut self, lost: &SpanSet) -> Result<(), Fault> {
+        self.lose(lost)?;
+        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
+        let confirmed = part.confirm_boot();
+        self.named("cannot be journaled", confirmed)
+    }
+
+    /// Its spans are journaled, so that a later run can go on.
+    #[must_use]
+    pub fn is_journaled(&self) -> bool {
+        matches!(&self.shape, Shape::Regular(part) if part.journal.is_some())
     }
 
     /// The file, to be read back from its disk; `None` for what is none.
@@ -809,7 +781,7 @@ mod tests {
         let mut target = prepared(directory.path(), 4);
         let Shape::Regular(part) = &mut target.shape else { panic!("a regular file") };
         part.poisoned = true;
-        assert!(target.make_durable(&[], &[]).is_err() && target.sync().is_err());
+        assert!(target.make_durable(Recorded::default()).is_err() && target.sync().is_err());
         assert!(target.seal().is_err() && target.publish().is_err());
     }
 

@@ -401,7 +401,10 @@ pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && !super::target::is_hidden(name) && !names.push(name) {
+        if !matches!(name, b"." | b"..")
+            && !super::hidden_names::is_hidden(name)
+            && !names.push(name)
+        {
             return Err(io::Error::other("the names in it take more than 4 GiB"));
         }
     }

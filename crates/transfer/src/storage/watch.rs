@@ -6,8 +6,8 @@
 //! is limited (/proc/sys/fs/inotify/max_user_watches).
 
 use super::{
+    hidden_names::is_hidden,
     root::{Links, join},
-    target::is_hidden,
     walk::Tree,
 };
 use haul_host::{FileSystem, FsKind};

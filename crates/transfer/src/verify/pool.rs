@@ -7,9 +7,9 @@ use crate::{
     manifest::line::Line,
     session::lock,
     storage::{
+        hidden_names::part_name,
         read_back::{BLOCK_BYTES, ReadBack, WayBytes},
         root::{os_path, split_last},
-        target::part_name,
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer, choose};

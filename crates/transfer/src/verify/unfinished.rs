@@ -11,10 +11,10 @@ use crate::{
     events::Name,
     session::lock,
     storage::{
+        hidden_names::part_of_journal,
         journal::{Told, decode_any, is_journal},
         read_back::{BLOCK_BYTES, ReadBack, WayBytes},
         root::os_path,
-        target::part_of_journal,
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};

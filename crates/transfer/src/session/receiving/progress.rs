@@ -2,7 +2,7 @@
 
 use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{events::Event, session::streams::StreamFigures, storage::target::TargetPlace};
-use haul_protocol::{StreamId, wire};
+use haul_protocol::{Awaited, StreamId, wire};
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -75,7 +75,12 @@ impl Receiving<'_> {
         let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
         // Files that are being compared wait for this host's disk, and what is read back from it
         // needs nothing from the wire.
-        let unfinished = lock(&self.shared.machine).has_open_files() && !self.hashing.is_busy();
+        let is_reading = self.hashing.is_busy() || self.rechecking.is_busy();
+        let machine = lock(&self.shared.machine);
+        // What is whole waits for a word of the sender, which may read its source once more.
+        let has_all = machine.awaits() == Some(Awaited::Confirmation);
+        let unfinished = machine.has_open_files() && !is_reading && !has_all;
+        drop(machine);
         let reads_back = self.shared.committer.is_reading_back();
         if total != self.all_seen.0 || !unfinished || reads_back {
             if total > self.all_seen.0 {

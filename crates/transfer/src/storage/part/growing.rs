@@ -6,11 +6,11 @@
 
 use super::{
     super::{
+        hidden_names::{PART_SUFFIX, hidden_name},
         journal::{Identity, Journal, growing_size_bytes, span_bytes_of},
         root::Root,
-        target::{PART_SUFFIX, hidden_name},
     },
-    Part, Wanted, identity_of, open_locked,
+    Part, Wanted, boot, identity_of, open_locked,
 };
 use crate::error::io_fault;
 use haul_protocol::{
@@ -110,7 +110,7 @@ impl Part {
             && offer.compared() == Compared::NotCompared
             && stat.st_size.try_into() == Ok(offer.size_bytes);
         if (takes_up(offer) || compares)
-            && let Some((span_bytes, durable)) = part.resume_growing(offer, name, wanted.digest)
+            && let Some((span_bytes, durable)) = part.resume_growing(offer, name, wanted, compares)
         {
             part.lengthen(offer, name)?;
             return Ok(Found { part, span_bytes, durable, to_compare: compares });
@@ -140,12 +140,20 @@ impl Part {
         &mut self,
         offer: &FileOffer,
         name: &[u8],
-        digest: Digest,
+        wanted: &Wanted,
+        compares: bool,
     ) -> Option<(u64, SpanSet)> {
+        let digest = wanted.digest;
         let journal = self.open_journal().ok()?;
         let span_bytes = span_bytes_of(&journal)?;
         let identity = self.growing_identity(offer, name, span_bytes, digest).ok()?;
-        let (mut journal, span_bytes, recorded) = Journal::resume(journal, &identity)?;
+        let (journal, told) = Journal::resume(journal, &identity)?;
+        // A round that waits for a look at the disk would make its file late: what a crash of the
+        // host may have spoilt comes again, unless all of it is about to be compared.
+        let then = told.circumstances.boot;
+        if !compares && (wanted.recheck || then != boot() || then == [0; 16]) {
+            return None;
+        }
         let grid = SpanGrid::new(offer.size_bytes, span_bytes).ok()?;
         let len_bytes = self.file.file().metadata().ok()?.len();
         // More than there is at the source: that was cut and written anew.
@@ -153,7 +161,7 @@ impl Part {
             return None;
         }
         let mut durable = SpanSet::new(grid.count());
-        for span in recorded.iter() {
+        for span in told.durable.iter() {
             let end_bytes = (u64::from(span.0) + 1) * span_bytes;
             // A temporary that was cut since does not hold what the journal says.
             if end_bytes > len_bytes {
@@ -161,7 +169,6 @@ impl Part {
             }
             durable.insert(span);
         }
-        journal.told = None;
         self.journal = Some(journal);
         self.has_durable = !durable.is_empty();
         self.rounds = Some(Rounds { span_bytes, size_bytes: offer.size_bytes, digest });
@@ -182,7 +189,8 @@ impl Part {
         self.has_durable = false;
         self.rounds = Some(Rounds { span_bytes, size_bytes: offer.size_bytes, digest });
         self.entered = false;
-        self.start_anew(&identity, &Wanted { span_bytes, spans: u32::MAX, digest }, offer, name)
+        let wanted = Wanted { span_bytes, spans: u32::MAX, digest, recheck: false };
+        self.start_anew(&identity, &wanted, offer, name)
     }
 
     /// Makes an open temporary ready for the next round: its durable spans.
@@ -226,6 +234,7 @@ pub fn full_spans(grid: &SpanGrid, size_bytes: u64) -> SpanSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::journal::Recorded;
     use haul_protocol::wire::FileKind;
     use std::os::unix::fs::FileExt;
 
@@ -246,7 +255,8 @@ mod tests {
     fn found(directory: &std::path::Path, offer: &FileOffer) -> Found {
         let root = Root::open(directory).unwrap();
         let spans = SpanGrid::new(offer.size_bytes, SPAN).unwrap().count();
-        let wanted = Wanted { span_bytes: SPAN, spans, digest: Digest::AesGmac };
+        let digest = Digest::AesGmac;
+        let wanted = Wanted { span_bytes: SPAN, spans, digest, recheck: false };
         Part::open_growing(&root, b"x", offer, &wanted).unwrap()
     }
 
@@ -255,7 +265,8 @@ mod tests {
     }
 
     fn all(found: &mut Found, spans: u32) {
-        found.part.make_durable(&[SpanRange { first: 0, count: spans }], &[]).unwrap();
+        let spans = &[SpanRange { first: 0, count: spans }];
+        found.part.make_durable(Recorded { spans, ..Recorded::default() }).unwrap();
     }
 
     /// A temporary with two full spans and a half, all of which were said to be durable.

@@ -1,0 +1,186 @@
+//! What an earlier run left at the target, where its journal alone is not enough: read back from
+//! the disk while the rest is sent. What is not as it was journaled is asked for again.
+
+use super::{Receiving, lock};
+use crate::{
+    content::FileContent,
+    error::io_fault,
+    session::{committer::SharedTarget, streams::elapsed_ns},
+    storage::{
+        part::Left,
+        read_back::{BLOCK_BYTES, ReadBack},
+        span_digests::{SpanDigests, outside_holes},
+        target::TargetFile,
+    },
+};
+use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
+use haul_protocol::{
+    FileId, SpanGrid, SpanSet,
+    receiver::Earlier,
+    wire::{self, Fault},
+};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+/// What reading back came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecheckTally {
+    pub bytes: u64,
+    /// Of these, what was not there any more.
+    pub lost_bytes: u64,
+    pub ns: u64,
+}
+
+/// A file that was read back.
+pub(super) struct Rechecked {
+    lost: SpanSet,
+    tally: RecheckTally,
+}
+
+/// What is to be read back of a file that is being received.
+pub(super) struct Recheck {
+    file: Arc<SpanFile>,
+    grid: SpanGrid,
+    spans: SpanSet,
+    digests: SpanDigests,
+}
+
+/// What an earlier run left of a file, as it is answered to an offer.
+pub(super) struct TakenUp {
+    pub target: Box<TargetFile>,
+    pub durable: SpanSet,
+    pub earlier: Earlier,
+    pub recheck: Option<Recheck>,
+}
+
+impl Receiving<'_> {
+    /// What of the durable spans may be said to be there, and what is known of them. Where the
+    /// target is read back at the end, those whose content nobody knows are moved again: there
+    /// would be nothing to compare them with.
+    pub(super) fn take_up(
+        &self,
+        file: FileId,
+        (mut target, mut durable): (Box<TargetFile>, SpanSet),
+        left: Option<Box<Left>>,
+        grid: &SpanGrid,
+    ) -> Result<TakenUp, Fault> {
+        let Some(left) = left else {
+            return Ok(TakenUp { target, durable, earlier: Earlier::default(), recheck: None });
+        };
+        let Left { ctime, digests, content, is_suspect } = *left;
+        if self.shared.setup.content && !durable.is_empty() {
+            self.keep_known(&mut target, &mut durable, &content)?;
+            self.shared.contents.begin(file, content);
+        }
+        let holes = &target.offer.clone().holes;
+        let spans = outside_holes(&durable, holes, grid);
+        let mut recheck = None;
+        if is_suspect && !spans.is_empty() {
+            let opened = target.to_read_back().filter(|_| self.options.peer_rechecks);
+            if let Some(file) = opened {
+                let digests = digests.clone();
+                recheck = Some(Recheck { file, grid: *grid, spans, digests });
+            } else {
+                // A sender that could not be told of what is lost.
+                target.lose(&spans)?;
+                durable.subtract(&spans);
+            }
+        }
+        let digest = digests.of_all(&durable, holes, grid);
+        let earlier = Earlier { ctime, digest, is_read_back: recheck.is_some() };
+        Ok(TakenUp { target, durable, earlier, recheck })
+    }
+
+    fn keep_known(
+        &self,
+        target: &mut TargetFile,
+        durable: &mut SpanSet,
+        content: &FileContent,
+    ) -> Result<(), Fault> {
+        if !self.options.verify_target || content.known() == durable {
+            return Ok(());
+        }
+        let mut unknown = durable.clone();
+        unknown.subtract(content.known());
+        durable.subtract(&unknown);
+        target.lose(&unknown)
+    }
+
+    /// Reads a file back, beside the session's thread.
+    pub(super) fn begin_recheck(&mut self, file: FileId, recheck: Recheck, target: SharedTarget) {
+        let begun = self.rechecking.begin(file, move |ending| recheck.run(&target, ending));
+        if let Err(error) = begun {
+            let what = "what an earlier run left cannot be read back";
+            self.fail(file, io_fault(wire::Side::Target, b"", what, &error));
+        }
+    }
+
+    /// Files that were read back: what is lost comes again.
+    pub(super) fn handle_rechecked(&mut self) {
+        for (file, rechecked) in self.rechecking.take_results() {
+            // Given up meanwhile: settled.
+            let Some(offer) = self.offers.get(&file) else { continue };
+            match rechecked {
+                Ok(Rechecked { lost, tally }) => {
+                    self.recheck_tally.bytes += tally.bytes;
+                    self.recheck_tally.lost_bytes += tally.lost_bytes;
+                    self.recheck_tally.ns += tally.ns;
+                    self.wants_streams |= !lost.is_empty();
+                    let resumed = &mut self.tally.resumed_bytes;
+                    *resumed = resumed.saturating_sub(tally.lost_bytes);
+                    lock(&self.shared.machine).read_back(file, &lost);
+                }
+                Err(error) => {
+                    let what = "what an earlier run left cannot be read back";
+                    let fault = io_fault(wire::Side::Target, &offer.name, what, &error);
+                    self.fail(file, fault);
+                }
+            }
+        }
+    }
+
+    /// Why what an earlier run left is taken up.
+    pub(super) fn why_resumed(&self, is_read_back: bool) -> String {
+        let why = if !is_read_back {
+            "an earlier run left them here, verified"
+        } else if self.place.wishes().recheck {
+            "an earlier run left them here; they are read back, as --recheck asks"
+        } else {
+            "an earlier run left them here; they are read back, as this host was started anew since"
+        };
+        why.into()
+    }
+}
+
+impl Recheck {
+    fn run(self, target: &SharedTarget, ending: &AtomicBool) -> io::Result<Rechecked> {
+        let begun = Instant::now();
+        let read_back = ReadBack::new(self.file);
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        let mut lost = SpanSet::new(self.grid.count());
+        let mut goes_on = |_| !ending.load(Ordering::Relaxed);
+        for span in self.spans.iter() {
+            let (offset, len) = self.grid.range(span);
+            let digest = read_back.digest(offset, len, &mut buffer, &mut goes_on);
+            if ending.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            // What cannot be read is as good as lost: it is written anew.
+            if digest.ok() != self.digests.get(span) {
+                lost.insert(span);
+            }
+        }
+        if let Some(target) = lock(target).as_mut() {
+            target.was_read_back(&lost).map_err(|fault| io::Error::other(fault.found))?;
+        }
+        let (bytes, lost_bytes) = (self.spans.bytes(&self.grid), lost.bytes(&self.grid));
+        let tally = RecheckTally { bytes, lost_bytes, ns: elapsed_ns(begun) };
+        Ok(Rechecked { lost, tally })
+    }
+}

@@ -1,0 +1,228 @@
+//! Sources that may have been written to though size and modification time are the same: they are
+//! read again, and compared by the digests that are known (SPEC.md, 7.6).
+//!
+//! The ctime of the inode tells: it changes with each write, and nobody can set it back. It changes
+//! with mode, owner and links as well, so equal bytes are fine.
+
+use super::{Sending, lock};
+use crate::{
+    digest::{SessionKeys, SpanDigest},
+    error::io_fault,
+    events::{Event, Name},
+    session::sent_spans::SentSpan,
+    storage::{
+        source::{Ctime, SourceEntry, changed_fault},
+        span_digests::{Digest, DigestOfAll, DigestOfSpan, outside_holes},
+    },
+};
+use haul_datapath::{SpanFile, SpanTap};
+use haul_protocol::{
+    FileId, SpanGrid, SpanSet,
+    frame::FrameHeader,
+    sender::Resumed,
+    wire::{self, Fault, FileKind},
+};
+use std::{
+    io,
+    os::unix::fs::FileExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// How often a source is read again while its inode goes on changing.
+const REREADS_MAX: u32 = 3;
+/// Read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What an earlier session left at the receiver.
+#[derive(Debug)]
+pub(super) struct EarlierSpans {
+    spans: SpanSet,
+    grid: SpanGrid,
+    ctime: Ctime,
+    digest: Option<Digest>,
+}
+
+/// A source that was read again and is the same: its ctime by then.
+pub(super) type Reread = Result<Ctime, Fault>;
+
+struct Rereading {
+    entry: Arc<SourceEntry>,
+    earlier: Option<Arc<EarlierSpans>>,
+    sent: Vec<SentSpan>,
+    digest: wire::Digest,
+    keys: Arc<SessionKeys>,
+}
+
+impl Sending<'_> {
+    /// What the receiver has from before, for the look at the end.
+    pub(super) fn keep_earlier(&mut self, file: FileId, span_bytes: u64, resumed: Resumed) {
+        let Resumed { durable, ctime, digest } = resumed;
+        let sources = lock(&self.shared.sources);
+        let Some(offer) = sources.get(&file).map(|source| &source.entry.offer) else { return };
+        let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else { return };
+        let spans = outside_holes(&durable, &offer.holes, &grid);
+        drop(sources);
+        if !spans.is_empty() {
+            let earlier = EarlierSpans { spans, grid, ctime: Ctime(ctime.0, ctime.1), digest };
+            self.earlier.insert(file, Arc::new(earlier));
+        }
+    }
+
+    pub(super) fn check_source(&mut self, file: FileId) {
+        let entry = lock(&self.shared.sources).get(&file).map(|source| source.entry.clone());
+        let Some(entry) = entry else {
+            return lock(&self.shared.machine).source_checked(file, Ok(()));
+        };
+        let offered = Ctime::of_offer(&entry.offer);
+        let earlier = self.earlier.get(&file);
+        let earlier = earlier.filter(|earlier| earlier.ctime.differs(offered)).cloned();
+        let found = match entry.check() {
+            Ok(now) if entry.offer.kind() == FileKind::Regular => {
+                let differs = now.differs(offered);
+                if !differs && earlier.is_none() {
+                    Ok(())
+                } else {
+                    return self.reread(file, entry, differs, earlier);
+                }
+            }
+            found => found.map(drop),
+        };
+        lock(&self.shared.machine).source_checked(file, found);
+    }
+
+    fn reread(
+        &mut self,
+        file: FileId,
+        entry: Arc<SourceEntry>,
+        differs: bool,
+        earlier: Option<Arc<EarlierSpans>>,
+    ) {
+        let why = if differs {
+            "its inode has changed since it was offered (a mode, a link, or bytes)"
+        } else {
+            "its inode has changed since an earlier run (a mode, a link, or bytes)"
+        };
+        let path = Name(entry.offer.name.clone());
+        (self.events)(Event::Rereading { path, why: why.into() });
+        let (mut earlier, mut sent) = (earlier, Vec::new());
+        if differs {
+            earlier = self.earlier.get(&file).cloned();
+            sent = self.shared.sent.of(file);
+        }
+        let setup = &self.shared.setup;
+        let (digest, keys) = (setup.digest, setup.keys.clone());
+        let rereading = Rereading { entry, earlier, sent, digest, keys };
+        let begun = self.rereading.begin(file, move |ending| Ok(rereading.run(ending)));
+        if let Err(error) = begun {
+            let fault = io_fault(wire::Side::Source, b"", "cannot be read again", &error);
+            lock(&self.shared.machine).source_checked(file, Err(fault));
+        }
+    }
+
+    /// Sources that were read again.
+    pub(super) fn handle_reread(&mut self) {
+        for (file, reread) in self.rereading.take_results() {
+            // What was lost since goes out once more, and is looked at once more.
+            if self.void_rereads.remove(&file) {
+                continue;
+            }
+            let found = reread.unwrap_or_else(|error| {
+                Err(io_fault(wire::Side::Source, b"", "cannot be read again", &error))
+            });
+            if let Ok(ctime) = found
+                && let Some(source) = lock(&self.shared.sources).get_mut(&file)
+            {
+                // The same file from now on.
+                let offer = &mut Arc::make_mut(&mut source.entry).offer;
+                (offer.ctime_s, offer.ctime_ns) = (ctime.0, ctime.1);
+            }
+            lock(&self.shared.machine).source_checked(file, found.map(drop));
+        }
+    }
+}
+
+impl Rereading {
+    fn run(&self, ending: &AtomicBool) -> Reread {
+        let name = &self.entry.offer.name;
+        for _ in 0..REREADS_MAX {
+            let before = self.entry.check()?;
+            let read = |error: io::Error| {
+                io_fault(wire::Side::Source, name, "cannot be read again", &error)
+            };
+            let file = self.entry.open()?;
+            self.compare(&file, ending)
+                .map_err(read)?
+                .map_err(|found| changed_fault(name, found.into()))?;
+            if !self.entry.check()?.differs(before) {
+                return Ok(before);
+            }
+        }
+        let found = format!("its inode changed while it was read again, {REREADS_MAX} times");
+        Err(changed_fault(name, found))
+    }
+
+    /// The inner error says what differs.
+    fn compare(&self, file: &SpanFile, ending: &AtomicBool) -> io::Result<Result<(), &str>> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        if let Some(earlier) = &self.earlier {
+            let Some(expected) = earlier.digest else {
+                return Ok(Err("its inode changed, and nothing tells what an earlier run left"));
+            };
+            let mut of_all = DigestOfAll::default();
+            for span in earlier.spans.iter() {
+                let mut digest = DigestOfSpan::default();
+                let range = earlier.grid.range(span);
+                read_range(file, range, &mut buffer, ending, |bytes| digest.update(bytes))?;
+                of_all.add(span, &digest.finish());
+            }
+            if of_all.finish() != expected {
+                return Ok(Err(
+                    "other bytes than an earlier run sent, though the time was set back",
+                ));
+            }
+        }
+        if self.digest == wire::Digest::None && !self.sent.is_empty() {
+            return Ok(Err("its inode changed, and without a digest nothing tells what was sent"));
+        }
+        let mut digest = SpanDigest::new(self.digest, &self.keys);
+        for sent in &self.sent {
+            let header = sent.header;
+            digest.start(&header, &FrameHeader::Span(header).encode());
+            let range = (header.offset_bytes, header.len_bytes);
+            read_range(file, range, &mut buffer, ending, |bytes| digest.see(bytes))?;
+            if digest.finish(sent.status) != sent.digest {
+                return Ok(Err("other bytes than were sent, though the time was set back"));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+fn read_range(
+    file: &SpanFile,
+    (offset_bytes, len_bytes): (u64, u64),
+    buffer: &mut [u8],
+    ending: &AtomicBool,
+    mut see: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < len_bytes {
+        if ending.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let take = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(buffer.len());
+        match file.file().read_at(&mut buffer[..take], offset_bytes + done) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(got) => {
+                see(&buffer[..got]);
+                done += got as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! By which digest each span of a session's files left, so that a source can be read again and
+//! compared: 40 bytes of memory a span, while its file is open.
+
+use super::lock;
+use haul_protocol::{
+    FileId, SpanGrid, SpanIndex,
+    frame::{PayloadStatus, SpanHeader},
+};
+use std::{collections::BTreeMap, sync::Mutex};
+
+/// A span that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct SentSpan {
+    pub header: SpanHeader,
+    pub status: PayloadStatus,
+    pub digest: [u8; 16],
+}
+
+/// The spans of the files that are not settled; of a span that went out twice, the last time.
+#[derive(Debug, Default)]
+pub struct SentSpans {
+    files: Mutex<BTreeMap<FileId, BTreeMap<SpanIndex, SentSpan>>>,
+}
+
+impl SentSpans {
+    pub fn sent(&self, span: SpanIndex, sent: SentSpan) {
+        lock(&self.files).entry(sent.header.file).or_default().insert(span, sent);
+    }
+
+    /// What was sent of a file so far.
+    #[must_use]
+    pub fn of(&self, file: FileId) -> Vec<SentSpan> {
+        lock(&self.files).get(&file).map_or(Vec::new(), |spans| spans.values().copied().collect())
+    }
+
+    /// The file is settled.
+    pub fn forget(&self, file: FileId) {
+        lock(&self.files).remove(&file);
+    }
+
+    /// Whether a span of a file that is cut so is kept: a file of one span is looked at before its
+    /// trailer leaves, and only if something is odd then, once more.
+    #[must_use]
+    pub fn keeps(grid: &SpanGrid, status: PayloadStatus) -> bool {
+        status == PayloadStatus::Whole || (grid.count() > 1 && status != PayloadStatus::Abandoned)
+    }
+}

@@ -1,0 +1,42 @@
+//! What haul's own files are called beside a target: the temporary that is received into, and its
+//! journal.
+
+use super::root::split_last;
+use crate::token::{Token, hex};
+use haul_protocol::limits::COMPONENT_BYTES_MAX;
+
+pub(super) const PART_SUFFIX: &[u8] = b".haul-part";
+pub(super) const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
+
+/// Whether a name is one of haul's own temporaries.
+#[must_use]
+pub fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".") && (name.ends_with(PART_SUFFIX) || name.ends_with(JOURNAL_SUFFIX))
+}
+
+pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
+    if 1 + name.len() + JOURNAL_SUFFIX.len() <= COMPONENT_BYTES_MAX {
+        [b".", name, suffix].concat()
+    } else {
+        [b".", hex(&Token::secret_hash(name)).as_bytes(), suffix].concat()
+    }
+}
+
+/// What a file is called until it is whole.
+#[must_use]
+pub fn part_name(name: &[u8]) -> Vec<u8> {
+    hidden_name(name, PART_SUFFIX)
+}
+
+/// The temporary that a journal of this name speaks of.
+#[must_use]
+pub fn part_of_journal(journal_name: &[u8]) -> Option<Vec<u8>> {
+    Some([journal_name.strip_suffix(JOURNAL_SUFFIX)?, PART_SUFFIX].concat())
+}
+
+/// That of a link until it is published: another than a file of that name has, for no lock protects
+/// it, and always the same, so that the next run finds what one that died has left.
+pub(super) fn hidden_link_name(name: &[u8]) -> Vec<u8> {
+    let hash = Token::secret_hash(&[b"link ", split_last(name).1].concat());
+    hidden_name(&hex(&hash).as_bytes()[..16], PART_SUFFIX)
+}
