@@ -5,5 +5,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    haul_sys::file_size_limit::survive();
     haul::run(std::env::args_os())
 }

@@ -5,6 +5,7 @@
 pub mod cachestat;
 pub mod congestion;
 pub mod datagrams;
+pub mod file_size_limit;
 pub mod interfaces;
 pub mod ktls;
 pub mod low_water;

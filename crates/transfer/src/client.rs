@@ -269,6 +269,7 @@ impl<'a> Client<'a> {
         of_base: bool,
         interrupt: &'a Interrupt,
     ) -> Result<Self, TransferError> {
+        haul_sys::file_size_limit::survive();
         let Some(token) = &url.token else {
             let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
             return Err(TransferError::start(problem(

@@ -2,6 +2,7 @@
 
 use crate::events::{Name, Problem, Side};
 use haul_protocol::wire;
+use rustix::process::{Resource, getrlimit};
 
 /// The whole transfer ended. Single files that failed are events, not this.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -75,7 +76,31 @@ pub(crate) fn io_fault(
         Some(Errno::MFILE) => {
             (wire::FaultCode::IoFailed, "let that side have more open files (ulimit -n)")
         }
+        Some(Errno::FBIG) => (
+            wire::FaultCode::IoFailed,
+            "raise the limit on file sizes of that side (ulimit -f), or choose a file system that \
+             holds files of this size",
+        ),
         _ => (wire::FaultCode::IoFailed, "see the kernel's log of that host"),
     };
-    wire::Fault::new(code, side, what).at(path).found(error.to_string()).hint(hint)
+    let mut found = error.to_string();
+    if errno == Some(Errno::FBIG)
+        && let Some(limit_bytes) = getrlimit(Resource::Fsize).current
+    {
+        found = format!("{found}; its limit on file sizes is {limit_bytes} bytes");
+    }
+    wire::Fault::new(code, side, what).at(path).found(found).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_larger_than_the_user_may_write_says_which_limit_to_raise() {
+        let error = std::io::Error::from_raw_os_error(rustix::io::Errno::FBIG.raw_os_error());
+        let fault = io_fault(wire::Side::Target, b"a", "cannot be written", &error);
+        assert_eq!(fault.code(), wire::FaultCode::IoFailed);
+        assert!(fault.hint.contains("ulimit -f"), "{fault:?}");
+    }
 }

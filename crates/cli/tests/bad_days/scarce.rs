@@ -238,3 +238,32 @@ fn thousands_of_files_arrive_in_little_memory() {
         moves_in_little_memory(*way, make, &[]);
     }
 }
+
+/// The kernel ends a process that writes beyond its limit on file sizes, unless it says otherwise.
+#[test]
+fn a_file_beyond_the_limit_on_file_sizes_fails_alone_and_the_next_run_brings_it() {
+    let Some(words) = runnable(&["prlimit", "--fsize=4194304"]) else { return };
+    for way in WAYS {
+        for engine in ["auto", "io-uring", "direct", "splice", "read-write"] {
+            let place = Place::new();
+            let (of_server, of_client) = match way {
+                Way::Push => (&words[..], &[][..]),
+                Way::Pull => (&[][..], &words[..]),
+            };
+            let server = ServerSetup::new(&place).behind(of_server).start(&place);
+            let mut journey = Journey { place, server, way };
+            mixed_tree(&journey.place, &journey.from("tree"));
+            journey.place.file(&journey.from("tree/too-large"), 4 * MIB + 1);
+            journey.place.file(&journey.from("tree/fits"), 4 * MIB);
+            let options = words!["--receive-engine", engine, "--span-size", "64K"];
+            let ran = start_behind(&journey, of_client, "tree", &options).finish();
+            ran.failed(1);
+            ran.says(&["too-large", "target", "ulimit -f", "4194304 bytes"]);
+            super::assert_nothing_wrong(&journey.from("tree"), &journey.to("tree"));
+            assert!(journey.to("tree/fits").exists() && !journey.to("tree/too-large").exists());
+            journey.server.process.kill();
+            journey.server = ServerSetup::new(&journey.place).start(&journey.place);
+            journey.completes("tree", "", &[]);
+        }
+    }
+}

@@ -167,6 +167,7 @@ impl Server {
             let _ = haul_sys::congestion::set_congestion(&listener, &control);
         }
         crate::raise_open_files_limit();
+        haul_sys::file_size_limit::survive();
         Ok(Self {
             listener,
             address,

@@ -305,6 +305,7 @@ struct Prober<'probe> {
 
 impl<'probe> Prober<'probe> {
     fn new(request: &'probe DiskRequest, interrupt: &'probe Interrupt) -> Result<Self, Problem> {
+        haul_sys::file_size_limit::survive();
         let shown = request.directory.display();
         let cannot_open = format!("cannot open the directory {shown}");
         let opened = open_directory(&request.directory)
