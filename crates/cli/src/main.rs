@@ -1,10 +1,51 @@
 //! `haul`, the program: it runs the command line and ends with its exit status.
+//!
+//! All of it runs on a thread with a stack of its own, so that no limit of the user's (`ulimit -s`)
+//! makes it overflow.
 
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use haul::{args::usage_problem, failure::Failure};
+use std::{
+    ffi::OsString,
+    hint, io,
+    process::ExitCode,
+    thread::{self, JoinHandle},
+};
+
+/// What Linux gives to the first thread of a program where nobody has set anything else.
+const STACK_BYTES: usize = 8 << 20;
+/// The least to work with beside the stack. Without it an allocation later would end the program
+/// with no word of a limit.
+const HEAP_BYTES_MIN: usize = 32 << 20;
+/// The status of a Rust program that panicked.
+const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
     haul_sys::file_size_limit::survive();
-    haul::run(std::env::args_os())
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let wants_json = words.iter().any(|word| word == "--json");
+    match run(words) {
+        Ok(running) => {
+            // Ctrl-C wakes the thread that works. Should it not, the next look at the flag does.
+            let _ = haul_sys::signal_mask::leave_to_other_threads();
+            running.join().unwrap_or(ExitCode::from(PANICKED))
+        }
+        Err(error) => {
+            let what = "nothing could be started: there is no room for it";
+            let needs = "40 MiB of memory, 8 MiB of them for a stack, and one more thread";
+            let hint = "raise the limit on memory (ulimit -v) or on processes (ulimit -u)";
+            let problem = usage_problem(what, needs, &error.to_string(), hint);
+            ExitCode::from(Failure::from(problem).show(wants_json) as u8)
+        }
+    }
+}
+
+fn run(words: Vec<OsString>) -> io::Result<JoinHandle<ExitCode>> {
+    // Reserved and given back untouched: it costs nothing.
+    let mut room = Vec::<u8>::new();
+    room.try_reserve_exact(STACK_BYTES + HEAP_BYTES_MIN)?;
+    drop(hint::black_box(room));
+    let builder = thread::Builder::new().name("haul".to_owned()).stack_size(STACK_BYTES);
+    builder.spawn(|| haul::run(words))
 }

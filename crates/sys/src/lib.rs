@@ -18,6 +18,7 @@ pub mod prefetch;
 pub mod process_clock;
 pub mod ring;
 pub mod shutdown;
+pub mod signal_mask;
 pub mod socket_memory;
 pub mod socket_pages;
 pub mod tcp_info;

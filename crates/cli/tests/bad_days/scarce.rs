@@ -267,3 +267,46 @@ fn a_file_beyond_the_limit_on_file_sizes_fails_alone_and_the_next_run_brings_it(
         }
     }
 }
+
+#[test]
+fn a_stack_of_64_kib_is_enough() {
+    let Some(words) = runnable(&["bash", "-c", "ulimit -s 64; exec \"$@\"", "bash"]) else {
+        return;
+    };
+    for way in WAYS {
+        let journey = poor(way, &words);
+        assert_eq!(limit_of(journey.server.process.id(), "Max stack size"), "65536");
+        mixed_tree(&journey.place, &journey.from("tree"));
+        arrives(&journey, &words, "tree", &words!["--span-size", "64K"]);
+    }
+}
+
+/// The least address space, in KiB, with which the program says its version.
+fn least_address_space(place: &Place) -> u64 {
+    let (mut too_little, mut enough) = (1, 8 << 20);
+    while enough - too_little > 16 {
+        let middle = u64::midpoint(too_little, enough);
+        if in_address_space(place, middle).status == 0 {
+            enough = middle;
+        } else {
+            too_little = middle;
+        }
+    }
+    enough
+}
+
+fn in_address_space(place: &Place, kib: u64) -> Ran {
+    let limit = format!("ulimit -v {kib}; exec \"$@\"");
+    let words = words!["bash", "-c", limit, "bash"];
+    Haul::start(behind(&words, place.command(&words!["--version", "--json"]))).finish()
+}
+
+#[test]
+fn without_memory_to_start_it_says_so_and_ends_with_status_2() {
+    let place = Place::new();
+    let least = least_address_space(&place);
+    for less_mib in [1, 4, 9, 20, 30, 36] {
+        let ran = in_address_space(&place, least - less_mib * 1024);
+        ran.refused(&["no room for it", "40 mib", "ulimit -v"]);
+    }
+}

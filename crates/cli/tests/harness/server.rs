@@ -16,8 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The threads of a server that serves nobody: its listener's and its log's.
-pub const IDLE_THREADS: u64 = 2;
+/// The threads of a server that serves nobody: the first, its listener's and its log's.
+pub const IDLE_THREADS: u64 = 3;
 
 /// How a server is started.
 pub struct ServerSetup {
