@@ -170,7 +170,7 @@ fn at_work(directory: &Path) -> Child {
 }
 
 fn free_bytes(path: &Path) -> u64 {
-    haul_host::FileSystem::of(fs::File::open(path).unwrap()).unwrap().free_bytes
+    haul_host::FileSystem::of(fs::File::open(path).unwrap()).unwrap().free_bytes.unwrap()
 }
 
 #[test]

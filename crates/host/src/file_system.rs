@@ -77,9 +77,9 @@ pub struct FileSystem {
     pub kind: FsKind,
     /// The size of a block of the file system; places on the disk are given out in these.
     pub block_bytes: u64,
-    /// What this user may still write: less than is free, if some is kept for root.
-    pub free_bytes: u64,
-    pub total_bytes: u64,
+    /// What this user may still write: less than is free, if some is kept for root. `None` where
+    /// the file system counts no blocks (ramfs, proc): then nothing is known.
+    pub free_bytes: Option<u64>,
     /// Files that can still be made; `u64::MAX` where the file system has no fixed number.
     pub free_inodes: u64,
     pub read_only: bool,
@@ -95,12 +95,11 @@ impl FileSystem {
         let room = fstatvfs(&file)?;
         // The kernel's field is signed on most machines; the numbers have 32 bits.
         let magic = numbers.f_type as u64 & 0xffff_ffff;
-        let counts_inodes = room.f_files > 0;
+        let (counts_blocks, counts_inodes) = (room.f_blocks > 0, room.f_files > 0);
         Ok(Self {
             kind: FsKind::from_magic(magic),
             block_bytes: room.f_frsize,
-            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
-            total_bytes: room.f_blocks.saturating_mul(room.f_frsize),
+            free_bytes: counts_blocks.then(|| room.f_bavail.saturating_mul(room.f_frsize)),
             free_inodes: if counts_inodes { room.f_favail } else { u64::MAX },
             read_only: room.f_flag.contains(StatVfsMountFlags::RDONLY),
         })
@@ -157,14 +156,14 @@ mod tests {
         let room = FileSystem::of(File::open(directory.path()).unwrap()).unwrap();
         assert!(!room.read_only);
         assert!(room.block_bytes > 0);
-        assert!(room.free_bytes <= room.total_bytes);
+        assert!(room.free_bytes.is_some());
     }
 
     #[test]
     fn proc_is_a_file_system_that_is_not_in_the_table() {
         let room = FileSystem::of(File::open("/proc").unwrap()).unwrap();
         assert_eq!(room.kind, FsKind::Other(0x9fa0));
-        assert_eq!(room.total_bytes, 0);
+        assert_eq!(room.free_bytes, None);
     }
 
     #[test]

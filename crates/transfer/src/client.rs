@@ -706,7 +706,7 @@ impl<'a> Client<'a> {
             Work::Pull(place) => preflight::facts(&self.host, Some(place)).target?,
         };
         let file_system = printable(&target.file_system);
-        Some(TargetRoom { file_system, free_bytes: target.free_bytes })
+        Some(TargetRoom { file_system, free_bytes: preflight::free_bytes(&target) })
     }
 
     /// What a preflight found out; empty without one.

@@ -305,7 +305,8 @@ pub struct Bottleneck {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetRoom {
     pub file_system: String,
-    pub free_bytes: u64,
+    /// `None` where the file system does not say.
+    pub free_bytes: Option<u64>,
 }
 
 /// What reading back came to.

@@ -21,6 +21,8 @@ const CLOCK_OFFSET_MS_MAX: u64 = 2000;
 const STREAM_BITS_PER_S_MIN: f64 = 1e9;
 /// Of the free space that is left over, less than this is worth a word.
 const SPACE_LEFT_SHARE_MIN: f64 = 0.05;
+/// `TargetFacts.free_bytes` of a file system that does not say (SPEC: 2^64 - 1).
+const NOT_KNOWN: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,7 +75,7 @@ fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
     let system = FileSystem::of(&opened).ok()?;
     Some(TargetFacts {
         file_system: system.kind.name().into(),
-        free_bytes: system.free_bytes,
+        free_bytes: system.free_bytes.unwrap_or(NOT_KNOWN),
         free_inodes: system.free_inodes,
         read_only: system.read_only,
         may_write: accessat(&opened, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
@@ -132,8 +134,14 @@ impl Findings<'_> {
     }
 
     fn space(&self, target: &TargetFacts) -> Check {
-        let (needed, free) = (self.tally.planned_bytes, target.free_bytes);
-        let (to_write, room) = (amount(needed), amount(free));
+        let needed = self.tally.planned_bytes;
+        let to_write = amount(needed);
+        let Some(free) = free_bytes(target) else {
+            let system = &target.file_system;
+            let found = format!("{to_write} to write; {system} does not say how much is free");
+            return check("space", Verdict::Ok, found, "");
+        };
+        let room = amount(free);
         let found = format!("{to_write} to write, {room} free on {}", target.file_system);
         if needed > free {
             let hint = "free space there, or move less; holes count in full here";
@@ -264,6 +272,12 @@ fn check(name: &str, verdict: Verdict, found: String, hint: &str) -> Check {
     Check { name: name.into(), verdict, found, hint: hint.into() }
 }
 
+/// What a target says is free there; `None` where its file system counts nothing.
+#[must_use]
+pub fn free_bytes(target: &TargetFacts) -> Option<u64> {
+    (target.free_bytes != NOT_KNOWN).then_some(target.free_bytes)
+}
+
 /// In powers of 1000, as disks are sold.
 fn amount(bytes: u64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
@@ -333,6 +347,7 @@ mod tests {
         assert_eq!(verdicts(|_, _| (), 1), []);
         let full = verdicts(|facts, _| target(facts, |t| t.free_bytes = 899), 1);
         assert_eq!(full, found("space", Verdict::Failed));
+        assert_eq!(verdicts(|facts, _| target(facts, |t| t.free_bytes = NOT_KNOWN), 1), []);
         let nearly = verdicts(|facts, _| target(facts, |t| t.free_bytes = 910), 1);
         assert_eq!(nearly, found("space", Verdict::Warning));
         let inodes = verdicts(|facts, _| target(facts, |t| t.free_inodes = 8), 1);

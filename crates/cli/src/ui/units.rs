@@ -1,5 +1,14 @@
 //! Numbers as people read them: bytes in powers of 1024, bits in powers of 1000.
 
+/// `20.0 GiB free`, or that it is not known.
+#[must_use]
+pub fn free(free_bytes: Option<u64>) -> String {
+    match free_bytes {
+        Some(count) => format!("{} free", bytes(count)),
+        None => "an unknown amount free".to_owned(),
+    }
+}
+
 /// Bytes with three digits: `512 B`, `1.50 KiB`, `20.0 GiB`.
 #[must_use]
 pub fn bytes(count: u64) -> String {

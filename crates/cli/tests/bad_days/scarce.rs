@@ -6,11 +6,11 @@ use crate::{
     harness::{
         Place,
         process::{Haul, Ran, behind},
-        server::ServerSetup,
+        server::{Server, ServerSetup},
     },
     words,
 };
-use haul_testkit::{memory_limit::MemoryLimit, skip::skip};
+use haul_testkit::{memory_limit::MemoryLimit, mount::Mount, skip::skip};
 use std::{
     ffi::OsString,
     fs,
@@ -309,4 +309,23 @@ fn without_memory_to_start_it_says_so_and_ends_with_status_2() {
         let ran = in_address_space(&place, least - less_mib * 1024);
         ran.refused(&["no room for it", "40 mib", "ulimit -v"]);
     }
+}
+
+/// ramfs counts no blocks, which is not the same as having none left.
+#[test]
+fn a_target_that_does_not_say_how_much_is_free_takes_a_large_file() {
+    let place = Place::new();
+    let _ramfs = match Mount::ramfs(&place.path("root")) {
+        Ok(mount) => mount,
+        Err(why) => return skip("a user who may mount (root)", &why),
+    };
+    let server = Server::start(&place);
+    let journey = Journey { place, server, way: Way::Push };
+    mixed_tree(&journey.place, &journey.from("tree"));
+    journey.place.file(&journey.from("tree/larger"), 24 * MIB + 1);
+    let looked = journey.run("tree", "", &words!["--preflight"]);
+    let checks = looked.report()["preflight"].as_array().unwrap();
+    let space = checks.iter().find(|check| check["name"] == "space").unwrap();
+    assert_eq!(space["verdict"], "ok", "{space}");
+    journey.completes("tree", "", &[]);
 }

@@ -789,6 +789,7 @@ pub struct HostFacts {
 pub struct TargetFacts {
     #[prost(string, tag = "1")]
     pub file_system: ::prost::alloc::string::String,
+    /// 2^64 - 1: not known
     #[prost(uint64, tag = "2")]
     pub free_bytes: u64,
     /// 2^64 - 1: no fixed number

@@ -349,14 +349,14 @@ impl Part {
             match take_space(file, run.offset_bytes, run.len_bytes) {
                 Ok(()) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    let free = FileSystem::of(file).map_or(u64::MAX, |system| system.free_bytes);
-                    if free < needs {
+                    let free = FileSystem::of(file).ok().and_then(|system| system.free_bytes);
+                    if free.is_some_and(|free| free < needs) {
                         return Err(no_space(name, needs, free));
                     }
                     return give_size();
                 }
                 Err(Errno::NOSPC | Errno::DQUOT) => {
-                    let free = FileSystem::of(file).map_or(0, |system| system.free_bytes);
+                    let free = FileSystem::of(file).ok().and_then(|system| system.free_bytes);
                     return Err(no_space(name, needs, free));
                 }
                 Err(errno) => {
@@ -524,11 +524,12 @@ fn take_space(file: &File, offset_bytes: u64, len_bytes: u64) -> Result<(), Errn
     }
 }
 
-fn no_space(name: &[u8], needs: u64, found: u64) -> Fault {
+fn no_space(name: &[u8], needs: u64, found: Option<u64>) -> Fault {
+    let found = found.map_or("less".to_owned(), |found| format!("{found} bytes"));
     Fault::new(FaultCode::NoSpace, Side::Target, "does not fit")
         .at(name)
         .needs(format!("{needs} bytes of free space"))
-        .found(format!("{found} bytes"))
+        .found(found)
         .hint("free space there, then run the same command again")
 }
 

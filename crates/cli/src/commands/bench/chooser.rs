@@ -196,7 +196,7 @@ fn image(plan: &BenchChooser, home: &Workshop, kind: &str) -> Result<ImageMount,
     };
     let largest_bytes = plan.sizes.iter().map(bytes).max().unwrap_or(0);
     let size_bytes = largest_bytes.saturating_mul(2).saturating_add(IMAGE_EXTRA_BYTES);
-    let free_bytes = home.file_system().map_err(|error| format!("{error:#}"))?.free_bytes;
+    let free_bytes = home.free_bytes().map_err(|error| format!("{error:#}"))?;
     if free_bytes < size_bytes + ROOM_BYTES {
         return Err(format!(
             "needs {} MiB for its image, found {} MiB free",
@@ -225,7 +225,7 @@ fn memory_group() -> Result<ControlGroup, String> {
 
 fn sized(size: ChooserSize, place: &Place) -> Result<Sized, String> {
     let host = &place.workshop.host;
-    let free_bytes = place.workshop.file_system().map_err(|error| format!("{error:#}"))?.free_bytes;
+    let free_bytes = place.workshop.free_bytes().map_err(|error| format!("{error:#}"))?;
     let fits = |len_bytes: u64| {
         let needs_bytes = len_bytes.saturating_mul(2).saturating_add(ROOM_BYTES);
         if needs_bytes <= free_bytes {

@@ -124,7 +124,7 @@ fn times(plan: &BenchFiles, workshop: &Workshop) -> Result<Vec<(FileTime, Series
 fn large_size(plan: &BenchFiles, workshop: &Workshop) -> Result<(u64, Option<String>)> {
     std::fs::remove_file(workshop.source())?;
     // The source and the target.
-    let fits_bytes = workshop.file_system()?.free_bytes.saturating_sub(ROOM_BYTES) / 2;
+    let fits_bytes = workshop.free_bytes()?.saturating_sub(ROOM_BYTES) / 2;
     Ok(fitting(plan.len_bytes, fits_bytes))
 }
 

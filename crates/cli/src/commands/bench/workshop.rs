@@ -101,9 +101,14 @@ impl Workshop {
         Ok(())
     }
 
+    /// What may be written there. As much as anyone asks for where the file system does not say.
+    pub fn free_bytes(&self) -> Result<u64> {
+        Ok(self.file_system()?.free_bytes.unwrap_or(u64::MAX))
+    }
+
     /// Makes the source of random bytes, if there is room for it and `others_bytes` beside it.
     pub fn make_source(&self, len_bytes: u64, others_bytes: u64) -> Result<()> {
-        let free_bytes = self.file_system()?.free_bytes;
+        let free_bytes = self.free_bytes()?;
         let needs_bytes = len_bytes.saturating_add(others_bytes).saturating_add(ROOM_BYTES);
         ensure!(
             free_bytes >= needs_bytes,

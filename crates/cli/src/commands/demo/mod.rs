@@ -17,10 +17,12 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use child::{Child, Wanted};
+use haul_host::FileSystem;
 use haul_transfer::{
     HaulUrl, Interrupt, PushRequest, Report, TransferOptions, events::Problem, options::SourceSpec,
 };
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -75,14 +77,14 @@ impl Plan {
     fn new(parent: &Path, asked: Option<u64>) -> Result<Self, Problem> {
         let what = format!("cannot run the demo in {}", parent.display());
         let hint = "name another directory with --dir, or a smaller file with --size";
-        let free_bytes = match rustix::fs::statvfs(parent) {
-            Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
+        let free_bytes = match File::open(parent).and_then(FileSystem::of) {
+            Ok(system) => system.free_bytes,
             Err(error) => {
                 let needs = "a directory that can be written";
                 return Err(usage_problem(&what, needs, &error.to_string(), hint));
             }
         };
-        let room_bytes = free_bytes / FREE_SPACE_PARTS;
+        let room_bytes = free_bytes.map_or(u64::MAX, |free| free / FREE_SPACE_PARTS);
         let file_bytes = asked.unwrap_or(DEMO_BYTES_DEFAULT.min(room_bytes));
         if file_bytes > room_bytes || file_bytes < FILE_BYTES_MIN {
             let wanted_bytes = file_bytes.max(FILE_BYTES_MIN);
@@ -91,7 +93,7 @@ impl Plan {
                 units::bytes(FILE_BYTES_MIN),
                 units::bytes(wanted_bytes.saturating_mul(FREE_SPACE_PARTS))
             );
-            let found = format!("{} and {}", units::bytes(file_bytes), units::bytes(free_bytes));
+            let found = format!("{}; {}", units::bytes(file_bytes), units::free(free_bytes));
             return Err(usage_problem(&what, &needs, &found, hint));
         }
         let time_max = asked.is_none().then_some(data_file::MAKE_TIME_MAX);

@@ -265,8 +265,8 @@ fn disk_section(report: &DiskReport) -> Section {
     let len = units::bytes(plan.len_bytes);
     row("file", format!("{len}: {}", plan.because));
     let room = format!(
-        "{} free; {} of memory could cache the file, {} of it unwritten",
-        units::bytes(plan.free_bytes),
+        "{}; {} of memory could cache the file, {} of it unwritten",
+        units::free(plan.free_bytes),
         units::bytes(plan.cache_bytes),
         units::bytes(report.host.dirty_limit_bytes)
     );

@@ -163,13 +163,13 @@ fn words(probe: &PathProbe, found: &PathFindings) -> Vec<String> {
     let room = &found.room;
     let cut = if found.source_is_cut { ", and more that were not looked at" } else { "" };
     words.push(format!(
-        "{} with {}{cut}, to {}: {} with {} free. Real transfers, from connecting to the last \
+        "{} with {}{cut}, to {}: {} with {}. Real transfers, from connecting to the last \
          sync; nothing of them is there any more.",
         probe.source.display(),
         units::bytes(found.source_bytes),
         probe.url.server(),
         room.file_system,
-        units::bytes(room.free_bytes),
+        units::free(room.free_bytes),
     ));
     if ["btrfs", "zfs"].contains(&&*room.file_system) {
         words.push(

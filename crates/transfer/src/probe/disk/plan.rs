@@ -30,7 +30,8 @@ pub struct Plan {
     pub because: String,
     /// What the page cache could hold of it.
     pub cache_bytes: u64,
-    pub free_bytes: u64,
+    /// `None` where the file system does not say, and nothing limits the sizes of files.
+    pub free_bytes: Option<u64>,
 }
 
 impl Plan {
@@ -49,8 +50,9 @@ pub fn plan(
     file_system: &FileSystem,
     storage: &Storage,
 ) -> Result<Plan, Problem> {
-    let limit_bytes = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-    let free_bytes = file_system.free_bytes.min(limit_bytes);
+    let limit_bytes = getrlimit(Resource::Fsize).current;
+    let known_bytes = [file_system.free_bytes, limit_bytes].into_iter().flatten().min();
+    let free_bytes = known_bytes.unwrap_or(u64::MAX);
     let cache_bytes = host.memory_available_bytes.max(host.dirty_limit_bytes);
     // Whole blocks of any size that is asked for.
     let step_bytes = request.block_sizes.iter().max().copied().unwrap_or(1).max(1) as u64;
@@ -75,7 +77,7 @@ pub fn plan(
             "name another DIR or smaller --block-sizes",
         ));
     }
-    Ok(Plan { len_bytes, because, cache_bytes, free_bytes })
+    Ok(Plan { len_bytes, because, cache_bytes, free_bytes: known_bytes })
 }
 
 fn asked(
@@ -141,8 +143,7 @@ mod tests {
         let file_system = FileSystem {
             kind: FsKind::Ext,
             block_bytes: 4096,
-            free_bytes,
-            total_bytes: u64::MAX,
+            free_bytes: Some(free_bytes),
             free_inodes: 1,
             read_only: false,
         };

@@ -365,8 +365,7 @@ mod tests {
             let file_system = FileSystem {
                 kind: FsKind::Ext,
                 block_bytes: 4096,
-                free_bytes: 1 << 40,
-                total_bytes: 1 << 40,
+                free_bytes: Some(1 << 40),
                 free_inodes: 1,
                 read_only: false,
             };
@@ -380,7 +379,7 @@ mod tests {
                 len_bytes: 10 << 30,
                 because: String::new(),
                 cache_bytes: 8 << 30,
-                free_bytes: 1 << 40,
+                free_bytes: Some(1 << 40),
             };
             let (refused, profiles, cells) = (Vec::new(), Vec::new(), Vec::new());
             let host = Host::default();

@@ -297,7 +297,8 @@ impl Bench<'_> {
             return most;
         }
         // A full disk is left to say so itself.
-        let room = (self.room.free_bytes as f64 * ROOM_SHARE) as u64;
+        let Some(free_bytes) = self.room.free_bytes else { return most };
+        let room = (free_bytes as f64 * ROOM_SHARE) as u64;
         most.min(room.max(FIRST_BYTES))
     }
 

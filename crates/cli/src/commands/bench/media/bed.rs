@@ -140,7 +140,7 @@ fn files(plan: &BenchMedia) -> Vec<(String, u64)> {
 }
 
 fn ensure_room(workshop: &Workshop, len_bytes: u64) -> Result<()> {
-    let free_bytes = workshop.file_system()?.free_bytes;
+    let free_bytes = workshop.free_bytes()?;
     let needs_bytes = len_bytes.saturating_add(len_bytes / 8 + IMAGE_ROOM_BYTES + ROOM_BYTES);
     ensure!(
         free_bytes >= needs_bytes,
