@@ -18,7 +18,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 14] = [
+const PREREQUISITES: [Prerequisite; 15] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -26,6 +26,7 @@ const PREREQUISITES: [Prerequisite; 14] = [
     Prerequisite { program: "mount", package: "mount", tests: "tests on own file systems" },
     Prerequisite { program: "mkfs.ext4", package: "e2fsprogs", tests: "tests on own file systems" },
     Prerequisite { program: "mkfs.xfs", package: "xfsprogs", tests: "tests on own xfs" },
+    Prerequisite { program: "bindfs", package: "bindfs", tests: "tests on FUSE" },
     Prerequisite { program: "strace", package: "strace", tests: "tests of system calls that fail" },
     Prerequisite { program: "sysctl", package: "procps", tests: "tests of tuning" },
     Prerequisite { program: "ethtool", package: "ethtool", tests: "tests of tuning" },

@@ -16,7 +16,7 @@ const UNMOUNT_PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
-    /// What it is mounted from; `None` for a tmpfs.
+    /// What it is mounted from; `None` where there is no device.
     device: Option<LoopDevice>,
 }
 
@@ -46,7 +46,7 @@ impl Mount {
     /// # Errors
     /// What mkfs(8) or mount(8) say.
     pub fn ext2(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
-        Self::image(path, image, size_bytes, "ext2")
+        Self::image(path, image, size_bytes, &["ext2", "-m", "0"])
     }
 
     /// An ext4 in the new, sparse file `image`. Where the image lies on a file system that is too
@@ -55,7 +55,7 @@ impl Mount {
     /// # Errors
     /// What mkfs(8) or mount(8) say.
     pub fn ext4(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
-        Self::image(path, image, size_bytes, "ext4")
+        Self::image(path, image, size_bytes, &["ext4", "-m", "0"])
     }
 
     /// An xfs in the new, sparse file `image`, which mkfs.xfs(8) wants to be of 300 MiB and more.
@@ -63,14 +63,35 @@ impl Mount {
     /// # Errors
     /// What mkfs(8) or mount(8) say.
     pub fn xfs(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
-        Self::image(path, image, size_bytes, "xfs")
+        Self::image(path, image, size_bytes, &["xfs"])
     }
 
-    fn image(path: &Path, image: &Path, size_bytes: u64, kind: &str) -> Result<Self, String> {
+    /// An ext2 whose inodes have room for whole seconds only.
+    ///
+    /// # Errors
+    /// What mkfs(8) or mount(8) say.
+    pub fn ext2_of_whole_seconds(
+        path: &Path,
+        image: &Path,
+        size_bytes: u64,
+    ) -> Result<Self, String> {
+        Self::image(path, image, size_bytes, &["ext2", "-m", "0", "-I", "128"])
+    }
+
+    /// A directory as FUSE shows it, by libfuse 2 (bindfs(1)).
+    ///
+    /// # Errors
+    /// What bindfs(1) says: not permitted, not installed, no FUSE.
+    pub fn bindfs(below: &Path, path: &Path) -> Result<Self, String> {
+        run("bindfs", [below.as_os_str()], path)?;
+        Ok(Self { path: path.to_owned(), device: None })
+    }
+
+    /// `kind`: of the file system, and words for its own mkfs(8).
+    fn image(path: &Path, image: &Path, size_bytes: u64, kind: &[&str]) -> Result<Self, String> {
         let file = std::fs::File::create_new(image).map_err(|error| error.to_string())?;
         file.set_len(size_bytes).map_err(|error| error.to_string())?;
-        let reserve: &[&str] = if kind == "xfs" { &[] } else { &["-m", "0"] };
-        let words = [&["-t", kind, "-q"], reserve].concat();
+        let words = [&["-t"], &kind[..1], &["-q"], &kind[1..]].concat();
         run("mkfs", words.into_iter().map(OsStr::new), image)?;
         let device = LoopDevice::of(image)?;
         run("mount", [device.0.as_ref()], path)?;
@@ -93,7 +114,7 @@ impl Mount {
     /// # Errors
     /// What umount(8) or mount(8) say: that somebody still uses it.
     pub fn mount_again(&self) -> Result<(), String> {
-        let device = self.device.as_ref().ok_or("a tmpfs forgets all that is in it")?;
+        let device = self.device.as_ref().ok_or("without a device nothing of it stays")?;
         let deadline = Instant::now() + UNMOUNT_PATIENCE;
         while let Err(why) = run("umount", [], &self.path) {
             if Instant::now() > deadline {

@@ -10,6 +10,7 @@ mod harness;
 mod calls;
 mod clock;
 mod disks;
+mod file_times;
 mod kills;
 mod paths;
 mod scarce;

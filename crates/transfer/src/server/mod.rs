@@ -105,7 +105,7 @@ impl std::fmt::Display for ServerEvent {
             }
             Self::Error { session, problem } => write!(f, "[{}] {problem}", short(session)),
             Self::Fallback { session, from_to, why } => {
-                write!(f, "[{}] engine {from_to}: {why}", short(session))
+                write!(f, "[{}] {from_to}: {why}", short(session))
             }
             Self::SessionEnded { session, peer, ok, bytes, seconds, files, why } => {
                 let end = if *ok { "finished" } else { "ended" };

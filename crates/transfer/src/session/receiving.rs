@@ -315,6 +315,7 @@ impl<'a> Receiving<'a> {
         self.finishing = true;
         self.fail_unended();
         self.finish_directories();
+        self.tell_unkept_time();
         let report = self.report();
         lock(&self.shared.machine).finish(report);
         // The sender may have said his already.
@@ -327,6 +328,16 @@ impl<'a> Receiving<'a> {
             if let Err(fault) = self.place.finish_directory(offer) {
                 self.failed_late(fault);
             }
+        }
+    }
+
+    /// Says once that files will be taken for others by the next run.
+    fn tell_unkept_time(&mut self) {
+        let TargetPlace::Below { rules, .. } = &self.place else { return };
+        if let Some(why) = rules.attributes.take_unkept_time() {
+            let what = "modification times".to_owned();
+            let change = self.engines.change(None, StreamId(0), what, why);
+            self.tell_change(change);
         }
     }
 
@@ -803,6 +814,7 @@ impl Role for Receiving<'_> {
         self.open_streams();
         self.handle_stream_events();
         self.handle_commits();
+        self.tell_unkept_time();
         self.handle_compared();
         self.handle_rechecked();
         self.answer_waiting();

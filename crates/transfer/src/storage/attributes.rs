@@ -13,7 +13,7 @@ use haul_protocol::{
 use rustix::{
     fs::{
         AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-        flistxattr, fremovexattr, fsetxattr, fstat, futimens,
+        flistxattr, fremovexattr, fsetxattr, fstat, futimens, statat, utimensat,
     },
     io::Errno,
     process::geteuid,
@@ -26,7 +26,10 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::ffi::OsStrExt,
     },
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Only permission bits arrive: set-user-id bits from elsewhere would be a way in.
@@ -49,12 +52,15 @@ struct Names {
 pub struct Attributes {
     pub preserve: Preserve,
     names: Mutex<Names>,
+    /// The first time that a file system did not keep, in words.
+    unkept_time: OnceLock<String>,
+    unkept_told: AtomicBool,
 }
 
 impl Attributes {
     #[must_use]
     pub fn new(preserve: Preserve) -> Self {
-        Self { preserve, names: Mutex::default() }
+        Self { preserve, ..Self::default() }
     }
 
     /// Adds the owner to an offer, where it is asked for.
@@ -149,10 +155,50 @@ impl Attributes {
             self.set_xattrs(file, offer, true)?;
         }
         if has_time && self.preserve.mtime {
-            futimens(file, &times_of(offer))
+            self.set_time(offer, |times| futimens(file, times), || fstat(file))
                 .map_err(|errno| named(errno, "its time cannot be set"))?;
         }
         Ok(())
+    }
+
+    /// Sets the time of modification and looks at what came of it.
+    fn set_time(
+        &self,
+        offer: &FileOffer,
+        set: impl Fn(&Timestamps) -> rustix::io::Result<()>,
+        look: impl Fn() -> rustix::io::Result<Stat>,
+    ) -> rustix::io::Result<()> {
+        set(&times_of(offer))?;
+        let mut there = look()?;
+        if has_time_of(&there, offer) {
+            return Ok(());
+        }
+        // FUSE file systems by libfuse 2 ignore a time that comes alone, and say that all is well
+        // (fuse_lib_setattr in its lib/fuse.c: UTIME_OMIT only with `flag_utime_omit_ok`).
+        let last_access =
+            Timespec { tv_sec: there.st_atime, tv_nsec: there.st_atime_nsec.cast_signed() };
+        set(&Timestamps { last_access, ..times_of(offer) })?;
+        there = look()?;
+        if !has_time_of(&there, offer) {
+            let (is_s, is_ns) = (there.st_mtime, there.st_mtime_nsec);
+            self.unkept_time.get_or_init(|| {
+                format!(
+                    "the file system keeps others than it is given: {}.{:09} s since \
+                     1970 became {is_s}.{is_ns:09} for {}. The same command sends such files \
+                     again; with --checksum-compare it does not",
+                    offer.mtime_s,
+                    offer.mtime_ns,
+                    offer.name.escape_ascii()
+                )
+            });
+        }
+        Ok(())
+    }
+
+    /// Says once that a file system did not keep the time of a file, and what that means.
+    pub fn take_unkept_time(&self) -> Option<String> {
+        let words = self.unkept_time.get()?;
+        (!self.unkept_told.swap(true, Ordering::Relaxed)).then(|| words.clone())
     }
 
     /// Owner and time of a symbolic link; it has no mode or attributes of its own.
@@ -173,7 +219,8 @@ impl Attributes {
         if self.preserve.mtime {
             // A file system that keeps no times of links is no reason to fail.
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            let _ = rustix::fs::utimensat(directory, name, &times_of(offer), flags);
+            let set = |times: &Timestamps| utimensat(directory, name, times, flags);
+            let _ = self.set_time(offer, set, || statat(directory, name, flags));
         }
         Ok(())
     }
@@ -186,9 +233,7 @@ impl Attributes {
             uid.is_some_and(|uid| uid.as_raw() != there.st_uid)
                 || gid.is_some_and(|gid| gid.as_raw() != there.st_gid)
         });
-        let time_differs = self.preserve.mtime
-            && (there.st_mtime != offer.mtime_s
-                || u32::try_from(there.st_mtime_nsec) != Ok(offer.mtime_ns));
+        let time_differs = self.preserve.mtime && !has_time_of(there, offer);
         let mode_differs =
             self.preserve.mode && there.st_mode & MODE_BITS != offer.mode & MODE_BITS;
         owner_differs || time_differs || mode_differs || self.preserve.needs_xattrs()
@@ -310,6 +355,10 @@ fn umask() -> u32 {
     })
 }
 
+fn has_time_of(there: &Stat, offer: &FileOffer) -> bool {
+    there.st_mtime == offer.mtime_s && u32::try_from(there.st_mtime_nsec) == Ok(offer.mtime_ns)
+}
+
 pub(super) fn times_of(offer: &FileOffer) -> Timestamps {
     let mtime = Timespec { tv_sec: offer.mtime_s, tv_nsec: offer.mtime_ns.into() };
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
@@ -353,6 +402,34 @@ mod tests {
         let stat = fstat(&target).unwrap();
         assert_eq!((stat.st_mode & 0o777, stat.st_mtime), (0o666 & !umask(), 77));
         assert!(!nothing.may_differ(&stat, &offer) && all.may_differ(&stat, &offer));
+    }
+
+    /// What libfuse 2 does: a time that comes alone is ignored.
+    #[test]
+    fn a_time_that_is_ignored_alone_is_set_with_the_other_and_what_is_not_kept_is_told_once() {
+        let file = tempfile::tempfile().unwrap();
+        let attributes = Attributes::new(Preserve::default());
+        let offer = |mtime_s| FileOffer { mtime_s, name: b"it".into(), ..FileOffer::default() };
+        let accessed = fstat(&file).unwrap().st_atime;
+        let ignores = |times: &Timestamps| {
+            let is_alone = times.last_access.tv_nsec == rustix::fs::UTIME_OMIT;
+            if is_alone { Ok(()) } else { futimens(&file, times) }
+        };
+        attributes.set_time(&offer(77), ignores, || fstat(&file)).unwrap();
+        let there = fstat(&file).unwrap();
+        assert_eq!((there.st_mtime, there.st_atime), (77, accessed));
+        assert_eq!(attributes.take_unkept_time(), None);
+        let even = |times: &Timestamps| {
+            let mut kept = times.clone();
+            kept.last_modification.tv_sec &= !1;
+            futimens(&file, &kept)
+        };
+        for mtime_s in [79, 81] {
+            attributes.set_time(&offer(mtime_s), even, || fstat(&file)).unwrap();
+        }
+        let told = attributes.take_unkept_time().unwrap();
+        assert!(told.contains("79.000000000 s since 1970 became 78.000000000 for it"), "{told}");
+        assert_eq!(attributes.take_unkept_time(), None);
     }
 
     #[test]
