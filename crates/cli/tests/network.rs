@@ -345,3 +345,57 @@ fn streams_that_can_never_be_opened_end_with_an_error_that_names_the_network() {
         path.server.still_serves(&path.place);
     }
 }
+
+/// Every data connection is cut once so many bytes went through.
+fn cut_all_after(len_bytes: u64, bytes: u64) -> Path {
+    Path::new(len_bytes, move |arrival| match arrival.kind {
+        Kind::Data => Fault::ResetAfter(bytes),
+        Kind::Control => Fault::None,
+    })
+}
+
+/// Bytes that move are no progress: a pull went on for ever, a push gave up.
+#[test]
+fn connections_that_are_all_cut_before_a_span_is_through_bring_the_file_in_smaller_spans() {
+    for way in WAYS {
+        let path = cut_all_after(12 * MIB, 256 << 10);
+        let ran = path.run(way, &words!["--retry-for", "20s"]);
+        ran.ok();
+        path.assert_arrived(way);
+        let said = ran.named("fallback");
+        let smaller = said.iter().filter(|said| said["from_to"] == "spans of 8 MiB -> 1 MiB");
+        assert_eq!(smaller.count(), 1, "{ran:?}");
+        assert_eq!(ran.number("span_bytes"), 2 * SPAN, "{ran:?}");
+    }
+}
+
+#[test]
+fn connections_that_are_all_cut_before_the_smallest_span_is_through_are_an_error_that_says_so() {
+    for way in WAYS {
+        let path = cut_all_after(12 * MIB, 20 << 10);
+        let begun = Instant::now();
+        let ran = path.run(way, &words!["--retry-for", "6s"]);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}: {ran:?}", begun.elapsed());
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let error = ran.says(&["every data connection", "cut", "64 KiB", "6 s (--retry-for)"]);
+        assert_eq!(error["side"], "path", "{error}");
+        path.server.still_serves(&path.place);
+    }
+}
+
+#[test]
+fn what_larger_spans_brought_stays_when_spans_become_smaller() {
+    for way in WAYS {
+        let path = Path::new(32 * MIB, |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 0 } => Fault::ResetAfter(20 * MIB),
+            Arrival { kind: Kind::Data, number: 1..150 } => Fault::ResetAfter(256 << 10),
+            _ => Fault::None,
+        });
+        let ran = path.run(way, &words!["--retry-for", "20s", "--streams", "1"]);
+        ran.ok();
+        path.assert_arrived(way);
+        assert_eq!(ran.number("span_bytes"), 2 * SPAN, "{ran:?}");
+        let there = ran.named("resume").into_iter().filter_map(|said| said["bytes"].as_u64());
+        assert!(there.max() >= Some(16 * MIB), "{ran:?}");
+    }
+}

@@ -146,6 +146,7 @@ pub struct Sender {
     offer_bytes: u64,
     /// Those of unsettled files: each takes two bits.
     open_spans: u64,
+    verified_bytes: u64,
     offers_max: u32,
     offer_bytes_max: u64,
     offers_ended: bool,
@@ -168,6 +169,7 @@ impl Sender {
             next_file: 0,
             offer_bytes: 0,
             open_spans: 0,
+            verified_bytes: 0,
             offers_max: offers_max.clamp(1, limits::OFFERS_MAX),
             offer_bytes_max: offer_bytes_max.min(limits::OFFER_BYTES_MAX),
             offers_ended: false,
@@ -219,6 +221,18 @@ impl Sender {
             self.offers_ended = true;
             self.outbox.push_back(Message::OffersEnd(wire::OffersEnd { files, bytes }));
         }
+    }
+
+    /// Bytes of the spans that the receiver has verified since this session began.
+    #[must_use]
+    pub fn verified_bytes(&self) -> u64 {
+        self.verified_bytes
+    }
+
+    /// Some file is offered and not settled.
+    #[must_use]
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
     }
 
     /// Everything offered has been settled and nothing more comes.
@@ -507,6 +521,7 @@ impl Sender {
             self.streams.values_mut().any(|stream| stream.unacknowledged.remove(&(file, span)));
             let entry = self.files.get_mut(&file).expect("looked up above");
             entry.verified.insert(span);
+            self.verified_bytes += entry.grid.map_or(0, |grid| grid.range(span).1);
         }
         self.advance(file);
         Ok(())

@@ -1,5 +1,6 @@
 //! Push and pull: connecting, the session, and coming back after it was lost.
 
+mod coming_back;
 pub(crate) mod connect_failure;
 
 use crate::{
@@ -17,10 +18,12 @@ use crate::{
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
-        OfferLimits, SessionEnd, Tally, drive, placing,
+        OfferLimits, SessionEnd, Tally, drive,
+        headway::{Carried, Cut, Headway},
+        placing,
         receiving::{Receiving, ReceivingOptions},
         sending::{Sending, SendingOptions, Sources},
-        streams::{StreamSetup, Streams, choose_congestion},
+        streams::{StreamFigures, StreamSetup, Streams, choose_congestion},
         supply,
     },
     source_name::go_into_directory,
@@ -37,10 +40,11 @@ use crate::{
     verdict::{self, Rate},
     wishes::{Removal, Wishes},
 };
+use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
 use haul_datapath::{Host, choose};
 use haul_protocol::{
-    CAPABILITY_RECHECK, ClientHandshake, Message,
+    CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
     handshake::Granted,
     limits,
     wire::{self, Direction, Fault, FaultCode},
@@ -52,7 +56,6 @@ use std::{
     net::TcpStream,
     path::Path,
     sync::{Arc, atomic::Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -61,12 +64,8 @@ pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The paths of one request, in bytes: it must fit the first message, which is small.
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
-/// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
-const FIRST_HANDSHAKES_MAX: u32 = 4;
 /// From this round-trip time on, data streams are connected before they are granted.
 const EARLY_FROM_RTT: Duration = Duration::from_millis(10);
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 /// Engines' buffers of all streams together, in bytes: a side stays within 64 MiB.
 pub const BUFFER_BYTES_MAX: usize = 32 << 20;
 
@@ -230,6 +229,7 @@ struct Client<'a> {
     /// The first session said that the target's path is the new name of the source. By the next one
     /// a directory may have it: what this run has made of it.
     target_is_name: Cell<bool>,
+    headway: Arc<Headway>,
 }
 
 /// A session that was opened.
@@ -287,7 +287,6 @@ impl<'a> Client<'a> {
         open.protection = options.protection.to_wire() as i32;
         open.digest = options.wire_digest() as i32;
         open.streams = options.streams.unwrap_or(0);
-        open.span_bytes = options.span_bytes.unwrap_or(0);
         open.wants_figures = true;
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
         let wishes = with_base(options.wishes, of_base);
@@ -311,6 +310,10 @@ impl<'a> Client<'a> {
             matcher: (!all).then_some(matcher),
             manifest,
             target_is_name: Cell::new(false),
+            headway: Arc::new(Headway::new(
+                options.retry_for,
+                choose::span_bytes(0, options.span_bytes),
+            )),
         })
     }
 
@@ -322,59 +325,32 @@ impl<'a> Client<'a> {
     ) -> Result<Report, TransferError> {
         let begun = Instant::now();
         let mut run = Run::default();
-        let mut lost: Option<(String, Instant)> = None;
-        let mut delay = RETRY_DELAY_MIN;
-        let mut first_handshakes = 0;
+        let mut back = ComingBack::new();
         loop {
             let opened = match self.connect() {
                 Ok(opened) => opened,
                 Err(failure) => {
-                    let Some((why, since)) = &lost else {
-                        first_handshakes += 1;
-                        if failure.is_cut() && first_handshakes < FIRST_HANDSHAKES_MAX {
-                            self.pause(&mut delay)?;
-                            continue;
-                        }
-                        return Err(failure.into_start());
-                    };
-                    let may_retry =
-                        since.elapsed() < self.options.retry_for && failure.is_passing();
-                    if !may_retry {
-                        return Err(self.cannot_go_on(why, &failure.problem()));
-                    }
-                    self.pause(&mut delay)?;
+                    self.not_connected(&mut back, failure)?;
                     continue;
                 }
             };
-            if let Some((why, _)) = &lost {
+            if let Some(why) = &back.lost {
                 run.reconnections += 1;
                 on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
             }
+            self.headway.begin_session(Instant::now());
             let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;
-            let before = tally.there_before();
-            run.there_before.get_or_insert(before);
-            let moved = tally.received_bytes.saturating_sub(before);
+            run.there_before.get_or_insert(tally.there_before());
             if matches!(end, SessionEnd::Finished) {
                 return self.finished((&mut run, tally), work, begun, on_event);
             }
-            let nothing_yet = lost.is_none() && tally.received_bytes + tally.done_files == 0;
+            let nothing_yet = back.lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
-            let since = self.lost_since(&lost, moved);
-            lost = Some((why, since));
-            if moved > 0 {
-                delay = RETRY_DELAY_MIN;
-            }
             run.done_before += tally.done_files;
             run.reconnections += tally.reconnections;
             run.resent += tally.resent_spans;
+            self.session_lost(&mut back, why, &tally, on_event)?;
             run.last = tally;
-            if let Some((why, since)) = &lost
-                && since.elapsed() >= self.options.retry_for
-            {
-                let nothing = problem("nothing more arrived", "", "", "");
-                return Err(self.cannot_go_on(why, &nothing));
-            }
-            self.pause(&mut delay)?;
         }
     }
 
@@ -418,39 +394,6 @@ impl<'a> Client<'a> {
         Ok(report)
     }
 
-    /// A session that moved something starts the time for retries anew.
-    fn lost_since(&self, lost: &Option<(String, Instant)>, moved: u64) -> Instant {
-        match lost {
-            Some((_, since)) if moved == 0 => *since,
-            _ => Instant::now(),
-        }
-    }
-
-    fn cannot_go_on(&self, why: &str, last: &Problem) -> TransferError {
-        let what = format!(
-            "the connection to {} was lost ({why}) and did not come back",
-            self.url.server()
-        );
-        let found = format!("{last}");
-        let needs =
-            format!("the server within {} s (--retry-for)", self.options.retry_for.as_secs());
-        let hint = "run the same command again when it is reachable: it goes on where it stopped";
-        let problem = problem(&what, &needs, &found, hint);
-        TransferError::broken(Problem { side: Side::Path, ..problem })
-    }
-
-    fn pause(&self, delay: &mut Duration) -> Result<(), TransferError> {
-        let until = Instant::now() + *delay;
-        while Instant::now() < until {
-            if self.interrupt.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
-            }
-            thread::sleep(Duration::from_millis(20).min(*delay));
-        }
-        *delay = (*delay * 2).min(RETRY_DELAY_MAX);
-        Ok(())
-    }
-
     fn connect(&self) -> Result<Opened, ConnectFailure> {
         let server = self.url.server();
         let socket = tcp::connect(&server, None).map_err(|error| ConnectFailure::Unreachable {
@@ -469,7 +412,11 @@ impl<'a> Client<'a> {
         let name = ServerName::try_from("haul").expect("a valid name");
         let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
         let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
-        let open = wire::Open { target_is_name: self.target_is_name.get(), ..self.open.clone() };
+        let open = wire::Open {
+            target_is_name: self.target_is_name.get(),
+            span_bytes: self.span_bytes().unwrap_or(0),
+            ..self.open.clone()
+        };
         let (mut handshake, messages) = ClientHandshake::start(SOFTWARE, open);
         for message in messages {
             control.queue(message);
@@ -502,7 +449,7 @@ impl<'a> Client<'a> {
             host: &self.host,
             rtt,
             size_bytes: u64::MAX,
-            span_bytes: choose::span_bytes(0, self.options.span_bytes),
+            span_bytes: choose::span_bytes(0, self.span_bytes()),
             sees_copy: self.options.wire_digest() != wire::Digest::None,
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
@@ -617,7 +564,8 @@ impl<'a> Client<'a> {
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
         let (server, count) = (self.url.server(), granted.streams);
-        let source = supply::Source::Connect { server, count, early: opened.early.take() };
+        let (early, headway) = (opened.early.take(), self.headway.clone());
+        let source = supply::Source::Connect { server, count, early, headway };
         let meter = Meter::new(begun, run.done_before, &streams)
             .judging(run.path, self.options.rate_bytes_per_s);
         let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
@@ -627,7 +575,7 @@ impl<'a> Client<'a> {
                     offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
-                    span_bytes: self.options.span_bytes,
+                    span_bytes: self.span_bytes(),
                     wishes: self.wishes,
                     manifest: self.lines(rename_of(
                         self.open.paths.first().map_or(&b""[..], Vec::as_slice),
@@ -643,7 +591,7 @@ impl<'a> Client<'a> {
                     offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.receive_engine.clone(),
-                    span_bytes: self.options.span_bytes,
+                    span_bytes: self.span_bytes(),
                     expected: expected_names(&self.open.paths),
                     matcher: self.matcher.clone(),
                     selection: None,
@@ -668,7 +616,7 @@ impl<'a> Client<'a> {
             host: &self.host,
             rtt,
             size_bytes: u64::MAX,
-            span_bytes: choose::span_bytes(0, self.options.span_bytes),
+            span_bytes: choose::span_bytes(0, self.span_bytes()),
             sees_copy: setup.sees_bytes(),
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
@@ -696,6 +644,11 @@ impl<'a> Client<'a> {
         let begun = Instant::now();
         let connected = tcp::connect(&self.url.server(), None);
         connected.map(|_| begun.elapsed()).map_err(|error| error.to_string())
+    }
+
+    /// What the user asks for, or less where no larger span comes through.
+    fn span_bytes(&self) -> Option<u64> {
+        self.headway.smaller_span_bytes().or(self.options.span_bytes)
     }
 
     /// Where a preflight saw the target write.
@@ -783,6 +736,9 @@ impl<'a> Client<'a> {
         let explain = self.wishes.explain;
         let mut reporting = Reporting { role, meter, facts: None, explain, their_side };
         let end = drive(control, &mut reporting, waker, self.interrupt);
+        if matches!(end, SessionEnd::Lost(_)) {
+            self.cut_off(&reporting.meter.streams.open());
+        }
         run.facts = reporting.facts.or(run.facts.take());
         let mut role = reporting.role;
         role.stop();
@@ -794,6 +750,16 @@ impl<'a> Client<'a> {
         let lags = [run.largest_lag.take(), role.largest_lag()];
         run.largest_lag = lags.into_iter().flatten().max_by_key(|lag| lag.bytes);
         (end, role.tally().clone())
+    }
+
+    /// The session was lost with these streams open: what they have under way is lost with it.
+    fn cut_off(&self, open: &[(StreamId, StreamFigures)]) {
+        let at_work = open.iter().filter(|(_, figures)| figures.in_span);
+        let carried = at_work.map(|(_, figures)| Carried::of(figures));
+        if let Some(carried) = carried.max_by_key(|carried| carried.payload_bytes) {
+            let cut = Cut { carried, at_work: true, oldest_at_work: None };
+            self.headway.stream_cut(Instant::now(), &cut);
+        }
     }
 
     fn report(&self, run: &mut Run, tally: Tally, begun: Instant) -> Report {
@@ -829,7 +795,7 @@ impl<'a> Client<'a> {
             protection: self.options.protection.name().into(),
             digest: digest_name(self.options.wire_digest()).into(),
             streams: run.streams,
-            span_bytes: choose::span_bytes(0, self.options.span_bytes).max(tally.span_bytes),
+            span_bytes: choose::span_bytes(0, self.span_bytes()).max(tally.span_bytes),
             send_engine: source.engine.clone(),
             receive_engine: target.engine.clone(),
             chosen_because: [because(source), because(target)]

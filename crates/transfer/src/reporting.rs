@@ -25,7 +25,7 @@ pub struct Meter {
     done_before: u64,
     told_at: Instant,
     told_bytes: u64,
-    streams: Arc<Streams>,
+    pub streams: Arc<Streams>,
     path: verdict::Path,
     limit_bytes_per_s: Option<u64>,
     mine_before: wire::Figures,

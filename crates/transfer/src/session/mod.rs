@@ -11,6 +11,7 @@ mod engines;
 mod following;
 pub mod growing;
 mod hard_links;
+pub mod headway;
 mod patience;
 pub mod placing;
 mod receive_pack;
@@ -188,6 +189,8 @@ pub struct Tally {
     /// The furthest that the receiver said it was, resumed and skipped bytes included.
     pub received_bytes: u64,
     pub durable_bytes: u64,
+    /// Bytes of spans that this session verified.
+    pub verified_bytes: u64,
     pub resent_spans: u64,
     pub reconnections: u64,
     pub span_bytes: u64,
@@ -200,6 +203,12 @@ impl Tally {
     #[must_use]
     pub fn there_before(&self) -> u64 {
         self.resumed_bytes + self.skipped_bytes + self.hole_bytes
+    }
+
+    /// What the session got on, in a unit that grows: see [`headway`].
+    #[must_use]
+    pub fn headway(&self) -> u64 {
+        self.verified_bytes + self.done_files
     }
 
     #[must_use]

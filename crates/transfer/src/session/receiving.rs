@@ -12,6 +12,7 @@ use super::{
     contents::Contents,
     engines::{Engines, Orders},
     growing::Growing,
+    headway::{Carried, Cut},
     io_problem_fault, lock,
     patience::Patience,
     receive_stream::{self, ReceiveShared, Target},
@@ -245,6 +246,7 @@ impl<'a> Receiving<'a> {
         }
         self.committer.stop();
         self.count_progress();
+        self.tally.verified_bytes = self.shared.verified_bytes.load(Ordering::Relaxed);
         for target in std::mem::take(&mut *lock(&self.shared.targets)).into_values() {
             if let Some(target) = lock(&target.shared).take() {
                 target.give_up(true);
@@ -666,11 +668,11 @@ impl<'a> Receiving<'a> {
                     let fault = Fault::new(FaultCode::ProtocolViolation, wire::Side::Path, what);
                     (self.events)(Event::Error((&fault.found(why)).into()));
                 }
-                StreamEvent::Ended { stream, why } => {
+                StreamEvent::Ended { stream, why, carried, in_span } => {
                     self.seen.remove(&stream);
                     lock(&self.shared.machine).stream_closed(stream);
                     if !self.finishing && !self.shared.streams.stopping() {
-                        self.replace_stream(why.as_deref());
+                        self.replace_stream(why.as_deref(), carried, in_span);
                     }
                 }
             }
@@ -694,10 +696,14 @@ impl<'a> Receiving<'a> {
     }
 
     /// The client opens another in the place of one that broke.
-    fn replace_stream(&mut self, why: Option<&str>) {
+    fn replace_stream(&mut self, why: Option<&str>, carried: Carried, at_work: bool) {
         // After an orderly end the sender has nothing more to send.
         let Some(why) = why else { return };
-        match self.supply.replace(why) {
+        self.watch_headway(Instant::now());
+        let others = self.shared.streams.open();
+        let others = others.iter().filter(|(_, figures)| figures.in_span);
+        let oldest_at_work = others.filter_map(|(_, figures)| figures.opened_at).min();
+        match self.supply.replace(why, &Cut { carried, at_work, oldest_at_work }) {
             Ok(Some((stream, connect))) => self.spawn(stream, connect),
             Ok(None) => {}
             Err(end) => self.ended = Some(end),

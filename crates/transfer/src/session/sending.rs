@@ -12,6 +12,7 @@ use super::{
     engines::{Chosen, Engines, Orders},
     following::Following,
     hard_links::{HardLinks, Met},
+    headway::{Carried, Cut},
     lock,
     patience::Patience,
     send_stream::{self, SendShared, Source},
@@ -432,21 +433,28 @@ impl<'a> Sending<'a> {
                 }
                 // A sender reads nothing of its streams.
                 StreamEvent::Violated { .. } => {}
-                StreamEvent::Ended { stream, why } => {
+                StreamEvent::Ended { stream, why, carried, .. } => {
                     self.watch.seen.remove(&stream);
                     if self.finishing || self.shared.streams.stopping() {
                         continue;
                     }
                     let why = why.unwrap_or_else(|| "it was closed".into());
+                    let at_work = lock(&self.shared.machine).awaits_acknowledgement(stream);
                     lock(&self.shared.machine).drop_stream(stream, &why);
-                    self.replace_stream(&why);
+                    self.replace_stream(&why, carried, at_work);
                 }
             }
         }
     }
 
-    fn replace_stream(&mut self, why: &str) {
-        match self.supply.replace(why) {
+    fn replace_stream(&mut self, why: &str, carried: Carried, at_work: bool) {
+        self.watch_headway(Instant::now());
+        let others = self.shared.streams.open();
+        let machine = lock(&self.shared.machine);
+        let others = others.iter().filter(|(stream, _)| machine.awaits_acknowledgement(*stream));
+        let oldest_at_work = others.filter_map(|(_, figures)| figures.opened_at).min();
+        drop(machine);
+        match self.supply.replace(why, &Cut { carried, at_work, oldest_at_work }) {
             Ok(Some((stream, connect))) => self.spawn(stream, connect),
             Ok(None) => {}
             Err(end) => self.ended = Some(end),
@@ -475,9 +483,6 @@ impl<'a> Sending<'a> {
                     // Nobody has more than there is, whatever he says.
                     let received = progress.received_bytes.min(self.tally.offered_bytes);
                     let durable = progress.durable_bytes.min(received);
-                    if received > self.tally.received_bytes {
-                        self.supply.works();
-                    }
                     self.tally.received_bytes = self.tally.received_bytes.max(received);
                     self.tally.durable_bytes = self.tally.durable_bytes.max(durable);
                     self.watch.receiver =
@@ -727,11 +732,22 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
+    /// Progress is a span verified; bytes that move only show that a stream lives.
+    fn watch_headway(&mut self, now: Instant) {
+        let machine = lock(&self.shared.machine);
+        self.tally.verified_bytes = machine.verified_bytes();
+        let has_files = machine.has_files();
+        drop(machine);
+        self.supply.watch_headway(now, self.tally.headway(), has_files);
+    }
+
     /// A stream that has something under way and gets nothing through is given up.
     fn watch_streams(&mut self, now: Instant) {
         if self.finishing {
             return;
         }
+        self.watch_headway(now);
+        let stall_after = self.supply.stall_after(now, self.watch.stall_after);
         let mut stalled = Vec::new();
         for (stream, figures) in self.shared.streams.open() {
             if figures.hung_up {
@@ -749,7 +765,7 @@ impl<'a> Sending<'a> {
                 *entry = (moved, now);
             }
             let still = now.saturating_duration_since(entry.1);
-            if still > self.watch.stall_after {
+            if still > stall_after {
                 stalled.push((stream, still, received.is_some_and(|r| r.on_storage)));
                 entry.1 = now;
             }
@@ -831,7 +847,8 @@ impl Role for Sending<'_> {
             let report = self.report();
             lock(&self.shared.machine).finish(report);
         }
-        let done = self.handled.wrapping_add(self.tally.received_bytes);
+        // What verifies a span is a message, too.
+        let done = self.handled;
         self.patience.check(now, || (done, lock(&self.shared.machine).awaits()))?;
         if self.finishing && self.peer_report.is_some() {
             self.ended.get_or_insert(SessionEnd::Finished);

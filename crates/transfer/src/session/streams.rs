@@ -1,6 +1,6 @@
 //! The data streams of a session: opening them, what each found out, and ending them.
 
-use super::lock;
+use super::{headway::Carried, lock};
 use crate::{
     digest::{SessionKeys, SpanDigest},
     transport::{tcp, waker::Waker},
@@ -75,6 +75,9 @@ pub struct StreamFigures {
     pub writing: bool,
     /// The connection was reset; a thread that only waits does not see it.
     pub hung_up: bool,
+    pub opened_at: Option<Instant>,
+    /// At the last look that found more bytes moved than the one before.
+    pub moved_at: Option<Instant>,
 }
 
 impl StreamFigures {
@@ -101,6 +104,9 @@ impl StreamFigures {
         }
         let since_ns = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
         if let Ok(tcp) = TcpInfo::of(socket) {
+            let moved_bytes = |tcp: &TcpInfo| tcp.bytes_acked + tcp.bytes_received;
+            self.moved_at = self.moved_at.filter(|_| moved_bytes(&tcp) == moved_bytes(&self.tcp));
+            self.moved_at.get_or_insert(now);
             self.tcp = tcp;
         }
         let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
@@ -178,6 +184,9 @@ pub enum StreamEvent {
     Ended {
         stream: StreamId,
         why: Option<String>,
+        carried: Carried,
+        /// As [`StreamFigures::in_span`].
+        in_span: bool,
     },
 }
 
@@ -294,6 +303,7 @@ impl Streams {
                 let figures = Arc::new(Mutex::new(figures));
                 let result = connect()
                     .and_then(|socket| {
+                        lock(&figures).opened_at = Some(Instant::now());
                         let handle =
                             StreamHandle { socket: socket.try_clone()?, figures: figures.clone() };
                         lock(&streams.handles).insert(stream, handle);
@@ -317,16 +327,18 @@ impl Streams {
     }
 
     fn end(&self, stream: StreamId, why: Option<String>) {
+        let (mut carried, mut in_span) = (Carried::default(), false);
         if let Some(handle) = lock(&self.handles).remove(&stream) {
             let _ = handle.socket.shutdown(Shutdown::Both);
             let mut figures = lock(&handle.figures).clone();
             figures.look(&handle.socket);
             figures.look_at_thread();
             figures.is_open = false;
+            (carried, in_span) = (Carried::of(&figures), figures.in_span);
             lock(&self.ended).push(figures);
         }
         self.release(stream);
-        self.tell(StreamEvent::Ended { stream, why });
+        self.tell(StreamEvent::Ended { stream, why, carried, in_span });
     }
 
     pub fn tell(&self, event: StreamEvent) {

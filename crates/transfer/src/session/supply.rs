@@ -3,6 +3,7 @@
 
 use super::{
     SessionEnd,
+    headway::{Cut, Headway, Next},
     streams::{StreamSetup, Streams},
 };
 use crate::transport::tcp::{self, Early};
@@ -15,16 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Streams that break within this time of each other broke for one reason.
-const ROUND: Duration = Duration::from_millis(200);
-/// So many rounds of broken streams, and the session is given up for another.
-const ROUNDS_MAX: u32 = 12;
-const REOPEN_DELAY: Duration = Duration::from_millis(50);
-
 /// Where data connections come from.
 pub enum Source {
     /// This side is the client and opens them; some may be there early.
-    Connect { server: String, count: u32, early: Option<Early> },
+    Connect { server: String, count: u32, early: Option<Early>, headway: Arc<Headway> },
     /// This side is the server and is given them.
     Attach(mpsc::Receiver<(StreamId, TcpStream)>),
 }
@@ -37,7 +32,6 @@ pub struct Supply {
     streams: Arc<Streams>,
     setup: StreamSetup,
     opened: bool,
-    breaks: Breaks,
     /// Streams that were opened in the place of others.
     pub reconnections: u64,
 }
@@ -45,7 +39,7 @@ pub struct Supply {
 impl Supply {
     #[must_use]
     pub fn new(source: Source, streams: Arc<Streams>, setup: StreamSetup) -> Self {
-        Self { source, streams, setup, opened: false, breaks: Breaks::new(), reconnections: 0 }
+        Self { source, streams, setup, opened: false, reconnections: 0 }
     }
 
     /// Whether this side opens the connections, and watches over them.
@@ -74,24 +68,46 @@ impl Supply {
         }
     }
 
-    /// A stream in the place of one that broke; a server waits to be given one.
+    /// A stream in the place of one that was cut; a server waits to be given one.
     ///
     /// # Errors
-    /// If they break again and again.
-    pub fn replace(&mut self, why: &str) -> Result<Option<(StreamId, Connect)>, SessionEnd> {
-        if !self.connects() {
-            return Ok(None);
-        }
+    /// If no span gets through, for as long as there is reason to go on with this session.
+    pub fn replace(
+        &mut self,
+        why: &str,
+        cut: &Cut,
+    ) -> Result<Option<(StreamId, Connect)>, SessionEnd> {
+        let Source::Connect { headway, .. } = &self.source else { return Ok(None) };
         self.reconnections += 1;
-        match self.breaks.another(Instant::now()) {
-            Some(delay) => Ok(self.connection(delay)),
-            None => Err(SessionEnd::Lost(format!("the data streams break again and again: {why}"))),
+        match headway.stream_cut(Instant::now(), cut) {
+            Next::Reopen(delay) => Ok(self.connection(delay)),
+            Next::EndSession => {
+                let why = format!("the data streams break before a span is through: {why}");
+                Err(SessionEnd::Lost(why))
+            }
         }
     }
 
-    /// Something got through: streams that break from now on are counted anew.
-    pub fn works(&mut self) {
-        self.breaks.forget();
+    /// `total` is what the session verified; `has_files`: some file is under way.
+    pub fn watch_headway(&self, now: Instant, total: u64, has_files: bool) {
+        let Some(headway) = self.headway() else { return };
+        headway.verified(total);
+        if !has_files {
+            headway.idle(now);
+        }
+    }
+
+    /// How long a stream may bring nothing.
+    #[must_use]
+    pub fn stall_after(&self, now: Instant, stall_after: Duration) -> Duration {
+        self.headway().map_or(stall_after, |headway| headway.stall_after(now, stall_after))
+    }
+
+    fn headway(&self) -> Option<&Headway> {
+        match &self.source {
+            Source::Connect { headway, .. } => Some(headway),
+            Source::Attach(_) => None,
+        }
     }
 
     fn connection(&self, delay: Duration) -> Option<(StreamId, Connect)> {
@@ -110,40 +126,6 @@ pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> wire::Noti
     wire::Notice { what: from_to.into(), why: why.into(), stream: stream.0, fault: None }
 }
 
-/// Counts how often streams broke without a byte in between. Streams that break together, because
-/// of one outage, count once.
-#[derive(Debug)]
-struct Breaks {
-    rounds: u32,
-    last: Option<Instant>,
-}
-
-impl Breaks {
-    fn new() -> Self {
-        Self { rounds: 0, last: None }
-    }
-
-    /// Something got through.
-    fn forget(&mut self) {
-        self.rounds = 0;
-    }
-
-    /// A stream broke: how long to wait before another is opened, or `None` when it is no use.
-    fn another(&mut self, now: Instant) -> Option<Duration> {
-        if self.last.is_none_or(|last| now.saturating_duration_since(last) > ROUND) {
-            self.rounds += 1;
-            self.last = Some(now);
-        }
-        (self.rounds <= ROUNDS_MAX).then(|| REOPEN_DELAY * self.rounds)
-    }
-}
-
-impl Default for Breaks {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Opens a data connection as a client and shows its preface.
 fn connect(
     server: &str,
@@ -159,20 +141,4 @@ fn connect(
     let preface = setup.keys.sign_preface(stream, setup.session);
     socket.write_all(&preface.encode())?;
     Ok(socket)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn streams_that_break_together_count_once() {
-        let (mut breaks, now) = (Breaks::new(), Instant::now());
-        assert!((0..100).all(|_| breaks.another(now).is_some()));
-        let later = |round: u32| now + ROUND * 2 * round;
-        let gave_up = (1..=ROUNDS_MAX).find(|round| breaks.another(later(*round)).is_none());
-        assert_eq!(gave_up, Some(ROUNDS_MAX));
-        breaks.forget();
-        assert!(breaks.another(later(ROUNDS_MAX + 1)).is_some());
-    }
 }

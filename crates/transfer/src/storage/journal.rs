@@ -162,6 +162,41 @@ impl Journal {
         self.file.sync_data()
     }
 
+    /// The same with smaller spans, which are whole parts of those before: what was durable is. The
+    /// digests and values of the larger spans are of no use to the smaller ones.
+    ///
+    /// # Errors
+    /// If it cannot be written or synced: less may be durable than was, and never more.
+    pub fn cut_smaller(
+        self,
+        identity: &Identity,
+        told: &Told,
+        smaller: SpanGrid,
+    ) -> io::Result<(Self, Told)> {
+        let span_bytes = smaller.span_bytes();
+        let parts = u32::try_from(told.span_bytes / span_bytes).map_err(io::Error::other)?;
+        let ranges = told.durable.to_ranges().into_iter().map(|range| {
+            let first = range.first.saturating_mul(parts);
+            let end = (range.first + range.count).saturating_mul(parts).min(smaller.count());
+            SpanRange { first, count: end - first }
+        });
+        let ranges = ranges.collect::<Vec<_>>();
+        let durable = SpanSet::from_ranges(smaller.count(), &ranges);
+        let durable = durable.map_err(|error| io::Error::other(error.what))?;
+        let mut journal = Self::begin(self.file, identity, span_bytes, told.circumstances)?;
+        journal.record(Recorded { spans: &ranges, ..Recorded::default() })?;
+        let told = Told {
+            number: journal.header.number,
+            span_bytes,
+            circumstances: told.circumstances,
+            durable,
+            digests: SpanDigests::new(smaller.count()),
+            content: FileContent::new(smaller),
+            whole_bytes: (HEADER_BYTES + ranges.len() * RECORD_BYTES) as u64,
+        };
+        Ok((journal, told))
+    }
+
     /// Takes back what was said of these spans: they are not what came.
     ///
     /// # Errors
@@ -452,6 +487,31 @@ mod tests {
         let (_, told) = Journal::resume(file_with(bytes), &identity())?;
         assert_eq!((told.span_bytes, told.circumstances), (SPAN, THEN));
         Some(told.durable.iter().map(|span| span.0).collect())
+    }
+
+    #[test]
+    fn spans_that_become_smaller_stay_durable() {
+        let larger = identity();
+        let grid = |span_bytes| SpanGrid::new(larger.size_bytes, span_bytes).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let mut journal =
+            Journal::begin(file.try_clone().unwrap(), &larger, SPAN * 4, THEN).unwrap();
+        let first = [SpanRange { first: 0, count: 1 }];
+        let digests = [[9; 16]];
+        journal
+            .record(Recorded { spans: &first, digests: &digests, values: &[[7; 32]] })
+            .unwrap();
+        journal.record(spans(&[SpanRange { first: 2, count: 1 }])).unwrap();
+        let (journal, told) = Journal::resume(file.try_clone().unwrap(), &larger).unwrap();
+        let (_, cut) = journal.cut_smaller(&larger, &told, grid(SPAN)).unwrap();
+        let (_, again) = Journal::resume(file, &larger).unwrap();
+        assert_eq!((again.span_bytes, &again.durable), (SPAN, &cut.durable));
+        assert_eq!((again.circumstances, again.whole_bytes), (THEN, cut.whole_bytes));
+        assert_eq!(cut.durable.bytes(&grid(SPAN)), told.durable.bytes(&grid(SPAN * 4)));
+        let durable = cut.durable.iter().map(|span| span.0);
+        assert_eq!(durable.collect::<Vec<_>>(), [0, 1, 2, 3, 8, 9]);
+        assert!(again.content.known().is_empty(), "nobody knows values of these spans");
+        assert!(again.digests.get(SpanIndex(0)).is_none(), "nor their digests");
     }
 
     #[test]

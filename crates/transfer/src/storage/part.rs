@@ -145,7 +145,7 @@ impl Part {
         let inode = (identity.target_inode, identity.target_device);
         let mut part = Self::new(directory, last, file, inode);
         if spans > 1
-            && let Some(told) = part.resume(&identity)
+            && let Some(told) = part.resume(&identity, span_bytes)
         {
             part.preallocate(offer, name)?;
             let span_bytes = told.span_bytes;
@@ -284,15 +284,25 @@ impl Part {
         Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
-    fn resume(&mut self, identity: &Identity) -> Option<Told> {
-        let (journal, told) = Journal::resume(self.open_journal().ok()?, identity)?;
+    /// Takes up what the journal says, in spans of at most `wanted_bytes`, but where larger ones are
+    /// to be read back first.
+    fn resume(&mut self, identity: &Identity, wanted_bytes: u64) -> Option<Told> {
+        let (mut journal, mut told) = Journal::resume(self.open_journal().ok()?, identity)?;
         // A temporary that was cut since does not hold what the journal says.
         let size = self.file.file().metadata().ok()?.len();
-        (size == identity.size_bytes).then(|| {
-            self.journal = Some(journal);
-            self.has_durable = !told.durable.is_empty();
-            told
-        })
+        if size != identity.size_bytes {
+            return None;
+        }
+        let is_of_this_boot = told.circumstances.boot == boot();
+        if wanted_bytes < told.span_bytes
+            && is_of_this_boot
+            && let Ok(smaller) = SpanGrid::new(size, wanted_bytes)
+        {
+            (journal, told) = journal.cut_smaller(identity, &told, smaller).ok()?;
+        }
+        self.journal = Some(journal);
+        self.has_durable = !told.durable.is_empty();
+        Some(told)
     }
 
     fn start_anew(

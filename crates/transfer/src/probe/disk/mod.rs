@@ -12,7 +12,7 @@ pub mod run;
 pub mod scratch_file;
 pub mod series;
 pub mod verdict;
-mod words;
+pub(crate) mod words;
 
 use crate::{Interrupt, TransferError, error::problem, events::Problem};
 use course::{Course, course};

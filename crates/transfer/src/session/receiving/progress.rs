@@ -65,12 +65,21 @@ impl Receiving<'_> {
         }
     }
 
+    /// Progress is a span verified; bytes that move only show that a stream lives.
+    pub(super) fn watch_headway(&mut self, now: Instant) {
+        self.tally.verified_bytes = self.shared.verified_bytes.load(Ordering::Relaxed);
+        let has_files = lock(&self.shared.machine).has_open_files();
+        self.supply.watch_headway(now, self.tally.headway(), has_files);
+    }
+
     /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
     /// stream though files are open, all are.
     pub(super) fn watch_streams(&mut self, now: Instant) {
         if !self.supply.connects() || self.finishing {
             return;
         }
+        self.watch_headway(now);
+        let stall_after = self.supply.stall_after(now, self.options.stall_after);
         let open = self.shared.streams.open();
         let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
         // Files that are being compared wait for this host's disk, and what is read back from it
@@ -83,12 +92,9 @@ impl Receiving<'_> {
         drop(machine);
         let reads_back = self.shared.committer.is_reading_back();
         if total != self.all_seen.0 || !unfinished || reads_back {
-            if total > self.all_seen.0 {
-                self.supply.works();
-            }
             self.all_seen = (total, now);
         }
-        let all_still = now.saturating_duration_since(self.all_seen.1) > self.options.stall_after;
+        let all_still = now.saturating_duration_since(self.all_seen.1) > stall_after;
         if all_still {
             let still = now.saturating_duration_since(self.all_seen.1);
             self.all_seen.1 = now;
@@ -104,7 +110,7 @@ impl Receiving<'_> {
                 *entry = (moved, now);
             }
             let still = now.saturating_duration_since(entry.1);
-            if still > self.options.stall_after {
+            if still > stall_after {
                 stalled.push((stream, still, on_storage));
                 entry.1 = now;
             }

@@ -1,0 +1,128 @@
+//! When a client that lost its session comes back, when it gives up, and in which words.
+
+use super::{Client, connect_failure::ConnectFailure};
+use crate::{
+    error::{TransferError, problem},
+    events::{Event, Problem, Side},
+    probe::disk::words,
+    session::Tally,
+};
+use std::{
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
+const FIRST_HANDSHAKES_MAX: u32 = 4;
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
+
+/// What a run remembers between its sessions.
+pub(super) struct ComingBack {
+    /// Why the last session was lost; `None` before the first one.
+    pub lost: Option<String>,
+    first_handshakes: u32,
+    delay: Duration,
+}
+
+impl ComingBack {
+    pub fn new() -> Self {
+        Self { lost: None, first_handshakes: 0, delay: RETRY_DELAY_MIN }
+    }
+}
+
+impl Client<'_> {
+    /// No session could be opened. Waits until it is time to try again.
+    ///
+    /// # Errors
+    /// If it is no use, or the time for it is over.
+    pub(super) fn not_connected(
+        &self,
+        back: &mut ComingBack,
+        failure: ConnectFailure,
+    ) -> Result<(), TransferError> {
+        let Some(why) = &back.lost else {
+            back.first_handshakes += 1;
+            if failure.is_cut() && back.first_handshakes < FIRST_HANDSHAKES_MAX {
+                return self.pause(&mut back.delay);
+            }
+            return Err(failure.into_start());
+        };
+        if self.headway.is_over(Instant::now()) || !failure.is_passing() {
+            return Err(self.cannot_go_on(why, &failure.problem()));
+        }
+        self.pause(&mut back.delay)
+    }
+
+    /// A session was lost. Waits until it is time for the next one.
+    ///
+    /// # Errors
+    /// If the time for coming back is over.
+    pub(super) fn session_lost(
+        &self,
+        back: &mut ComingBack,
+        why: String,
+        tally: &Tally,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), TransferError> {
+        let now = Instant::now();
+        self.headway.verified(tally.headway());
+        if let Some((before, after)) = self.headway.session_lost(now) {
+            let from_to = format!("spans of {} -> {}", words::bytes(before), words::bytes(after));
+            let why = "connections are cut before a span is through".into();
+            on_event(Event::Fallback { side: Side::Path, from_to, why });
+        }
+        if tally.headway() > 0 {
+            back.delay = RETRY_DELAY_MIN;
+        }
+        if self.headway.is_over(now) {
+            let nothing = problem("nothing more arrived", "", "", "");
+            return Err(self.cannot_go_on(&why, &nothing));
+        }
+        back.lost = Some(why);
+        self.pause(&mut back.delay)
+    }
+
+    fn cannot_go_on(&self, why: &str, last: &Problem) -> TransferError {
+        let server = self.url.server();
+        let seconds = self.options.retry_for.as_secs();
+        let problem = match self.headway.cause() {
+            Some(cause) => {
+                let span = words::bytes(cause.span_bytes);
+                problem(
+                    &format!("every data connection to {server} was cut before a span was through"),
+                    &format!("one span of {span} verified within {seconds} s (--retry-for)"),
+                    &format!(
+                        "{} cuts, none of them after more than {}; the last: {why}",
+                        cause.connections,
+                        words::bytes(cause.carried_bytes)
+                    ),
+                    "look for what ends connections on the way (a firewall, a proxy, a VPN), then \
+                     run the same command again: it goes on where it stopped",
+                )
+            }
+            None => problem(
+                &format!("the connection to {server} was lost ({why}) and did not come back"),
+                &format!("the server within {seconds} s (--retry-for)"),
+                &last.to_string(),
+                "run the same command again when it is reachable: it goes on where it stopped",
+            ),
+        };
+        TransferError::broken(Problem { side: Side::Path, ..problem })
+    }
+
+    /// Waits, but not beyond the time for coming back; longer each time.
+    fn pause(&self, delay: &mut Duration) -> Result<(), TransferError> {
+        let left = self.headway.left(Instant::now());
+        let until = Instant::now() + (*delay).min(left.max(RETRY_DELAY_MIN));
+        while Instant::now() < until {
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            thread::sleep(Duration::from_millis(20).min(*delay));
+        }
+        *delay = (*delay * 2).min(RETRY_DELAY_MAX);
+        Ok(())
+    }
+}

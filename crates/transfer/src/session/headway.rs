@@ -1,0 +1,426 @@
+//! Whether a client's transfer gets on: what counts is a span that was verified, and nothing else.
+//!
+//! Bytes that move show that a connection lives, so it is not called stalled. They are no progress:
+//! a path that cuts every connection before a span is through moves bytes for ever. From the first
+//! cut behind the last verified span on, the time of `--retry-for` runs. What a connection lived
+//! and moved before it was cut is taken off it, so that a slow path, on which one span takes
+//! minutes, has its tries. After several cuts spans become smaller, which needs another session.
+//!
+//! One of these lasts for all sessions of a run. It has no clock and no socket.
+
+use super::{lock, streams::StreamFigures};
+use haul_protocol::{
+    frame::{HEADER_BYTES, PREFACE_BYTES},
+    limits,
+};
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// Connections that break within this time of each other broke for one reason.
+const ROUND: Duration = Duration::from_millis(200);
+/// Rounds of broken streams without a verified span after which a session is given up for another.
+const ROUNDS_MAX: u32 = 12;
+const REOPEN_DELAY: Duration = Duration::from_millis(50);
+/// Rounds of streams that carried a part of a span, and none of it was verified: spans of this size
+/// do not come through.
+const CUTS_A_SIZE: u32 = 3;
+/// A session that lives so long and has nothing to move is not broken.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// Rounds with the smallest spans after which all time counts, also what connections lived.
+const CUTS_OF_SMALLEST: u32 = 8;
+/// The next smaller size of spans is this part of the one before.
+const SHRINK: u64 = 8;
+
+/// What a connection brought before it was cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Behind the preface and the first header.
+    pub payload_bytes: u64,
+    /// From its opening to the last byte that moved.
+    pub lived: Duration,
+}
+
+impl Carried {
+    #[must_use]
+    pub fn of(figures: &StreamFigures) -> Self {
+        // The SYN counts as a byte, and the preface goes one way only.
+        let (sent, received) = (figures.tcp.bytes_acked, figures.tcp.bytes_received);
+        let sent = sent.saturating_sub(1 + (PREFACE_BYTES + HEADER_BYTES) as u64);
+        let payload_bytes = sent.max(received.saturating_sub(HEADER_BYTES as u64));
+        let lived = figures.opened_at.zip(figures.moved_at);
+        let lived = lived.map_or(Duration::ZERO, |(from, to)| to.saturating_duration_since(from));
+        Self { payload_bytes, lived }
+    }
+}
+
+/// A data stream that was cut, and what went on beside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cut {
+    pub carried: Carried,
+    /// It was moving a span.
+    pub at_work: bool,
+    /// When the oldest other stream was opened that is moving a span.
+    pub oldest_at_work: Option<Instant>,
+}
+
+/// What to do about a stream that was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Opens another after this time.
+    Reopen(Duration),
+    /// Ends the session; another one may do better, or [`Headway::is_over`] says that none does.
+    EndSession,
+}
+
+#[derive(Debug)]
+pub struct Headway(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    retry_for: Duration,
+    session_at: Option<Instant>,
+    /// The size that the user wants, or the largest that is chosen.
+    span_bytes: u64,
+    /// Spans have become smaller than that.
+    is_smaller: bool,
+    /// What the session has verified, in any unit that grows.
+    verified: u64,
+    /// The first cut since a span was verified.
+    broken_since: Option<Instant>,
+    /// What connections lived and moved since then, one of each round.
+    lived: Duration,
+    /// The end of the last round.
+    round_at: Option<Instant>,
+    /// In this session, since a span was verified.
+    rounds: u32,
+    /// Those in which spans of this size were on their way.
+    cuts: u32,
+    cuts_ever: u32,
+    carried_bytes: u64,
+}
+
+impl Headway {
+    #[must_use]
+    pub fn new(retry_for: Duration, span_bytes: u64) -> Self {
+        Self(Mutex::new(State {
+            retry_for,
+            session_at: None,
+            span_bytes,
+            is_smaller: false,
+            verified: 0,
+            broken_since: None,
+            lived: Duration::ZERO,
+            round_at: None,
+            rounds: 0,
+            cuts: 0,
+            cuts_ever: 0,
+            carried_bytes: 0,
+        }))
+    }
+
+    /// Another session begins, which has verified nothing yet.
+    pub fn begin_session(&self, now: Instant) {
+        let mut state = lock(&self.0);
+        state.session_at = Some(now);
+        (state.verified, state.rounds, state.round_at) = (0, 0, None);
+    }
+
+    /// The session has verified so much, in any unit that grows. More than before is progress, and
+    /// all that went wrong until now is forgotten.
+    pub fn verified(&self, total: u64) {
+        let mut state = lock(&self.0);
+        if total > state.verified {
+            state.verified = total;
+            state.forget();
+        }
+    }
+
+    /// No file is under way: there is nothing to get on with.
+    pub fn idle(&self, now: Instant) {
+        let mut state = lock(&self.0);
+        let lives = state.session_at.map(|at| now.saturating_duration_since(at));
+        if lives.is_some_and(|lives| lives >= IDLE_AFTER) {
+            state.forget();
+        }
+    }
+
+    /// A data stream was cut.
+    pub fn stream_cut(&self, now: Instant, cut: &Cut) -> Next {
+        let mut state = lock(&self.0);
+        let survives = |state: &State| {
+            cut.oldest_at_work.is_some_and(|at| state.broken_since.is_none_or(|since| at <= since))
+        };
+        if !cut.at_work && survives(&state) {
+            // Others do the work, and live.
+            return Next::Reopen(REOPEN_DELAY);
+        }
+        state.cut(now, cut.carried);
+        let rounds = state.rounds;
+        let is_futile = rounds > ROUNDS_MAX || state.must_shrink(now) || state.is_over(now);
+        if is_futile && !survives(&state) {
+            return Next::EndSession;
+        }
+        Next::Reopen(REOPEN_DELAY * rounds.min(ROUNDS_MAX))
+    }
+
+    /// The session was lost. Returns the sizes of spans before and from now on, where they become
+    /// smaller.
+    pub fn session_lost(&self, now: Instant) -> Option<(u64, u64)> {
+        let mut state = lock(&self.0);
+        state.broken_since.get_or_insert(now);
+        if !state.must_shrink(now) {
+            return None;
+        }
+        let before = state.span_bytes;
+        let soon_over = state.clock(now) * 2 >= state.retry_for;
+        let next = if soon_over { 0 } else { before / SHRINK };
+        state.span_bytes = next.max(limits::SPAN_BYTES_MIN);
+        (state.is_smaller, state.cuts) = (true, 0);
+        Some((before, state.span_bytes))
+    }
+
+    /// The size of spans to ask for, where connections are cut before a larger one is through.
+    #[must_use]
+    pub fn smaller_span_bytes(&self) -> Option<u64> {
+        let state = lock(&self.0);
+        state.is_smaller.then_some(state.span_bytes)
+    }
+
+    /// Whether the time for coming back has passed without progress.
+    #[must_use]
+    pub fn is_over(&self, now: Instant) -> bool {
+        lock(&self.0).is_over(now)
+    }
+
+    /// The time for coming back that is left.
+    #[must_use]
+    pub fn left(&self, now: Instant) -> Duration {
+        let state = lock(&self.0);
+        state.retry_for.saturating_sub(state.clock(now))
+    }
+
+    /// How long a stream may bring nothing: not longer than there is time for coming back, once
+    /// that runs.
+    #[must_use]
+    pub fn stall_after(&self, now: Instant, stall_after: Duration) -> Duration {
+        let state = lock(&self.0);
+        match state.broken_since {
+            Some(_) => {
+                let left = state.retry_for.saturating_sub(state.clock(now));
+                stall_after.min(left.max(STALL_AFTER_MIN))
+            }
+            None => stall_after,
+        }
+    }
+
+    /// In words what cuts connections, where they carried a part of a span each.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        let state = lock(&self.0);
+        (state.cuts > 0).then_some(Cause {
+            connections: state.cuts_ever,
+            span_bytes: state.span_bytes,
+            carried_bytes: state.carried_bytes,
+        })
+    }
+}
+
+/// The least time that a stream may bring nothing.
+const STALL_AFTER_MIN: Duration = Duration::from_secs(2);
+
+/// What no span comes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Rounds of connections, one after the other.
+    pub connections: u32,
+    pub span_bytes: u64,
+    /// The most that one of them carried.
+    pub carried_bytes: u64,
+}
+
+impl State {
+    fn forget(&mut self) {
+        self.broken_since = None;
+        (self.lived, self.carried_bytes) = (Duration::ZERO, 0);
+        (self.rounds, self.cuts, self.cuts_ever) = (0, 0, 0);
+    }
+
+    fn cut(&mut self, now: Instant, carried: Carried) {
+        self.broken_since.get_or_insert(now);
+        self.carried_bytes = self.carried_bytes.max(carried.payload_bytes);
+        if self.round_at.is_none_or(|at| now.saturating_duration_since(at) > ROUND) {
+            self.round_at = Some(now);
+            self.rounds += 1;
+            if carried.payload_bytes > 0 {
+                self.cuts += 1;
+                self.cuts_ever += 1;
+                // The first cut starts the time: what was before it is not on it.
+                self.lived += if self.cuts_ever > 1 { carried.lived } else { Duration::ZERO };
+            }
+        }
+    }
+
+    fn is_smallest(&self) -> bool {
+        self.span_bytes <= limits::SPAN_BYTES_MIN
+    }
+
+    fn must_shrink(&self, now: Instant) -> bool {
+        let soon_over = self.clock(now) * 2 >= self.retry_for;
+        !self.is_smallest() && (self.cuts >= CUTS_A_SIZE || (self.cuts > 0 && soon_over))
+    }
+
+    /// How long nothing got on.
+    fn clock(&self, now: Instant) -> Duration {
+        let Some(since) = self.broken_since else { return Duration::ZERO };
+        let all = now.saturating_duration_since(since);
+        if self.is_smallest() && self.cuts >= CUTS_OF_SMALLEST {
+            return all;
+        }
+        all.saturating_sub(self.lived)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.broken_since.is_some() && self.clock(now) >= self.retry_for
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: u64 = 8 << 20;
+    const RETRY: Duration = Duration::from_secs(20);
+
+    fn cut(payload_bytes: u64, lived_s: u64) -> Cut {
+        let carried = Carried { payload_bytes, lived: Duration::from_secs(lived_s) };
+        Cut { carried, at_work: true, oldest_at_work: None }
+    }
+
+    fn nothing() -> Cut {
+        cut(0, 0)
+    }
+
+    /// What became of a path that does the same to each connection.
+    struct Course {
+        sizes: Vec<u64>,
+        seconds: f64,
+        connections: u32,
+    }
+
+    /// Runs sessions until it is over, or a span of this size is through.
+    fn course(each: Cut, between: Duration, through_bytes: u64) -> Course {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let (mut now, mut sizes, mut connections) = (begun, vec![SPAN], 0);
+        while *sizes.last().unwrap() > through_bytes && !headway.is_over(now) {
+            headway.begin_session(now);
+            loop {
+                now += each.carried.lived + between;
+                connections += 1;
+                match headway.stream_cut(now, &each) {
+                    Next::Reopen(delay) => now += delay,
+                    Next::EndSession => break,
+                }
+                assert!(connections < 10_000, "no end");
+            }
+            sizes.extend(headway.session_lost(now).map(|(_, after)| after));
+        }
+        Course { sizes, seconds: (now - begun).as_secs_f64(), connections }
+    }
+
+    #[test]
+    fn streams_that_break_together_count_once_and_a_verified_span_forgets_them() {
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        assert!((0..100).all(|_| headway.stream_cut(now, &nothing()) != Next::EndSession));
+        let later = |round: u32| now + ROUND * 2 * round;
+        let gave_up =
+            |round: &u32| headway.stream_cut(later(*round), &nothing()) == Next::EndSession;
+        assert_eq!((1..=ROUNDS_MAX).find(gave_up), Some(ROUNDS_MAX));
+        headway.verified(1);
+        assert_eq!(
+            headway.stream_cut(later(ROUNDS_MAX + 1), &nothing()),
+            Next::Reopen(REOPEN_DELAY)
+        );
+        headway.verified(1);
+        let again = headway.stream_cut(later(ROUNDS_MAX + 2), &nothing());
+        assert_eq!(again, Next::Reopen(REOPEN_DELAY * 2), "the same as before is no progress");
+    }
+
+    #[test]
+    fn cuts_make_spans_smaller_long_before_the_time_is_over() {
+        let course = course(cut(256 << 10, 0), Duration::from_millis(250), 64 << 10);
+        assert_eq!(course.sizes, [SPAN, 1 << 20, 128 << 10, 64 << 10]);
+        assert!(course.seconds < 5.0, "{}", course.seconds);
+    }
+
+    #[test]
+    fn cuts_before_the_smallest_span_end_in_time() {
+        let course = course(cut(20 << 10, 0), Duration::from_millis(250), 0);
+        assert_eq!(course.sizes.last(), Some(&(64 << 10)));
+        assert!((20.0..22.0).contains(&course.seconds), "{}", course.seconds);
+    }
+
+    /// A span of 8 MiB takes 7 minutes at 20 kB/s.
+    #[test]
+    fn a_slow_path_that_is_cut_now_and_then_gets_smaller_spans_and_is_not_given_up() {
+        let course = course(cut(4 << 20, 200), Duration::from_millis(250), 1 << 20);
+        assert_eq!((&course.sizes[..], course.connections), (&[SPAN, 1 << 20][..], 3));
+    }
+
+    #[test]
+    fn slow_connections_that_never_bring_the_smallest_span_end_too() {
+        let course = course(cut(20 << 10, 10), Duration::from_millis(250), 0);
+        assert!(course.connections < 30, "{}", course.connections);
+    }
+
+    #[test]
+    fn connections_that_carry_nothing_leave_the_spans_as_they_are() {
+        let course = course(nothing(), Duration::from_secs(1), 0);
+        assert_eq!(course.sizes, [SPAN]);
+        assert!((20.0..23.0).contains(&course.seconds), "{}", course.seconds);
+    }
+
+    /// A NAT forgets connections that nothing goes over.
+    #[test]
+    fn idle_streams_that_are_cut_beside_one_at_work_are_no_lack_of_progress() {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let idle = Cut { at_work: false, oldest_at_work: Some(begun), ..nothing() };
+        for minute in 1..100 {
+            let now = begun + Duration::from_secs(60) * minute;
+            assert_eq!(headway.stream_cut(now, &idle), Next::Reopen(REOPEN_DELAY));
+            assert!(!headway.is_over(now));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_survives_the_first_cut_is_waited_for() {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let second = |seconds: u64| begun + Duration::from_secs(seconds);
+        let beside = |opened_s| Cut { oldest_at_work: Some(second(opened_s)), ..cut(1000, 0) };
+        for cuts in 1..10 {
+            let next = headway.stream_cut(second(10 * cuts), &beside(0));
+            assert!(matches!(next, Next::Reopen(_)), "{next:?}");
+        }
+        assert_eq!(headway.stream_cut(second(100), &beside(99)), Next::EndSession);
+    }
+
+    #[test]
+    fn a_session_that_has_nothing_to_move_forgets_what_went_wrong() {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        headway.session_lost(begun);
+        headway.begin_session(begun);
+        headway.idle(begun + IDLE_AFTER / 2);
+        assert!(headway.is_over(begun + RETRY), "it did not live long enough to tell");
+        headway.idle(begun + IDLE_AFTER);
+        assert!(!headway.is_over(begun + RETRY * 9));
+    }
+
+    #[test]
+    fn without_time_for_coming_back_a_lost_session_is_the_end() {
+        let (now, headway) = (Instant::now(), Headway::new(Duration::ZERO, SPAN));
+        assert!(!headway.is_over(now));
+        headway.session_lost(now);
+        assert!(headway.is_over(now));
+    }
+}
