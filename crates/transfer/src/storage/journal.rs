@@ -178,9 +178,9 @@ impl Journal {
         let ranges = told.durable.to_ranges().into_iter().map(|range| {
             let first = range.first.saturating_mul(parts);
             let end = (range.first + range.count).saturating_mul(parts).min(smaller.count());
-            SpanRange { first, count: end - first }
+            SpanRange { first, count: end.saturating_sub(first) }
         });
-        let ranges = ranges.collect::<Vec<_>>();
+        let ranges = ranges.filter(|range| range.count > 0).collect::<Vec<_>>();
         let durable = SpanSet::from_ranges(smaller.count(), &ranges);
         let durable = durable.map_err(|error| io::Error::other(error.what))?;
         let mut journal = Self::begin(self.file, identity, span_bytes, told.circumstances)?;

@@ -147,13 +147,20 @@ impl Part {
         let journal = self.open_journal().ok()?;
         let span_bytes = span_bytes_of(&journal)?;
         let identity = self.growing_identity(offer, name, span_bytes, digest).ok()?;
-        let (journal, told) = Journal::resume(journal, &identity)?;
+        let (mut journal, mut told) = Journal::resume(journal, &identity)?;
         // A round that waits for a look at the disk would make its file late: what a crash of the
         // host may have spoilt comes again, unless all of it is about to be compared.
         let then = told.circumstances.boot;
         if !compares && (wanted.recheck || then != boot() || then == [0; 16]) {
             return None;
         }
+        if wanted.span_bytes < span_bytes {
+            let smaller = growing_size_bytes(wanted.span_bytes);
+            let smaller = SpanGrid::new(smaller, wanted.span_bytes).ok()?;
+            let identity = self.growing_identity(offer, name, wanted.span_bytes, digest).ok()?;
+            (journal, told) = journal.cut_smaller(&identity, &told, smaller).ok()?;
+        }
+        let span_bytes = told.span_bytes;
         let grid = SpanGrid::new(offer.size_bytes, span_bytes).ok()?;
         let len_bytes = self.file.file().metadata().ok()?.len();
         // More than there is at the source: that was cut and written anew.
@@ -253,10 +260,14 @@ mod tests {
     }
 
     fn found(directory: &std::path::Path, offer: &FileOffer) -> Found {
+        found_in(directory, offer, SPAN)
+    }
+
+    fn found_in(directory: &std::path::Path, offer: &FileOffer, span_bytes: u64) -> Found {
         let root = Root::open(directory).unwrap();
-        let spans = SpanGrid::new(offer.size_bytes, SPAN).unwrap().count();
+        let spans = SpanGrid::new(offer.size_bytes, span_bytes).unwrap().count();
         let digest = Digest::AesGmac;
-        let wanted = Wanted { span_bytes: SPAN, spans, digest, recheck: false };
+        let wanted = Wanted { span_bytes, spans, digest, recheck: false };
         Part::open_growing(&root, b"x", offer, &wanted).unwrap()
     }
 
@@ -287,6 +298,19 @@ mod tests {
         let durable = again.part.next_round(&grown, b"x", SPAN * 4).unwrap();
         assert_eq!(durable.iter().map(|span| span.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(durable.file_spans(), 5);
+    }
+
+    #[test]
+    fn spans_that_become_smaller_stay_durable() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut first = found_in(directory.path(), &offer(SPAN * 10, Growth::Growing), SPAN * 4);
+        all(&mut first, 2);
+        drop(first);
+        let again = found(directory.path(), &offer(SPAN * 11, Growth::Growing));
+        assert_eq!((again.span_bytes, durable_of(&again)), (SPAN, (0..8).collect()));
+        drop(again);
+        let larger = found_in(directory.path(), &offer(SPAN * 11, Growth::Growing), SPAN * 4);
+        assert_eq!((larger.span_bytes, durable_of(&larger).len()), (SPAN, 8));
     }
 
     #[test]
