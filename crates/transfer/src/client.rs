@@ -32,7 +32,7 @@ use crate::{
     token::{hex, random_bytes},
     transport::{
         control::{Control, ControlError},
-        tcp::{self, Early},
+        tcp::{self, Early, Route},
         tls::{self, WRONG_KEY},
         waker::Waker,
     },
@@ -230,6 +230,7 @@ struct Client<'a> {
     /// a directory may have it: what this run has made of it.
     target_is_name: Cell<bool>,
     headway: Arc<Headway>,
+    route: Arc<Route>,
 }
 
 /// A session that was opened.
@@ -310,6 +311,7 @@ impl<'a> Client<'a> {
             matcher: (!all).then_some(matcher),
             manifest,
             target_is_name: Cell::new(false),
+            route: Arc::new(Route::new(url.server())),
             headway: Arc::new(Headway::new(
                 options.retry_for,
                 choose::span_bytes(0, options.span_bytes),
@@ -327,7 +329,7 @@ impl<'a> Client<'a> {
         let mut run = Run::default();
         let mut back = ComingBack::new();
         loop {
-            let opened = match self.connect() {
+            let opened = match self.connect(self.connect_patience(&back)) {
                 Ok(opened) => opened,
                 Err(failure) => {
                     self.not_connected(&mut back, failure)?;
@@ -394,9 +396,9 @@ impl<'a> Client<'a> {
         Ok(report)
     }
 
-    fn connect(&self) -> Result<Opened, ConnectFailure> {
+    fn connect(&self, patience: Duration) -> Result<Opened, ConnectFailure> {
         let server = self.url.server();
-        let socket = tcp::connect(&server, None).map_err(|error| ConnectFailure::Unreachable {
+        let socket = self.route.connect(patience).map_err(|error| ConnectFailure::Unreachable {
             server: server.clone(),
             error: error.to_string(),
         })?;
@@ -453,7 +455,7 @@ impl<'a> Client<'a> {
             sees_copy: self.options.wire_digest() != wire::Digest::None,
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
-        Some(Early::connect(&self.url.server(), choose::streams(&facts).0))
+        Some(Early::connect(&self.route, choose::streams(&facts).0))
     }
 
     /// A server that grants less protection than it was asked for is not believed.
@@ -563,9 +565,9 @@ impl<'a> Client<'a> {
         }
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
         let streams = Streams::new(waker.clone());
-        let (server, count) = (self.url.server(), granted.streams);
+        let (route, count) = (self.route.clone(), granted.streams);
         let (early, headway) = (opened.early.take(), self.headway.clone());
-        let source = supply::Source::Connect { server, count, early, headway };
+        let source = supply::Source::Connect { route, count, early, headway };
         let meter = Meter::new(begun, run.done_before, &streams)
             .judging(run.path, self.options.rate_bytes_per_s);
         let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
@@ -642,7 +644,7 @@ impl<'a> Client<'a> {
     /// Another connection, as data streams are made.
     fn try_port(&self) -> Result<Duration, String> {
         let begun = Instant::now();
-        let connected = tcp::connect(&self.url.server(), None);
+        let connected = self.route.connect_stream(None);
         connected.map(|_| begun.elapsed()).map_err(|error| error.to_string())
     }
 

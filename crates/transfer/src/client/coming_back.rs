@@ -6,6 +6,7 @@ use crate::{
     events::{Event, Problem, Side},
     probe::disk::words,
     session::Tally,
+    transport::tcp,
 };
 use std::{
     sync::atomic::Ordering,
@@ -16,6 +17,8 @@ use std::{
 /// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
 const FIRST_HANDSHAKES_MAX: u32 = 4;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
+/// The least time that a server has to accept a connection.
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 
 /// What a run remembers between its sessions.
@@ -33,6 +36,17 @@ impl ComingBack {
 }
 
 impl Client<'_> {
+    /// How long a server may take to accept a connection.
+    pub(super) fn connect_patience(&self, back: &ComingBack) -> Duration {
+        match back.lost {
+            Some(_) => {
+                let left = self.headway.left(Instant::now());
+                tcp::CONNECT_TIMEOUT.min(left.max(CONNECT_TIMEOUT_MIN))
+            }
+            None => tcp::CONNECT_TIMEOUT,
+        }
+    }
+
     /// No session could be opened. Waits until it is time to try again.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::{
     headway::{Cut, Headway, Next},
     streams::{StreamSetup, Streams},
 };
-use crate::transport::tcp::{self, Early};
+use crate::transport::tcp::{Early, Route};
 use haul_protocol::{StreamId, wire};
 use std::{
     io::{self, Write},
@@ -19,7 +19,7 @@ use std::{
 /// Where data connections come from.
 pub enum Source {
     /// This side is the client and opens them; some may be there early.
-    Connect { server: String, count: u32, early: Option<Early>, headway: Arc<Headway> },
+    Connect { route: Arc<Route>, count: u32, early: Option<Early>, headway: Arc<Headway> },
     /// This side is the server and is given them.
     Attach(mpsc::Receiver<(StreamId, TcpStream)>),
 }
@@ -111,11 +111,11 @@ impl Supply {
     }
 
     fn connection(&self, delay: Duration) -> Option<(StreamId, Connect)> {
-        let Source::Connect { server, early, .. } = &self.source else { return None };
-        let (server, setup, early) = (server.clone(), self.setup.clone(), early.clone());
+        let Source::Connect { route, early, .. } = &self.source else { return None };
+        let (route, setup, early) = (route.clone(), self.setup.clone(), early.clone());
         let stream = self.streams.next_id();
         let early = early.filter(|_| delay.is_zero());
-        let connect = move || connect(&server, stream, &setup, (delay, early));
+        let connect = move || connect(&route, stream, &setup, (delay, early));
         Some((stream, Box::new(connect)))
     }
 }
@@ -128,7 +128,7 @@ pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> wire::Noti
 
 /// Opens a data connection as a client and shows its preface.
 fn connect(
-    server: &str,
+    route: &Route,
     stream: StreamId,
     setup: &StreamSetup,
     (delay, early): (Duration, Option<Early>),
@@ -136,7 +136,7 @@ fn connect(
     thread::sleep(delay);
     let mut socket = match early.and_then(|early| early.take()) {
         Some(socket) => socket,
-        None => tcp::connect(server, setup.congestion.control.as_deref())?,
+        None => route.connect_stream(setup.congestion.control.as_deref())?,
     };
     let preface = setup.keys.sign_preface(stream, setup.session);
     socket.write_all(&preface.encode())?;

@@ -1,6 +1,7 @@
 //! What a session speaks over: the control connection and the sockets of the data streams.
 
 pub mod control;
+mod race;
 pub mod tcp;
 pub mod tls;
 pub mod waker;

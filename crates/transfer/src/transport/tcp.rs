@@ -1,23 +1,16 @@
-//! Connecting TCP sockets, with their congestion control set before the first packet.
+//! Connecting, with what has to be set before the first packet.
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-    net::{
-        AddressFamily, SocketFlags, SocketType, connect as connect_socket, socket_with, sockopt,
-    },
-};
+use super::race::{self, Setup};
 use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
-    os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-/// How long one address may take to answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long all addresses of a server together may take to answer.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a connection that was made early is of use.
 const EARLY_FOR: Duration = Duration::from_secs(5);
@@ -31,14 +24,59 @@ const EARLY_FOR: Duration = Duration::from_secs(5);
 /// # Errors
 /// If the name has no address or none of them answers: the last error.
 pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in server.to_socket_addrs()? {
-        match connect_one(&address, congestion) {
-            Ok(socket) => return Ok(socket.into()),
-            Err(error) => last = error,
+    let addresses = server.to_socket_addrs()?.collect::<Vec<_>>();
+    race::connect(&addresses, Setup { congestion }, CONNECT_TIMEOUT)
+}
+
+/// The way to a server, and what was found out about it: all connections of a run take it.
+#[derive(Debug)]
+pub struct Route {
+    server: String,
+    /// The address that answered last.
+    winner: Mutex<Option<SocketAddr>>,
+}
+
+impl Route {
+    /// To `server` (`host:port`).
+    #[must_use]
+    pub fn new(server: String) -> Self {
+        Self { server, winner: Mutex::default() }
+    }
+
+    /// A control connection, to the address that answers first; one that has answered before is
+    /// tried before the others.
+    ///
+    /// # Errors
+    /// If the name has no address or none of them answers: the last error.
+    pub fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
+        let winner = self.winner();
+        let mut addresses = winner.into_iter().collect::<Vec<_>>();
+        match self.server.to_socket_addrs() {
+            Ok(found) => addresses.extend(found.filter(|address| Some(*address) != winner)),
+            // The name may be known again when the network is.
+            Err(_) if winner.is_some() => {}
+            Err(error) => return Err(error),
+        }
+        let socket = race::connect(&addresses, Setup::default(), patience)?;
+        *self.winner.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.peer_addr()?);
+        Ok(socket)
+    }
+
+    /// A data stream, to the address of the control connection: behind another one there may be
+    /// another host. See [`connect`] about the congestion control.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn connect_stream(&self, congestion: Option<&str>) -> io::Result<TcpStream> {
+        match self.winner() {
+            Some(winner) => race::connect(&[winner], Setup { congestion }, CONNECT_TIMEOUT),
+            None => connect(&self.server, congestion),
         }
     }
-    Err(last)
+
+    fn winner(&self) -> Option<SocketAddr> {
+        *self.winner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Connections that are made while something else is waited for.
@@ -49,15 +87,15 @@ pub struct Early {
 }
 
 impl Early {
-    /// Begins so many connections to `server`; those that fail are left out.
+    /// Begins so many connections; those that fail are left out.
     #[must_use]
-    pub fn connect(server: &str, count: u32) -> Self {
+    pub fn connect(route: &Arc<Route>, count: u32) -> Self {
         let (made, taken) = mpsc::channel();
         for number in 0..count {
-            let (server, made) = (server.to_owned(), made.clone());
+            let (route, made) = (route.clone(), made.clone());
             // Without a thread the connection is made later, as any other.
             let _ = thread::Builder::new().name(format!("haul-early-{number}")).spawn(move || {
-                let _ = connect(&server, None).map(|socket| made.send(socket));
+                let _ = route.connect_stream(None).map(|socket| made.send(socket));
             });
         }
         Self { made: Arc::new(Mutex::new(taken)), begun: Instant::now() }
@@ -86,35 +124,20 @@ pub fn ends_on_this_host(socket: &TcpStream) -> bool {
     }
 }
 
-fn connect_one(address: &SocketAddr, congestion: Option<&str>) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    if let Some(congestion) = congestion {
-        let _ = haul_sys::congestion::set_congestion(&socket, congestion);
-    }
-    match connect_socket(&socket, address) {
-        Ok(()) => {}
-        Err(Errno::INPROGRESS | Errno::INTR) => wait_until_connected(&socket)?,
-        Err(errno) => return Err(errno.into()),
-    }
-    rustix::io::ioctl_fionbio(&socket, false)?;
-    Ok(socket)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
 
-fn wait_until_connected(socket: &OwnedFd) -> io::Result<()> {
-    let deadline = Instant::now() + CONNECT_TIMEOUT;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 10 s"));
-        }
-        let mut fds = [PollFd::new(socket, PollFlags::OUT)];
-        let left = Timespec::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut fds, Some(&left)) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(sockopt::socket_error(socket)??),
-            Err(errno) => return Err(errno.into()),
-        }
+    #[test]
+    fn data_streams_go_to_the_address_of_the_control_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // `localhost` is ::1 too, where nobody listens.
+        let route = Route::new(format!("localhost:{port}"));
+        let control = route.connect(CONNECT_TIMEOUT).unwrap();
+        let stream = route.connect_stream(None).unwrap();
+        assert_eq!(control.peer_addr().unwrap(), listener.local_addr().unwrap());
+        assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
     }
 }
