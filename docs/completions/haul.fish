@@ -99,9 +99,9 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l max-delete -d 'Remove
 complete -c haul -n "__fish_haul_using_subcommand push" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l watch-for -d 'With --watch: end after this long without anything new' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
-complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading, lag, error, report'
+complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
 complete -c haul -n "__fish_haul_using_subcommand push" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
@@ -159,9 +159,9 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l max-delete -d 'Remove
 complete -c haul -n "__fish_haul_using_subcommand pull" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l watch-for -d 'With --watch: end after this long without anything new' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading, lag, error, report'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'

@@ -399,3 +399,27 @@ fn what_larger_spans_brought_stays_when_spans_become_smaller() {
         assert!(there.max() >= Some(16 * MIB), "{ran:?}");
     }
 }
+
+#[test]
+fn a_server_that_is_not_there_yet_is_waited_for_where_that_was_asked() {
+    let place = Place::new();
+    let mut server = Server::start(&place);
+    place.file(&place.source("data"), MIB);
+    server.process.kill();
+    let words = words!["push", place.source("data"), server.url("data")];
+    place.run(&words).refused(&["cannot connect to"]);
+    let short = words!["--wait", "--retry-for", "1s"];
+    let ran = place.run(&[words.clone(), short].concat());
+    ran.refused(&["cannot connect to", "for 1 s (--retry-for)"]);
+    let client = place.start(&[words, words!["--wait"]].concat());
+    let waiting = client.wait_for("waiting", |event| event["event"] == "waiting");
+    assert_eq!(waiting["server"], server.address().to_string(), "{waiting}");
+    // Several attempts fail, and one line says so.
+    thread::sleep(Duration::from_secs(1));
+    server.restart(&place);
+    let ran = client.finish();
+    ran.ok();
+    assert_eq!(ran.named("waiting").len(), 1, "{ran:?}");
+    assert!(waiting["why"].as_str().unwrap().contains("refused"), "{waiting}");
+    assert_same_files(&place.source("data"), &place.root("data"));
+}

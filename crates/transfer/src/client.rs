@@ -328,17 +328,23 @@ impl<'a> Client<'a> {
         let begun = Instant::now();
         let mut run = Run::default();
         let mut back = ComingBack::new();
+        if self.options.wait {
+            self.headway.begin_waiting(begun);
+        }
         loop {
             let opened = match self.connect(self.connect_patience(&back)) {
                 Ok(opened) => opened,
                 Err(failure) => {
-                    self.not_connected(&mut back, failure)?;
+                    self.not_connected(&mut back, failure, on_event)?;
                     continue;
                 }
             };
-            if let Some(why) = &back.lost {
-                run.reconnections += 1;
-                on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
+            match &back.lost {
+                Some(why) => {
+                    run.reconnections += 1;
+                    on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
+                }
+                None => self.headway.end_waiting(),
             }
             self.headway.begin_session(Instant::now());
             let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;

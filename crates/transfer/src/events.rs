@@ -49,6 +49,12 @@ pub enum Event {
         bytes: u64,
         why: String,
     },
+    /// With `--wait`: the server cannot be reached yet; it is tried for so long. Said once.
+    Waiting {
+        server: String,
+        seconds: f64,
+        why: String,
+    },
     Lag(Lag),
     /// A source is read again, to be compared with what was sent of it.
     Rereading {

@@ -84,6 +84,8 @@ pub struct TransferOptions {
     pub send_engine: Option<String>,
     pub receive_engine: Option<String>,
     pub retry_for: Duration,
+    /// A server that cannot be reached at first is waited for, for [`Self::retry_for`] too.
+    pub wait: bool,
     pub stall_after: Duration,
     pub wishes: Wishes,
     /// Which files of the sources are meant.
@@ -105,6 +107,7 @@ impl Default for TransferOptions {
             send_engine: None,
             receive_engine: None,
             retry_for: RETRY_FOR_DEFAULT,
+            wait: false,
             stall_after: STALL_AFTER_DEFAULT,
             wishes: Wishes::default(),
             selection: Selection::default(),

@@ -96,6 +96,11 @@ pub struct LowTransfer {
     /// How long to try to get back to a server that went away
     #[arg(long, value_name = "TIME", default_value_t = Period(RETRY_FOR_DEFAULT))]
     pub retry_for: Period,
+    /// Wait for a server that cannot be reached at first, too, for as long as --retry-for says
+    ///
+    /// For cron and for boot. Without it a first connection that fails ends the command.
+    #[arg(long)]
+    pub wait: bool,
     /// A stream that brought nothing for this long is opened again
     #[arg(long, value_name = "TIME", default_value_t = Period(STALL_AFTER_DEFAULT))]
     pub stall_timeout: Period,
@@ -123,7 +128,7 @@ pub struct LowTransfer {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading,
-    /// lag, error, report
+    /// lag, error, waiting, report
     #[arg(long)]
     pub json: bool,
     /// Print warnings and errors only (with --json: everything but progress)
@@ -286,6 +291,7 @@ impl LowTransfer {
             send_engine: forced(&self.send_engine),
             receive_engine: forced(&self.receive_engine),
             retry_for: self.retry_for.0,
+            wait: self.wait,
             stall_after: self.stall_timeout.0,
             manifest: self.manifest.clone(),
             verify_target: self.verify_target,

@@ -41,6 +41,9 @@ impl Notices {
                 format!("goes on from {}: {why}", units::bytes(*bytes))
             }
             Event::Rereading { path, why } => format!("{path} is read again: {why}"),
+            Event::Waiting { server, seconds, why } => {
+                format!("waits up to {} for {server}: {why}", units::time(*seconds))
+            }
             Event::LeftOut(problem) => problem.to_string(),
             Event::File(FileEnded { path, status: FileStatus::Failed, .. }) => {
                 self.remember_failed(path);

@@ -27,11 +27,13 @@ pub(super) struct ComingBack {
     pub lost: Option<String>,
     first_handshakes: u32,
     delay: Duration,
+    /// The user knows that a server is waited for.
+    waiting_told: bool,
 }
 
 impl ComingBack {
     pub fn new() -> Self {
-        Self { lost: None, first_handshakes: 0, delay: RETRY_DELAY_MIN }
+        Self { lost: None, first_handshakes: 0, delay: RETRY_DELAY_MIN, waiting_told: false }
     }
 }
 
@@ -39,11 +41,11 @@ impl Client<'_> {
     /// How long a server may take to accept a connection.
     pub(super) fn connect_patience(&self, back: &ComingBack) -> Duration {
         match back.lost {
-            Some(_) => {
+            None if !self.options.wait => tcp::CONNECT_TIMEOUT,
+            _ => {
                 let left = self.headway.left(Instant::now());
                 tcp::CONNECT_TIMEOUT.min(left.max(CONNECT_TIMEOUT_MIN))
             }
-            None => tcp::CONNECT_TIMEOUT,
         }
     }
 
@@ -55,9 +57,13 @@ impl Client<'_> {
         &self,
         back: &mut ComingBack,
         failure: ConnectFailure,
+        on_event: &mut dyn FnMut(Event),
     ) -> Result<(), TransferError> {
         let Some(why) = &back.lost else {
             back.first_handshakes += 1;
+            if self.options.wait && failure.is_passing() {
+                return self.wait_for_server(back, failure, on_event);
+            }
             if failure.is_cut() && back.first_handshakes < FIRST_HANDSHAKES_MAX {
                 return self.pause(&mut back.delay);
             }
@@ -65,6 +71,31 @@ impl Client<'_> {
         };
         if self.headway.is_over(Instant::now()) || !failure.is_passing() {
             return Err(self.cannot_go_on(why, &failure.problem()));
+        }
+        self.pause(&mut back.delay)
+    }
+
+    /// With `--wait`: the first connection is tried again, too.
+    fn wait_for_server(
+        &self,
+        back: &mut ComingBack,
+        failure: ConnectFailure,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), TransferError> {
+        if self.headway.is_over(Instant::now()) {
+            let mut problem = failure.problem();
+            let seconds = self.options.retry_for.as_secs();
+            problem.found = format!("{}, for {seconds} s (--retry-for)", problem.found);
+            return Err(TransferError::start(problem));
+        }
+        if !back.waiting_told {
+            back.waiting_told = true;
+            let Problem { what, found, .. } = failure.problem();
+            on_event(Event::Waiting {
+                server: self.url.server(),
+                seconds: self.options.retry_for.as_secs_f64(),
+                why: if found.is_empty() { what } else { found },
+            });
         }
         self.pause(&mut back.delay)
     }

@@ -120,6 +120,16 @@ impl Headway {
         }))
     }
 
+    /// The first session is waited for: the time for coming back runs from now on.
+    pub fn begin_waiting(&self, now: Instant) {
+        lock(&self.0).broken_since = Some(now);
+    }
+
+    /// The server is there.
+    pub fn end_waiting(&self) {
+        lock(&self.0).forget();
+    }
+
     /// Another session begins, which has verified nothing yet.
     pub fn begin_session(&self, now: Instant) {
         let mut state = lock(&self.0);
