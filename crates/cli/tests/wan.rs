@@ -6,7 +6,10 @@ mod harness;
 
 use harness::{Place, assert_no_temporaries, assert_same_trees, far::Far, is_long, process::Ran};
 use haul_testkit::wan::Path;
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 const MIB: u64 = 1 << 20;
 const RTT: Duration = Duration::from_millis(100);
@@ -67,4 +70,53 @@ fn an_outage_is_waited_for_or_come_back_from() {
     assert!(ran.number("resumed_bytes") == 0 || ran.number("resumed_bytes") >= durable, "{ran:?}");
     assert_same_trees(&place.source("tree"), &place.root("tree"));
     assert_no_temporaries(&place.path(""));
+}
+
+/// Moves a file both ways over a path that swallows packets of more bytes.
+fn cross_a_narrow_path(packet_bytes: usize, segments: &str) {
+    let place = Place::new();
+    let Some(far) = Far::start(&place, Path::new(RTT / 5, 200_000_000, 0.0)) else { return };
+    far.wan.swallow_over(packet_bytes);
+    place.file(&place.source("tree/large"), 12 * MIB);
+    let begun = Instant::now();
+    for ran in move_both_ways(&far, &place) {
+        let said = ran.named("fallback");
+        let of_path = said.iter().filter(|said| said["side"] == "path").collect::<Vec<_>>();
+        assert_eq!(of_path.len(), 1, "once: {ran:?}");
+        assert_eq!(of_path[0]["from_to"], segments, "{ran:?}");
+        let why = of_path[0]["why"].as_str().unwrap();
+        assert!(why.contains("packets of 1500 bytes"), "{why}");
+    }
+    assert!(far.wan.counts().swallowed > 0);
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+}
+
+/// A tunnel that is narrower than its ends, and a firewall that takes the ICMP messages.
+#[test]
+fn a_path_that_swallows_large_packets_is_crossed_in_smaller_segments() {
+    cross_a_narrow_path(1400, "segments of 1448 -> 1200 bytes");
+}
+
+/// The control connection does not get through with segments of 1200 bytes either.
+#[test]
+fn a_path_that_swallows_all_but_the_smallest_packets_is_crossed_too() {
+    cross_a_narrow_path(600, "segments of 1448 -> 536 bytes");
+}
+
+#[test]
+fn a_path_that_begins_to_swallow_all_packets_of_data_ends_in_time() {
+    let place = Place::new();
+    let Some(far) = Far::start(&place, Path::new(RTT / 5, 200_000_000, 0.0)) else { return };
+    place.file(&place.source("tree/large"), 24 * MIB);
+    let words = words!["push", place.source("tree"), far.url(), "--bwlimit", "4M"];
+    let options = words!["--retry-for", "15s", "--span-size", "256K"];
+    let client = far.start_haul(&place, &[words, options].concat());
+    client.wait_for_bytes("bytes_durable", MIB);
+    far.wan.swallow_over(300);
+    let begun = Instant::now();
+    let ran = client.finish();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    // A stall of 10 s comes before the first attempt.
+    assert!(begun.elapsed() < Duration::from_secs(15 + 10 + 8), "{:?}: {ran:?}", begun.elapsed());
+    ran.says(&["network", "--retry-for"]);
 }

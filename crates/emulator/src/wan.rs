@@ -20,7 +20,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -62,6 +62,8 @@ pub struct Counts {
     pub lost: u64,
     /// Dropped because the queue was full.
     pub dropped: u64,
+    /// Dropped because they were too long, see [`Wan::swallow_over`].
+    pub swallowed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -69,11 +71,14 @@ struct Shared {
     stop: AtomicBool,
     /// Nothing is carried while this is set.
     cut: AtomicBool,
+    /// Longer packets vanish; 0: none do.
+    packet_bytes_max: AtomicUsize,
     /// Before the near host.
     nat: Nat,
     carried: AtomicU64,
     lost: AtomicU64,
     dropped: AtomicU64,
+    swallowed: AtomicU64,
 }
 
 /// Two hosts and the path between them.
@@ -149,6 +154,12 @@ impl Wan {
         self.shared.cut.store(is_cut, Ordering::Relaxed);
     }
 
+    /// Drops packets of more bytes, IP header included, from now on, and tells nobody: as where a
+    /// tunnel is narrower than its ends and a firewall takes the ICMP messages that say so.
+    pub fn swallow_over(&self, packet_bytes: usize) {
+        self.shared.packet_bytes_max.store(packet_bytes, Ordering::Relaxed);
+    }
+
     /// A NAT before the near host forgets its connections: they seem to come from elsewhere now.
     pub fn rebind(&self) {
         self.shared.nat.rebind();
@@ -157,8 +168,13 @@ impl Wan {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Shared { carried, lost, dropped, .. } = &*self.shared;
-        Counts { carried: of(carried), lost: of(lost), dropped: of(dropped) }
+        let Shared { carried, lost, dropped, swallowed, .. } = &*self.shared;
+        Counts {
+            carried: of(carried),
+            lost: of(lost),
+            dropped: of(dropped),
+            swallowed: of(swallowed),
+        }
     }
 }
 
@@ -243,6 +259,11 @@ impl Way {
     }
 
     fn queue(&mut self, bytes: &mut [u8]) {
+        let packet_bytes_max = self.shared.packet_bytes_max.load(Ordering::Relaxed);
+        if packet_bytes_max > 0 && bytes.len() > packet_bytes_max {
+            self.shared.swallowed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let is_lost =
             self.random.below(1 << 32) as f64 / (1u64 << 32) as f64 >= 1.0 - self.path.loss;
         if is_lost

@@ -17,6 +17,7 @@ pub mod perf_counter;
 pub mod prefetch;
 pub mod process_clock;
 pub mod ring;
+pub mod segment_size;
 pub mod shutdown;
 pub mod signal_mask;
 pub mod socket_memory;

@@ -18,7 +18,7 @@ use crate::{
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
-        OfferLimits, SessionEnd, Tally, drive,
+        LOST_AFTER, OfferLimits, SessionEnd, Tally, drive,
         headway::{Carried, Cut, Headway},
         placing,
         receiving::{Receiving, ReceivingOptions},
@@ -62,6 +62,8 @@ use std::{
 /// This build, as the other side's log names it.
 pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A control connection that brings nothing for this long is made once again, in smaller segments.
+const SILENT_AFTER: Duration = Duration::from_secs(4);
 /// The paths of one request, in bytes: it must fit the first message, which is small.
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
 /// From this round-trip time on, data streams are connected before they are granted.
@@ -332,7 +334,7 @@ impl<'a> Client<'a> {
             self.headway.begin_waiting(begun);
         }
         loop {
-            let opened = match self.connect(self.connect_patience(&back)) {
+            let opened = match self.connect() {
                 Ok(opened) => opened,
                 Err(failure) => {
                     self.not_connected(&mut back, failure, on_event)?;
@@ -402,8 +404,20 @@ impl<'a> Client<'a> {
         Ok(report)
     }
 
-    fn connect(&self, patience: Duration) -> Result<Opened, ConnectFailure> {
+    /// Opens a session; a connection that is made and stays silent is made once again, for the path
+    /// may swallow packets of its size.
+    fn connect(&self) -> Result<Opened, ConnectFailure> {
+        match self.connect_once() {
+            Err(ConnectFailure::Silent { .. }) if self.route.segments.control_is_silent() => {
+                self.connect_once()
+            }
+            connected => connected,
+        }
+    }
+
+    fn connect_once(&self) -> Result<Opened, ConnectFailure> {
         let server = self.url.server();
+        let patience = self.within_time_left(tcp::CONNECT_TIMEOUT);
         let socket = self.route.connect(patience).map_err(|error| ConnectFailure::Unreachable {
             server: server.clone(),
             error: error.to_string(),
@@ -509,7 +523,10 @@ impl<'a> Client<'a> {
         handshake: &mut ClientHandshake,
         server: &str,
     ) -> Result<Granted, ConnectFailure> {
-        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        let begun = Instant::now();
+        let last = begun + self.within_time_left(HANDSHAKE_TIMEOUT);
+        let may_shrink = self.route.segments.control_may_shrink();
+        let deadline = if may_shrink { last.min(begun + SILENT_AFTER) } else { last };
         loop {
             let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
                 let server = server.to_owned();
@@ -538,7 +555,12 @@ impl<'a> Client<'a> {
             if self.interrupt.load(Ordering::Relaxed) {
                 return Err(ConnectFailure::Interrupted);
             }
-            if Instant::now() > deadline {
+            let is_silent =
+                || TcpInfo::of(control.socket()).is_ok_and(|tcp| tcp.bytes_received == 0);
+            if Instant::now() > deadline && is_silent() {
+                return Err(ConnectFailure::Silent { server: server.to_owned() });
+            }
+            if Instant::now() > last {
                 let error = "no answer to the handshake".to_owned();
                 return Err(ConnectFailure::Broken { server: server.to_owned(), error });
             }
@@ -744,8 +766,19 @@ impl<'a> Client<'a> {
         let explain = self.wishes.explain;
         let mut reporting = Reporting { role, meter, facts: None, explain, their_side };
         let end = drive(control, &mut reporting, waker, self.interrupt);
+        let sockets = reporting.meter.streams.socket_figures();
+        let narrowed = sockets.iter().find_map(|figures| self.route.segments.moves(&figures.tcp));
+        narrowed
+            .map(supply::narrowed_event)
+            .into_iter()
+            .for_each(|event| reporting.role.tell(event));
         if matches!(end, SessionEnd::Lost(_)) {
+            if control.heard_at.elapsed() > LOST_AFTER {
+                // A message may have been too large for the path.
+                self.route.segments.control_is_silent();
+            }
             self.cut_off(&reporting.meter.streams.open());
+            self.route.segments.forget_unproved();
         }
         run.facts = reporting.facts.or(run.facts.take());
         let mut role = reporting.role;

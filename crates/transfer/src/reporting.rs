@@ -126,6 +126,8 @@ pub trait Reported: Role {
     fn figures(&self) -> wire::Figures;
     fn tally(&self) -> &Tally;
     fn tell(&mut self, event: Event);
+    /// The server has told its figures.
+    fn heard_figures(&mut self, _figures: &wire::Figures) {}
     fn stop(&mut self);
     fn report(&self) -> wire::SideReport;
     fn take_peer_report(&mut self) -> Option<wire::SideReport>;
@@ -168,6 +170,9 @@ impl Reported for Receiving<'_> {
     fn tell(&mut self, event: Event) {
         Receiving::tell(self, event);
     }
+    fn heard_figures(&mut self, figures: &wire::Figures) {
+        Receiving::heard_figures(self, figures);
+    }
     fn stop(&mut self) {
         Receiving::stop(self);
     }
@@ -194,6 +199,7 @@ impl<R: Reported> Role for Reporting<R> {
                 Ok(())
             }
             Message::Figures(figures) => {
+                self.role.heard_figures(&figures);
                 self.meter.theirs = figures;
                 Ok(())
             }

@@ -6,7 +6,6 @@ use crate::{
     events::{Event, Problem, Side},
     probe::disk::words,
     session::Tally,
-    transport::tcp,
 };
 use std::{
     sync::atomic::Ordering,
@@ -17,8 +16,8 @@ use std::{
 /// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
 const FIRST_HANDSHAKES_MAX: u32 = 4;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
-/// The least time that a server has to accept a connection.
-const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The least time that a server has for each step of opening a session.
+const STEP_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 
 /// What a run remembers between its sessions.
@@ -38,15 +37,11 @@ impl ComingBack {
 }
 
 impl Client<'_> {
-    /// How long a server may take to accept a connection.
-    pub(super) fn connect_patience(&self, back: &ComingBack) -> Duration {
-        match back.lost {
-            None if !self.options.wait => tcp::CONNECT_TIMEOUT,
-            _ => {
-                let left = self.headway.left(Instant::now());
-                tcp::CONNECT_TIMEOUT.min(left.max(CONNECT_TIMEOUT_MIN))
-            }
-        }
+    /// How long a step of opening a session may take: not longer than there is time for coming
+    /// back, once that runs.
+    pub(super) fn within_time_left(&self, most: Duration) -> Duration {
+        let left = self.headway.left(Instant::now());
+        left.map_or(most, |left| most.min(left.max(STEP_TIMEOUT_MIN)))
     }
 
     /// No session could be opened. Waits until it is time to try again.
@@ -160,7 +155,8 @@ impl Client<'_> {
     /// Waits, but not beyond the time for coming back; longer each time.
     fn pause(&self, delay: &mut Duration) -> Result<(), TransferError> {
         let left = self.headway.left(Instant::now());
-        let until = Instant::now() + (*delay).min(left.max(RETRY_DELAY_MIN));
+        let left = left.map_or(*delay, |left| left.max(RETRY_DELAY_MIN));
+        let until = Instant::now() + (*delay).min(left);
         while Instant::now() < until {
             if self.interrupt.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);

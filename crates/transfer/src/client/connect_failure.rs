@@ -12,6 +12,10 @@ pub(crate) enum ConnectFailure {
         server: String,
         error: String,
     },
+    /// It was made, and nothing came on it.
+    Silent {
+        server: String,
+    },
     /// The connection ended within the handshake.
     Cut {
         server: String,
@@ -44,6 +48,12 @@ impl ConnectFailure {
                 error,
                 "check that the port is haul's, and the server's messages",
             ),
+            Self::Silent { server } => problem(
+                &format!("{server} does not open a session"),
+                "a `haul serve` on that port, and a path that takes packets of 576 bytes",
+                "no answer to the handshake",
+                "check that the port is haul's, the server's messages, and firewalls on the way",
+            ),
             Self::WrongKey { server } => problem(
                 &format!("{server} is not the server of this token"),
                 "the server whose key the token names",
@@ -58,7 +68,10 @@ impl ConnectFailure {
     /// Whether trying again may help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Cut { .. } | Self::Broken { .. } => true,
+            Self::Unreachable { .. }
+            | Self::Cut { .. }
+            | Self::Broken { .. }
+            | Self::Silent { .. } => true,
             Self::WrongKey { .. } | Self::Interrupted => false,
             Self::Refused(fault) => is_passing(fault),
         }

@@ -204,25 +204,19 @@ impl Headway {
         lock(&self.0).is_over(now)
     }
 
-    /// The time for coming back that is left.
+    /// The time for coming back that is left, once it runs.
     #[must_use]
-    pub fn left(&self, now: Instant) -> Duration {
+    pub fn left(&self, now: Instant) -> Option<Duration> {
         let state = lock(&self.0);
-        state.retry_for.saturating_sub(state.clock(now))
+        state.broken_since.map(|_| state.retry_for.saturating_sub(state.clock(now)))
     }
 
     /// How long a stream may bring nothing: not longer than there is time for coming back, once
     /// that runs.
     #[must_use]
     pub fn stall_after(&self, now: Instant, stall_after: Duration) -> Duration {
-        let state = lock(&self.0);
-        match state.broken_since {
-            Some(_) => {
-                let left = state.retry_for.saturating_sub(state.clock(now));
-                stall_after.min(left.max(STALL_AFTER_MIN))
-            }
-            None => stall_after,
-        }
+        let left = self.left(now);
+        left.map_or(stall_after, |left| stall_after.min(left.max(STALL_AFTER_MIN)))
     }
 
     /// In words what cuts connections, where they carried a part of a span each.

@@ -102,6 +102,8 @@ pub struct Receiving<'a> {
     /// Messages of the sender that bring the transfer on.
     handled: u64,
     damage_told: bool,
+    /// The sender's streams wait for the network, as far as it told.
+    network_holds_sender: bool,
 }
 
 /// What a receiving role is told beside its place and streams.
@@ -197,6 +199,7 @@ impl<'a> Receiving<'a> {
             patience,
             handled: 0,
             damage_told: false,
+            network_holds_sender: false,
         })
     }
 

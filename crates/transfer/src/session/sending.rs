@@ -756,6 +756,14 @@ impl<'a> Sending<'a> {
                 self.shared.spans.notify_all();
                 continue;
             }
+            if let Some(event) = self.supply.narrowed(&figures.tcp) {
+                (self.events)(event);
+            }
+            if self.supply.swallows_sent(&figures.tcp) {
+                lock(&self.shared.machine).drop_stream(stream, "its first segments vanish");
+                self.shared.streams.shut(stream);
+                continue;
+            }
             let received = self.watch.receiver.get(&stream);
             let moved =
                 figures.tcp.bytes_acked.saturating_add(received.map_or(0, |r| r.received_bytes));

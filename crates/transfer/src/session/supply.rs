@@ -6,8 +6,15 @@ use super::{
     headway::{Cut, Headway, Next},
     streams::{StreamSetup, Streams},
 };
-use crate::transport::tcp::{Early, Route};
+use crate::{
+    events::{Event, Side},
+    transport::{
+        segments::{self, Narrowed},
+        tcp::{Early, Route},
+    },
+};
 use haul_protocol::{StreamId, wire};
+use haul_sys::tcp_info::TcpInfo;
 use std::{
     io::{self, Write},
     net::TcpStream,
@@ -103,6 +110,31 @@ impl Supply {
         self.headway().map_or(stall_after, |headway| headway.stall_after(now, stall_after))
     }
 
+    /// The first full segments of a stream that sends vanish: another is to be opened in its place,
+    /// with smaller ones.
+    #[must_use]
+    pub fn swallows_sent(&self, tcp: &TcpInfo) -> bool {
+        segments::first_segments_vanish(tcp) && self.swallows(tcp)
+    }
+
+    /// The same of a stream on which nothing arrives though it was sent.
+    #[must_use]
+    pub fn swallows(&self, tcp: &TcpInfo) -> bool {
+        match &self.source {
+            Source::Connect { route, .. } => route.segments.swallows(tcp),
+            Source::Attach(_) => false,
+        }
+    }
+
+    /// What the user is told, once, when smaller segments got through.
+    #[must_use]
+    pub fn narrowed(&self, tcp: &TcpInfo) -> Option<Event> {
+        match &self.source {
+            Source::Connect { route, .. } => route.segments.moves(tcp).map(narrowed_event),
+            Source::Attach(_) => None,
+        }
+    }
+
     fn headway(&self) -> Option<&Headway> {
         match &self.source {
             Source::Connect { headway, .. } => Some(headway),
@@ -118,6 +150,18 @@ impl Supply {
         let connect = move || connect(&route, stream, &setup, (delay, early));
         Some((stream, Box::new(connect)))
     }
+}
+
+/// What the user is told when a path took smaller segments only.
+#[must_use]
+pub fn narrowed_event(narrowed: Narrowed) -> Event {
+    let Narrowed { from_bytes, to_bytes, packet_bytes } = narrowed;
+    let from_to = format!("segments of {from_bytes} -> {to_bytes} bytes");
+    let why = format!(
+        "the path drops packets of {packet_bytes} bytes and does not say so; streams use an MSS of \
+         {to_bytes}"
+    );
+    Event::Fallback { side: Side::Path, from_to, why }
 }
 
 /// What the other side's user is told when an engine gave up.

@@ -2,6 +2,7 @@
 
 pub mod control;
 mod race;
+pub mod segments;
 pub mod tcp;
 pub mod tls;
 pub mod waker;

@@ -29,6 +29,8 @@ const ATTEMPTS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup<'a> {
     pub congestion: Option<&'a str>,
+    /// The most bytes of a segment, both ways.
+    pub segment_bytes: Option<u32>,
 }
 
 /// Connects to the first of the addresses that answers within `patience`.
@@ -90,6 +92,10 @@ fn begin(address: &SocketAddr, setup: Setup<'_>) -> io::Result<Begun> {
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     if let Some(congestion) = setup.congestion {
         let _ = haul_sys::congestion::set_congestion(&socket, congestion);
+    }
+    if let Some(segment_bytes) = setup.segment_bytes {
+        // A kernel that does not take it sends segments as it always does.
+        let _ = haul_sys::segment_size::set_segment_bytes_max(&socket, segment_bytes);
     }
     match connect_socket(&socket, address) {
         Ok(()) => Ok(Begun::Connected(socket)),

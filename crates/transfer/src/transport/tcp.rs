@@ -1,6 +1,9 @@
 //! Connecting, with what has to be set before the first packet.
 
-use super::race::{self, Setup};
+use super::{
+    race::{self, Setup},
+    segments::Segments,
+};
 use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
@@ -25,7 +28,7 @@ const EARLY_FOR: Duration = Duration::from_secs(5);
 /// If the name has no address or none of them answers: the last error.
 pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> {
     let addresses = server.to_socket_addrs()?.collect::<Vec<_>>();
-    race::connect(&addresses, Setup { congestion }, CONNECT_TIMEOUT)
+    race::connect(&addresses, Setup { congestion, segment_bytes: None }, CONNECT_TIMEOUT)
 }
 
 /// The way to a server, and what was found out about it: all connections of a run take it.
@@ -34,13 +37,15 @@ pub struct Route {
     server: String,
     /// The address that answered last.
     winner: Mutex<Option<SocketAddr>>,
+    /// How large its packets may be.
+    pub segments: Segments,
 }
 
 impl Route {
     /// To `server` (`host:port`).
     #[must_use]
     pub fn new(server: String) -> Self {
-        Self { server, winner: Mutex::default() }
+        Self { server, winner: Mutex::default(), segments: Segments::default() }
     }
 
     /// A control connection, to the address that answers first; one that has answered before is
@@ -57,7 +62,9 @@ impl Route {
             Err(_) if winner.is_some() => {}
             Err(error) => return Err(error),
         }
-        let socket = race::connect(&addresses, Setup::default(), patience)?;
+        let segment_bytes = Some(self.segments.of_control());
+        let setup = Setup { congestion: None, segment_bytes };
+        let socket = race::connect(&addresses, setup, patience)?;
         *self.winner.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.peer_addr()?);
         Ok(socket)
     }
@@ -68,8 +75,9 @@ impl Route {
     /// # Errors
     /// If it does not answer.
     pub fn connect_stream(&self, congestion: Option<&str>) -> io::Result<TcpStream> {
+        let setup = Setup { congestion, segment_bytes: self.segments.of_stream() };
         match self.winner() {
-            Some(winner) => race::connect(&[winner], Setup { congestion }, CONNECT_TIMEOUT),
+            Some(winner) => race::connect(&[winner], setup, CONNECT_TIMEOUT),
             None => connect(&self.server, congestion),
         }
     }

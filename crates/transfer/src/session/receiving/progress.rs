@@ -1,8 +1,11 @@
 //! What a receiving session tells of its progress, and when it gives streams up.
 
 use super::{PROGRESS_EVERY, Receiving, lock};
-use crate::{events::Event, session::streams::StreamFigures, storage::target::TargetPlace};
-use haul_protocol::{Awaited, StreamId, wire};
+use crate::{
+    events::Event, session::streams::StreamFigures, storage::target::TargetPlace,
+    transport::segments,
+};
+use haul_protocol::{Awaited, StreamId, frame::HEADER_BYTES, wire};
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -72,6 +75,42 @@ impl Receiving<'_> {
         self.supply.watch_headway(now, self.tally.headway(), has_files);
     }
 
+    /// The server has told where the time of its streams goes.
+    pub fn heard_figures(&mut self, figures: &wire::Figures) {
+        let of_network = [
+            wire::Stage::SendCongestionWindow,
+            wire::Stage::SendReceiverWindow,
+            wire::Stage::SendBuffer,
+        ];
+        let sum_ns = |stages: &[wire::Stage]| -> u64 {
+            let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage()));
+            of_stages.map(|time| time.ns).sum()
+        };
+        // Several streams may share one span's wait: those without work are idle.
+        let busy_ns = figures.streams_ns.saturating_sub(sum_ns(&[wire::Stage::Idle]));
+        self.network_holds_sender = sum_ns(&of_network) > busy_ns / 2;
+    }
+
+    /// The server sends, and nothing arrives on any stream, not even the first segment: the packets
+    /// may be too large for the path.
+    fn reopen_where_nothing_arrives(&mut self, open: &[(StreamId, StreamFigures)], now: Instant) {
+        for (_, figures) in open {
+            if let Some(event) = self.supply.narrowed(&figures.tcp) {
+                (self.events)(event);
+            }
+        }
+        let waits = |figures: &StreamFigures| {
+            let opened = figures.opened_at.map(|at| now.saturating_duration_since(at));
+            figures.tcp.bytes_received <= HEADER_BYTES as u64
+                && opened >= Some(segments::NOTHING_AFTER)
+        };
+        let is_suspect = self.network_holds_sender && self.wants_streams;
+        if is_suspect && !open.is_empty() && open.iter().all(|(_, figures)| waits(figures)) {
+            let vanish = open.iter().filter(|(_, figures)| self.supply.swallows(&figures.tcp));
+            vanish.for_each(|(stream, _)| self.shared.streams.shut(*stream));
+        }
+    }
+
     /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
     /// stream though files are open, all are.
     pub(super) fn watch_streams(&mut self, now: Instant) {
@@ -81,6 +120,7 @@ impl Receiving<'_> {
         self.watch_headway(now);
         let stall_after = self.supply.stall_after(now, self.options.stall_after);
         let open = self.shared.streams.open();
+        self.reopen_where_nothing_arrives(&open, now);
         let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
         // Files that are being compared wait for this host's disk, and what is read back from it
         // needs nothing from the wire.

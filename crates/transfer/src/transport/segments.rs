@@ -1,0 +1,200 @@
+//! How large the segments of a run's connections are: smaller where a path swallows large packets.
+//!
+//! Where a tunnel is narrower than its ends, and what it says of that (ICMP, RFC 1191) is filtered,
+//! a connection is made and its first full segments never arrive: a black hole (RFC 2923). Linux
+//! finds one by itself only where `net.ipv4.tcp_mtu_probing` asks for it. The client opens all
+//! connections, so the most that it sets before a handshake holds for what both sides send.
+//!
+//! Control connections have short segments from the beginning: they move little, and a message that
+//! stalls them stalls everything. Streams get shorter ones step by step, and the user hears of it
+//! once that has helped.
+
+use haul_sys::tcp_info::TcpInfo;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What is tried, one after the other. Packets of 1280 bytes pass wherever IPv6 does (RFC 8200,
+/// section 5); 536 bytes are the segments of the least that IPv4 asks of a host (RFC 9293, 3.7.1).
+const STEPS_BYTES: [u32; 2] = [1200, 536];
+/// A segment was sent again so often, and nothing was acknowledged in between.
+const RETRANSMITS_MIN: u32 = 3;
+const UNACKNOWLEDGED_MS_MIN: u32 = 1000;
+/// How long a stream may bring nothing at all before its packets are suspected to vanish.
+pub const NOTHING_AFTER: Duration = Duration::from_secs(3);
+
+/// What the connections of a run found out, shared by them.
+#[derive(Debug, Default)]
+pub struct Segments(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// So many steps have been taken for streams; 0: segments are as the path's interface has them.
+    steps: usize,
+    /// No step helped.
+    in_vain: bool,
+    /// The last step is taken for control connections.
+    control_is_least: bool,
+    /// What the first stream was like whose packets vanished.
+    swallowed: Option<Swallowed>,
+    told: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Swallowed {
+    segment_bytes: u32,
+    packet_bytes: u32,
+}
+
+/// Smaller segments helped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Narrowed {
+    pub from_bytes: u32,
+    pub to_bytes: u32,
+    /// Packets of this size do not arrive.
+    pub packet_bytes: u32,
+}
+
+impl Segments {
+    /// For the next stream; `None`: as the interface has them.
+    #[must_use]
+    pub fn of_stream(&self) -> Option<u32> {
+        self.state().steps.checked_sub(1).map(|step| STEPS_BYTES[step])
+    }
+
+    /// For the next control connection.
+    #[must_use]
+    pub fn of_control(&self) -> u32 {
+        STEPS_BYTES[usize::from(self.state().control_is_least)]
+    }
+
+    /// Whether the next control connection may have smaller segments than the last.
+    #[must_use]
+    pub fn control_may_shrink(&self) -> bool {
+        !self.state().control_is_least
+    }
+
+    /// A control connection brought nothing. True when the next has smaller segments.
+    pub fn control_is_silent(&self) -> bool {
+        !std::mem::replace(&mut self.state().control_is_least, true)
+    }
+
+    /// The packets of a stream like this one vanish. True when another is to be opened in its
+    /// place, which has smaller segments.
+    pub fn swallows(&self, tcp: &TcpInfo) -> bool {
+        let mut state = self.state();
+        if state.in_vain {
+            return false;
+        }
+        let taken = STEPS_BYTES.iter().filter(|step| tcp.mss_bytes <= **step).count();
+        if taken < state.steps {
+            // Opened before others found it out.
+            return true;
+        }
+        if taken == STEPS_BYTES.len() {
+            (state.steps, state.in_vain) = (0, true);
+            return false;
+        }
+        let packet_bytes = tcp.path_mtu_bytes.max(tcp.mss_bytes);
+        let this = Swallowed { segment_bytes: tcp.mss_bytes, packet_bytes };
+        state.swallowed.get_or_insert(this);
+        state.steps = taken + 1;
+        true
+    }
+
+    /// The session was lost: what nobody has proved may have been an outage.
+    pub fn forget_unproved(&self) {
+        let mut state = self.state();
+        if !state.told {
+            (state.steps, state.in_vain, state.swallowed) = (0, false, None);
+        }
+    }
+
+    /// A stream like this one moves: says once that smaller segments were what it took.
+    pub fn moves(&self, tcp: &TcpInfo) -> Option<Narrowed> {
+        let mut state = self.state();
+        let to_bytes = STEPS_BYTES[state.steps.checked_sub(1)?];
+        let Swallowed { segment_bytes, packet_bytes } = state.swallowed?;
+        let moved_bytes = tcp.bytes_acked.max(tcp.bytes_received);
+        let is_proof = tcp.mss_bytes <= to_bytes && moved_bytes > 2 * u64::from(segment_bytes);
+        let is_news = is_proof && !std::mem::replace(&mut state.told, true);
+        is_news.then_some(Narrowed { from_bytes: segment_bytes, to_bytes, packet_bytes })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first full segments of a connection were sent again and again, and none of them arrived.
+#[must_use]
+pub fn first_segments_vanish(tcp: &TcpInfo) -> bool {
+    tcp.total_retransmits >= RETRANSMITS_MIN
+        && tcp.unacked_segments > 0
+        && tcp.last_ack_received_ms >= UNACKNOWLEDGED_MS_MIN
+        && tcp.bytes_acked < u64::from(tcp.mss_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(mss_bytes: u32, bytes_acked: u64) -> TcpInfo {
+        TcpInfo { mss_bytes, bytes_acked, path_mtu_bytes: 1500, ..TcpInfo::default() }
+    }
+
+    #[test]
+    fn segments_become_smaller_once_for_all_streams_and_it_is_told_when_it_helped() {
+        let segments = Segments::default();
+        assert_eq!(segments.of_stream(), None);
+        assert!((0..8).all(|_| segments.swallows(&stream(1448, 65))), "all are opened again");
+        assert_eq!(segments.of_stream(), Some(1200));
+        assert_eq!(segments.moves(&stream(1448, 1 << 20)), None, "one that was opened before");
+        assert_eq!(segments.moves(&stream(1188, 1000)), None, "it may have been one small frame");
+        assert!(segments.swallows(&stream(1188, 65)));
+        assert_eq!(segments.of_stream(), Some(536));
+        let narrowed = Narrowed { from_bytes: 1448, to_bytes: 536, packet_bytes: 1500 };
+        assert_eq!(segments.moves(&stream(524, 1 << 20)), Some(narrowed));
+        assert_eq!(segments.moves(&stream(524, 1 << 20)), None, "once");
+    }
+
+    #[test]
+    fn where_the_smallest_segments_vanish_too_they_are_as_they_were() {
+        let segments = Segments::default();
+        assert!(segments.swallows(&stream(1448, 65)) && segments.swallows(&stream(1200, 65)));
+        assert!(!segments.swallows(&stream(536, 65)));
+        assert_eq!(segments.of_stream(), None);
+        assert!(!segments.swallows(&stream(1448, 65)), "not all over again");
+        segments.forget_unproved();
+        assert!(segments.swallows(&stream(1448, 65)), "another session may find out more");
+    }
+
+    #[test]
+    fn control_connections_are_short_from_the_beginning_and_shorter_once() {
+        let segments = Segments::default();
+        assert_eq!(segments.of_control(), 1200);
+        assert!(segments.control_is_silent());
+        assert_eq!(segments.of_control(), 536);
+        assert!(!segments.control_is_silent());
+    }
+
+    #[test]
+    fn only_first_segments_that_nobody_acknowledges_vanish() {
+        let vanishes = TcpInfo {
+            total_retransmits: 4,
+            unacked_segments: 10,
+            last_ack_received_ms: 1500,
+            ..stream(1448, 65)
+        };
+        assert!(first_segments_vanish(&vanishes));
+        for other in [
+            TcpInfo { bytes_acked: 100_000, ..vanishes },
+            TcpInfo { total_retransmits: 1, ..vanishes },
+            TcpInfo { last_ack_received_ms: 20, ..vanishes },
+            TcpInfo { unacked_segments: 0, ..vanishes },
+        ] {
+            assert!(!first_segments_vanish(&other), "{other:?}");
+        }
+    }
+}
