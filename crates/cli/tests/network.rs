@@ -423,3 +423,19 @@ fn a_server_that_is_not_there_yet_is_waited_for_where_that_was_asked() {
     assert!(waiting["why"].as_str().unwrap().contains("refused"), "{waiting}");
     assert_same_files(&place.source("data"), &place.root("data"));
 }
+
+/// A connection that lives and moves bytes is not held against a slow path.
+#[test]
+fn a_span_that_takes_longer_than_the_time_for_coming_back_arrives_after_a_cut() {
+    for way in WAYS {
+        let path = Path::new(MIB + MIB / 2, |arrival| match arrival {
+            Arrival { kind: Kind::Data, number: 0 } => Fault::ResetAfter(300 << 10),
+            _ => Fault::None,
+        });
+        let options = words!["--span-size", "1M", "--streams", "1", "--bwlimit", "200K"];
+        let ran = path.run(way, &[options, words!["--retry-for", "2s"]].concat());
+        ran.ok();
+        path.assert_arrived(way);
+        assert_eq!(ran.number("span_bytes"), MIB, "{ran:?}");
+    }
+}
