@@ -1791,12 +1791,16 @@ _haul() {
             return 0
             ;;
         haul__subcmd__token__subcmd__new)
-            opts="-h -V --read --write --root --expires --single-use --label --host --port --json --state --help --version"
+            opts="-h -V --read --write --for --root --expires --single-use --label --host --port --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -132,6 +132,49 @@ fn a_token_opens_its_own_root_and_nothing_beside_it() {
 }
 
 #[test]
+fn a_token_of_one_directory_opens_no_other_that_the_same_user_serves() {
+    let (place, one) = with_data(1000);
+    fs::create_dir(place.path("other")).unwrap();
+    fs::write(place.path("other/secret"), b"secret").unwrap();
+    let other = ServerSetup::new(&place).root(place.path("other")).start(&place);
+    let null = ServerSetup::new(&place).root("null:").start(&place);
+    let root = place.path("root");
+    let (made, _) = new_token(&place, &["--for", root.to_str().unwrap()]);
+    for token in [one.token().reveal(), made] {
+        for there in [&other, &null] {
+            let url = |path: &str| there.url_with(&token, there.address(), path);
+            for ran in [
+                place.push(&words![place.source("data"), url("")]),
+                place.push(&words![place.source("data"), url(""), "-n"]),
+                place.pull(&words![url("secret"), place.target("")]),
+                place.run(&words!["probe", "net", url(""), "--time", "100ms"]),
+            ] {
+                ran.refused(&["the token is for another directory of that server"]);
+                assert!(!format!("{ran:?}").contains("root"), "it tells which: {ran:?}");
+            }
+        }
+        place.push(&words![place.source("data"), one.url_with(&token, one.address(), "")]).ok();
+    }
+    assert!(!place.target("secret").exists() && !place.path("other/data").exists());
+    other.still_serves(&place);
+}
+
+#[test]
+fn a_directory_that_took_the_place_of_a_served_one_has_a_url_of_its_own() {
+    let (place, mut server) = with_data(1000);
+    let before = server.token().reveal();
+    server.restart(&place);
+    server.process.kill();
+    fs::rename(place.path("root"), place.path("moved")).unwrap();
+    place.file(&place.root("served"), 1000);
+    let server = Server::start(&place);
+    assert_ne!(server.token().reveal(), before);
+    let url = server.url_with(&before, server.address(), "served");
+    place.pull(&words![url, place.target("")]).refused(&["replaced", "ask for a new URL"]);
+    place.pull(&words![server.url("served"), place.target("")]).ok();
+}
+
+#[test]
 fn a_single_use_token_lets_one_transfer_in_however_many_try_at_once() {
     let (place, server) = with_data(MIB);
     for round in 0..4 {

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use haul_transfer::{
+    served_root::ServedRoot,
+    state::{Rights, StateDirectory},
+};
 use serde_json::Value;
 use std::{
     os::unix::fs::PermissionsExt,
@@ -212,15 +216,19 @@ fn a_token_file_and_the_variable_are_read_and_their_faults_named() {
 fn tokens_are_made_listed_and_revoked() {
     let fresh = Fresh::new();
     let words = ["token", "new", "--write", "--root", "in/2025", "--expires", "7d", "--single-use"];
-    let ran = fresh.run(&[&words[..], &["--label", "for Ann", "--json"]].concat());
+    let ran = fresh.run(&[&words[..], &["--for", ".", "--label", "for Ann", "--json"]].concat());
     let [made] = &ran.json()[..] else { panic!("{ran:?}") };
     let id = made["id"].as_str().unwrap();
     let secret = made["token"].as_str().unwrap();
     assert_eq!((made["event"].as_str(), secret.len()), (Some("token"), 53));
     assert_eq!(made["rights"], serde_json::json!({ "read": false, "write": true }));
 
+    let served = fresh.path().canonicalize().unwrap();
+    assert_eq!(made["served"], served.to_str().unwrap());
+    let below = served.join("in/2025");
+
     let list = fresh.run(&["token", "list"]).ok();
-    for cell in [id, "valid", "write", "one", "/in/2025", "for Ann"] {
+    for cell in [id, "valid", "write", "one", below.to_str().unwrap(), "for Ann"] {
         assert!(list.contains(cell), "{list}");
     }
     assert!(!list.contains(secret));
@@ -239,12 +247,42 @@ fn tokens_are_made_listed_and_revoked() {
 #[test]
 fn a_token_allows_both_unless_one_right_is_named_and_comes_as_a_url() {
     let fresh = Fresh::new();
-    let text = fresh.run(&["token", "new", "--host", "::1", "--port", "99"]).ok();
-    assert!(text.contains("read, write below /\n"), "{text}");
+    let text = fresh.run(&["token", "new", "--for", "null:", "--host", "::1", "--port", "99"]).ok();
+    assert!(text.contains("read, write below null:\n"), "{text}");
     let url = text.split_whitespace().find(|word| word.starts_with("haul://")).unwrap();
     let url: haul_transfer::HaulUrl = url.parse().unwrap();
     assert_eq!(url.server(), "[::1]:99");
-    assert!(fresh.run(&["token", "new", "--read"]).ok().contains("read below /\n"));
+    let text = fresh.run(&["token", "new", "--read", "--for", "/"]).ok();
+    assert!(text.contains("read below /\n"), "{text}");
+}
+
+#[test]
+fn a_token_is_for_a_directory_that_is_served_or_named() {
+    let fresh = Fresh::new();
+    let state = StateDirectory::open(&fresh.path().join("state")).unwrap();
+    let refused = |words: &[&str]| {
+        let ran = fresh.run(&[&["token", "new"], words].concat());
+        assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{ran:?}");
+        ran.err
+    };
+    let err = refused(&[]);
+    assert!(err.contains("--for DIR") && err.contains("served nothing yet"), "{err}");
+    assert!(refused(&["--for", "absent"]).contains("absent"));
+    let serve = |name: &str| {
+        let path = fresh.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let rights = Rights { read: true, write: true };
+        state.serve_token(&ServedRoot::at(&path).unwrap(), rights).unwrap();
+        path.canonicalize().unwrap().to_str().unwrap().to_owned()
+    };
+    // The one that was served is taken, and said.
+    let first = serve("first");
+    assert!(fresh.run(&["token", "new"]).ok().contains(&format!("read, write below {first}\n")));
+    let second = serve("second");
+    let err = refused(&[]);
+    assert!(err.contains("--for") && err.contains(&first) && err.contains(&second), "{err}");
+    let made = fresh.run(&["token", "new", "--for", "second", "--root", "in"]).ok();
+    assert!(made.contains(&format!("below {second}/in\n")), "{made}");
 }
 
 #[test]
@@ -257,9 +295,9 @@ fn without_tokens_the_list_says_how_they_are_made() {
 #[test]
 fn the_state_directory_is_named_by_option_variable_or_home() {
     let fresh = Fresh::new();
-    fresh.run(&["token", "new", "--state", "named"]).ok();
+    fresh.run(&["token", "new", "--for", ".", "--state", "named"]).ok();
     assert!(fresh.path().join("named/tokens.json").is_file());
-    let mut command = fresh.command(&["token", "new"]);
+    let mut command = fresh.command(&["token", "new", "--for", "."]);
     assert!(command.env_remove("HAUL_STATE").status().unwrap().success());
     assert!(fresh.path().join(".local/state/haul/tokens.json").is_file());
 }

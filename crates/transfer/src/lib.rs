@@ -16,6 +16,7 @@ pub mod preflight;
 pub mod probe;
 mod reporting;
 pub mod selection;
+pub mod served_root;
 pub mod server;
 pub mod session;
 pub mod size;

@@ -6,6 +6,7 @@
 use crate::{
     error::problem,
     events::Problem,
+    served_root::{Belongs, ServedRoot},
     token::{Token, fingerprint_of, hex, random_bytes, same_secret},
 };
 use haul_protocol::wire;
@@ -30,7 +31,9 @@ pub struct Rights {
 #[derive(Clone, Debug)]
 pub struct NewToken {
     pub rights: Rights,
-    /// Below the server's root; empty: all of it.
+    /// What is served: it opens no other.
+    pub served: ServedRoot,
+    /// Below that; empty: all of it.
     pub root: PathBuf,
     pub valid_for: Option<Duration>,
     /// Good for one transfer, which may resume until it is complete.
@@ -48,6 +51,10 @@ pub struct TokenRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     pub rights: Rights,
+    /// `None` as an older version wrote it, until a server has looked at it.
+    #[serde(default)]
+    served: Option<ServedRoot>,
+    /// Below what is served; empty: all of it.
     pub root: PathBuf,
     pub label: String,
     /// Seconds since 1970.
@@ -76,6 +83,12 @@ impl TokenRecord {
         } else {
             "valid"
         }
+    }
+
+    /// The directory that it opens, or one that holds that.
+    #[must_use]
+    pub fn served(&self) -> &ServedRoot {
+        self.served.as_ref().unwrap_or(&ServedRoot::Unknown)
     }
 }
 
@@ -170,25 +183,29 @@ impl StateDirectory {
     }
 
     /// The token that `haul serve` prints for this root: the same at each start, so that clients
-    /// resume with the URL they have.
+    /// resume with the URL they have. Tokens of an older version are bound to their root here.
     ///
     /// # Errors
     /// If the state directory cannot be read or written.
-    pub fn serve_token(&self, label: &str, rights: Rights) -> Result<Token, Problem> {
+    pub fn serve_token(&self, served: &ServedRoot, rights: Rights) -> Result<Token, Problem> {
         let fresh = self.generate()?;
         let new = NewToken {
             rights,
+            served: served.clone(),
             root: PathBuf::new(),
             valid_for: None,
             single_use: false,
-            label: label.to_owned(),
+            label: format!("{SERVE_LABEL}{}", served.name().unwrap_or_default()),
         };
         let fingerprint = fresh.fingerprint;
         self.change_tokens(|tokens| {
+            bind_older(tokens, served);
             let same = |old: &&TokenRecord| {
-                old.label == label && old.rights == rights && old.status() == "valid"
+                old.served().belongs_to(served) == Belongs::Here
+                    && old.rights == rights
+                    && old.status() == "valid"
             };
-            let kept = tokens.iter().find(same).and_then(|old| {
+            let kept = tokens.iter().filter(same).find_map(|old| {
                 let secret = data_encoding::HEXLOWER.decode(old.secret.as_ref()?.as_bytes());
                 secret.ok()?.try_into().ok()
             });
@@ -198,6 +215,22 @@ impl StateDirectory {
             tokens.push(record_of(&fresh, &new, true));
             fresh
         })
+    }
+
+    /// What was served with this state directory, each path once.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub fn served_roots(&self) -> Result<Vec<ServedRoot>, Problem> {
+        let mut tokens = self.tokens()?;
+        name_older(&mut tokens);
+        let mut roots: Vec<ServedRoot> = Vec::new();
+        for token in tokens.iter().filter(|token| token.secret.is_some()) {
+            if !roots.iter().any(|root| root.name() == token.served().name()) {
+                roots.push(token.served().clone());
+            }
+        }
+        Ok(roots)
     }
 
     /// All tokens, oldest first.
@@ -238,18 +271,20 @@ impl StateDirectory {
         })?
     }
 
-    /// Checks a secret that a client showed, for what it asks. `purpose` is that in a hash: a
-    /// single-use token is bound to the first.
+    /// Checks a secret that a client showed to who serves `served`, for what it asks. `purpose` is
+    /// that in a hash: a single-use token is bound to the first.
     ///
     /// # Errors
-    /// The fault to answer with: unknown, expired, used, revoked, or without the right.
+    /// The fault to answer with: unknown, expired, used, revoked, for something else that is
+    /// served, or without the right.
     pub fn authorize(
         &self,
         secret: &[u8],
+        served: &ServedRoot,
         purpose: Option<&[u8]>,
         direction: wire::Direction,
     ) -> Result<Grant, wire::Fault> {
-        let record = self.known(secret, purpose, direction)?;
+        let record = self.known(secret, served, purpose, direction)?;
         if let Some(purpose) = purpose.map(hex)
             && record.single_use
             && record.used_for.is_none()
@@ -274,14 +309,20 @@ impl StateDirectory {
     ///
     /// # Errors
     /// As [`Self::authorize`].
-    pub fn look_at(&self, secret: &[u8], direction: wire::Direction) -> Result<Grant, wire::Fault> {
-        self.known(secret, None, direction).map(|record| grant_of(&record))
+    pub fn look_at(
+        &self,
+        secret: &[u8],
+        served: &ServedRoot,
+        direction: wire::Direction,
+    ) -> Result<Grant, wire::Fault> {
+        self.known(secret, served, None, direction).map(|record| grant_of(&record))
     }
 
-    /// The token of this secret, when it allows the direction.
+    /// The token of this secret, when it is for what is served and allows the direction.
     fn known(
         &self,
         secret: &[u8],
+        served: &ServedRoot,
         purpose: Option<&[u8]>,
         direction: wire::Direction,
     ) -> Result<TokenRecord, wire::Fault> {
@@ -305,6 +346,7 @@ impl StateDirectory {
             }
             _ => {}
         }
+        check_root(&record, served)?;
         let used_for = record.used_for.as_ref().zip(purpose);
         if record.used_up || used_for.is_some_and(|(used, purpose)| *used != hex(purpose)) {
             return Err(used());
@@ -390,6 +432,7 @@ fn record_of(token: &Token, new: &NewToken, keep_secret: bool) -> TokenRecord {
         secret_hash,
         secret: keep_secret.then(|| hex(&token.secret)),
         rights: new.rights,
+        served: Some(new.served.clone()),
         root: new.root.clone(),
         label: new.label.clone(),
         created_s: now_s(),
@@ -418,6 +461,63 @@ const ASK_AGAIN: &str = "ask for a new one (`haul token new` on the server)";
 
 fn token_fault(code: wire::FaultCode, what: &str, hint: &str) -> wire::Fault {
     wire::Fault::new(code, wire::Side::Unknown, what).hint(hint)
+}
+
+/// A token opens what it was made for. The client is not told what that is.
+fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), wire::Fault> {
+    let (what, hint) = match record.served().belongs_to(served) {
+        Belongs::Here => return Ok(()),
+        Belongs::Elsewhere => (
+            "the token is for another directory of that server",
+            "use the URL that is for this one",
+        ),
+        Belongs::Replaced => (
+            "the token is for a directory that another one has replaced on the server",
+            "ask for a new URL: `haul serve` there prints it at its start",
+        ),
+        Belongs::Nowhere => (
+            "the token is of an older version, which did not say for which directory it is",
+            ASK_AGAIN,
+        ),
+    };
+    Err(token_fault(wire::FaultCode::RightMissing, what, hint))
+}
+
+/// What an older version wrote of the token that it printed for a directory.
+const SERVE_LABEL: &str = "serve ";
+
+/// Tokens of an older version are for what its server printed them for, and others for the one
+/// directory that was served until then. With several nobody knows which, and they open nothing.
+fn name_older(tokens: &mut [TokenRecord]) {
+    let printed = |token: &TokenRecord| {
+        let name = token.secret.as_ref().and_then(|_| token.label.strip_prefix(SERVE_LABEL))?;
+        Some(match name {
+            "null:" => ServedRoot::Null,
+            path => ServedRoot::Directory { path: path.to_owned(), inode: None },
+        })
+    };
+    let older = || tokens.iter().filter(|token| token.served.is_none());
+    let mut roots = older().filter_map(printed);
+    let only = match roots.next() {
+        Some(first) if roots.all(|root| root == first) => first,
+        _ => ServedRoot::Unknown,
+    };
+    for token in tokens.iter_mut().filter(|token| token.served.is_none()) {
+        token.served = Some(printed(token).unwrap_or_else(|| only.clone()));
+    }
+}
+
+/// The same, and those that are for `served` are told its inode: what has its path now is what they
+/// have opened so far.
+fn bind_older(tokens: &mut [TokenRecord], served: &ServedRoot) {
+    name_older(tokens);
+    for token in tokens {
+        if let Some(ServedRoot::Directory { path, inode: None }) = &token.served
+            && Some(path.as_str()) == served.name()
+        {
+            token.served = Some(served.clone());
+        }
+    }
 }
 
 fn used() -> wire::Fault {
@@ -455,73 +555,195 @@ mod tests {
     use super::*;
     use wire::{Direction, FaultCode};
 
-    fn new(rights: Rights) -> NewToken {
-        NewToken {
-            rights,
-            root: "sub".into(),
-            valid_for: None,
-            single_use: false,
-            label: "test".into(),
+    const BOTH: Rights = Rights { read: true, write: true };
+
+    /// A place with a state directory and two directories that can be served.
+    struct Fixture {
+        place: tempfile::TempDir,
+        state: StateDirectory,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            for name in ["a", "b"] {
+                std::fs::create_dir(place.path().join(name)).unwrap();
+            }
+            let state = StateDirectory::open(&place.path().join("state")).unwrap();
+            Self { place, state }
+        }
+
+        fn served(&self, name: &str) -> ServedRoot {
+            match name {
+                "null:" => ServedRoot::Null,
+                name => ServedRoot::at(&self.place.path().join(name)).unwrap(),
+            }
+        }
+
+        fn token(&self, rights: Rights) -> NewToken {
+            NewToken {
+                rights,
+                served: self.served("a"),
+                root: "sub".into(),
+                valid_for: None,
+                single_use: false,
+                label: "test".into(),
+            }
+        }
+
+        fn ask(
+            &self,
+            secret: &[u8],
+            purpose: u8,
+            direction: Direction,
+        ) -> Result<Grant, FaultCode> {
+            let served = self.served("a");
+            let asked = self.state.authorize(secret, &served, Some(&[purpose; 32]), direction);
+            asked.map_err(|fault| fault.code())
+        }
+
+        /// Rewrites the list of tokens as an older version wrote it.
+        fn make_older(&self) {
+            let path = self.state.path().join("tokens.json");
+            let text = std::fs::read(&path).unwrap();
+            let mut tokens: Vec<serde_json::Map<String, serde_json::Value>> =
+                serde_json::from_slice(&text).unwrap();
+            tokens.iter_mut().for_each(|token| drop(token.remove("served").unwrap()));
+            std::fs::write(&path, serde_json::to_vec(&tokens).unwrap()).unwrap();
         }
     }
 
-    const BOTH: Rights = Rights { read: true, write: true };
-
     #[test]
     fn a_token_opens_what_it_was_made_for_and_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = StateDirectory::open(&directory.path().join("state")).unwrap();
+        let fixture = Fixture::new();
         let read_only = Rights { read: true, write: false };
-        let (token, record) = state.new_token(&new(read_only)).unwrap();
-        let grant = state.authorize(&token.secret, Some(&[1; 16]), Direction::Pull).unwrap();
+        let (token, record) = fixture.state.new_token(&fixture.token(read_only)).unwrap();
+        let grant = fixture.ask(&token.secret, 1, Direction::Pull).unwrap();
         assert_eq!((grant.root, grant.rights), ("sub".into(), read_only));
-        let code = |result: Result<Grant, wire::Fault>| result.unwrap_err().code();
-        let ask =
-            |secret: &[u8], direction| code(state.authorize(secret, Some(&[1; 16]), direction));
+        let ask = |secret: &[u8], direction| fixture.ask(secret, 1, direction).unwrap_err();
         assert_eq!(ask(&token.secret, Direction::Push), FaultCode::RightMissing);
         assert_eq!(ask(&[0; 16], Direction::Pull), FaultCode::TokenWrong);
-        state.revoke(&record.id).unwrap();
+        fixture.state.revoke(&record.id).unwrap();
         assert_eq!(ask(&token.secret, Direction::Pull), FaultCode::TokenRevoked);
-        assert!(state.revoke("").is_err());
+        assert!(fixture.state.revoke("").is_err());
+    }
+
+    /// Whatever one state directory knows: each token with each server that it may meet.
+    #[test]
+    fn no_token_opens_what_another_server_of_the_same_user_serves() {
+        let fixture = Fixture::new();
+        let roots = ["a", "b", "null:"];
+        for name in roots {
+            let served = fixture.served(name);
+            let printed = fixture.state.serve_token(&served, BOTH).unwrap();
+            let new = NewToken { served, ..fixture.token(BOTH) };
+            let (made, _) = fixture.state.new_token(&new).unwrap();
+            for (token, other) in [&printed, &made].into_iter().flat_map(|t| roots.map(|r| (t, r)))
+            {
+                for direction in [Direction::Push, Direction::Pull] {
+                    let (secret, served) = (&token.secret, fixture.served(other));
+                    let asked = [
+                        fixture.state.authorize(secret, &served, Some(&[1; 32]), direction),
+                        fixture.state.look_at(secret, &served, direction),
+                    ];
+                    for asked in asked {
+                        let Err(fault) = asked else {
+                            assert_eq!(name, other);
+                            continue;
+                        };
+                        assert_ne!(name, other, "{fault:?}");
+                        assert_eq!(fault.code(), FaultCode::RightMissing);
+                        assert!(fault.what.contains("another directory of that server"));
+                        let place = fixture.place.path().to_str().unwrap();
+                        assert!(!format!("{fault:?}").contains(place), "it names a directory");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_took_anothers_place_is_not_opened_by_its_tokens() {
+        let fixture = Fixture::new();
+        let before = fixture.state.serve_token(&fixture.served("a"), BOTH).unwrap();
+        std::fs::rename(fixture.place.path().join("a"), fixture.place.path().join("old")).unwrap();
+        std::fs::rename(fixture.place.path().join("b"), fixture.place.path().join("a")).unwrap();
+        let served = fixture.served("a");
+        let fault = fixture.state.look_at(&before.secret, &served, Direction::Pull).unwrap_err();
+        assert!(fault.what.contains("replaced") && fault.hint.contains("new URL"), "{fault:?}");
+        let now = fixture.state.serve_token(&served, BOTH).unwrap();
+        assert_ne!(before, now);
+        assert!(fixture.ask(&now.secret, 1, Direction::Pull).is_ok());
+        assert_eq!(fixture.state.served_roots().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn tokens_of_an_older_version_are_bound_where_only_one_directory_was_served() {
+        let fixture = Fixture::new();
+        let printed = fixture.state.serve_token(&fixture.served("a"), BOTH).unwrap();
+        let (made, _) = fixture.state.new_token(&fixture.token(BOTH)).unwrap();
+        fixture.make_older();
+        assert_eq!(fixture.ask(&made.secret, 1, Direction::Pull), Err(FaultCode::RightMissing));
+        // Another directory is served first: it gets none of them.
+        let other = fixture.served("b");
+        fixture.state.serve_token(&other, BOTH).unwrap();
+        assert_eq!(fixture.state.serve_token(&fixture.served("a"), BOTH).unwrap(), printed);
+        for token in [&printed, &made] {
+            assert!(fixture.ask(&token.secret, 1, Direction::Pull).is_ok());
+            assert!(fixture.state.look_at(&token.secret, &other, Direction::Pull).is_err());
+        }
+    }
+
+    #[test]
+    fn a_token_of_an_older_version_opens_nothing_where_several_directories_were_served() {
+        let fixture = Fixture::new();
+        let printed = ["a", "b", "a"].map(|name| {
+            let token = fixture.state.serve_token(&fixture.served(name), BOTH);
+            token.unwrap()
+        });
+        let (made, _) = fixture.state.new_token(&fixture.token(BOTH)).unwrap();
+        fixture.make_older();
+        for (name, printed) in ["a", "b"].into_iter().zip(printed) {
+            let served = fixture.served(name);
+            assert_eq!(fixture.state.serve_token(&served, BOTH).unwrap(), printed);
+            let fault = fixture.state.look_at(&made.secret, &served, Direction::Pull).unwrap_err();
+            assert!(fault.what.contains("older version"), "{fault:?}");
+        }
     }
 
     #[test]
     fn a_single_use_token_serves_one_transfer_which_may_resume() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = StateDirectory::open(&directory.path().join("state")).unwrap();
-        let once = NewToken { single_use: true, ..new(BOTH) };
-        let (token, record) = state.new_token(&once).unwrap();
-        let use_for =
-            |purpose| state.authorize(&token.secret, Some(&[purpose; 32]), Direction::Push);
+        let fixture = Fixture::new();
+        let once = NewToken { single_use: true, ..fixture.token(BOTH) };
+        let (token, record) = fixture.state.new_token(&once).unwrap();
+        let use_for = |purpose| fixture.ask(&token.secret, purpose, Direction::Push);
         assert!(use_for(1).is_ok());
-        assert_eq!(use_for(2).unwrap_err().code(), FaultCode::TokenUsed);
+        assert_eq!(use_for(2).unwrap_err(), FaultCode::TokenUsed);
         assert!(use_for(1).is_ok());
-        state.use_up(&record.id).unwrap();
-        assert_eq!(use_for(1).unwrap_err().code(), FaultCode::TokenUsed);
+        fixture.state.use_up(&record.id).unwrap();
+        assert_eq!(use_for(1).unwrap_err(), FaultCode::TokenUsed);
     }
 
     #[test]
     fn an_expired_token_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = StateDirectory::open(&directory.path().join("state")).unwrap();
-        let brief = NewToken { valid_for: Some(Duration::ZERO), ..new(BOTH) };
-        let (token, _) = state.new_token(&brief).unwrap();
-        let refused = state.authorize(&token.secret, Some(&[1; 16]), Direction::Push).unwrap_err();
-        assert_eq!(refused.code(), FaultCode::TokenExpired);
+        let fixture = Fixture::new();
+        let brief = NewToken { valid_for: Some(Duration::ZERO), ..fixture.token(BOTH) };
+        let (token, _) = fixture.state.new_token(&brief).unwrap();
+        let refused = fixture.ask(&token.secret, 1, Direction::Push).unwrap_err();
+        assert_eq!(refused, FaultCode::TokenExpired);
     }
 
     #[test]
     fn a_restarted_server_has_the_same_key_and_prints_the_same_token() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state");
-        let state = StateDirectory::open(&path).unwrap();
-        let first = state.serve_token("serve /data", BOTH).unwrap();
-        let again = StateDirectory::open(&path).unwrap().serve_token("serve /data", BOTH).unwrap();
-        assert_eq!(first, again);
-        let other = state.serve_token("serve /other", BOTH).unwrap();
+        let fixture = Fixture::new();
+        let (path, a) = (fixture.state.path(), fixture.served("a"));
+        let first = fixture.state.serve_token(&a, BOTH).unwrap();
+        let again = StateDirectory::open(path).unwrap().serve_token(&fixture.served("a"), BOTH);
+        assert_eq!(first, again.unwrap());
+        let other = fixture.state.serve_token(&fixture.served("b"), BOTH).unwrap();
         assert_ne!(first.secret, other.secret);
         let text = std::fs::read_to_string(path.join("tokens.json")).unwrap();
-        let (listed, _) = state.new_token(&new(BOTH)).unwrap();
+        let (listed, _) = fixture.state.new_token(&fixture.token(BOTH)).unwrap();
         assert!(!text.contains(&hex(&listed.secret)));
     }
 

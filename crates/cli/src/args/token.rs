@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use haul_transfer::{
     events::Problem,
     options::PORT_DEFAULT,
+    served_root::ServedRoot,
     state::{NewToken, Rights},
 };
 use std::path::{Component, Path, PathBuf};
@@ -38,7 +39,10 @@ pub struct LowTokenNew {
     /// Allow to send files (without --read and --write: both)
     #[arg(long)]
     pub write: bool,
-    /// The directory it opens, below the server's root
+    /// The served directory that it opens, or `null:`; without it the one that was served so far
+    #[arg(long = "for", value_name = "DIR")]
+    pub served: Option<PathBuf>,
+    /// The directory it opens, below the served one
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// How long it is good for, like 12h or 7d; without it for ever
@@ -87,11 +91,14 @@ pub struct LowTokenRevoke {
 }
 
 impl LowTokenNew {
+    /// What is asked for; which directory is served is not known yet.
+    ///
     /// # Errors
     /// If the root is no directory below the server's.
     pub fn checked(&self) -> Result<NewToken, Problem> {
         Ok(NewToken {
             rights: Rights { read: self.read || !self.write, write: self.write || !self.read },
+            served: ServedRoot::Unknown,
             root: checked_root(self.root.as_deref().unwrap_or(Path::new("")))?,
             valid_for: self.expires.map(|period| period.0),
             single_use: self.single_use,
@@ -111,6 +118,10 @@ fn checked_root(root: &Path) -> Result<PathBuf, Problem> {
             "name it like --root incoming/2025",
         ));
     }
+    if root.to_str().is_none() {
+        let (what, found) = (format!("cannot make a token for {}", root.display()), "another name");
+        return Err(usage_problem(&what, "a name that is UTF-8 text", found, "rename it"));
+    }
     Ok(root.components().filter(|part| matches!(part, Component::Normal(_))).collect())
 }
 
@@ -125,5 +136,7 @@ mod tests {
         for bad in ["/a", "..", "a/../.."] {
             assert!(checked_root(Path::new(bad)).is_err(), "{bad}");
         }
+        let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"a/\xff");
+        assert!(checked_root(Path::new(odd)).is_err());
     }
 }

@@ -1,15 +1,20 @@
 //! `haul token`: makes, lists and revokes the tokens that a server accepts.
 
 use crate::{
-    args::token::{LowToken, LowTokenCommand, LowTokenNew},
+    args::{
+        token::{LowToken, LowTokenCommand, LowTokenNew},
+        usage_problem,
+    },
     failure::{ExitStatus, Failure},
     ui,
 };
 use haul_transfer::{
     HaulUrl, Token,
-    state::{Rights, StateDirectory, TokenRecord},
+    served_root::ServedRoot,
+    state::{NewToken, Rights, StateDirectory, TokenRecord},
 };
 use serde::Serialize;
+use std::path::Path;
 
 /// # Errors
 /// If the state directory cannot be used, or no such token is there.
@@ -35,6 +40,7 @@ struct TokenLine<'record> {
     event: &'static str,
     id: &'record str,
     rights: Rights,
+    served: Option<&'record str>,
     root: String,
     label: &'record str,
     created: String,
@@ -53,6 +59,7 @@ impl<'record> TokenLine<'record> {
             event,
             id: &record.id,
             rights: record.rights,
+            served: record.served().name(),
             root: record.root.display().to_string(),
             label: &record.label,
             created: utc(record.created_s),
@@ -68,8 +75,12 @@ impl<'record> TokenLine<'record> {
 fn new(low: LowTokenNew) -> Result<(), Failure> {
     let wanted = low.checked()?;
     let host = low.host.as_deref().map(checked_host).transpose()?;
-    let state = StateDirectory::open(&low.state.checked())?;
-    let (token, record) = state.new_token(&wanted)?;
+    let state = StateDirectory::open(&low.state.directory_or_default())?;
+    let served = match &low.served {
+        Some(named) => ServedRoot::named(named)?,
+        None => only_served(&state)?,
+    };
+    let (token, record) = state.new_token(&NewToken { served, ..wanted })?;
     let url = host.map(|host| url(&token, host, low.port));
     if low.json {
         let line =
@@ -88,6 +99,25 @@ fn new(low: LowTokenNew) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What was served so far, where that is one directory.
+fn only_served(state: &StateDirectory) -> Result<ServedRoot, Failure> {
+    let roots = state.served_roots()?;
+    let names: Vec<&str> = roots.iter().filter_map(ServedRoot::name).collect();
+    let hint = match names.as_slice() {
+        // As it is now: that it was replaced is nothing to this token.
+        [_] if roots[0] == ServedRoot::Null => return Ok(ServedRoot::Null),
+        [path] => match ServedRoot::at(Path::new(path)) {
+            Ok(root) => return Ok(root),
+            Err(error) => format!("{path} was served, and cannot be opened: {error}"),
+        },
+        [] => "name it: haul token new --for DIR; `haul serve` there has served nothing yet".into(),
+        several => format!("name one by --for: {}", several.join(", ")),
+    };
+    let found = format!("{} that were served from this state directory", names.len());
+    let needs = "the directory that it is to open";
+    Err(usage_problem("cannot make a token", needs, &found, &ui::printable(&hint)).into())
+}
+
 /// A host as it stands in a URL, without the brackets of IPv6.
 fn checked_host(host: &str) -> Result<String, Failure> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -96,7 +126,7 @@ fn checked_host(host: &str) -> Result<String, Failure> {
     parsed.filter(|url| url.host == bare).map(|url| url.host).ok_or_else(|| {
         let needs = "a host name or an address";
         let hint = "the port is given by --port";
-        crate::args::usage_problem("cannot take --host", needs, &format!("{host:?}"), hint).into()
+        usage_problem("cannot take --host", needs, &format!("{host:?}"), hint).into()
     })
 }
 
@@ -140,9 +170,15 @@ fn described(record: &TokenRecord) -> String {
     format!("{id}: {rights} below {}{uses}{expires}", shown_root(record))
 }
 
-/// Below the server's root, which is `/` here.
+/// The directory that it opens.
 fn shown_root(record: &TokenRecord) -> String {
-    ui::printable(&format!("/{}", record.root.display()))
+    let Some(served) = record.served().name() else {
+        return "? (of an older version: it opens nothing)".to_owned();
+    };
+    if record.root.as_os_str().is_empty() {
+        return ui::printable(served);
+    }
+    ui::printable(&format!("{}/{}", served.trim_end_matches('/'), record.root.display()))
 }
 
 fn rights(rights: Rights) -> &'static str {

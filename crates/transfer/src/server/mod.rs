@@ -11,6 +11,7 @@ use crate::{
     error::problem,
     events::{FileCounts, FileEnded, Problem},
     options::{ServeOptions, ServeRoot},
+    served_root::ServedRoot,
     state::{Rights, StateDirectory},
     storage::root::Root,
     token::Token,
@@ -133,6 +134,8 @@ pub struct Server {
     host: Arc<Host>,
     /// `None`: `null:`.
     root: Option<Arc<Root>>,
+    /// The same, as tokens know it.
+    served: ServedRoot,
     strangers: Strangers,
     refusals: Refusals,
     sessions: Mutex<Sessions>,
@@ -159,7 +162,8 @@ impl Server {
             problem(what, "", &error.to_string(), hint)
         })?;
         let rights = Rights { read: true, write: !options.read_only };
-        let token = state.serve_token(&label_of(&options.root), rights)?;
+        let served = served_root(&options.root, root.as_ref())?;
+        let token = state.serve_token(&served, rights)?;
         let (listener, address) = listen(&options.listen)?;
         let host = Arc::new(Host::read(Path::new("/")));
         // What a path of no length takes; a socket of a longer path is set when it is accepted.
@@ -179,6 +183,7 @@ impl Server {
             token,
             host,
             root,
+            served,
             sessions: Mutex::default(),
         })
     }
@@ -291,14 +296,14 @@ impl Server {
     }
 }
 
-fn label_of(root: &ServeRoot) -> String {
-    match root {
-        ServeRoot::Null => "serve null:".into(),
-        ServeRoot::Directory(path) => {
-            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-            format!("serve {}", path.display())
-        }
-    }
+fn served_root(named: &ServeRoot, root: Option<&Arc<Root>>) -> Result<ServedRoot, Problem> {
+    let (ServeRoot::Directory(path), Some(root)) = (named, root) else {
+        return Ok(ServedRoot::Null);
+    };
+    ServedRoot::of(root, path).map_err(|error| {
+        let what = format!("cannot serve {}", path.display());
+        problem(&what, "a file system that tells inodes", &error.to_string(), "")
+    })
 }
 
 /// `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands in.

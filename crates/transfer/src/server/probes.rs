@@ -116,8 +116,8 @@ impl Server {
         // One right is enough to begin; each round asks for its own.
         let grant = self
             .state
-            .look_at(secret, Direction::Push)
-            .or_else(|_| self.state.look_at(secret, Direction::Pull))?;
+            .look_at(secret, &self.served, Direction::Push)
+            .or_else(|_| self.state.look_at(secret, &self.served, Direction::Pull))?;
         let failed = |error: &dyn std::fmt::Display| {
             let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no probe can be set up");
             fault.found(error.to_string())
@@ -178,10 +178,10 @@ impl Server {
                 let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
                 return Err(fault.hint("measure the other way with --reverse"));
             }
-            self.state.look_at(&open.token_secret, Direction::Push)?;
+            self.state.look_at(&open.token_secret, &self.served, Direction::Push)?;
         }
         if probe.to_client {
-            self.state.look_at(&open.token_secret, Direction::Pull)?;
+            self.state.look_at(&open.token_secret, &self.served, Direction::Pull)?;
         }
         Ok(())
     }

@@ -236,12 +236,12 @@ impl Server {
     fn authorize(&self, open: &wire::Open) -> Result<Grant, Fault> {
         let (direction, purpose) = (open.direction(), purpose_of(open));
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
-        let grant = self.state.authorize(&open.token_secret, purpose, direction)?;
+        let grant = self.state.authorize(&open.token_secret, &self.served, purpose, direction)?;
         let moves = open.wishes.as_ref().is_some_and(|wishes| wishes.move_sources);
         let writes = direction == Direction::Push || moves;
         if writes {
             // A pull that removes what it has fetched needs both rights.
-            self.state.authorize(&open.token_secret, purpose, Direction::Push)?;
+            self.state.authorize(&open.token_secret, &self.served, purpose, Direction::Push)?;
         }
         if self.options.read_only && writes {
             let what = "the server is read-only";
@@ -354,7 +354,7 @@ impl Server {
                     let secret = &open.token_secret;
                     let purpose = purpose_of(open);
                     let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
-                    self.state.authorize(secret, purpose, open.direction())?;
+                    self.state.authorize(secret, &self.served, purpose, open.direction())?;
                 }
                 if sessions.open.len() >= self.options.sessions_max as usize {
                     let what = "the server has as many sessions as it may";
