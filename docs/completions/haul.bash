@@ -1791,7 +1791,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__token__subcmd__new)
-            opts="-h -V --read --write --for --root --expires --single-use --label --host --port --json --state --help --version"
+            opts="-h -V --read --write --list --delete --for --root --expires --single-use --label --host --port --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -240,8 +240,10 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch files (without --read and --write: both)'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files (without --read and --write: both)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch and to list files (without one of the four: all of them)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files, which replace others of their names'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l list -d 'Allow to list files: names, sizes, times'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l delete -d 'Allow to remove files, as `push --delete` and `pull --move` do'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l single-use -d 'Good for one transfer, which may resume'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l json -d 'Print one JSON object a line'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help (see more with \'--help\')'

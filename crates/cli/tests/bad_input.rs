@@ -109,6 +109,62 @@ fn a_token_without_the_right_is_refused_and_one_with_it_is_not() {
     place.pull(&words![read_only.url("served"), place.target("again")]).ok();
 }
 
+/// By the words of the program; hostile_rights.rs tries what it would not say.
+#[test]
+fn a_token_that_may_only_write_learns_neither_names_nor_contents() {
+    let (place, server) = with_data(1000);
+    fs::create_dir(place.root("in")).unwrap();
+    place.file(&place.root("in/secret-name"), 10);
+    place.file(&place.root("in/data"), 1234);
+    let (write, _) = new_token(&place, &["--write"]);
+    let url = |token: &str| server.url_with(token, server.address(), "in/");
+    let push = |token: &str, options: &[&str]| {
+        let mut source = place.path("source").into_os_string();
+        source.push("/");
+        let options: Vec<OsString> = options.iter().map(OsString::from).collect();
+        place.push(&[words![source, url(token)], options].concat())
+    };
+    for (options, words) in [
+        (&["--delete", "-n"][..], ["no right to list", "--delete tells the names"]),
+        (&["--delete"], ["no right to list", "leave out --delete"]),
+        (&["--checksum-compare"], ["no right to read", "BLAKE3"]),
+        (&["--checksum-compare", "-n"], ["no right to read", "BLAKE3"]),
+        (&["--move"], ["no right to read", "--on-conflict replace"]),
+    ] {
+        let ran = push(&write, options);
+        ran.refused(&words);
+        assert!(!format!("{ran:?}").contains("secret"), "{ran:?}");
+    }
+    let ran = push(&write, &["--on-conflict", "fail"]);
+    ran.says(&["something of that name is there already"]);
+    assert!(!format!("{ran:?}").contains("1234"), "it tells the size of what is there: {ran:?}");
+    let (some, _) = new_token(&place, &["--write", "--list"]);
+    push(&some, &["--delete"]).refused(&["no right to delete", "--delete removes"]);
+    let (more, _) = new_token(&place, &["--write", "--list", "--delete"]);
+    push(&more, &["--delete"]).ok();
+    assert!(!place.root("in/secret-name").exists());
+    push(&write, &["--move", "--on-conflict", "replace"]).ok();
+    assert!(!place.source("data").exists() && place.root("in/data").exists());
+}
+
+/// What may be listed is told name by name, and not a byte of it.
+#[test]
+fn a_token_that_may_only_list_fetches_nothing() {
+    let (place, server) = with_data(1000);
+    let (list, _) = new_token(&place, &["--list"]);
+    let url = || server.url_with(&list, server.address(), "served");
+    let planned = place.pull(&words![url(), place.target(""), "-n"]);
+    assert_eq!((planned.status, planned.named("file").len()), (0, 1), "{planned:?}");
+    place.pull(&words![url(), place.target("")]).refused(&["no right to read"]);
+    place.push(&words![place.source("data"), url()]).refused(&["no right to write"]);
+    let compare = words![url(), place.target(""), "-n", "--checksum-compare"];
+    place.pull(&compare).refused(&["no right to read"]);
+    let (read, _) = new_token(&place, &["--read", "--write"]);
+    let moving = words![server.url_with(&read, server.address(), "served"), place.target("")];
+    place.pull(&[moving, words!["--move"]].concat()).refused(&["no right to delete", "--move"]);
+    assert!(place.root("served").exists() && !place.target("served").exists());
+}
+
 #[test]
 fn a_token_opens_its_own_root_and_nothing_beside_it() {
     let (place, server) = with_data(1000);

@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use haul_transfer::{
-    served_root::ServedRoot,
-    state::{Rights, StateDirectory},
-};
+use haul_transfer::{rights::Rights, served_root::ServedRoot, state::StateDirectory};
 use serde_json::Value;
 use std::{
     os::unix::fs::PermissionsExt,
@@ -221,7 +218,8 @@ fn tokens_are_made_listed_and_revoked() {
     let id = made["id"].as_str().unwrap();
     let secret = made["token"].as_str().unwrap();
     assert_eq!((made["event"].as_str(), secret.len()), (Some("token"), 53));
-    assert_eq!(made["rights"], serde_json::json!({ "read": false, "write": true }));
+    let rights = Rights { write: true, ..Rights::NONE };
+    assert_eq!(made["rights"], serde_json::to_value(rights).unwrap());
 
     let served = fresh.path().canonicalize().unwrap();
     assert_eq!(made["served"], served.to_str().unwrap());
@@ -245,15 +243,23 @@ fn tokens_are_made_listed_and_revoked() {
 }
 
 #[test]
-fn a_token_allows_both_unless_one_right_is_named_and_comes_as_a_url() {
+fn a_token_allows_all_unless_a_right_is_named_and_comes_as_a_url() {
     let fresh = Fresh::new();
     let text = fresh.run(&["token", "new", "--for", "null:", "--host", "::1", "--port", "99"]).ok();
-    assert!(text.contains("read, write below null:\n"), "{text}");
+    assert!(text.contains("read, write, delete below null:\n"), "{text}");
     let url = text.split_whitespace().find(|word| word.starts_with("haul://")).unwrap();
     let url: haul_transfer::HaulUrl = url.parse().unwrap();
     assert_eq!(url.server(), "[::1]:99");
-    let text = fresh.run(&["token", "new", "--read", "--for", "/"]).ok();
-    assert!(text.contains("read below /\n"), "{text}");
+    for (words, allows) in [
+        (&["--read"][..], "read"),
+        (&["--list"], "list"),
+        (&["--read", "--list"], "read"),
+        (&["--read", "--write"], "read, write"),
+        (&["--write", "--list", "--delete"], "list, write, delete"),
+    ] {
+        let text = fresh.run(&[&["token", "new", "--for", "/"], words].concat()).ok();
+        assert!(text.contains(&format!("allows {allows} below /\n")), "{text}");
+    }
 }
 
 #[test]
@@ -271,13 +277,14 @@ fn a_token_is_for_a_directory_that_is_served_or_named() {
     let serve = |name: &str| {
         let path = fresh.path().join(name);
         std::fs::create_dir(&path).unwrap();
-        let rights = Rights { read: true, write: true };
-        state.serve_token(&ServedRoot::at(&path).unwrap(), rights).unwrap();
+        state.serve_token(&ServedRoot::at(&path).unwrap(), Rights::ALL).unwrap();
         path.canonicalize().unwrap().to_str().unwrap().to_owned()
     };
     // The one that was served is taken, and said.
     let first = serve("first");
-    assert!(fresh.run(&["token", "new"]).ok().contains(&format!("read, write below {first}\n")));
+    assert!(
+        fresh.run(&["token", "new"]).ok().contains(&format!("read, write, delete below {first}\n"))
+    );
     let second = serve("second");
     let err = refused(&[]);
     assert!(err.contains("--for") && err.contains(&first) && err.contains(&second), "{err}");

@@ -356,7 +356,9 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     }
     let journey = Journey::new(Way::Push);
     write(&journey.from("f"), "f");
-    journey.moved_to("f", "null:", &words!["--dry-run"]).ok();
+    let dry = journey.moved_to("f", "null:", &words!["--dry-run"]);
+    assert_eq!(dry.ok()["moved_bytes"], 0);
+    assert_eq!(with_status(&dry, "would-copy"), ["f"]);
 }
 
 #[test]
@@ -432,12 +434,12 @@ fn a_move_removes_each_source_once_its_very_bytes_are_at_the_target() {
 }
 
 #[test]
-fn a_pull_that_moves_needs_the_right_to_write() {
+fn a_pull_that_moves_needs_the_right_to_delete() {
     let place = Place::new();
     let server = ServerSetup::new(&place).options(&["--read-only"]).start(&place);
     write(&place.root("f"), "f");
     let ran = place.pull(&words![server.url("f"), place.target(""), "--move"]);
-    ran.refused(&["no right to write"]);
+    ran.refused(&["no right to delete"]);
     assert!(place.root("f").exists() && !place.target("f").exists());
     place.pull(&words![server.url("f"), place.target("")]).ok();
 }

@@ -263,6 +263,13 @@ impl Receiver {
         Ok(())
     }
 
+    /// Whether the session has put a file in place under this name, and knows it still.
+    #[must_use]
+    pub fn has_in_place(&self, name: &[u8]) -> bool {
+        let is_open = |hash| self.files.values().any(|file| file.name == Some(hash));
+        self.names.taken(name).is_some_and(|hash| !is_open(hash))
+    }
+
     /// A data connection that passed its preface.
     ///
     /// # Errors

@@ -56,8 +56,7 @@ impl TakenNames {
                 return Err(taken_fault(offer, found));
             }
         }
-        let hash = hash(&offer.name);
-        if self.young.contains(&hash) || self.old.contains(&hash) {
+        if self.taken(&offer.name).is_some() {
             return Err(taken_fault(offer, "a file of that name came before".into()));
         }
         if offer.kind() == FileKind::Directory {
@@ -66,8 +65,15 @@ impl TakenNames {
         if self.young.len() >= limits::TAKEN_NAMES_MAX / 2 {
             self.old = core::mem::take(&mut self.young);
         }
+        let hash = hash(&offer.name);
         self.young.insert(hash);
         Ok(Some(hash))
+    }
+
+    /// The hash of a name that is taken.
+    pub fn taken(&self, name: &[u8]) -> Option<NameHash> {
+        let hash = hash(name);
+        (self.young.contains(&hash) || self.old.contains(&hash)).then_some(hash)
     }
 
     /// Whether a name stays taken once its file is in place.

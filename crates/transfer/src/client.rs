@@ -21,8 +21,8 @@ use crate::{
         LOST_AFTER, OfferLimits, SessionEnd, Tally, drive,
         headway::{Carried, Cut, Headway},
         placing,
-        receiving::{Receiving, ReceivingOptions},
-        sending::{Sending, SendingOptions, Sources},
+        receiving::{Receiving, ReceivingOptions, Telling},
+        sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamFigures, StreamSetup, Streams, choose_congestion},
         supply,
     },
@@ -201,6 +201,14 @@ fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
     };
     let hint = "watch the directory that holds it, or leave --watch out";
     Err(TransferError::start(problem("cannot watch this source", "a directory", &found, hint)))
+}
+
+/// What the one source of a pull is called here, where that is another name.
+fn new_name(place: &TargetPlace) -> Option<Vec<u8>> {
+    match place {
+        TargetPlace::Below { rename, .. } => rename.clone(),
+        TargetPlace::Null => None,
+    }
 }
 
 fn with_base(wishes: Wishes, of_base: bool) -> Wishes {
@@ -602,6 +610,7 @@ impl<'a> Client<'a> {
         match work {
             Work::Push(sources) => {
                 let options = SendingOptions {
+                    giving: Giving::Files,
                     offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
@@ -618,6 +627,8 @@ impl<'a> Client<'a> {
             }
             Work::Pull(place) => {
                 let options = ReceivingOptions {
+                    telling: Telling::All,
+                    dry_run: self.wishes.dry_run,
                     offers,
                     stall_after: self.options.stall_after,
                     engine: self.options.receive_engine.clone(),
@@ -625,10 +636,7 @@ impl<'a> Client<'a> {
                     expected: expected_names(&self.open.paths),
                     matcher: self.matcher.clone(),
                     selection: None,
-                    manifest: self.lines(match place {
-                        TargetPlace::Below { rename, .. } => rename.clone(),
-                        TargetPlace::Null => None,
-                    }),
+                    manifest: self.lines(new_name(place)),
                     verify_target: self.options.verify_target,
                     peer_rechecks: opened.granted.capabilities.contains(&CAPABILITY_RECHECK),
                 };

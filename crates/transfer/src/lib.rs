@@ -15,6 +15,7 @@ mod places;
 pub mod preflight;
 pub mod probe;
 mod reporting;
+pub mod rights;
 pub mod selection;
 pub mod served_root;
 pub mod server;

@@ -6,6 +6,7 @@
 use crate::{
     error::problem,
     events::Problem,
+    rights::{Need, Rights},
     served_root::{Belongs, ServedRoot},
     token::{Token, fingerprint_of, hex, random_bytes, same_secret},
 };
@@ -19,13 +20,6 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-
-/// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rights {
-    pub read: bool,
-    pub write: bool,
-}
 
 /// What a new token shall allow.
 #[derive(Clone, Debug)]
@@ -271,8 +265,8 @@ impl StateDirectory {
         })?
     }
 
-    /// Checks a secret that a client showed to who serves `served`, for what it asks. `purpose` is
-    /// that in a hash: a single-use token is bound to the first.
+    /// Checks a secret that a client showed to who serves `served`, for the rights that it needs.
+    /// `purpose` is what it asks for in a hash: a single-use token is bound to the first.
     ///
     /// # Errors
     /// The fault to answer with: unknown, expired, used, revoked, for something else that is
@@ -282,9 +276,9 @@ impl StateDirectory {
         secret: &[u8],
         served: &ServedRoot,
         purpose: Option<&[u8]>,
-        direction: wire::Direction,
+        needs: &[Need],
     ) -> Result<Grant, wire::Fault> {
-        let record = self.known(secret, served, purpose, direction)?;
+        let record = self.known(secret, served, purpose, needs)?;
         if let Some(purpose) = purpose.map(hex)
             && record.single_use
             && record.used_for.is_none()
@@ -313,18 +307,18 @@ impl StateDirectory {
         &self,
         secret: &[u8],
         served: &ServedRoot,
-        direction: wire::Direction,
+        needs: &[Need],
     ) -> Result<Grant, wire::Fault> {
-        self.known(secret, served, None, direction).map(|record| grant_of(&record))
+        self.known(secret, served, None, needs).map(|record| grant_of(&record))
     }
 
-    /// The token of this secret, when it is for what is served and allows the direction.
+    /// The token of this secret, when it is for what is served and has these rights.
     fn known(
         &self,
         secret: &[u8],
         served: &ServedRoot,
         purpose: Option<&[u8]>,
-        direction: wire::Direction,
+        needs: &[Need],
     ) -> Result<TokenRecord, wire::Fault> {
         let hash = hex(&Token::secret_hash(secret));
         let tokens = self.tokens().map_err(|problem| state_fault(&problem))?;
@@ -351,14 +345,8 @@ impl StateDirectory {
         if record.used_up || used_for.is_some_and(|(used, purpose)| *used != hex(purpose)) {
             return Err(used());
         }
-        let (allowed, right) = match direction {
-            wire::Direction::Push => (record.rights.write, "write"),
-            _ => (record.rights.read, "read"),
-        };
-        if !allowed {
-            let what = format!("the token has no right to {right} here");
-            let hint = format!("`haul token new --{right}` on the server makes one that has");
-            return Err(token_fault(wire::FaultCode::RightMissing, &what, &hint));
+        if let Some(missing) = needs.iter().find(|need| !record.rights.allows(need.right)) {
+            return Err(missing.fault());
         }
         Ok(record)
     }
@@ -553,9 +541,11 @@ pub fn default_state_directory() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Direction, FaultCode};
+    use crate::rights::Right;
+    use wire::FaultCode;
 
-    const BOTH: Rights = Rights { read: true, write: true };
+    const READ: &[Need] = &[Need::new(Right::Read)];
+    const WRITE: &[Need] = &[Need::new(Right::Write)];
 
     /// A place with a state directory and two directories that can be served.
     struct Fixture {
@@ -591,14 +581,9 @@ mod tests {
             }
         }
 
-        fn ask(
-            &self,
-            secret: &[u8],
-            purpose: u8,
-            direction: Direction,
-        ) -> Result<Grant, FaultCode> {
+        fn ask(&self, secret: &[u8], purpose: u8, needs: &[Need]) -> Result<Grant, FaultCode> {
             let served = self.served("a");
-            let asked = self.state.authorize(secret, &served, Some(&[purpose; 32]), direction);
+            let asked = self.state.authorize(secret, &served, Some(&[purpose; 32]), needs);
             asked.map_err(|fault| fault.code())
         }
 
@@ -616,15 +601,15 @@ mod tests {
     #[test]
     fn a_token_opens_what_it_was_made_for_and_nothing_else() {
         let fixture = Fixture::new();
-        let read_only = Rights { read: true, write: false };
+        let read_only = Rights::READ_ONLY;
         let (token, record) = fixture.state.new_token(&fixture.token(read_only)).unwrap();
-        let grant = fixture.ask(&token.secret, 1, Direction::Pull).unwrap();
+        let grant = fixture.ask(&token.secret, 1, READ).unwrap();
         assert_eq!((grant.root, grant.rights), ("sub".into(), read_only));
-        let ask = |secret: &[u8], direction| fixture.ask(secret, 1, direction).unwrap_err();
-        assert_eq!(ask(&token.secret, Direction::Push), FaultCode::RightMissing);
-        assert_eq!(ask(&[0; 16], Direction::Pull), FaultCode::TokenWrong);
+        let ask = |secret: &[u8], needs| fixture.ask(secret, 1, needs).unwrap_err();
+        assert_eq!(ask(&token.secret, WRITE), FaultCode::RightMissing);
+        assert_eq!(ask(&[0; 16], READ), FaultCode::TokenWrong);
         fixture.state.revoke(&record.id).unwrap();
-        assert_eq!(ask(&token.secret, Direction::Pull), FaultCode::TokenRevoked);
+        assert_eq!(ask(&token.secret, READ), FaultCode::TokenRevoked);
         assert!(fixture.state.revoke("").is_err());
     }
 
@@ -635,16 +620,16 @@ mod tests {
         let roots = ["a", "b", "null:"];
         for name in roots {
             let served = fixture.served(name);
-            let printed = fixture.state.serve_token(&served, BOTH).unwrap();
-            let new = NewToken { served, ..fixture.token(BOTH) };
+            let printed = fixture.state.serve_token(&served, Rights::ALL).unwrap();
+            let new = NewToken { served, ..fixture.token(Rights::ALL) };
             let (made, _) = fixture.state.new_token(&new).unwrap();
             for (token, other) in [&printed, &made].into_iter().flat_map(|t| roots.map(|r| (t, r)))
             {
-                for direction in [Direction::Push, Direction::Pull] {
+                for needs in [WRITE, READ] {
                     let (secret, served) = (&token.secret, fixture.served(other));
                     let asked = [
-                        fixture.state.authorize(secret, &served, Some(&[1; 32]), direction),
-                        fixture.state.look_at(secret, &served, direction),
+                        fixture.state.authorize(secret, &served, Some(&[1; 32]), needs),
+                        fixture.state.look_at(secret, &served, needs),
                     ];
                     for asked in asked {
                         let Err(fault) = asked else {
@@ -665,32 +650,32 @@ mod tests {
     #[test]
     fn a_directory_that_took_anothers_place_is_not_opened_by_its_tokens() {
         let fixture = Fixture::new();
-        let before = fixture.state.serve_token(&fixture.served("a"), BOTH).unwrap();
+        let before = fixture.state.serve_token(&fixture.served("a"), Rights::ALL).unwrap();
         std::fs::rename(fixture.place.path().join("a"), fixture.place.path().join("old")).unwrap();
         std::fs::rename(fixture.place.path().join("b"), fixture.place.path().join("a")).unwrap();
         let served = fixture.served("a");
-        let fault = fixture.state.look_at(&before.secret, &served, Direction::Pull).unwrap_err();
+        let fault = fixture.state.look_at(&before.secret, &served, READ).unwrap_err();
         assert!(fault.what.contains("replaced") && fault.hint.contains("new URL"), "{fault:?}");
-        let now = fixture.state.serve_token(&served, BOTH).unwrap();
+        let now = fixture.state.serve_token(&served, Rights::ALL).unwrap();
         assert_ne!(before, now);
-        assert!(fixture.ask(&now.secret, 1, Direction::Pull).is_ok());
+        assert!(fixture.ask(&now.secret, 1, READ).is_ok());
         assert_eq!(fixture.state.served_roots().unwrap().len(), 1);
     }
 
     #[test]
     fn tokens_of_an_older_version_are_bound_where_only_one_directory_was_served() {
         let fixture = Fixture::new();
-        let printed = fixture.state.serve_token(&fixture.served("a"), BOTH).unwrap();
-        let (made, _) = fixture.state.new_token(&fixture.token(BOTH)).unwrap();
+        let printed = fixture.state.serve_token(&fixture.served("a"), Rights::ALL).unwrap();
+        let (made, _) = fixture.state.new_token(&fixture.token(Rights::ALL)).unwrap();
         fixture.make_older();
-        assert_eq!(fixture.ask(&made.secret, 1, Direction::Pull), Err(FaultCode::RightMissing));
+        assert_eq!(fixture.ask(&made.secret, 1, READ), Err(FaultCode::RightMissing));
         // Another directory is served first: it gets none of them.
         let other = fixture.served("b");
-        fixture.state.serve_token(&other, BOTH).unwrap();
-        assert_eq!(fixture.state.serve_token(&fixture.served("a"), BOTH).unwrap(), printed);
+        fixture.state.serve_token(&other, Rights::ALL).unwrap();
+        assert_eq!(fixture.state.serve_token(&fixture.served("a"), Rights::ALL).unwrap(), printed);
         for token in [&printed, &made] {
-            assert!(fixture.ask(&token.secret, 1, Direction::Pull).is_ok());
-            assert!(fixture.state.look_at(&token.secret, &other, Direction::Pull).is_err());
+            assert!(fixture.ask(&token.secret, 1, READ).is_ok());
+            assert!(fixture.state.look_at(&token.secret, &other, READ).is_err());
         }
     }
 
@@ -698,15 +683,15 @@ mod tests {
     fn a_token_of_an_older_version_opens_nothing_where_several_directories_were_served() {
         let fixture = Fixture::new();
         let printed = ["a", "b", "a"].map(|name| {
-            let token = fixture.state.serve_token(&fixture.served(name), BOTH);
+            let token = fixture.state.serve_token(&fixture.served(name), Rights::ALL);
             token.unwrap()
         });
-        let (made, _) = fixture.state.new_token(&fixture.token(BOTH)).unwrap();
+        let (made, _) = fixture.state.new_token(&fixture.token(Rights::ALL)).unwrap();
         fixture.make_older();
         for (name, printed) in ["a", "b"].into_iter().zip(printed) {
             let served = fixture.served(name);
-            assert_eq!(fixture.state.serve_token(&served, BOTH).unwrap(), printed);
-            let fault = fixture.state.look_at(&made.secret, &served, Direction::Pull).unwrap_err();
+            assert_eq!(fixture.state.serve_token(&served, Rights::ALL).unwrap(), printed);
+            let fault = fixture.state.look_at(&made.secret, &served, READ).unwrap_err();
             assert!(fault.what.contains("older version"), "{fault:?}");
         }
     }
@@ -714,9 +699,9 @@ mod tests {
     #[test]
     fn a_single_use_token_serves_one_transfer_which_may_resume() {
         let fixture = Fixture::new();
-        let once = NewToken { single_use: true, ..fixture.token(BOTH) };
+        let once = NewToken { single_use: true, ..fixture.token(Rights::ALL) };
         let (token, record) = fixture.state.new_token(&once).unwrap();
-        let use_for = |purpose| fixture.ask(&token.secret, purpose, Direction::Push);
+        let use_for = |purpose| fixture.ask(&token.secret, purpose, WRITE);
         assert!(use_for(1).is_ok());
         assert_eq!(use_for(2).unwrap_err(), FaultCode::TokenUsed);
         assert!(use_for(1).is_ok());
@@ -727,9 +712,9 @@ mod tests {
     #[test]
     fn an_expired_token_is_refused() {
         let fixture = Fixture::new();
-        let brief = NewToken { valid_for: Some(Duration::ZERO), ..fixture.token(BOTH) };
+        let brief = NewToken { valid_for: Some(Duration::ZERO), ..fixture.token(Rights::ALL) };
         let (token, _) = fixture.state.new_token(&brief).unwrap();
-        let refused = fixture.ask(&token.secret, 1, Direction::Push).unwrap_err();
+        let refused = fixture.ask(&token.secret, 1, WRITE).unwrap_err();
         assert_eq!(refused, FaultCode::TokenExpired);
     }
 
@@ -737,13 +722,14 @@ mod tests {
     fn a_restarted_server_has_the_same_key_and_prints_the_same_token() {
         let fixture = Fixture::new();
         let (path, a) = (fixture.state.path(), fixture.served("a"));
-        let first = fixture.state.serve_token(&a, BOTH).unwrap();
-        let again = StateDirectory::open(path).unwrap().serve_token(&fixture.served("a"), BOTH);
+        let first = fixture.state.serve_token(&a, Rights::ALL).unwrap();
+        let again =
+            StateDirectory::open(path).unwrap().serve_token(&fixture.served("a"), Rights::ALL);
         assert_eq!(first, again.unwrap());
-        let other = fixture.state.serve_token(&fixture.served("b"), BOTH).unwrap();
+        let other = fixture.state.serve_token(&fixture.served("b"), Rights::ALL).unwrap();
         assert_ne!(first.secret, other.secret);
         let text = std::fs::read_to_string(path.join("tokens.json")).unwrap();
-        let (listed, _) = fixture.state.new_token(&fixture.token(BOTH)).unwrap();
+        let (listed, _) = fixture.state.new_token(&fixture.token(Rights::ALL)).unwrap();
         assert!(!text.contains(&hex(&listed.secret)));
     }
 

@@ -3,10 +3,8 @@
 use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};
 use haul_transfer::{
-    events::Problem,
-    options::PORT_DEFAULT,
-    served_root::ServedRoot,
-    state::{NewToken, Rights},
+    events::Problem, options::PORT_DEFAULT, rights::Rights, served_root::ServedRoot,
+    state::NewToken,
 };
 use std::path::{Component, Path, PathBuf};
 
@@ -33,12 +31,18 @@ pub enum LowTokenCommand {
 /// Only its SHA-256 is kept, so it cannot be shown again.
 #[derive(Debug, Args)]
 pub struct LowTokenNew {
-    /// Allow to fetch files (without --read and --write: both)
+    /// Allow to fetch and to list files (without one of the four: all of them)
     #[arg(long)]
     pub read: bool,
-    /// Allow to send files (without --read and --write: both)
+    /// Allow to send files, which replace others of their names
     #[arg(long)]
     pub write: bool,
+    /// Allow to list files: names, sizes, times
+    #[arg(long)]
+    pub list: bool,
+    /// Allow to remove files, as `push --delete` and `pull --move` do
+    #[arg(long)]
+    pub delete: bool,
     /// The served directory that it opens, or `null:`; without it the one that was served so far
     #[arg(long = "for", value_name = "DIR")]
     pub served: Option<PathBuf>,
@@ -97,13 +101,21 @@ impl LowTokenNew {
     /// If the root is no directory below the server's.
     pub fn checked(&self) -> Result<NewToken, Problem> {
         Ok(NewToken {
-            rights: Rights { read: self.read || !self.write, write: self.write || !self.read },
+            rights: self.rights(),
             served: ServedRoot::Unknown,
             root: checked_root(self.root.as_deref().unwrap_or(Path::new("")))?,
             valid_for: self.expires.map(|period| period.0),
             single_use: self.single_use,
             label: self.label.clone(),
         })
+    }
+}
+
+impl LowTokenNew {
+    fn rights(&self) -> Rights {
+        let (read, list) = (self.read, self.list || self.read);
+        let named = Rights { read, write: self.write, list, delete: self.delete };
+        if named == Rights::NONE { Rights::ALL } else { named }
     }
 }
 

@@ -10,8 +10,9 @@ use crate::{
 };
 use haul_transfer::{
     HaulUrl, Token,
+    rights::Rights,
     served_root::ServedRoot,
-    state::{NewToken, Rights, StateDirectory, TokenRecord},
+    state::{NewToken, StateDirectory, TokenRecord},
 };
 use serde::Serialize;
 use std::path::Path;
@@ -152,7 +153,7 @@ fn list(state: &StateDirectory, json: bool) -> Result<(), Failure> {
         [
             record.id.clone(),
             record.status().to_owned(),
-            rights(record.rights).to_owned(),
+            rights(record.rights),
             if record.single_use { "one" } else { "any" }.to_owned(),
             record.expires_s.map_or_else(|| "never".to_owned(), utc),
             shown_root(record),
@@ -181,13 +182,9 @@ fn shown_root(record: &TokenRecord) -> String {
     ui::printable(&format!("{}/{}", served.trim_end_matches('/'), record.root.display()))
 }
 
-fn rights(rights: Rights) -> &'static str {
-    match (rights.read, rights.write) {
-        (true, true) => "read, write",
-        (true, false) => "read",
-        (false, true) => "write",
-        (false, false) => "nothing",
-    }
+fn rights(rights: Rights) -> String {
+    let names: Vec<&str> = rights.names().collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
 /// A time in seconds since 1970 as RFC 3339 has it, in UTC.

@@ -11,8 +11,9 @@ use crate::{
     error::problem,
     events::{FileCounts, FileEnded, Problem},
     options::{ServeOptions, ServeRoot},
+    rights::Rights,
     served_root::ServedRoot,
-    state::{Rights, StateDirectory},
+    state::StateDirectory,
     storage::root::Root,
     token::Token,
     transport::tls,
@@ -161,7 +162,7 @@ impl Server {
             let hint = "remove key.der and certificate.der there; tokens given out become void";
             problem(what, "", &error.to_string(), hint)
         })?;
-        let rights = Rights { read: true, write: !options.read_only };
+        let rights = if options.read_only { Rights::READ_ONLY } else { Rights::ALL };
         let served = served_root(&options.root, root.as_ref())?;
         let token = state.serve_token(&served, rights)?;
         let (listener, address) = listen(&options.listen)?;

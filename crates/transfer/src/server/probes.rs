@@ -14,6 +14,7 @@ use crate::{
         serving::{Moved, Serving, connections_max},
         talk::{Ended, Talk},
     },
+    rights::{Need, Right},
     session::{
         lock,
         streams::{StreamSetup, Streams, choose_congestion},
@@ -24,7 +25,7 @@ use crate::{
 };
 use haul_protocol::{
     Message, StreamId, limits,
-    wire::{self, Direction, Fault, FaultCode, Side},
+    wire::{self, Fault, FaultCode, Side},
 };
 use haul_sys::tcp_info::TcpInfo;
 use std::{
@@ -116,8 +117,8 @@ impl Server {
         // One right is enough to begin; each round asks for its own.
         let grant = self
             .state
-            .look_at(secret, &self.served, Direction::Push)
-            .or_else(|_| self.state.look_at(secret, &self.served, Direction::Pull))?;
+            .look_at(secret, &self.served, &[Need::new(Right::Write)])
+            .or_else(|_| self.state.look_at(secret, &self.served, &[Need::new(Right::Read)]))?;
         let failed = |error: &dyn std::fmt::Display| {
             let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no probe can be set up");
             fault.found(error.to_string())
@@ -178,10 +179,10 @@ impl Server {
                 let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
                 return Err(fault.hint("measure the other way with --reverse"));
             }
-            self.state.look_at(&open.token_secret, &self.served, Direction::Push)?;
+            self.state.look_at(&open.token_secret, &self.served, &[Need::new(Right::Write)])?;
         }
         if probe.to_client {
-            self.state.look_at(&open.token_secret, &self.served, Direction::Pull)?;
+            self.state.look_at(&open.token_secret, &self.served, &[Need::new(Right::Read)])?;
         }
         Ok(())
     }

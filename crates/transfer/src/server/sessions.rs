@@ -8,13 +8,12 @@ use crate::{
     error::problem,
     events::Event,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
-    preflight,
-    reporting::Telling,
+    preflight, reporting, rights,
     selection::Arriving,
     session::{
         OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
-        receiving::{Receiving, ReceivingOptions},
-        sending::{Sending, SendingOptions, Sources},
+        receiving::{Receiving, ReceivingOptions, Telling},
+        sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
     },
@@ -234,16 +233,11 @@ impl Server {
 
     /// Whether the token allows what it is asked for.
     fn authorize(&self, open: &wire::Open) -> Result<Grant, Fault> {
-        let (direction, purpose) = (open.direction(), purpose_of(open));
+        let purpose = purpose_of(open);
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
-        let grant = self.state.authorize(&open.token_secret, &self.served, purpose, direction)?;
-        let moves = open.wishes.as_ref().is_some_and(|wishes| wishes.move_sources);
-        let writes = direction == Direction::Push || moves;
-        if writes {
-            // A pull that removes what it has fetched needs both rights.
-            self.state.authorize(&open.token_secret, &self.served, purpose, Direction::Push)?;
-        }
-        if self.options.read_only && writes {
+        let needs = rights::needed(open);
+        let grant = self.state.authorize(&open.token_secret, &self.served, purpose, &needs)?;
+        if self.options.read_only && rights::changes_files(&needs) {
             let what = "the server is read-only";
             let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
             let hint = "pull from it without --move, or have it started without --read-only";
@@ -354,7 +348,8 @@ impl Server {
                     let secret = &open.token_secret;
                     let purpose = purpose_of(open);
                     let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
-                    self.state.authorize(secret, &self.served, purpose, open.direction())?;
+                    let needs = rights::needed(open);
+                    self.state.authorize(secret, &self.served, purpose, &needs)?;
                 }
                 if sessions.open.len() >= self.options.sessions_max as usize {
                     let what = "the server has as many sessions as it may";
@@ -528,15 +523,17 @@ fn run_role(
     work: Work,
     tell: &mut dyn FnMut(Event),
 ) -> (SessionEnd, Tally) {
-    let Accepted { open, capabilities, setup, streams, attached, waker, interrupt, .. } = accepted;
+    let Accepted { open, capabilities, grant, setup, streams, attached, waker, interrupt, .. } =
+        accepted;
     let source = supply::Source::Attach(attached);
     let wishes = Wishes::from_wire(open.wishes.as_ref());
     let follows = open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows);
     let selection = follows.then(Arriving::default);
-    let engine = Some(open.peer_engine).filter(|name| !name.is_empty());
+    let engine = Some(open.peer_engine.clone()).filter(|name| !name.is_empty());
     match work {
         Work::Send(top) => {
             let options = SendingOptions {
+                giving: Giving::to(&grant, &open),
                 offers: offer_limits(accepted.rtt),
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
@@ -555,13 +552,15 @@ fn run_role(
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
             let role = Sending::new(sources, setup, streams, source, options, tell);
-            let mut telling = Telling::new(role, open.wants_figures);
+            let mut telling = reporting::Telling::new(role, open.wants_figures);
             let end = drive(control, &mut telling, &waker, &interrupt);
             telling.role.stop();
             (end, telling.role.tally.clone())
         }
         Work::Receive(place) => {
             let options = ReceivingOptions {
+                telling: Telling::to(grant.rights),
+                dry_run: wishes.dry_run,
                 offers: offer_limits(accepted.rtt),
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
@@ -575,7 +574,7 @@ fn run_role(
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(role) => {
-                    let mut telling = Telling::new(role, open.wants_figures);
+                    let mut telling = reporting::Telling::new(role, open.wants_figures);
                     let end = drive(control, &mut telling, &waker, &interrupt);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();

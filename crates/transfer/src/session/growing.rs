@@ -96,6 +96,11 @@ impl Growing {
         }))
     }
 
+    /// Whether every byte of it came in this session.
+    pub fn is_of_session(&self, name: &[u8]) -> bool {
+        self.files.get(name).is_some_and(|file| file.resumed_bytes == Some(0))
+    }
+
     /// What is there before a round begins, and so what of the earlier ones comes again.
     pub fn begins(
         &mut self,

@@ -4,6 +4,7 @@ mod choosing;
 mod progress;
 mod rechecking;
 mod rounds;
+mod telling;
 
 use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
@@ -52,6 +53,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+pub use telling::Telling;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
 /// The memory of directories whose mode and time are set at the end, at most: beyond, they keep new
@@ -108,6 +110,10 @@ pub struct Receiving<'a> {
 
 /// What a receiving role is told beside its place and streams.
 pub struct ReceivingOptions {
+    /// What the sender may be told of files that are there.
+    pub telling: Telling,
+    /// Nothing is asked for, wherever it would go.
+    pub dry_run: bool,
     pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
@@ -447,7 +453,7 @@ impl<'a> Receiving<'a> {
 
     fn answer(&mut self, file: FileId, offer: &FileOffer, span_bytes: u64) {
         let prepared = match self.choose_engines(offer) {
-            Ok(()) => self.expect(offer).and_then(|()| self.prepare(offer, span_bytes)),
+            Ok(()) => self.expect(offer).and_then(|()| self.prepare_telling(offer, span_bytes)),
             Err(fault) => {
                 self.ended = Some(SessionEnd::Refused(fault));
                 return;

@@ -1,6 +1,7 @@
 //! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
 
 mod choosing;
+mod giving;
 mod loss;
 mod recordings;
 mod rereading;
@@ -34,6 +35,7 @@ use crate::{
     },
     wishes::{OnConflict, Wishes},
 };
+pub use giving::Giving;
 use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid, StreamId,
     name::check_relative_name,
@@ -62,6 +64,7 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 pub struct Sending<'a> {
     shared: Arc<SendShared>,
     sources: Sources,
+    giving: Giving,
     wishes: Wishes,
     links: HardLinks,
     /// Files that are sent while they are written, where that was asked for.
@@ -164,6 +167,7 @@ impl<'a> Sending<'a> {
             following,
             watching,
             interrupted_at: None,
+            giving: options.giving,
             wishes: options.wishes,
             links: HardLinks::default(),
             comparing: BTreeMap::new(),
@@ -814,6 +818,7 @@ pub(super) fn plan_status(plan: &wire::Plan) -> FileStatus {
 
 /// What a sending role is told beside its sources and streams.
 pub struct SendingOptions {
+    pub giving: Giving,
     pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
@@ -829,6 +834,9 @@ impl Role for Sending<'_> {
         self.handled += u64::from(!is_told_only);
         match message {
             Message::Selection(part) => self.take_selection(part),
+            Message::FileAnswer(answer) if !self.giving.allows(&answer) => Err(ProtocolError::new(
+                "a receiver that may only list asked for a file or what it holds",
+            )),
             message => lock(&self.shared.machine).handle(message),
         }
     }

@@ -1,0 +1,258 @@
+//! What a token allows, and what each request needs: one function decides for all of them.
+//!
+//! A right is needed for what a peer learns as well as for what it does. `--delete` tells names and
+//! comparing tells the BLAKE3 of a file, so neither is for a token that may only write.
+
+use haul_protocol::wire::{self, Direction, Fault, FaultCode, OnConflict, Side};
+use serde::{Deserialize, Serialize};
+
+/// What a token allows, or a server by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredRights")]
+pub struct Rights {
+    /// To have the bytes of files, which includes [`Self::list`].
+    pub read: bool,
+    /// To bring files, and to replace others by them.
+    pub write: bool,
+    /// To be told names, sizes, times and owners.
+    pub list: bool,
+    /// To remove what is there.
+    pub delete: bool,
+}
+
+/// As it stands in a state directory; an older version wrote two of them.
+#[derive(Deserialize)]
+struct StoredRights {
+    read: bool,
+    write: bool,
+    list: Option<bool>,
+    delete: Option<bool>,
+}
+
+impl From<StoredRights> for Rights {
+    fn from(stored: StoredRights) -> Self {
+        let StoredRights { read, write, list, delete } = stored;
+        Self {
+            read,
+            write,
+            list: read || list.unwrap_or(false),
+            delete: delete.unwrap_or(read && write),
+        }
+    }
+}
+
+impl Rights {
+    pub const ALL: Self = Self { read: true, write: true, list: true, delete: true };
+    pub const NONE: Self = Self { read: false, write: false, list: false, delete: false };
+    /// To fetch what is there, and nothing else.
+    pub const READ_ONLY: Self = Self { read: true, list: true, ..Self::NONE };
+
+    #[must_use]
+    pub fn allows(self, right: Right) -> bool {
+        match right {
+            Right::Read => self.read,
+            Right::Write => self.write,
+            Right::List => self.list || self.read,
+            Right::Delete => self.delete,
+        }
+    }
+
+    /// The rights by name, those that another one includes left out.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let list = Some(Right::List).filter(|_| self.list && !self.read);
+        let others = [Right::Read, Right::Write, Right::Delete];
+        let others = others.into_iter().filter(move |right| self.allows(*right));
+        list.into_iter().chain(others).map(Right::name)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    Read,
+    Write,
+    List,
+    Delete,
+}
+
+impl Right {
+    /// As `haul token new` calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::List => "list",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// The right that moving bytes in this direction needs.
+    #[must_use]
+    pub fn of(direction: Direction) -> Self {
+        match direction {
+            Direction::Push => Self::Write,
+            Direction::Pull | Direction::Probe | Direction::Unknown => Self::Read,
+        }
+    }
+}
+
+/// A right that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub right: Right,
+    /// What of the request needs it, as its user would say; empty: the request itself.
+    because: &'static str,
+    /// What can be asked for instead.
+    instead: &'static str,
+}
+
+impl Need {
+    #[must_use]
+    pub const fn new(right: Right) -> Self {
+        Self { right, because: "", instead: "" }
+    }
+
+    const fn because(right: Right, because: &'static str, instead: &'static str) -> Self {
+        Self { right, because, instead }
+    }
+
+    /// How a token is refused that lacks it.
+    #[must_use]
+    pub fn fault(self) -> Fault {
+        let right = self.right.name();
+        let what = format!("the token has no right to {right} here");
+        let new = format!("`haul token new --{right}` on the server makes one that has");
+        let hint = if self.instead.is_empty() { new } else { format!("{}; {new}", self.instead) };
+        Fault::new(FaultCode::RightMissing, Side::Unknown, what).needs(self.because).hint(hint)
+    }
+}
+
+/// Bits of `preserve`: values that somebody wrote, not what a listing shows.
+const PRESERVED_VALUES: u32 = 16 | 32;
+
+/// What a session that moves files needs, all of it.
+#[must_use]
+pub fn needed(open: &wire::Open) -> Vec<Need> {
+    let wishes = open.wishes.unwrap_or_default();
+    let mut needs = Vec::new();
+    match open.direction() {
+        Direction::Push => {
+            needs.push(Need::new(Right::Write));
+            if wishes.remove_extra {
+                let instead = "leave out --delete";
+                let names = "--delete tells the names that are there";
+                needs.push(Need::because(Right::List, names, instead));
+                let removes = "--delete removes what is there";
+                needs.push(Need::because(Right::Delete, removes, instead));
+            }
+            // What is replaced whatever it holds is never read.
+            if wishes.compare_content && wishes.on_conflict() != OnConflict::Replace {
+                let tells = "comparing tells the BLAKE3 of what is there";
+                let instead = "leave out --checksum-compare; with --move, --on-conflict replace \
+                               compares nothing";
+                needs.push(Need::because(Right::Read, tells, instead));
+            }
+        }
+        Direction::Pull => {
+            needs.push(Need::new(if lists_only(open) { Right::List } else { Right::Read }));
+            if wishes.move_sources {
+                let removes = "--move removes what was fetched";
+                needs.push(Need::because(Right::Delete, removes, "leave out --move"));
+            }
+        }
+        // Each round of a probe asks for its own.
+        Direction::Probe | Direction::Unknown => needs.push(Need::new(Right::Read)),
+    }
+    needs
+}
+
+/// Whether a pull asks for no more than what a listing shows.
+#[must_use]
+pub fn lists_only(open: &wire::Open) -> bool {
+    let wishes = open.wishes.unwrap_or_default();
+    open.direction() == Direction::Pull
+        && wishes.dry_run
+        && !wishes.compare_content
+        && !wishes.follow
+        && !wishes.watch
+        && wishes.preserve & PRESERVED_VALUES == 0
+}
+
+/// Whether what is needed changes what a server has.
+#[must_use]
+pub fn changes_files(needs: &[Need]) -> bool {
+    needs.iter().any(|need| matches!(need.right, Right::Write | Right::Delete))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Wishes;
+
+    fn rights_of(direction: Direction, wishes: Wishes) -> Vec<Right> {
+        let open = wire::Open {
+            direction: direction as i32,
+            wishes: Some(wishes),
+            ..wire::Open::default()
+        };
+        needed(&open).into_iter().map(|need| need.right).collect()
+    }
+
+    fn plain() -> Wishes {
+        Wishes { preserve: 3, ..Wishes::default() }
+    }
+
+    #[test]
+    fn each_request_needs_the_rights_to_do_it_and_to_learn_what_it_tells() {
+        use Right::{Delete, List, Read, Write};
+        let dry = Wishes { dry_run: true, ..plain() };
+        let delete = Wishes { remove_extra: true, ..plain() };
+        let compare = Wishes { compare_content: true, ..plain() };
+        let moves = Wishes { move_sources: true, ..plain() };
+        let replace = OnConflict::Replace as i32;
+        let dry_and = |wishes: &Wishes| Wishes { dry_run: true, ..*wishes };
+        let cases = [
+            (plain(), vec![Write], vec![Read]),
+            (dry, vec![Write], vec![List]),
+            (Wishes { preflight: true, ..dry }, vec![Write], vec![List]),
+            // A client's own directory is mirrored by a pull.
+            (delete, vec![Write, List, Delete], vec![Read]),
+            (dry_and(&delete), vec![Write, List, Delete], vec![List]),
+            (compare, vec![Write, Read], vec![Read]),
+            (dry_and(&compare), vec![Write, Read], vec![Read]),
+            (Wishes { on_conflict: replace, ..compare }, vec![Write], vec![Read]),
+            (moves, vec![Write], vec![Read, Delete]),
+            (dry_and(&moves), vec![Write], vec![List, Delete]),
+            (Wishes { move_sources: true, ..compare }, vec![Write, Read], vec![Read, Delete]),
+            (Wishes { preserve: 63, ..dry }, vec![Write], vec![Read]),
+            (Wishes { preserve: 15, ..dry }, vec![Write], vec![List]),
+            (Wishes { follow: true, ..plain() }, vec![Write], vec![Read]),
+            (Wishes { follow: true, ..dry }, vec![Write], vec![Read]),
+            (Wishes { watch: true, ..dry }, vec![Write], vec![Read]),
+            (Wishes { discard: true, ..plain() }, vec![Write], vec![Read]),
+        ];
+        for (wishes, push, pull) in cases {
+            assert_eq!(rights_of(Direction::Push, wishes), push, "{wishes:?}");
+            assert_eq!(rights_of(Direction::Pull, wishes), pull, "{wishes:?}");
+        }
+        let no_wishes = wire::Open { direction: Direction::Push as i32, ..wire::Open::default() };
+        assert_eq!(needed(&no_wishes), [Need::new(Write)]);
+        assert!(!needed(&wire::Open::default()).is_empty(), "no request needs nothing");
+    }
+
+    /// Whoever has a right keeps it: tokens of an older version said `read` and `write` only.
+    #[test]
+    fn rights_of_an_older_version_are_what_they_were_where_that_is_safe() {
+        let of = |read: bool, write: bool| {
+            let stored = serde_json::json!({ "read": read, "write": write });
+            serde_json::from_value::<Rights>(stored).unwrap()
+        };
+        assert_eq!(of(true, true), Rights::ALL);
+        assert_eq!(of(true, false), Rights::READ_ONLY);
+        assert_eq!(of(false, true), Rights { write: true, ..Rights::NONE });
+        for rights in [Rights::ALL, Rights::NONE, Rights { list: true, ..Rights::NONE }] {
+            let stored = serde_json::to_value(rights).unwrap();
+            assert_eq!(serde_json::from_value::<Rights>(stored).unwrap(), rights);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What a receiver gets, by the rights that it has: files, or no more than their listing.
+
+use crate::{
+    rights::{self, Right},
+    state::Grant,
+};
+use haul_protocol::wire::{self, file_answer::Answer};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giving {
+    Files,
+    /// Names, sizes and times: whatever the receiver answers, no file is read for it.
+    Listing,
+}
+
+impl Giving {
+    /// A dry run that needs the right to list only gives no more to who has no other, and to who
+    /// has a token for one transfer, as a listing does not use it up.
+    #[must_use]
+    pub fn to(grant: &Grant, open: &wire::Open) -> Self {
+        let may_have_files = grant.rights.allows(Right::Read) && !grant.single_use;
+        if rights::lists_only(open) && !may_have_files { Self::Listing } else { Self::Files }
+    }
+
+    pub(super) fn allows(self, answer: &wire::FileAnswer) -> bool {
+        self == Self::Files || !matches!(answer.answer, Some(Answer::Need(_) | Answer::Compare(_)))
+    }
+}
