@@ -41,7 +41,7 @@ complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the
 complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Where the fresh directory is made; without it where temporary files are (TMPDIR)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on, or one of the two; port 0 takes a free one' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'The host name in the printed URL; without it this host\'s name or the address listened on' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"

@@ -71,12 +71,16 @@ fn wants_json(command: &LowCommand) -> bool {
 
 /// Help and version go to standard output with status 0; mistakes to standard error with status 2.
 fn show_usage_error(error: &clap::Error, words: &[OsString]) -> ExitStatus {
+    let json = words.iter().any(|word| word == "--json");
+    if let Some(problem) = args::habits::habit(error, words) {
+        return Failure::from(problem).show(json);
+    }
     // Nothing can be done about a closed standard output.
     let _ = error.print();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return ExitStatus::AllDone;
     }
-    if words.iter().any(|word| word == "--json") {
+    if json {
         let text = error.to_string();
         // Its first paragraph: what it speaks of may stand on lines of its own.
         let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());

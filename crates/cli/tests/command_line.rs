@@ -135,7 +135,9 @@ fn mistakes_end_with_status_2_and_say_what_to_do() {
         (&["push", "a", "haul://host/", "--digest", "none"], "--protection clear"),
         (&["push", "null:", "haul://host/"], "zero:SIZE"),
         (&["pull", "haul://a/x", "haul://b/y", "."], "two servers"),
-        (&["pull", "haul://a/x", "haul://b/y"], "haul push FILE... URL"),
+        (&["pull", "haul://a/x", "haul://b/y"], "two servers"),
+        (&["push", "-av", "a", "haul://host/"], "--preserve all"),
+        (&["push", "a", "haul://host/", "--bwlimit", "1gb"], "1Gbit for bits"),
         (&["serve"], "<ROOT>"),
         (&["serve", "null:", "--read-only"], "only receives"),
         (&["serve", ".", "--max-streams", "1000"], "64"),
@@ -349,7 +351,7 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
 #[test]
 fn a_closed_output_is_no_panic() {
     let fresh = Fresh::new();
-    fresh.run(&["token", "new"]).ok();
+    fresh.run(&["token", "new", "--for", "."]).ok();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = fresh.command(&["token", "list"]).stdout(writer).output().unwrap();

@@ -327,7 +327,8 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         }
         journey.place.file(&from.join("large"), 5 * MIB);
         let first = journey.moved_to("t", "made/deep/", &words!["--dry-run"]);
-        assert_eq!(first.ok()["files"]["planned"], 6, "{first:?}");
+        let files = &first.ok()["files"];
+        assert_eq!((&files["planned"], &files["planned_directories"]), (&4.into(), &2.into()));
         assert!(!journey.to("made").exists());
         write(&to.join("changed"), "what was there");
         fs::copy(from.join("same"), to.join("same")).unwrap();
@@ -359,6 +360,37 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     let dry = journey.moved_to("f", "null:", &words!["--dry-run"]);
     assert_eq!(dry.ok()["moved_bytes"], 0);
     assert_eq!(with_status(&dry, "would-copy"), ["f"]);
+}
+
+/// Nothing of the way to the target is there yet, and nothing is made of it.
+#[test]
+fn a_dry_run_goes_to_directories_that_are_not_there_and_counts_them_apart() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    write(&place.source("t/d/f"), "four");
+    write(&place.root("t/d/f"), "four");
+    let here = "new/far/away/";
+    for ran in [
+        place.push(&words![place.source("t"), server.url(here), "-n"]),
+        place.pull(&words![server.url("t"), place.target(here), "-n"]),
+        place.pull(&words![server.url("t"), here, "-n"]),
+        place.pull(&words![server.url("t/d/f"), "new/far/name", "-n"]),
+        place.pull(&words![server.url("t"), "-n"]),
+    ] {
+        let files = &ran.ok()["files"];
+        let directories = files["planned_directories"].as_u64().unwrap_or(0);
+        assert_eq!(
+            (&files["planned"], ran.report()["planned_bytes"].as_u64()),
+            (&1.into(), Some(4))
+        );
+        assert_eq!(directories, if with_status(&ran, "would-copy").len() == 1 { 0 } else { 2 });
+    }
+    assert!(!place.path("new").exists() && !place.root("new").exists());
+    assert!(!place.target("new").exists() && !place.path("t").exists());
+    let words = words!["pull", server.url("t"), "elsewhere/", "-n"];
+    let text = String::from_utf8(place.command(&words).output().unwrap().stdout).unwrap();
+    assert!(text.contains("1 file would be copied, 4 B"), "{text}");
+    assert!(text.contains("2 directories would be made"), "{text}");
 }
 
 #[test]

@@ -280,8 +280,16 @@ pub struct FileCounts {
     pub left_out: u64,
     /// At the target, with `--delete`; in a dry run those that would be.
     pub removed: u64,
-    /// In a dry run: those that would be copied.
+    /// In a dry run: those that would be copied, without directories.
     pub planned: u64,
+    /// In a dry run: directories that would be made.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub planned_directories: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

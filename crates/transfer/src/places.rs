@@ -93,7 +93,8 @@ pub fn resolve_local(
         (parent.unwrap_or(os_path(b".")), name)
     };
     // A dry run makes no directory: it looks from the last one that is there.
-    let is_there = |path: &&Path| !wishes.dry_run || path.is_dir();
+    // The last of them is empty: this directory.
+    let is_there = |path: &&Path| !wishes.dry_run || path.as_os_str().is_empty() || path.is_dir();
     let there = base.ancestors().find(is_there).unwrap_or(base);
     let there = if there.as_os_str().is_empty() { os_path(b".") } else { there };
     let missing = base.strip_prefix(there).unwrap_or(os_path(b"")).as_os_str().as_bytes();

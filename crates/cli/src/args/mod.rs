@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod demo;
 pub mod examples;
+pub mod habits;
 pub mod media;
 pub mod probe;
 pub mod recording;

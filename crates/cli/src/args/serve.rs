@@ -22,7 +22,7 @@ pub struct LowServe {
     /// The directory that is served, or `null:` to receive and throw away
     #[arg(value_name = "ROOT")]
     pub root: PathBuf,
-    /// The address and port to listen on; port 0 takes a free one
+    /// The address and port to listen on, or one of the two; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value_t = defaults().listen)]
     pub listen: String,
     /// The host name in the printed URL; without it this host's name or the address listened on
@@ -96,9 +96,13 @@ impl LowServe {
     }
 }
 
-/// An address without a port gets the default one: `10.0.0.1`, `host`, `::1`, `[::1]`.
+/// An address without a port gets the default one: `10.0.0.1`, `host`, `::1`, `[::1]`. A port, as
+/// `80` or `:80`, is that of all addresses.
 fn with_port(listen: String) -> String {
-    if listen.parse::<std::net::Ipv6Addr>().is_ok() {
+    let port = listen.strip_prefix(':').unwrap_or(&listen);
+    if port.parse::<u16>().is_ok() {
+        format!("[::]:{port}")
+    } else if listen.parse::<std::net::Ipv6Addr>().is_ok() {
         format!("[{listen}]:{PORT_DEFAULT}")
     } else if listen.ends_with(']') || !listen.contains(':') {
         format!("{listen}:{PORT_DEFAULT}")
@@ -120,6 +124,10 @@ mod tests {
             ("[::]", "[::]:7117"),
             ("[::]:0", "[::]:0"),
             ("host:9", "host:9"),
+            ("80", "[::]:80"),
+            (":80", "[::]:80"),
+            ("::80", "[::80]:7117"),
+            ("[::]:80", "[::]:80"),
         ] {
             assert_eq!(with_port(text.to_owned()), listen);
         }

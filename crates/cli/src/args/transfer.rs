@@ -50,16 +50,16 @@ pub struct LowPush {
 /// server; only the first needs the token.
 ///
 /// TARGET is an existing directory, a name that ends in `/`, for a single file its new name, or
-/// `null:` to throw away what arrives.
+/// `null:` to throw away what arrives. Without it files come to the directory that you are in.
 #[derive(Debug, Args)]
-#[command(override_usage = "haul pull [OPTIONS] <URL>... <TARGET>")]
+#[command(override_usage = "haul pull [OPTIONS] <URL>... [TARGET]")]
 pub struct LowPull {
     #[arg(value_name = "URL", required = true, num_args = 1..)]
-    #[arg(help = "haul://[TOKEN@]HOST[:PORT]/path")]
-    pub urls: Vec<OsString>,
-    /// The directory or file name, or `null:`
-    #[arg(value_name = "TARGET", required = true)]
-    pub target: OsString,
+    #[arg(
+        help = "haul://[TOKEN@]HOST[:PORT]/path, and last TARGET: the directory or file name, or \
+                  `null:`; without it ."
+    )]
+    pub words: Vec<OsString>,
     #[command(flatten)]
     pub transfer: LowTransfer,
 }
@@ -241,8 +241,14 @@ impl LowPull {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPull, Problem> {
+        let is_url = |word: &OsString| word.as_bytes().starts_with(b"haul://");
+        let here = OsString::from(".");
+        let (words, target) = match self.words.split_last() {
+            Some((last, urls)) if !urls.is_empty() && !is_url(last) => (urls, last),
+            _ => (&self.words[..], &here),
+        };
         let mut urls =
-            self.urls.iter().map(|url| parse_url(url)).collect::<Result<Vec<HaulUrl>, _>>()?;
+            words.iter().map(|url| parse_url(url)).collect::<Result<Vec<HaulUrl>, _>>()?;
         let token = urls.iter().find_map(|url| url.token.clone());
         for url in &mut urls {
             url.token = url.token.take().or_else(|| token.clone());
@@ -259,8 +265,8 @@ impl LowPull {
         }
         Ok(CheckedPull {
             urls,
-            target: parse_target(&self.target)?,
-            options: self.transfer.checked(&self.urls)?,
+            target: parse_target(target)?,
+            options: self.transfer.checked(words)?,
         })
     }
 }
@@ -326,24 +332,12 @@ fn parse_source(word: &OsStr) -> Result<SourceSpec, Problem> {
 }
 
 fn parse_target(word: &OsStr) -> Result<TargetSpec, Problem> {
-    let (found, hint) = if word.is_empty() {
-        ("an empty name", "is a variable in your script empty? Here is .")
-    } else if word.as_bytes().starts_with(b"haul://") {
-        (
-            "a haul:// URL at the end",
-            "`haul pull URL... DIR` fetches, `haul push FILE... URL` sends",
-        )
-    } else if word == "null:" {
-        return Ok(TargetSpec::Null);
-    } else {
-        return Ok(TargetSpec::Path(word.into()));
-    };
-    Err(usage_problem(
-        "cannot pull to this target",
-        "a directory, a file name or null:",
-        found,
-        hint,
-    ))
+    if word.is_empty() {
+        let needs = "a directory, a file name or null:";
+        let hint = "is a variable in your script empty? Here is .";
+        return Err(usage_problem("cannot pull to this target", needs, "an empty name", hint));
+    }
+    Ok(if word == "null:" { TargetSpec::Null } else { TargetSpec::Path(word.into()) })
 }
 
 /// Bytes that are no UTF-8 are taken as they are: `na\xffme` is the same as `na%FFme`.
@@ -431,6 +425,22 @@ mod tests {
         assert!(request.urls.iter().all(|url| url.token.as_ref() == Some(&token)));
         let refused = pull(&[&first, "haul://other/b", "."]).unwrap_err();
         assert!(refused.contains("other:7117") && !refused.contains(&token.reveal()), "{refused}");
+    }
+
+    #[test]
+    fn a_pull_without_a_target_comes_to_where_its_user_is() {
+        let here = TargetSpec::Path(".".into());
+        for (words, urls, target) in [
+            (&["haul://h/a"][..], 1, &here),
+            (&["haul://h/a", "haul://h/b"], 2, &here),
+            (&["haul://h/a", "dir"], 1, &TargetSpec::Path("dir".into())),
+            (&["haul://h/a", "haul://h/b", "null:"], 2, &TargetSpec::Null),
+        ] {
+            let pull = pull(words).unwrap();
+            assert_eq!((pull.urls.len(), &pull.target), (urls, target), "{words:?}");
+        }
+        assert!(pull(&["dir"]).unwrap_err().contains("no haul:// in front"));
+        assert!(pull(&["haul://h/a", ""]).unwrap_err().contains("empty name"));
     }
 
     #[test]

@@ -114,7 +114,13 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     let rate_bytes_per_s = match bits {
         Some(bits) => parse_decimal(bits).ok_or_else(wrong)? / 8,
         // Whether 1Gb is bits or bytes is anybody's guess, so it is neither.
-        None if text.ends_with('b') => return Err(wrong()),
+        None if text.ends_with('b') => {
+            let amount = text.trim_end_matches('b').to_ascii_uppercase();
+            parse_decimal(&amount).ok_or_else(wrong)?;
+            return Err(format!(
+                "{text:?} may mean bits or bytes; write {amount}bit for bits, {amount} for bytes"
+            ));
+        }
         None => {
             let amount = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps"));
             parse_size(amount.unwrap_or(text)).map_err(|_| wrong())?
@@ -133,9 +139,9 @@ fn parse_decimal(text: &str) -> Option<u64> {
     let factor = match unit.trim() {
         "" => 1.0,
         "k" | "K" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
+        "m" | "M" => 1e6,
+        "g" | "G" => 1e9,
+        "t" | "T" => 1e12,
         _ => return None,
     };
     let value = number.parse::<f64>().ok()? * factor;
@@ -196,13 +202,20 @@ mod tests {
             ("10Gbit", 1_250_000_000),
             ("800Mbit/s", 100_000_000),
             ("1Gbps", 125_000_000),
+            ("1gbit", 125_000_000),
+            ("1g", 1 << 30),
             ("1GBps", 1 << 30),
             ("64", 64),
         ] {
             assert_eq!(parse_rate(text), Ok(rate), "{text}");
         }
-        for bad in ["", "0", "fast", "4bit", "1Gb", "10Xbit", "-1M"] {
+        for bad in ["", "0", "fast", "4bit", "b", "10Xbit", "-1M", "fastb"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+        // What it says works, and is one of the two.
+        for unclear in ["1gb", "1Gb"] {
+            let said = parse_rate(unclear).unwrap_err();
+            assert!(said.contains("1Gbit for bits") && said.contains("1G for bytes"), "{said}");
         }
     }
 }

@@ -43,6 +43,13 @@ fn plan(report: &Report, failed: &[String]) -> String {
         units::count(files.planned, "file"),
         units::bytes(report.planned_bytes)
     )];
+    if files.planned_directories > 0 && report.preflight.is_empty() {
+        let directories = match files.planned_directories {
+            1 => "1 directory".to_owned(),
+            several => format!("{several} directories"),
+        };
+        lines.push(line("files", &format!("{directories} would be made")));
+    }
     let counts = [
         (files.skipped, "there already"),
         (files.removed, "would be removed at the target"),

@@ -177,6 +177,8 @@ pub struct Tally {
     pub removed_files: u64,
     /// In a dry run, what would be received.
     pub planned_files: u64,
+    /// Of these, directories.
+    pub planned_directories: u64,
     pub planned_bytes: u64,
     /// Of these, those that would replace something.
     pub replaced_files: u64,
@@ -219,8 +221,17 @@ impl Tally {
             failed: self.failed_files,
             left_out: self.left_out_files,
             removed: self.removed_files,
-            planned: self.planned_files,
+            planned: self.planned_files.saturating_sub(self.planned_directories),
+            planned_directories: self.planned_directories,
         }
+    }
+
+    /// Counts what would be received, in a dry run.
+    pub(crate) fn plan(&mut self, offer: &wire::FileOffer, replaces: bool) {
+        self.planned_files += 1;
+        self.planned_directories += u64::from(offer.kind() == wire::FileKind::Directory);
+        self.planned_bytes += offer.size_bytes;
+        self.replaced_files += u64::from(replaces);
     }
 
     /// An offer that another one follows, of the same file.

@@ -787,10 +787,7 @@ impl<'a> Receiving<'a> {
             }
             FileStatus::Failed => self.tally.failed_files += 1,
             FileStatus::WouldCopy | FileStatus::WouldReplace => {
-                self.tally.planned_files += 1;
-                self.tally.planned_bytes += bytes;
-                let replaces = status == FileStatus::WouldReplace;
-                self.tally.replaced_files += u64::from(replaces);
+                self.tally.plan(&offer, status == FileStatus::WouldReplace);
             }
             FileStatus::Removed | FileStatus::WouldRemove => {}
         }

@@ -566,9 +566,7 @@ impl<'a> Sending<'a> {
             }
             FileOutcome::Compare(compare) => return self.compare(file, entry, compare),
             FileOutcome::Planned(plan) => {
-                self.tally.planned_files += 1;
-                self.tally.planned_bytes += bytes;
-                self.tally.replaced_files += u64::from(plan.replaces);
+                self.tally.plan(&entry.offer, plan.replaces);
                 ended.status = plan_status(&plan);
                 ended.stored_as = Some(Name(plan.stored_as)).filter(|name| !name.0.is_empty());
             }

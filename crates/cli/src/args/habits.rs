@@ -1,0 +1,81 @@
+//! Options that users of rsync, scp and cp type by habit: what haul does by itself, or how it is
+//! called here.
+
+use super::usage_problem;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use haul_transfer::events::Problem;
+use std::ffi::OsString;
+
+/// By habit, and what to do instead.
+const HABITS: [(&[&str], &str); 6] = [
+    (&["-r", "-R", "--recursive"], "leave it out: a directory always comes with all that is in it"),
+    (
+        &["-a", "--archive"],
+        "leave it out: directories, links, modes and times always come; --preserve all brings \
+         owners, groups, extended attributes and ACLs as well",
+    ),
+    (&["-v", "--verbose"], "leave it out: -n names all that would be done, --json each file"),
+    (&["-p", "-t"], "leave it out: modes and times always come; --preserve chooses"),
+    (&["-P", "--progress", "--partial"], "leave it out: progress is shown, and what came is kept"),
+    (&["-z", "--compress"], "leave it out: haul moves the bytes as they are"),
+];
+
+/// The same as a problem, where it is why a command line of push or pull cannot be read.
+#[must_use]
+pub fn habit(error: &clap::Error, words: &[OsString]) -> Option<Problem> {
+    let command = words.get(1)?.to_str().filter(|word| ["push", "pull"].contains(word))?;
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let (_, hint) = HABITS.iter().find(|(options, _)| options.contains(&option.as_str()))?;
+    let what = format!("haul {command} has no option {option}");
+    Some(usage_problem(&what, "", "", hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(words: &[&str]) -> Option<String> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let error = crate::args::command().try_get_matches_from(&words).unwrap_err();
+        habit(&error, &words).map(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn habits_of_other_movers_are_answered_and_other_mistakes_left_alone() {
+        let mut options: Vec<&str> =
+            HABITS.iter().flat_map(|(options, _)| *options).copied().collect();
+        options.extend(["-av", "-rv", "-avz"]);
+        for option in options {
+            for words in [
+                ["haul", "push", option, "a", "haul://h"],
+                ["haul", "pull", "haul://h/a", option, "."],
+            ] {
+                let said = refused(&words).unwrap_or_else(|| panic!("{words:?}"));
+                assert!(said.contains("eave it out"), "{said}");
+            }
+        }
+        assert_eq!(refused(&["haul", "push", "--nonsense", "a", "haul://h"]), None);
+        assert_eq!(refused(&["haul", "serve", "-r"]), None);
+        // None of them is an option of haul meanwhile.
+        let known = crate::args::command();
+        for command in ["push", "pull"] {
+            let command = known.find_subcommand(command).unwrap();
+            let is_habit = |arg: &clap::Arg| {
+                let names = [
+                    arg.get_short().map(|short| format!("-{short}")),
+                    arg.get_long().map(|long| format!("--{long}")),
+                ];
+                names
+                    .iter()
+                    .flatten()
+                    .any(|name| HABITS.iter().any(|(options, _)| options.contains(&name.as_str())))
+            };
+            assert!(!command.get_arguments().any(is_habit));
+        }
+    }
+}
