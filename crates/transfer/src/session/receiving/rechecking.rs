@@ -1,7 +1,7 @@
 //! What an earlier run left at the target, where its journal alone is not enough: read back from
 //! the disk while the rest is sent. What is not as it was journaled is asked for again.
 
-use super::{Receiving, lock};
+use super::{Receiving, Telling, lock};
 use crate::{
     content::FileContent,
     error::io_fault,
@@ -92,7 +92,9 @@ impl Receiving<'_> {
                 durable.subtract(&spans);
             }
         }
-        let digest = digests.of_all(&durable, holes, grid);
+        // It says what is there, which is not for everybody.
+        let may_know = self.options.telling == Telling::All;
+        let digest = digests.of_all(&durable, holes, grid).filter(|_| may_know);
         let earlier = Earlier { ctime, digest, is_read_back: recheck.is_some() };
         Ok(TakenUp { target, durable, earlier, recheck })
     }
