@@ -101,7 +101,8 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l watch-for -d 'With --
 complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error, waiting, report'
+complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading, lag, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
 complete -c haul -n "__fish_haul_using_subcommand push" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
@@ -161,7 +162,8 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l watch-for -d 'With --
 complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, lag, error, waiting, report'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading, lag, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print warnings and errors only (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'

@@ -606,12 +606,11 @@ impl<'a> Client<'a> {
         let source = supply::Source::Connect { route, count, early, headway };
         let meter = Meter::new(begun, run.done_before, &streams)
             .judging(run.path, self.options.rate_bytes_per_s);
-        let offers = OfferLimits { files: granted.offers_max, bytes: granted.offer_bytes_max };
         match work {
             Work::Push(sources) => {
                 let options = SendingOptions {
                     giving: Giving::Files,
-                    offers,
+                    offers: offer_limits(&opened.granted),
                     stall_after: self.options.stall_after,
                     engine: self.options.send_engine.clone(),
                     span_bytes: self.span_bytes(),
@@ -626,24 +625,28 @@ impl<'a> Client<'a> {
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
             Work::Pull(place) => {
-                let options = ReceivingOptions {
-                    telling: Telling::All,
-                    dry_run: self.wishes.dry_run,
-                    offers,
-                    stall_after: self.options.stall_after,
-                    engine: self.options.receive_engine.clone(),
-                    span_bytes: self.span_bytes(),
-                    expected: expected_names(&self.open.paths),
-                    matcher: self.matcher.clone(),
-                    selection: None,
-                    manifest: self.lines(new_name(place)),
-                    verify_target: self.options.verify_target,
-                    peer_rechecks: opened.granted.capabilities.contains(&CAPABILITY_RECHECK),
-                };
+                let options = self.receiving_options(&opened.granted, place);
                 let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
+        }
+    }
+
+    fn receiving_options(&self, granted: &Granted, place: &TargetPlace) -> ReceivingOptions {
+        ReceivingOptions {
+            telling: Telling::All,
+            dry_run: self.wishes.dry_run,
+            offers: offer_limits(granted),
+            stall_after: self.options.stall_after,
+            engine: self.options.receive_engine.clone(),
+            span_bytes: self.span_bytes(),
+            expected: expected_names(&self.open.paths),
+            matcher: self.matcher.clone(),
+            selection: None,
+            manifest: self.lines(new_name(place)),
+            verify_target: self.options.verify_target,
+            peer_rechecks: granted.capabilities.contains(&CAPABILITY_RECHECK),
         }
     }
 
@@ -865,6 +868,11 @@ impl<'a> Client<'a> {
             manifest: None,
         }
     }
+}
+
+fn offer_limits(granted: &Granted) -> OfferLimits {
+    let wire::Opened { offers_max, offer_bytes_max, .. } = granted.opened;
+    OfferLimits { files: offers_max, bytes: offer_bytes_max }
 }
 
 fn rechecked(target: &wire::SideReport) -> Option<RecheckReport> {

@@ -498,9 +498,7 @@ mod tests {
             Journal::begin(file.try_clone().unwrap(), &larger, SPAN * 4, THEN).unwrap();
         let first = [SpanRange { first: 0, count: 1 }];
         let digests = [[9; 16]];
-        journal
-            .record(Recorded { spans: &first, digests: &digests, values: &[[7; 32]] })
-            .unwrap();
+        journal.record(Recorded { spans: &first, digests: &digests, values: &[[7; 32]] }).unwrap();
         journal.record(spans(&[SpanRange { first: 2, count: 1 }])).unwrap();
         let (journal, told) = Journal::resume(file.try_clone().unwrap(), &larger).unwrap();
         let (_, cut) = journal.cut_smaller(&larger, &told, grid(SPAN)).unwrap();

@@ -284,8 +284,8 @@ impl Part {
         Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
-    /// Takes up what the journal says, in spans of at most `wanted_bytes`, but where larger ones are
-    /// to be read back first.
+    /// Takes up what the journal says, in spans of at most `wanted_bytes`, but where larger ones
+    /// are to be read back first.
     fn resume(&mut self, identity: &Identity, wanted_bytes: u64) -> Option<Told> {
         let (mut journal, mut told) = Journal::resume(self.open_journal().ok()?, identity)?;
         // A temporary that was cut since does not hold what the journal says.
