@@ -2,6 +2,7 @@
 
 mod coming_back;
 pub(crate) mod connect_failure;
+mod granted;
 
 use crate::{
     Interrupt,
@@ -47,7 +48,7 @@ use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
     handshake::Granted,
     limits,
-    wire::{self, Direction, Fault, FaultCode},
+    wire::{self, Direction},
 };
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
@@ -484,45 +485,6 @@ impl<'a> Client<'a> {
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
         Some(Early::connect(&self.route, choose::streams(&facts).0))
-    }
-
-    /// A server that grants less protection than it was asked for is not believed.
-    fn check_granted(&self, granted: &Granted) -> Result<(), Fault> {
-        let opened = &granted.opened;
-        let asked = (self.open.protection(), self.open.digest());
-        let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
-        if !opened.discard && self.wishes.discard {
-            let what = "the server would keep what is only to be measured";
-            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
-                .needs("a server that knows haul probe")
-                .found("one that does not")
-                .hint("install the same haul version on both ends"));
-        }
-        if self.wishes.recheck && !granted.capabilities.contains(&CAPABILITY_RECHECK) {
-            let what = "the server knows nothing of reading back what an earlier run left";
-            return Err(Fault::new(FaultCode::Version, wire::Side::Unknown, what)
-                .needs("a server that knows --recheck")
-                .found("one that does not")
-                .hint("install the same haul version on both ends, or leave --recheck out"));
-        }
-        if opened.verify_target != self.open.verify_target {
-            let what = "the server cannot read the target back";
-            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
-                .needs("a server that knows --verify-target")
-                .found("one that does not")
-                .hint("install the same haul version on both ends, or leave --verify-target out"));
-        }
-        if (opened.protection(), opened.digest()) == asked && opened.streams <= streams {
-            return Ok(());
-        }
-        let what = "the server granted something else than it was asked for";
-        let name = |protection, digest, streams: u32| {
-            format!("{protection:?} with {}, {streams} streams", digest_name(digest)).to_lowercase()
-        };
-        Err(Fault::new(FaultCode::ProtectionTooLow, wire::Side::Unknown, what)
-            .needs(name(asked.0, asked.1, streams) + " at most")
-            .found(name(opened.protection(), opened.digest(), opened.streams))
-            .hint("do not trust this server"))
     }
 
     fn shake_hands(

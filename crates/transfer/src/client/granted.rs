@@ -1,0 +1,51 @@
+//! Whether a server grants what it was asked for.
+
+use super::Client;
+use crate::options::digest_name;
+use haul_protocol::{
+    CAPABILITY_RECHECK,
+    handshake::Granted,
+    limits,
+    wire::{self, Fault, FaultCode},
+};
+
+impl Client<'_> {
+    /// A server that grants less protection than it was asked for is not believed.
+    pub(super) fn check_granted(&self, granted: &Granted) -> Result<(), Fault> {
+        let opened = &granted.opened;
+        let asked = (self.open.protection(), self.open.digest());
+        let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
+        if !opened.discard && self.wishes.discard {
+            let what = "the server would keep what is only to be measured";
+            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
+                .needs("a server that knows haul probe")
+                .found("one that does not")
+                .hint("install the same haul version on both ends"));
+        }
+        if self.wishes.recheck && !granted.capabilities.contains(&CAPABILITY_RECHECK) {
+            let what = "the server knows nothing of reading back what an earlier run left";
+            return Err(Fault::new(FaultCode::Version, wire::Side::Unknown, what)
+                .needs("a server that knows --recheck")
+                .found("one that does not")
+                .hint("install the same haul version on both ends, or leave --recheck out"));
+        }
+        if opened.verify_target != self.open.verify_target {
+            let what = "the server cannot read the target back";
+            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
+                .needs("a server that knows --verify-target")
+                .found("one that does not")
+                .hint("install the same haul version on both ends, or leave --verify-target out"));
+        }
+        if (opened.protection(), opened.digest()) == asked && opened.streams <= streams {
+            return Ok(());
+        }
+        let what = "the server granted something else than it was asked for";
+        let name = |protection, digest, streams: u32| {
+            format!("{protection:?} with {}, {streams} streams", digest_name(digest)).to_lowercase()
+        };
+        Err(Fault::new(FaultCode::ProtectionTooLow, wire::Side::Unknown, what)
+            .needs(name(asked.0, asked.1, streams) + " at most")
+            .found(name(opened.protection(), opened.digest(), opened.streams))
+            .hint("do not trust this server"))
+    }
+}
