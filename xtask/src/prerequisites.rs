@@ -18,7 +18,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 15] = [
+const PREREQUISITES: [Prerequisite; 16] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -27,6 +27,7 @@ const PREREQUISITES: [Prerequisite; 15] = [
     Prerequisite { program: "mkfs.ext4", package: "e2fsprogs", tests: "tests on own file systems" },
     Prerequisite { program: "mkfs.xfs", package: "xfsprogs", tests: "tests on own xfs" },
     Prerequisite { program: "bindfs", package: "bindfs", tests: "tests on FUSE" },
+    Prerequisite { program: "mkfs.btrfs", package: "btrfs-progs", tests: "tests on own btrfs" },
     Prerequisite { program: "strace", package: "strace", tests: "tests of system calls that fail" },
     Prerequisite { program: "sysctl", package: "procps", tests: "tests of tuning" },
     Prerequisite { program: "ethtool", package: "ethtool", tests: "tests of tuning" },

@@ -8,6 +8,7 @@ pub mod datagrams;
 pub mod file_size_limit;
 pub mod interfaces;
 pub mod ktls;
+pub mod loop_size;
 pub mod low_water;
 pub mod mapping;
 pub mod pacing;

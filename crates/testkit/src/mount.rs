@@ -12,6 +12,39 @@ use std::{
 /// test is over.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(120);
 
+/// What a disk that is gone still shows, in bytes: no file system has a use for its first block.
+const DEAD_BYTES: u64 = 4096;
+
+/// File systems with a disk below them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskKind {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+impl DiskKind {
+    pub const ALL: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
+
+    /// Little more than the least that mkfs.xfs(8) and mkfs.btrfs(8) take.
+    fn bytes_default(self) -> u64 {
+        match self {
+            Self::Ext4 => 96 << 20,
+            Self::Xfs => 320 << 20,
+            Self::Btrfs => 160 << 20,
+        }
+    }
+
+    /// Its name and more words for mkfs(8).
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["ext4", "-m", "0"],
+            Self::Xfs => &["xfs"],
+            Self::Btrfs => &["btrfs", "-m", "single"],
+        }
+    }
+}
+
 /// A mounted file system.
 #[derive(Debug)]
 pub struct Mount {
@@ -49,21 +82,33 @@ impl Mount {
         Self::image(path, image, size_bytes, &["ext2", "-m", "0"])
     }
 
-    /// An ext4 in the new, sparse file `image`. Where the image lies on a file system that is too
-    /// small, what was promised and written fails at the sync.
+    /// A file system of this kind in the new, sparse file `image`. Where the image lies on a file
+    /// system that is too small, what was promised and written fails at the sync.
+    ///
+    /// # Errors
+    /// What mkfs(8) or mount(8) say.
+    pub fn disk(kind: DiskKind, path: &Path, image: &Path) -> Result<Self, String> {
+        Self::image(path, image, kind.bytes_default(), kind.words())
+    }
+
+    /// As [`Self::disk`], one that can be filled: a small btrfs that keeps its own blocks apart
+    /// from data has none left for names when data has taken all, and gets none back for half a
+    /// minute.
+    ///
+    /// # Errors
+    /// What mkfs(8) or mount(8) say.
+    pub fn disk_to_fill(kind: DiskKind, path: &Path, image: &Path) -> Result<Self, String> {
+        let mixed = ["btrfs", "--mixed"];
+        let words = if kind == DiskKind::Btrfs { &mixed[..] } else { kind.words() };
+        Self::image(path, image, kind.bytes_default(), words)
+    }
+
+    /// An ext4 of `size_bytes` in the new, sparse file `image`.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
     pub fn ext4(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
-        Self::image(path, image, size_bytes, &["ext4", "-m", "0"])
-    }
-
-    /// An xfs in the new, sparse file `image`, which mkfs.xfs(8) wants to be of 300 MiB and more.
-    ///
-    /// # Errors
-    /// What mkfs(8) or mount(8) say.
-    pub fn xfs(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
-        Self::image(path, image, size_bytes, &["xfs"])
+        Self::image(path, image, size_bytes, DiskKind::Ext4.words())
     }
 
     /// An ext2 whose inodes have room for whole seconds only.
@@ -98,14 +143,32 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: Some(device) })
     }
 
-    /// From now on nothing reaches the disk, and every call fails: the power is gone. What was not
-    /// synced is lost.
+    /// From now on nothing reaches the disk: the power is gone. What was not synced is lost, and
+    /// every call fails, but on btrfs only those that want something of the disk.
     ///
     /// # Errors
-    /// Where the file system can't: only ext4 and xfs can, by the same ioctl.
+    /// Where the file system can't: no disk, or the kernel does not let this user.
     pub fn cut_power(&self) -> Result<(), String> {
         let root = std::fs::File::open(&self.path).map_err(|error| error.to_string())?;
-        haul_sys::shutdown::power_cut(&root).map_err(|error| format!("shutdown: {error}"))
+        // btrfs has no such request (Linux 6.18).
+        haul_sys::shutdown::power_cut(&root)
+            .or_else(|error| self.fail_disk().map_err(|why| format!("shutdown: {error}; {why}")))
+    }
+
+    /// From now on all that wants something of the disk fails with EIO, until it is mounted again.
+    ///
+    /// # Errors
+    /// Where there is no disk.
+    pub fn fail_disk(&self) -> Result<(), String> {
+        self.fail_disk_from(DEAD_BYTES)
+    }
+
+    /// As [`Self::fail_disk`], of what lies beyond the first bytes of the disk only.
+    ///
+    /// # Errors
+    /// Where there is no disk.
+    pub fn fail_disk_from(&self, bytes: u64) -> Result<(), String> {
+        self.device.as_ref().ok_or("there is no disk")?.limit(bytes)
     }
 
     /// Unmounts it, waiting until nobody uses it any more, and mounts its device again: the power
@@ -129,6 +192,7 @@ impl Mount {
             }
             thread::sleep(Duration::from_millis(20));
         }
+        device.limit(0)?;
         run("mount", [device.0.as_ref()], &self.path)
     }
 
@@ -173,11 +237,21 @@ impl LoopDevice {
         Ok(Self(name.trim().into()))
     }
 
-    /// Each ext4 that is mounted anywhere has a directory there (fs/ext4/sysfs.c), and each xfs
-    /// (fs/xfs/xfs_super.c).
+    /// Shows only the first bytes of its file; 0: all.
+    fn limit(&self, bytes: u64) -> Result<(), String> {
+        let device = std::fs::File::open(&self.0).map_err(|error| error.to_string())?;
+        haul_sys::loop_size::limit(&device, bytes)
+            .map_err(|error| format!("the size of {}: {error}", self.0.display()))
+    }
+
+    /// Each ext4 that is mounted anywhere has a directory there (fs/ext4/sysfs.c), each xfs
+    /// (fs/xfs/xfs_super.c), and each device of a btrfs a link (fs/btrfs/sysfs.c).
     fn is_mounted_somewhere(&self) -> bool {
         let name = Path::new(&self.0).file_name().unwrap_or_default();
+        let of_btrfs = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
+        let mut of_btrfs = of_btrfs.map(|entry| entry.path().join("devices").join(name));
         ["/proc/fs/ext4", "/sys/fs/xfs"].iter().any(|all| Path::new(all).join(name).exists())
+            || of_btrfs.any(|link| link.symlink_metadata().is_ok())
     }
 }
 

@@ -9,7 +9,13 @@ use crate::{
     },
     words,
 };
-use haul_testkit::{mount::Mount, seed::Random, skip::skip, tree};
+use haul_testkit::{
+    mount::{DiskKind, Mount},
+    page_cache::forget,
+    seed::{Random, Seed},
+    skip::skip,
+    tree,
+};
 use serde_json::Value;
 use std::{
     ffi::OsString,
@@ -53,13 +59,6 @@ fn assert_kept(done: &[PathBuf], from: &Path, to: &Path) {
     }
 }
 
-/// File systems of which the power can be cut.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Ext4,
-    Xfs,
-}
-
 /// A journey whose target lies on a disk of which the power can be cut.
 struct Fragile {
     journey: Journey,
@@ -70,15 +69,9 @@ struct Fragile {
 }
 
 impl Fragile {
-    fn new(way: Way, kind: Kind) -> Option<Self> {
+    fn new(way: Way, kind: DiskKind) -> Option<Self> {
         let target = if way == Way::Push { "root" } else { "target" };
-        let mount = |place: &Place| {
-            let (path, image) = (place.path(target), place.path("image"));
-            match kind {
-                Kind::Ext4 => Mount::ext4(&path, &image, 96 * MIB),
-                Kind::Xfs => Mount::xfs(&path, &image, 320 * MIB),
-            }
-        };
+        let mount = |place: &Place| Mount::disk(kind, &place.path(target), &place.path("image"));
         let (place, disk) = mounted(mount)?;
         let server = Server::start(&place);
         let journey = Journey { place, server, way };
@@ -127,7 +120,7 @@ impl Fragile {
     }
 }
 
-fn loses_power(way: Way, kind: Kind) {
+fn loses_power(way: Way, kind: DiskKind) {
     let cuts = if is_long() { 60 } else { 4 };
     let Some(mut fragile) = Fragile::new(way, kind) else { return };
     let mut random = fragile.journey.place.seed.random();
@@ -170,18 +163,23 @@ fn tree_bytes(root: &Path) -> u64 {
 
 #[test]
 fn a_server_that_receives_loses_its_power_and_keeps_all_that_it_told() {
-    loses_power(Way::Push, Kind::Ext4);
+    loses_power(Way::Push, DiskKind::Ext4);
 }
 
 /// xfs tells who syncs a directory that all is well, though it has given up.
 #[test]
 fn a_server_on_xfs_loses_its_power_and_keeps_all_that_it_told() {
-    loses_power(Way::Push, Kind::Xfs);
+    loses_power(Way::Push, DiskKind::Xfs);
+}
+
+#[test]
+fn a_server_on_btrfs_loses_its_disk_and_keeps_all_that_it_told() {
+    loses_power(Way::Push, DiskKind::Btrfs);
 }
 
 #[test]
 fn a_client_that_receives_loses_its_power_and_keeps_all_that_it_told() {
-    loses_power(Way::Pull, Kind::Ext4);
+    loses_power(Way::Pull, DiskKind::Ext4);
 }
 
 /// What a power cut may leave: any beginning of the journal, and of the data only what it tells of.
@@ -264,7 +262,13 @@ fn disk_fails_at_the_sync(rate: Option<&str>) {
     let mount = |place: &Place| Mount::tmpfs(&place.path("target"), "16m");
     let Some((place, below)) = mounted(mount) else { return };
     let disk = Mount::ext4(&place.path("root"), &place.target("image"), 96 * MIB).unwrap();
-    let mut server = Server::start(&place);
+    fails_at_the_sync(&place, &disk, rate, || below.remount("size=200m").unwrap());
+}
+
+/// Sends many small files to a disk that has no place for some of them, until `mend` and a new
+/// mount.
+fn fails_at_the_sync(place: &Place, disk: &Mount, rate: Option<&str>, mend: impl Fn()) {
+    let mut server = Server::start(place);
     let mut random = place.seed.random();
     for number in 0..400 {
         let len = 20_000 + random.below(60_000);
@@ -279,36 +283,48 @@ fn disk_fails_at_the_sync(rate: Option<&str>) {
     assert_ne!(ran.status, 0, "{ran:?}");
     assert_told(&ran);
     server.process.kill();
-    // The disk grows; what it holds now is all that there is.
-    below.remount("size=200m").unwrap();
+    // What the disk holds now is all that there is.
+    mend();
     disk.mount_again().unwrap();
     let done = told_as_done(&ran.events);
     println!(
-        "soak: late ENOSPC: {} files told as done, {} errors",
+        "soak: a disk that fails at the sync: {} files told as done, {} errors",
         done.len(),
         ran.named("error").len()
     );
     assert_kept(&done, &place.path("source"), &place.path("root"));
     assert_nothing_wrong(&place.path("source"), &place.path("root"));
-    server.restart(&place);
+    server.restart(place);
     place.run(&words).ok();
     assert_same_trees(&place.source("tree"), &place.root("tree"));
     assert!(temporaries(&place.path("root")).is_empty());
-    drop((server, disk));
+    drop(server);
+}
+
+/// What fails in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failing {
+    Source,
+    Target,
 }
 
 /// Runs a slow transfer of a large file and some small ones, lets `fail` do something in the
-/// middle, and takes the fault away with `mend`.
+/// middle, and takes the fault away. What is told holds one of `told`.
 fn breaks_in_the_middle(
     way: Way,
+    kind: DiskKind,
+    failing: Failing,
     receive_engine: &str,
-    words_told: &[&str],
     fail: impl Fn(&Mount),
-    source_fails: bool,
+    told: &[&str],
 ) {
-    let (target, source) = if way == Way::Push { ("root", "source") } else { ("target", "root") };
-    let on = if source_fails { source } else { target };
-    let mount = |place: &Place| Mount::ext4(&place.path(on), &place.path("image"), 96 * MIB);
+    println!("{way:?}, {kind:?}, the {failing:?} fails, by {receive_engine}");
+    let on = match (way, failing) {
+        (Way::Push, Failing::Target) | (Way::Pull, Failing::Source) => "root",
+        (Way::Push, Failing::Source) => "source",
+        (Way::Pull, Failing::Target) => "target",
+    };
+    let mount = |place: &Place| Mount::disk(kind, &place.path(on), &place.path("image"));
     let Some((place, disk)) = mounted(mount) else { return };
     let server = Server::start(&place);
     let mut journey = Journey { place, server, way };
@@ -318,6 +334,10 @@ fn breaks_in_the_middle(
         journey.place.file(&journey.from(&format!("tree/z/f{number}")), 5000);
     }
     rustix::fs::syncfs(File::open(journey.from("tree")).unwrap()).unwrap();
+    if failing == Failing::Source {
+        // A disk that is gone can still be read from the page cache.
+        forget(&journey.from("tree/large"), 0..len).unwrap();
+    }
     let options = words!["--bwlimit", "4M", "--span-size", "64K", "--retry-for", "1s"];
     let engine = words!["--receive-engine", receive_engine];
     let client = journey.start("tree", "", &[options, engine].concat());
@@ -326,7 +346,13 @@ fn breaks_in_the_middle(
     let ran: Ran = client.finish();
     assert_eq!(ran.status, 1, "{ran:?}");
     assert_told(&ran);
-    ran.says(&[&["large"], words_told].concat());
+    let side = format!("{failing:?}");
+    let is_told = |error: &&&Value| {
+        let text = error.to_string().to_lowercase();
+        let holds = |word: &str| text.contains(&word.to_lowercase());
+        holds("large") && holds(&side) && told.iter().any(|why| holds(why))
+    };
+    assert!(ran.named("error").iter().any(|error| is_told(&error)), "{ran:?}");
     journey.server.process.kill();
     disk.mount_again().unwrap();
     assert_nothing_wrong(&journey.from("tree"), &journey.to("tree"));
@@ -335,26 +361,41 @@ fn breaks_in_the_middle(
     assert!(ran.number("resumed_bytes") >= durable.min(len), "{durable} were durable: {ran:?}");
 }
 
+/// Both ways on ext4; on the others one, by the seed.
+fn ways_and_kinds() -> Vec<(Way, DiskKind)> {
+    let mut random = Seed::from_env_or_random().random();
+    let mut all = vec![(Way::Push, DiskKind::Ext4), (Way::Pull, DiskKind::Ext4)];
+    for kind in [DiskKind::Xfs, DiskKind::Btrfs] {
+        all.push((*random.one_of(&[Way::Push, Way::Pull]), kind));
+    }
+    all
+}
+
+/// btrfs turns read-only as soon as it cannot write something of its own.
+const DISK_GONE: [&str; 2] = ["input/output error", "read-only file system"];
+
 #[test]
 fn a_target_disk_that_fails_under_io_uring_fails_its_files_and_the_next_run_goes_on() {
-    for way in [Way::Push, Way::Pull] {
+    for (way, kind) in ways_and_kinds() {
         let fail = |disk: &Mount| disk.cut_power().unwrap();
-        breaks_in_the_middle(way, "io-uring", &["target", "input/output error"], fail, false);
+        breaks_in_the_middle(way, kind, Failing::Target, "io-uring", fail, &DISK_GONE);
     }
 }
 
 #[test]
 fn a_source_disk_that_fails_is_named_and_the_next_run_goes_on() {
-    for way in [Way::Push, Way::Pull] {
+    for (way, kind) in ways_and_kinds() {
         let fail = |disk: &Mount| disk.cut_power().unwrap();
-        breaks_in_the_middle(way, "auto", &["source", "input/output error"], fail, true);
+        breaks_in_the_middle(way, kind, Failing::Source, "auto", fail, &DISK_GONE[..1]);
     }
 }
 
 #[test]
 fn a_disk_that_turns_read_only_in_the_middle_is_named_and_the_next_run_goes_on() {
+    // The others take no such request: they turn read-only when their disk fails.
     let fail = |disk: &Mount| disk.remount("abort").unwrap();
-    breaks_in_the_middle(Way::Push, "read-write", &["target"], fail, false);
+    let told = &["read-only", "input/output error"];
+    breaks_in_the_middle(Way::Push, DiskKind::Ext4, Failing::Target, "read-write", fail, told);
 }
 
 #[test]
@@ -377,4 +418,46 @@ fn inodes_that_run_out_fail_some_files_and_the_next_run_brings_them() {
     assert_nothing_wrong(&journey.from("tree"), &journey.to("tree"));
     disk.remount("nr_inodes=0").unwrap();
     journey.completes("tree", "", &[]);
+}
+
+/// Leaves about so much of a file system free.
+fn fill(path: &Path, left_bytes: u64) {
+    let room = rustix::fs::statvfs(path).unwrap();
+    let len = (room.f_bavail * room.f_frsize).checked_sub(left_bytes).unwrap();
+    let file = File::create(path.join("filler")).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len).unwrap();
+    rustix::fs::syncfs(&file).unwrap();
+}
+
+/// One file is too large for what is left, and the others are too many.
+#[test]
+fn a_full_disk_refuses_what_does_not_fit_and_the_next_run_brings_it_when_there_is_room() {
+    for kind in DiskKind::ALL {
+        let mount =
+            |place: &Place| Mount::disk_to_fill(kind, &place.path("root"), &place.path("image"));
+        let Some((place, disk)) = mounted(mount) else { return };
+        fill(disk.path(), 6 * MIB);
+        let server = Server::start(&place);
+        let journey = Journey { place, server, way: Way::Push };
+        journey.place.file(&journey.from("tree/large"), 12 * MIB);
+        for number in 0..40 {
+            journey.place.file(&journey.from(&format!("tree/m{number}")), 400_000);
+        }
+        let ran = journey.run("tree", "", &words!["--span-size", "64K"]);
+        assert_eq!(ran.status, 1, "{kind:?}: {ran:?}");
+        assert_told(&ran);
+        for error in ran.named("error") {
+            assert!(error.to_string().contains("space"), "{kind:?}: {error}");
+        }
+        ran.says(&["large", "does not fit", "12582912 bytes of free space"]);
+        let done = told_as_done(&ran.events);
+        println!("{kind:?}: {} of 41 arrive, {} are refused", done.len(), ran.named("error").len());
+        assert!((4..20).contains(&done.len()), "{kind:?}: {ran:?}");
+        assert!(ran.number("moved_bytes") < 12 * MIB, "{kind:?}: {ran:?}");
+        assert_kept(&done, &journey.place.path("source"), &journey.place.path("root"));
+        assert_nothing_wrong(&journey.from("tree"), &journey.to("tree"));
+        fs::remove_file(disk.path().join("filler")).unwrap();
+        rustix::fs::syncfs(File::open(disk.path()).unwrap()).unwrap();
+        journey.completes("tree", "", &[]);
+    }
 }
