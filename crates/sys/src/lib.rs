@@ -27,6 +27,7 @@ pub mod tcp_info;
 pub mod tun;
 pub mod usage;
 pub mod window;
+pub mod write_errors;
 pub mod zero_copy;
 
 pub use mapping::Mapping;

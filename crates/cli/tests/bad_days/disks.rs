@@ -258,6 +258,22 @@ fn small_files_on_a_disk_that_fails_at_the_sync_are_failed_or_really_there() {
     }
 }
 
+/// As on ext4, but that the disk says so by itself: a loop device that writes only a part of what
+/// it is asked to, as on a tmpfs that is full, calls it written (lo_complete_rq in
+/// drivers/block/loop.c, Linux 6.18), and no file system could know.
+#[test]
+fn small_files_on_a_disk_of_which_a_part_fails_are_failed_or_really_there() {
+    for (kind, bad_from) in [(DiskKind::Xfs, 200 * MIB), (DiskKind::Btrfs, 30 * MIB)] {
+        for rate in [None, Some("25M")] {
+            let mount =
+                |place: &Place| Mount::disk(kind, &place.path("root"), &place.path("image"));
+            let Some((place, disk)) = mounted(mount) else { return };
+            disk.fail_disk_from(bad_from).unwrap();
+            fails_at_the_sync(&place, &disk, rate, || {});
+        }
+    }
+}
+
 fn disk_fails_at_the_sync(rate: Option<&str>) {
     let mount = |place: &Place| Mount::tmpfs(&place.path("target"), "16m");
     let Some((place, below)) = mounted(mount) else { return };

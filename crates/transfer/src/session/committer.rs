@@ -426,7 +426,11 @@ impl Shared {
             |entry: &Entry| lock(&entry.target).as_ref().map_or(1, TargetFile::new_directories);
         let syncs = batch.len() + named.iter().map(directories).sum::<usize>();
         let grouped = syncs >= GROUP_MIN;
-        if !(grouped && sync_file_systems(batch.iter().chain(&named))) {
+        if grouped && sync_file_systems(batch.iter().chain(&named)) {
+            // syncfs(2) tells of a write that failed once only, and each file tells of its own: the
+            // failure may have been told of when another group was synced.
+            self.each(&mut batch, TargetFile::check_written);
+        } else {
             self.each(&mut batch, TargetFile::sync);
             self.each(&mut named, |target| target.sync_directory());
         }

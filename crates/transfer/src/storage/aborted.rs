@@ -6,6 +6,9 @@
 //! fs/xfs/xfs_file.c). Only a change is refused. So every file system is asked for one; those
 //! without nameless files (vfat, NFS, most of FUSE) refuse to make one, and are believed.
 
+use super::target::{Shape, TargetFile};
+use crate::error::io_fault;
+use haul_protocol::wire::{Fault, Side};
 use rustix::{
     fs::{Mode, OFlags, fsync, openat},
     io::Errno,
@@ -34,6 +37,19 @@ pub fn check_not_aborted(directory: impl AsFd) -> io::Result<()> {
     }
 }
 
+impl TargetFile {
+    /// To be asked after a sync of the whole file system (syncfs(2)), which tells of a write that
+    /// failed once, to whoever asks next; each file tells of its own.
+    ///
+    /// # Errors
+    /// If some of it was not written.
+    pub fn check_written(&mut self) -> Result<(), Fault> {
+        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
+        part.check_written()
+            .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +57,8 @@ mod tests {
         mount::{DiskKind, Mount},
         skip::skip,
     };
+    use rustix::fs::syncfs;
+    use std::os::unix::fs::FileExt;
 
     #[test]
     fn a_directory_that_takes_changes_is_synced_and_nothing_stays_in_it() {
@@ -75,6 +93,42 @@ mod tests {
                 assert!(sync_directory(&opened).is_err(), "{kind:?}");
                 assert!(check_not_aborted(&opened).is_err(), "{kind:?}");
             }
+        }
+    }
+
+    /// The failure was told of when others were synced, and the files that it hit got their names.
+    #[test]
+    fn a_write_that_failed_is_told_of_by_its_file_though_the_file_system_is_synced_with_success() {
+        for (kind, bad_from) in
+            [(DiskKind::Ext4, 40 << 20), (DiskKind::Xfs, 200 << 20), (DiskKind::Btrfs, 30 << 20)]
+        {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("disk");
+            std::fs::create_dir(&path).unwrap();
+            let disk = match Mount::disk(kind, &path, &place.path().join("image")) {
+                Ok(disk) => disk,
+                Err(why) => return skip(&format!("root, mkfs and a kernel for {kind:?}"), &why),
+            };
+            let make = |number: u32| {
+                let directory = path.join(number.to_string());
+                std::fs::create_dir(&directory).unwrap();
+                let file = std::fs::File::create(directory.join("file")).unwrap();
+                let flags = rustix::fs::FallocateFlags::empty();
+                rustix::fs::fallocate(&file, flags, 0, 3 << 20).unwrap();
+                file
+            };
+            let files: Vec<_> = (0..8).map(make).collect();
+            let first = std::fs::File::open(&path).unwrap();
+            syncfs(&first).unwrap();
+            for file in &files {
+                file.write_all_at(&vec![7; 3 << 20], 0).unwrap();
+            }
+            disk.fail_disk_from(bad_from).unwrap();
+            assert!(syncfs(&first).is_err(), "{kind:?}");
+            let later = std::fs::File::open(path.join("0")).unwrap();
+            assert!(syncfs(&later).is_ok() && check_not_aborted(&later).is_ok(), "{kind:?}");
+            let bad = files.iter().filter(|file| haul_sys::write_errors::check(file).is_err());
+            assert!((1..8).contains(&bad.count()), "{kind:?}");
         }
     }
 

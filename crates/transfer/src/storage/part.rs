@@ -442,6 +442,18 @@ impl Part {
         Ok(())
     }
 
+    /// To be asked after a sync of the whole file system.
+    ///
+    /// # Errors
+    /// If some of it was not written, or an earlier sync failed.
+    pub fn check_written(&mut self) -> io::Result<()> {
+        self.check_believed()?;
+        self.poisoned = true;
+        haul_sys::write_errors::check(self.file.file())?;
+        self.poisoned = false;
+        Ok(())
+    }
+
     pub fn seal(&mut self, offer: &FileOffer, attributes: &Attributes) -> io::Result<()> {
         self.check_believed()?;
         if self.sealed {

@@ -308,7 +308,7 @@ pub struct TargetFile {
     pub offer: Arc<FileOffer>,
     /// Below the root.
     pub name: Vec<u8>,
-    shape: Shape,
+    pub(super) shape: Shape,
     rules: Arc<TargetRules>,
 }
 
