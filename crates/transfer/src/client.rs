@@ -2,7 +2,9 @@
 
 mod coming_back;
 pub(crate) mod connect_failure;
+pub mod globs;
 mod granted;
+pub mod listing;
 
 use crate::{
     Interrupt,

@@ -32,7 +32,7 @@ pub mod verdict;
 pub mod verify;
 pub mod wishes;
 
-pub use client::{pull, push};
+pub use client::{globs::expand, listing::list, pull, push};
 pub use error::TransferError;
 pub use events::{Event, Report};
 pub use options::{PullRequest, PushRequest, ServeOptions, ServeRoot, TransferOptions};

@@ -44,6 +44,7 @@ haul demo                               a minute that shows it all
 haul serve /data                        receive into and send from /data; prints a URL
 haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
+haul ls URL/run7                        what is there
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
 haul probe disk /data                   how fast a disk is, and for how long
@@ -165,11 +166,30 @@ haul pull URL/scan.vdif .               one file
 haul pull URL/run7 /data                a directory: /data/run7
 haul pull URL/run7/ /data               its contents: /data/*
 haul pull URL/a URL/b .                 several
+haul pull 'URL/run7/*.vdif' .           what fits there
 haul pull URL/run7 . --manifest run7.b3 with a BLAKE3 line for each file
 haul pull --follow URL/scan.vdif .      while it is written there
 haul pull URL/scan.vdif null:           the server's disk and the network, without this disk",
     },
     EXIT_STATUS,
+    TOKEN_ENVIRONMENT,
+];
+
+const LS: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul ls URL                             what the served directory holds
+haul ls URL/run7 -R                     all below run7
+haul ls URL/run7 --json | jq -r 'select(.kind == \"file\").path'",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  all is listed
+1  a directory could not be looked into, or the connection was lost
+2  nothing could start: no connection, no right, nothing of that name",
+    },
     TOKEN_ENVIRONMENT,
 ];
 
@@ -386,6 +406,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-media" => MEDIA,
         "haul-push" => PUSH,
         "haul-pull" => PULL,
+        "haul-ls" => LS,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,
         "haul-probe" => PROBE,

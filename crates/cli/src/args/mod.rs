@@ -7,6 +7,7 @@ pub mod bench;
 pub mod demo;
 pub mod examples;
 pub mod habits;
+pub mod ls;
 pub mod media;
 pub mod probe;
 pub mod recording;
@@ -45,6 +46,7 @@ pub enum LowCommand {
     Serve(serve::LowServe),
     Push(transfer::LowPush),
     Pull(transfer::LowPull),
+    Ls(ls::LowLs),
     Verify(verify::LowVerify),
     Media(media::LowMedia),
     Token(token::LowToken),

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod demo;
 pub mod generate_docs;
+pub mod ls;
 pub mod media;
 pub mod probe;
 pub mod pull;

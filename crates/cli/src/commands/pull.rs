@@ -13,9 +13,9 @@ use haul_transfer::PullRequest;
 pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
     let mut checked = low.checked()?;
     token_source::complete(&mut checked.urls, low.transfer.token_file.as_deref())?;
-    let request =
-        PullRequest { urls: checked.urls, target: checked.target, options: checked.options };
     let interrupt = interrupt::on_signals()?;
+    let urls = haul_transfer::expand(&checked.urls, &interrupt)?;
+    let request = PullRequest { urls, target: checked.target, options: checked.options };
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
     show(screen, |tell| haul_transfer::pull(&request, &interrupt, tell))

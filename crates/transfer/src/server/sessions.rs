@@ -462,8 +462,7 @@ impl Server {
                 _ => {}
             }
         };
-        let wishes = Wishes::from_wire(accepted.open.wishes.as_ref());
-        let uses_up = accepted.grant.single_use && !wishes.leaves_nothing();
+        let uses_up = accepted.grant.single_use && purpose_of(&accepted.open).is_some();
         let single_use = uses_up.then(|| accepted.grant.token_id.clone());
         let peer = accepted.peer.clone();
         let (end, tally) = run_role(control, accepted, work, &mut tell);
@@ -649,11 +648,13 @@ fn thrown_away() -> Fault {
         .hint("leave out --move")
 }
 
-/// What a client asks for, in a hash: the same command gives the same. `None` for a push that
-/// leaves nothing: a token for one transfer is still good for that afterwards.
+/// What a client asks for, in a hash: the same command gives the same. `None` for what leaves
+/// nothing anywhere: a token for one transfer is still good for that afterwards.
 fn purpose_of(open: &wire::Open) -> Option<[u8; 32]> {
     let wishes = Wishes::from_wire(open.wishes.as_ref());
-    if wishes.leaves_nothing() && open.direction() == Direction::Push {
+    // A pull that lists is held to that: session/sending/giving.rs.
+    let lists = rights::lists_only(open);
+    if lists || (wishes.leaves_nothing() && open.direction() == Direction::Push) {
         return None;
     }
     let mut text = open.direction.to_le_bytes().to_vec();

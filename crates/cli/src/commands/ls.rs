@@ -1,0 +1,117 @@
+//! `haul ls`: lists what a server has.
+
+use super::token_source;
+use crate::{
+    args::ls::LowLs,
+    failure::{ExitStatus, Failure},
+    interrupt, ui,
+};
+use haul_protocol::wire::FileKind;
+use haul_transfer::{client::listing::Entry, events::Name};
+use serde::Serialize;
+
+/// # Errors
+/// If the server cannot be asked, or nothing is at that path.
+pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
+    let (mut url, depth) = low.checked()?;
+    token_source::complete(std::slice::from_mut(&mut url), low.token_file.as_deref())?;
+    let interrupt = interrupt::on_signals()?;
+    let own = url.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
+    let mut tell = |entry: Entry| {
+        let is_itself = entry.name.0.is_empty();
+        if is_itself && entry.kind == FileKind::Directory {
+            return;
+        }
+        let entry = if is_itself { Entry { name: Name(own.clone()), ..entry } } else { entry };
+        if low.json {
+            ui::json::print(&EntryLine::of(entry));
+        } else {
+            ui::print_to_stdout(&text(&entry));
+        }
+    };
+    let failed = haul_transfer::list(&url, depth, &interrupt, &mut tell)?;
+    for problem in &failed {
+        ui::print_to_stderr(&problem.to_string());
+        if low.json {
+            ui::json::print_error(problem);
+        }
+    }
+    Ok(if failed.is_empty() { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
+}
+
+/// One line of `--json`.
+#[derive(Debug, Serialize)]
+struct EntryLine {
+    event: &'static str,
+    path: Name,
+    kind: &'static str,
+    bytes: u64,
+    modified: String,
+    mode: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_target: Option<Name>,
+}
+
+impl EntryLine {
+    fn of(entry: Entry) -> Self {
+        let is_link = entry.kind == FileKind::Symlink;
+        Self {
+            event: "entry",
+            kind: match entry.kind {
+                FileKind::Directory => "directory",
+                FileKind::Symlink => "link",
+                _ => "file",
+            },
+            bytes: entry.size_bytes,
+            modified: utc(entry.modified),
+            mode: format!("{:04o}", entry.mode),
+            link_target: is_link.then_some(entry.link_target),
+            path: entry.name,
+        }
+    }
+}
+
+fn text(entry: &Entry) -> String {
+    let bytes = match entry.kind {
+        FileKind::Directory | FileKind::Symlink => "-".to_owned(),
+        _ => entry.size_bytes.to_string(),
+    };
+    let behind = match entry.kind {
+        FileKind::Directory => "/".to_owned(),
+        FileKind::Symlink => format!(" -> {}", entry.link_target),
+        _ => String::new(),
+    };
+    // To the second: a column of one width.
+    let time = utc((entry.modified.0, 0));
+    format!("{bytes:>15}  {time:>20}  {}{behind}", entry.name)
+}
+
+/// As RFC 3339 has it, in UTC; `-` for a time that no calendar has.
+fn utc((seconds, nanoseconds): (i64, u32)) -> String {
+    let nanoseconds = i32::try_from(nanoseconds).unwrap_or(0);
+    let time = jiff::Timestamp::new(seconds, nanoseconds);
+    time.map_or_else(|_| "-".to_owned(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_columns_and_shows_no_control_character() {
+        let entry = |kind, name: &[u8]| Entry {
+            name: Name(name.to_vec()),
+            kind,
+            size_bytes: 1234,
+            modified: (0, 5),
+            mode: 0o644,
+            link_target: Name(b"over\x1bthere".to_vec()),
+        };
+        let file = text(&entry(FileKind::Regular, b"a b"));
+        assert_eq!(file, "           1234  1970-01-01T00:00:00Z  a b");
+        let directory = text(&entry(FileKind::Directory, b"d\n"));
+        assert_eq!(directory, "              -  1970-01-01T00:00:00Z  d\\n/");
+        assert!(text(&entry(FileKind::Symlink, b"l")).ends_with("l -> over\\u{1b}there"));
+        assert_eq!(utc((i64::MAX, 0)), "-");
+    }
+}

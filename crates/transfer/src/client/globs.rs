@@ -1,0 +1,126 @@
+//! Patterns in the path of a URL that is pulled: what at the server they fit, found by a listing.
+//!
+//! As in a shell `*` and `?` stay within a name, and fit no name with a leading dot unless it is
+//! written. A name that really has such characters comes first.
+
+use super::listing::{Depth, list};
+use crate::{
+    Interrupt,
+    error::{TransferError, problem},
+    url::HaulUrl,
+};
+use globset::{GlobBuilder, GlobMatcher};
+use haul_protocol::wire::FileKind;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+/// The URLs that these stand for: each as it is, or what its pattern fits, in the order of names.
+///
+/// # Errors
+/// If a pattern fits nothing, is none, or the server cannot be asked.
+pub fn expand(urls: &[HaulUrl], interrupt: &Interrupt) -> Result<Vec<HaulUrl>, TransferError> {
+    let mut expanded = Vec::new();
+    for url in urls {
+        if has_pattern(&url.path) && !is_there(url, interrupt)? {
+            expanded.extend(fitting(url, interrupt)?);
+        } else {
+            expanded.push(url.clone());
+        }
+    }
+    Ok(expanded)
+}
+
+fn has_pattern(path: &[u8]) -> bool {
+    path.iter().any(|byte| b"*?[".contains(byte))
+}
+
+fn is_there(url: &HaulUrl, interrupt: &Interrupt) -> Result<bool, TransferError> {
+    let mut seen = false;
+    match list(url, Depth::Names(0), interrupt, &mut |_| seen = true) {
+        Err(TransferError::CouldNotStart(_)) if !seen => {}
+        result => drop(result?),
+    }
+    Ok(seen)
+}
+
+fn fitting(url: &HaulUrl, interrupt: &Interrupt) -> Result<Vec<HaulUrl>, TransferError> {
+    let contents = url.path.ends_with(b"/");
+    let path = url.path.strip_suffix(b"/").unwrap_or(&url.path);
+    let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+    let at = parts.iter().position(|part| has_pattern(part)).unwrap_or(0);
+    let patterns =
+        parts[at..].iter().map(|part| Pattern::new(part)).collect::<Result<Vec<_>, _>>()?;
+    let base = HaulUrl { path: parts[..at].join(&b'/'), ..url.clone() };
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    list(&base, Depth::Names(patterns.len()), interrupt, &mut |entry| {
+        let names: Vec<&[u8]> = entry.name.0.split(|&byte| byte == b'/').collect();
+        let fits = names.len() == patterns.len()
+            && names.iter().zip(&patterns).all(|(name, pattern)| pattern.fits(name));
+        if fits && (entry.kind == FileKind::Directory || !contents) {
+            found.push(entry.name.0);
+        }
+    })?;
+    if found.is_empty() {
+        let what = format!("nothing at the server fits {url}");
+        let hint = "`haul ls` of the directory shows what is there";
+        return Err(TransferError::start(problem(
+            &what,
+            "a name that the pattern fits",
+            "none",
+            hint,
+        )));
+    }
+    found.sort_unstable();
+    let whole = |name: Vec<u8>| {
+        let parts = [&base.path[..], &name].into_iter().filter(|part| !part.is_empty());
+        let mut path = parts.collect::<Vec<_>>().join(&b'/');
+        path.extend(contents.then_some(b'/'));
+        HaulUrl { path, ..url.clone() }
+    };
+    Ok(found.into_iter().map(whole).collect())
+}
+
+/// That of one component.
+struct Pattern {
+    glob: GlobMatcher,
+    fits_hidden: bool,
+}
+
+impl Pattern {
+    fn new(text: &[u8]) -> Result<Self, TransferError> {
+        let fail = |found: &str| {
+            let what = format!("cannot take the pattern {}", String::from_utf8_lossy(text));
+            let hint = "* is any text within a name, ? one character, [a-z] one of these";
+            TransferError::start(problem(&what, "a pattern as a shell has it", found, hint))
+        };
+        let pattern = std::str::from_utf8(text).map_err(|_| fail("bytes that are no UTF-8"))?;
+        let mut builder = GlobBuilder::new(pattern);
+        let glob =
+            builder.literal_separator(true).build().map_err(|error| fail(&error.to_string()))?;
+        Ok(Self { glob: glob.compile_matcher(), fits_hidden: text.starts_with(b".") })
+    }
+
+    fn fits(&self, name: &[u8]) -> bool {
+        (self.fits_hidden || !name.starts_with(b".")) && self.glob.is_match(OsStr::from_bytes(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_fits_what_a_shell_would_take() {
+        for (pattern, fits, others) in [
+            ("*.vdif", &["a.vdif", "\u{e4}.vdif"][..], &["a.vdi", ".x.vdif", "vdif"][..]),
+            ("scan?", &["scan1"], &["scan", "scan12"]),
+            ("[ab]*", &["a", "bc"], &["c", ".a"]),
+            (".*", &[".x"], &["x"]),
+            ("plain", &["plain"], &["plain2"]),
+        ] {
+            let pattern = Pattern::new(pattern.as_bytes()).unwrap();
+            assert!(fits.iter().all(|name| pattern.fits(name.as_bytes())), "{fits:?}");
+            assert!(!others.iter().any(|name| pattern.fits(name.as_bytes())), "{others:?}");
+        }
+        assert!(Pattern::new(b"[a").is_err() && Pattern::new(b"\xff*").is_err());
+    }
+}

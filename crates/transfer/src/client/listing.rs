@@ -1,0 +1,195 @@
+//! `haul ls`: what a server has below a path, name by name, and not a byte of it.
+//!
+//! A listing is a pull in a dry run, of which each offer is an entry, so every server has it. The
+//! right to list is enough for it.
+
+use super::{Client, connect_failure::ConnectFailure, set_up_failed, why_lost};
+use crate::{
+    Interrupt,
+    error::TransferError,
+    events::{Name, Problem},
+    options::TransferOptions,
+    places::asked_path,
+    selection::{Rule, Selection, Verdict},
+    session::{Pumped, Role, SessionEnd, drive},
+    source_name::name_of_source,
+    transport::waker::Waker,
+    url::HaulUrl,
+    wishes::{OnConflict, Wishes},
+};
+use haul_protocol::{
+    FileId, Message, ProtocolError, Receiver, ReceiverEvent,
+    receiver::Answer,
+    wire::{self, Direction, Fault, FaultCode, FileKind},
+};
+use std::time::{Duration, Instant};
+
+/// Silence of a server after which it is left: a disk may take long for a large directory.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How far below the path entries are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// So many names: 1 is what a directory holds, 0 nothing but what the path is.
+    Names(usize),
+    All,
+}
+
+/// One thing that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Below the path; what the path is has no name of its own.
+    pub name: Name,
+    pub kind: FileKind,
+    pub size_bytes: u64,
+    /// Seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    /// Permission bits.
+    pub mode: u32,
+    /// Where a symbolic link leads.
+    pub link_target: Name,
+}
+
+/// Tells what is at a URL: first what its path is, then what that holds. Returns what could not be
+/// looked at.
+///
+/// # Errors
+/// If there is no session, nothing at that path, or the connection is lost.
+pub fn list(
+    url: &HaulUrl,
+    depth: Depth,
+    interrupt: &Interrupt,
+    on_entry: &mut dyn FnMut(Entry),
+) -> Result<Vec<Problem>, TransferError> {
+    let path = asked_path(&url.path);
+    let trimmed = path.strip_suffix(b"/").unwrap_or(&path);
+    let own_name = name_of_source(trimmed).map_or(0, |_| 1);
+    let mut options = TransferOptions::default();
+    // No hard links: each name has its size.
+    let on_conflict = OnConflict::KeepBoth;
+    options.wishes = Wishes { dry_run: true, on_conflict, ..Wishes::default() };
+    if let Depth::Names(names) = depth {
+        let pattern = b"/*".repeat(names + own_name + 1);
+        options.selection = Selection {
+            rules: vec![Rule { verdict: Verdict::Exclude, pattern }],
+            ..Selection::default()
+        };
+    }
+    let open = wire::Open {
+        direction: Direction::Pull as i32,
+        paths: vec![trimmed.to_vec()],
+        ..wire::Open::default()
+    };
+    let mut client = Client::new(url, &options, open, false, interrupt)?;
+    client.open.wants_figures = false;
+    let mut opened = client.connect().map_err(ConnectFailure::into_start)?;
+    client.say_selection(&mut opened.control);
+    let granted = &opened.granted.opened;
+    let mut role = Listing {
+        machine: Receiver::new(granted.offers_max, granted.offer_bytes_max),
+        on_entry,
+        own_name,
+        entries: 0,
+        heard: Instant::now(),
+        failed: Vec::new(),
+        offers_ended: false,
+        finished: false,
+        refused: None,
+    };
+    let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
+    match drive(&mut opened.control, &mut role, &waker, interrupt) {
+        SessionEnd::Finished => {}
+        end => {
+            let why = why_lost(end, role.entries == 0)?;
+            let lost = crate::error::problem(&format!("the listing broke off: {why}"), "", "", "");
+            return Err(TransferError::broken(lost));
+        }
+    }
+    match role.failed.first() {
+        Some(first) if role.entries == 0 => Err(TransferError::start(first.clone())),
+        _ => Ok(role.failed),
+    }
+}
+
+/// Answers each offer with the plan to have it, and keeps to that.
+struct Listing<'a> {
+    machine: Receiver,
+    on_entry: &'a mut dyn FnMut(Entry),
+    /// How many components of each name are the path's own.
+    own_name: usize,
+    entries: u64,
+    heard: Instant,
+    failed: Vec<Problem>,
+    offers_ended: bool,
+    finished: bool,
+    refused: Option<Fault>,
+}
+
+impl Listing<'_> {
+    fn offered(&mut self, offer: wire::FileOffer) -> Result<(), ProtocolError> {
+        let kind = offer.kind();
+        let below = match (self.own_name, offer.name.iter().position(|&byte| byte == b'/')) {
+            (0, _) => offer.name,
+            (_, Some(at)) => offer.name[at + 1..].to_vec(),
+            (_, None) => Vec::new(),
+        };
+        self.entries += 1;
+        (self.on_entry)(Entry {
+            name: Name(below),
+            kind,
+            size_bytes: offer.size_bytes,
+            modified: (offer.mtime_s, offer.mtime_ns),
+            mode: offer.mode,
+            link_target: Name(offer.link_target),
+        });
+        self.machine.answer(FileId(offer.file), Answer::Plan(wire::Plan::default()))
+    }
+}
+
+impl Role for Listing<'_> {
+    fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        self.heard = Instant::now();
+        match message {
+            Message::Figures(_) | Message::Facts(_) | Message::Explained(_) => return Ok(()),
+            message => self.machine.handle(message)?,
+        }
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                ReceiverEvent::Offered(offer) => self.offered(offer)?,
+                ReceiverEvent::OffersEnd { .. } => self.offers_ended = true,
+                ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
+                    self.failed.push(Problem::from(&fault));
+                }
+                ReceiverEvent::Finished(_) => self.finished = true,
+                ReceiverEvent::Refused(fault) => self.refused = Some(fault),
+                _ => {}
+            }
+        }
+        if self.offers_ended {
+            self.machine.finish(wire::SideReport::default());
+        }
+        Ok(())
+    }
+
+    fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
+        if let Some(fault) = self.refused.take() {
+            return Err(fault);
+        }
+        if self.finished {
+            return Ok(Pumped::Ended(SessionEnd::Finished));
+        }
+        if now.saturating_duration_since(self.heard) > PATIENCE {
+            let what = "the server stopped listing";
+            return Err(Fault::new(FaultCode::Stalled, wire::Side::Source, what));
+        }
+        Ok(Pumped::GoOn)
+    }
+
+    fn poll_message(&mut self) -> Option<Message> {
+        self.machine.poll_message()
+    }
+
+    fn has_last_word(&self) -> bool {
+        false
+    }
+}
