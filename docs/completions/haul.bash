@@ -1681,7 +1681,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --json --state --help --version"
+            opts="-v -h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -16,6 +16,7 @@ use haul_transfer::{
         SessionOpened, Side, SideCosts,
     },
     manifest::ManifestReport,
+    server::reachable::Hosts,
 };
 use std::path::Path;
 
@@ -301,9 +302,19 @@ fn the_progress_line() {
 #[test]
 fn what_a_server_says_first() {
     let directory = ServeRoot::Directory("/data".into());
-    let screens = [(directory.clone(), false), (directory, true), (ServeRoot::Null, false)]
-        .map(|(root, read_only)| Welcome { root, read_only })
-        .map(|welcome| welcome.text("haul://TOKEN@dtn1:7117/", "[::]:7117"));
+    let names = |names: &[&str]| names.iter().copied().map(str::to_owned).collect();
+    let dtn1 = Hosts::chosen("dtn1".into());
+    let several = Hosts { names: names(&["10.0.0.5", "2001:db8::5"]), for_others: true };
+    let alone = Hosts { names: names(&["localhost"]), for_others: false };
+    let screens = [
+        (directory.clone(), false, dtn1),
+        (directory, true, several),
+        (ServeRoot::Null, false, alone),
+    ]
+    .map(|(root, read_only, hosts)| {
+        let url = format!("haul://TOKEN@{}:7117/", hosts.names[0]);
+        Welcome { root, read_only }.text(&url, &hosts, "[::]:7117")
+    });
     assert_screen("serve.txt", &screens.join("\n\n----\n\n"));
 }
 

@@ -1,4 +1,4 @@
-//! `getifaddrs(3)`: which network interface has an address.
+//! `getifaddrs(3)`: which network interface has which addresses.
 
 use std::{
     ffi::CStr,
@@ -6,25 +6,45 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+/// An address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    pub interface: String,
+    pub address: IpAddr,
+    /// Whether it has a carrier, as the driver sees it (IFF_RUNNING).
+    pub is_running: bool,
+}
+
 /// The interface that has this address; `None` if none has.
 ///
 /// # Errors
 /// What getifaddrs(3) says.
 pub fn name_of(address: IpAddr) -> io::Result<Option<String>> {
+    let mut all = addresses()?.into_iter();
+    Ok(all.find(|one| one.address == address).map(|one| one.interface))
+}
+
+/// All internet addresses of this host, in the kernel's order.
+///
+/// # Errors
+/// What getifaddrs(3) says.
+pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut first = core::ptr::null_mut();
     // SAFETY: `first` is written with the head of a list, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut next = first;
-    let mut found = None;
-    while !next.is_null() && found.is_none() {
+    let mut found = Vec::new();
+    while !next.is_null() {
         // SAFETY: an element of the list, which lives until it is freed below.
         let entry = unsafe { &*next };
-        if address_of(entry.ifa_addr) == Some(address) {
+        if let Some(address) = address_of(entry.ifa_addr) {
             // SAFETY: a name of an element is a string that ends with a zero.
             let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            found = name.to_str().ok().map(str::to_owned);
+            let interface = name.to_string_lossy().into_owned();
+            let is_running = entry.ifa_flags & libc::IFF_RUNNING.cast_unsigned() != 0;
+            found.push(InterfaceAddress { interface, address, is_running });
         }
         next = entry.ifa_next;
     }
@@ -62,6 +82,11 @@ mod tests {
     fn loopback_has_its_address_and_nobody_that_of_the_documentation() {
         assert_eq!(name_of(Ipv4Addr::LOCALHOST.into()).unwrap().as_deref(), Some("lo"));
         assert_eq!(name_of("192.0.2.1".parse().unwrap()).unwrap(), None);
+        let all = addresses().unwrap();
+        assert!(
+            all.iter().any(|one| one.address.is_loopback() && one.interface == "lo"),
+            "{all:?}"
+        );
         let v6 = name_of(Ipv6Addr::LOCALHOST.into()).unwrap();
         assert!(v6.is_none_or(|name| name == "lo"));
     }

@@ -25,7 +25,7 @@ pub struct LowServe {
     /// The address and port to listen on, or one of the two; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value_t = defaults().listen)]
     pub listen: String,
-    /// The host name in the printed URL; without it this host's name or the address listened on
+    /// The host in the printed URL; without it an address that others reach, or this host's name
     #[arg(long, value_name = "HOST")]
     pub advertise: Option<String>,
     /// End after one session
@@ -51,7 +51,10 @@ pub struct LowServe {
     /// How long a connection may take to show who it is
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().handshake_timeout))]
     pub handshake_timeout: Period,
-    /// Print one JSON object a line: first {"event":"listening","url":...}
+    /// Print a line for each file too; --json always has them
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print one JSON object a line: first {"event":"listening","url":...,"urls":[...]}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -1,30 +1,44 @@
 //! `haul serve`: prints a URL, then serves a directory until it is told to end.
 
-use super::serve_log::Log;
+use super::serve_log::{self, Lines, Log};
 use crate::{
     args::{serve::LowServe, usage_problem},
     failure::{ExitStatus, Failure},
     interrupt, ui,
 };
-use haul_transfer::{ServeOptions, ServeRoot, server::Server};
+use haul_transfer::{
+    HaulUrl, ServeOptions, ServeRoot,
+    server::{Server, reachable::Hosts},
+};
 
 /// # Errors
 /// If the address, the root or the state directory cannot be used.
 pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
-    let json = low.json;
+    let lines = match (low.json, low.verbose) {
+        (true, _) => Lines::Json,
+        (false, true) => Lines::WithFiles,
+        (false, false) => Lines::OfSessions,
+    };
     let options = low.checked()?;
     let welcome = Welcome::of(&options);
     let interrupt = interrupt::on_signals()?;
     haul_transfer::raise_open_files_limit();
     let server = Server::bind(options)?;
-    if json {
-        let url = server.url().reveal();
-        ui::json::print(&serde_json::json!({ "event": "listening", "url": url }));
+    if lines == Lines::Json {
+        let urls: Vec<String> = server.urls().iter().map(HaulUrl::reveal).collect();
+        ui::json::print(&serde_json::json!({
+            "event": "listening",
+            "url": urls[0],
+            "urls": urls,
+            "for_others": server.hosts().for_others,
+            "time": serve_log::now(),
+        }));
     } else {
         let address = server.local_addr();
-        ui::print_to_stdout(&welcome.text(&server.url().reveal(), &address.to_string()));
+        let url = server.url().reveal();
+        ui::print_to_stdout(&welcome.text(&url, server.hosts(), &address.to_string()));
     }
-    let log = Log::start(json).map_err(|error| {
+    let log = Log::start(lines).map_err(|error| {
         usage_problem("cannot start a thread for the log", "", &error.to_string(), "")
     })?;
     server.run(&interrupt, &|event| log.tell(&event))?;
@@ -44,9 +58,9 @@ impl Welcome {
         Self { root: options.root.clone(), read_only: options.read_only }
     }
 
-    /// The lines for a server that listens on `address` and is reached by `url`.
+    /// The lines for a server that listens on `address` and is reached by `url`, or other hosts.
     #[must_use]
-    pub fn text(&self, url: &str, address: &str) -> String {
+    pub fn text(&self, url: &str, hosts: &Hosts, address: &str) -> String {
         let (served, may) = match (&self.root, self.read_only) {
             (ServeRoot::Null, _) => ("null:".to_owned(), "send bytes here, to be thrown away"),
             (ServeRoot::Directory(path), read_only) => (
@@ -60,9 +74,12 @@ impl Welcome {
             String::new(),
             format!("    {url}"),
             String::new(),
+        ];
+        lines.extend(other_hosts(hosts));
+        lines.extend([
             format!("Whoever has this URL may {may}; it is a password. On the other machine:"),
             String::new(),
-        ];
+        ]);
         if !self.read_only {
             lines.push(format!("    haul push FILE... {url}"));
         }
@@ -73,4 +90,27 @@ impl Welcome {
         lines.push("Ctrl-C ends it; transfers go on when it is started again.".to_owned());
         lines.join("\n")
     }
+}
+
+/// Where others reach the server too, or that they do not.
+fn other_hosts(hosts: &Hosts) -> Vec<String> {
+    let words = match hosts.names.as_slice() {
+        _ if !hosts.for_others => {
+            "This machine has no address that others could reach: the URL is for itself.\n\
+             Where a name leads to it, --advertise NAME puts that in."
+                .to_owned()
+        }
+        [_] | [] => return Vec::new(),
+        [first, others @ ..] => {
+            let others: Vec<String> = others.iter().map(|host| bracketed(host)).collect();
+            let first = bracketed(first);
+            format!("This machine is also, in place of {first}: {}", others.join(", "))
+        }
+    };
+    vec![words, String::new()]
+}
+
+/// A host as it stands in a URL.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }

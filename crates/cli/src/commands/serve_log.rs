@@ -59,8 +59,32 @@ impl Shared {
     }
 }
 
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// A JSON object for each event, files included.
+    Json,
+    /// A line for each event.
+    WithFiles,
+    /// The same without files that are in place.
+    OfSessions,
+}
+
+/// The time now, as RFC 3339 has it, in UTC to the millisecond.
+pub fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}
+
+/// An event with its time.
+#[derive(serde::Serialize)]
+struct Timed<'event> {
+    #[serde(flatten)]
+    event: &'event ServerEvent,
+    time: String,
+}
+
 pub struct Log {
-    json: bool,
+    print: Lines,
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
@@ -68,24 +92,27 @@ pub struct Log {
 impl Log {
     /// # Errors
     /// If no thread can be had.
-    pub fn start(json: bool) -> std::io::Result<Self> {
+    pub fn start(print: Lines) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
         let builder = thread::Builder::new().name("haul-log".into());
         let thread = builder.spawn(move || of_thread.print_all())?;
-        Ok(Self { json, shared, thread })
+        Ok(Self { print, shared, thread })
     }
 
     /// Takes an event to be printed; it never waits for who reads.
     pub fn tell(&self, event: &ServerEvent) {
         let is_of_file = matches!(event, ServerEvent::File { .. } | ServerEvent::Error { .. });
-        // A line a session is enough to read; --json has every file.
-        if !self.json && matches!(event, ServerEvent::File { .. }) {
+        // A line a session is enough to read.
+        if self.print == Lines::OfSessions && matches!(event, ServerEvent::File { .. }) {
             return;
         }
-        // Words of a stranger must neither begin lines of their own nor play with a terminal.
-        let printable = || ui::printable(&event.to_string());
-        let line = if self.json { ui::json::text_of(event) } else { printable() };
+        let time = now();
+        let line = match self.print {
+            Lines::Json => ui::json::text_of(&Timed { event, time }),
+            // Words of a stranger must neither begin lines of their own nor play with a terminal.
+            _ => format!("{time} {}", ui::printable(&event.to_string())),
+        };
         let most = if is_of_file { WAITING_BYTES_MAX } else { WAITING_BYTES_MAX_SESSIONS };
         let mut waiting = self.shared.lock();
         if waiting.lines.len() + line.len() > most {
@@ -130,7 +157,26 @@ mod tests {
 
     fn log() -> Log {
         let shared = Arc::new(Shared::default());
-        Log { json: true, shared, thread: thread::spawn(|| ()) }
+        Log { print: Lines::Json, shared, thread: thread::spawn(|| ()) }
+    }
+
+    #[test]
+    fn each_line_has_its_time_and_files_are_told_where_they_are_asked_for() {
+        let file = FileEnded::new(b"a/file".to_vec(), FileStatus::Done, 1);
+        let done = ServerEvent::File { session: "0".repeat(32), file };
+        let lines_of = |print| {
+            let log = Log { print, ..log() };
+            log.tell(&done);
+            log.shared.lock().lines.clone()
+        };
+        assert_eq!(lines_of(Lines::OfSessions), "");
+        let text = lines_of(Lines::WithFiles);
+        let (time, rest) = text.split_once(' ').unwrap();
+        assert!(time.parse::<jiff::Timestamp>().is_ok() && time.ends_with('Z'), "{text}");
+        assert_eq!(rest, "[00000000] done a/file (1 bytes)\n");
+        let line: serde_json::Value = serde_json::from_str(&lines_of(Lines::Json)).unwrap();
+        assert_eq!((&line["event"], &line["path"]), (&"file".into(), &"a/file".into()));
+        assert!(line["time"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{line}");
     }
 
     #[test]

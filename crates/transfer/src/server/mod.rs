@@ -2,6 +2,7 @@
 
 mod doorman;
 mod probes;
+pub mod reachable;
 mod refusals;
 mod sessions;
 
@@ -21,6 +22,7 @@ use crate::{
 };
 use doorman::Strangers;
 use haul_datapath::Host;
+use reachable::Hosts;
 use refusals::Refusals;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -31,7 +33,7 @@ use serde::Serialize;
 use sessions::Sessions;
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     path::Path,
     sync::{Arc, Mutex, atomic::Ordering},
     thread,
@@ -128,6 +130,7 @@ impl std::fmt::Display for ServerEvent {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    hosts: Hosts,
     options: ServeOptions,
     state: StateDirectory,
     tls: Arc<ServerConfig>,
@@ -173,9 +176,11 @@ impl Server {
         }
         crate::raise_open_files_limit();
         haul_sys::file_size_limit::survive();
+        let advertised = options.advertise.clone().map(Hosts::chosen);
         Ok(Self {
             listener,
             address,
+            hosts: advertised.unwrap_or_else(|| Hosts::of(address.ip())),
             strangers: Strangers::new(options.strangers_max),
             refusals: Refusals::new(),
             options,
@@ -197,14 +202,23 @@ impl Server {
     /// The URL of the whole root, with the token inside: for the one who shall have it.
     #[must_use]
     pub fn url(&self) -> HaulUrl {
-        let host = self.options.advertise.clone().unwrap_or_else(|| {
-            if self.address.ip().is_unspecified() {
-                haul_host::host_name().unwrap_or_else(|| "localhost".into())
-            } else {
-                self.address.ip().to_string()
-            }
-        });
-        let token = Some(self.token.clone());
+        self.url_by(&self.hosts.names[0])
+    }
+
+    /// The same by each name and address of this machine, the best first.
+    #[must_use]
+    pub fn urls(&self) -> Vec<HaulUrl> {
+        self.hosts.names.iter().map(|host| self.url_by(host)).collect()
+    }
+
+    /// By which hosts it is reached.
+    #[must_use]
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    fn url_by(&self, host: &str) -> HaulUrl {
+        let (token, host) = (Some(self.token.clone()), host.to_owned());
         HaulUrl { token, host, port: self.address.port(), path: Vec::new() }
     }
 
@@ -267,7 +281,7 @@ impl Server {
         match self.listener.accept() {
             Ok((socket, peer)) => {
                 socket.set_nonblocking(false)?;
-                Ok(Some((socket, peer)))
+                Ok(Some((socket, canonical(peer))))
             }
             Err(error) => {
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -305,6 +319,14 @@ fn served_root(named: &ServeRoot, root: Option<&Arc<Root>>) -> Result<ServedRoot
         let what = format!("cannot serve {}", path.display());
         problem(&what, "a file system that tells inodes", &error.to_string(), "")
     })
+}
+
+/// A peer by IPv4 is shown so, though a socket of IPv6 took its connection.
+fn canonical(peer: SocketAddr) -> SocketAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V4(v4) => SocketAddr::from((v4, peer.port())),
+        IpAddr::V6(_) => peer,
+    }
 }
 
 /// `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands in.

@@ -1,0 +1,107 @@
+//! What `haul serve` says: the URLs that others can use, and its log.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{Place, process::Haul, server::ServerSetup, wait_until};
+use std::{
+    fs::File,
+    io::Read,
+    net::IpAddr,
+    process::{Child, Stdio},
+};
+
+/// A server that talks to people; killed when dropped.
+struct Talking {
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Talking {
+    fn start(place: &Place, options: &[&str]) -> Self {
+        let log = place.path("log");
+        let options: Vec<_> = options.iter().map(std::ffi::OsString::from).collect();
+        let mut command = place.command(&[words!["serve", place.path("root")], options].concat());
+        command.stdout(File::create(&log).unwrap()).stderr(Stdio::null());
+        let talking = Self { child: command.spawn().unwrap(), log };
+        talking.wait_for("Ctrl-C");
+        talking
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        File::open(&self.log).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[track_caller]
+    fn wait_for(&self, words: &str) {
+        wait_until(words, || self.text().contains(words));
+    }
+
+    fn url(&self) -> haul_transfer::HaulUrl {
+        let text = self.text();
+        let url = text.split_whitespace().find(|word| word.starts_with("haul://")).unwrap();
+        url.parse().unwrap()
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_log_has_times_and_addresses_as_people_write_them_and_names_files_where_asked() {
+    for options in [&["--listen", "[::]:0"][..], &["--listen", "[::]:0", "-v"]] {
+        let place = Place::new();
+        place.file(&place.source("d/one"), 10);
+        let server = Talking::start(&place, options);
+        let mut url = server.url();
+        url.host = "127.0.0.1".into();
+        place.push(&words![place.source("d"), url.reveal()]).ok();
+        server.wait_for("finished:");
+        let text = server.text();
+        let (_, log) = text.split_once("started again.\n").unwrap();
+        for line in log.lines() {
+            let time = line.split(' ').next().unwrap();
+            assert!(time.parse::<jiff::Timestamp>().is_ok() && time.ends_with('Z'), "{line}");
+        }
+        assert!(log.contains("] 127.0.0.1:") && !log.contains("::ffff:"), "{log}");
+        assert_eq!(log.contains("] done d/one (10 bytes)"), options.contains(&"-v"), "{log}");
+    }
+}
+
+#[test]
+fn the_printed_urls_lead_to_addresses_of_this_machine_or_are_said_not_to() {
+    let place = Place::new();
+    let words = words!["serve", place.path("root"), "--listen", "[::]:0", "--json"];
+    let server = Haul::start(place.command(&words));
+    let line = server.wait_for("listening line", |line| line["event"] == "listening");
+    assert!(line["time"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{line}");
+    let urls: Vec<haul_transfer::HaulUrl> = line["urls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|url| url.as_str().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(line["url"], line["urls"][0]);
+    let addresses = haul_sys::interfaces::addresses().unwrap();
+    let here: Vec<IpAddr> = addresses.iter().map(|one| one.address).collect();
+    for url in &urls {
+        if let Ok(address) = url.host.parse::<IpAddr>() {
+            assert!(here.contains(&address) && !address.is_loopback(), "{url}");
+        } else if line["for_others"] == false {
+            assert_eq!(url.host, "localhost");
+        }
+    }
+    // The first one works, from here at least.
+    place.file(&place.source("data"), 10);
+    place.push(&words![place.source("data"), urls[0].reveal()]).ok();
+    let named = ServerSetup::new(&place).options(&["--advertise", "dtn1.example.org"]);
+    let url = named.start(&place).url("");
+    assert!(url.to_str().unwrap().contains("@dtn1.example.org:"));
+}
