@@ -86,6 +86,8 @@ fn cross_a_narrow_path(packet_bytes: usize, segments: &str) {
         assert_eq!(of_path[0]["from_to"], segments, "{ran:?}");
         let why = of_path[0]["why"].as_str().unwrap();
         assert!(why.contains("packets of 1500 bytes"), "{why}");
+        let chosen = ran.report()["chosen_because"].as_str().unwrap();
+        assert!(chosen.ends_with(why), "{chosen}");
     }
     assert!(far.wan.counts().swallowed > 0);
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());

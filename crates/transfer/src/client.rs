@@ -429,9 +429,9 @@ impl<'a> Client<'a> {
     fn connect_once(&self) -> Result<Opened, ConnectFailure> {
         let server = self.url.server();
         let patience = self.within_time_left(tcp::CONNECT_TIMEOUT);
-        let socket = self.route.connect(patience).map_err(|error| ConnectFailure::Unreachable {
-            server: server.clone(),
-            error: error.to_string(),
+        let stop = || self.interrupt.load(Ordering::Relaxed);
+        let socket = self.route.connect(patience, &stop).map_err(|error| {
+            ConnectFailure::Unreachable { server: server.clone(), error: error.to_string() }
         })?;
         let early = self.connect_early(&socket);
         let token = self.url.token.as_ref().expect("checked in `new`");
@@ -647,7 +647,7 @@ impl<'a> Client<'a> {
     /// Another connection, as data streams are made.
     fn try_port(&self) -> Result<Duration, String> {
         let begun = Instant::now();
-        let connected = self.route.connect_stream(None);
+        let connected = self.route.connect_stream(None, &|| self.interrupt.load(Ordering::Relaxed));
         connected.map(|_| begun.elapsed()).map_err(|error| error.to_string())
     }
 
@@ -795,6 +795,7 @@ impl<'a> Client<'a> {
             ..tally.counts()
         };
         let because = |report: &wire::SideReport| report.because.clone();
+        let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
         Report {
             ok: files.failed == 0,
             bytes: in_place,
@@ -814,7 +815,7 @@ impl<'a> Client<'a> {
             span_bytes: choose::span_bytes(0, self.span_bytes()).max(tally.span_bytes),
             send_engine: source.engine.clone(),
             receive_engine: target.engine.clone(),
-            chosen_because: [because(source), because(target)]
+            chosen_because: [because(source), because(target), segments.unwrap_or_default()]
                 .join("; ")
                 .trim_matches([';', ' '])
                 .into(),

@@ -54,6 +54,9 @@ impl Client<'_> {
         failure: ConnectFailure,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), TransferError> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
         let Some(why) = &back.lost else {
             back.first_handshakes += 1;
             if self.options.wait && failure.is_passing() {
@@ -65,7 +68,7 @@ impl Client<'_> {
             return Err(failure.into_start());
         };
         if self.headway.is_over(Instant::now()) || !failure.is_passing() {
-            return Err(self.cannot_go_on(why, &failure.problem()));
+            return Err(self.did_not_come_back(why, &failure.problem()));
         }
         self.pause(&mut back.delay)
     }
@@ -117,38 +120,38 @@ impl Client<'_> {
             back.delay = RETRY_DELAY_MIN;
         }
         if self.headway.is_over(now) {
-            let nothing = problem("nothing more arrived", "", "", "");
-            return Err(self.cannot_go_on(&why, &nothing));
+            return Err(self.cannot_go_on(&why));
         }
         back.lost = Some(why);
         self.pause(&mut back.delay)
     }
 
-    fn cannot_go_on(&self, why: &str, last: &Problem) -> TransferError {
-        let server = self.url.server();
-        let seconds = self.options.retry_for.as_secs();
-        let problem = match self.headway.cause() {
-            Some(cause) => {
-                let span = words::bytes(cause.span_bytes);
-                problem(
-                    &format!("every data connection to {server} was cut before a span was through"),
-                    &format!("one span of {span} verified within {seconds} s (--retry-for)"),
-                    &format!(
-                        "{} cuts, none of them after more than {}; the last: {why}",
-                        cause.connections,
-                        words::bytes(cause.carried_bytes)
-                    ),
-                    "look for what ends connections on the way (a firewall, a proxy, a VPN), then \
-                     run the same command again: it goes on where it stopped",
-                )
-            }
-            None => problem(
-                &format!("the connection to {server} was lost ({why}) and did not come back"),
-                &format!("the server within {seconds} s (--retry-for)"),
-                &last.to_string(),
-                "run the same command again when it is reachable: it goes on where it stopped",
-            ),
+    /// Sessions can be had, and nothing gets through.
+    fn cannot_go_on(&self, why: &str) -> TransferError {
+        let Some(cause) = self.headway.cause() else {
+            return self.did_not_come_back(why, &problem("nothing more arrived", "", "", ""));
         };
+        let (server, seconds) = (self.url.server(), self.options.retry_for.as_secs());
+        let span = words::bytes(cause.span_bytes);
+        let carried = words::bytes(cause.carried_bytes);
+        let problem = problem(
+            &format!("every data connection to {server} was cut before a span was through"),
+            &format!("one span of {span} verified within {seconds} s (--retry-for)"),
+            &format!("{} cuts, none after more than {carried}; the last: {why}", cause.connections),
+            "look for what ends connections on the way (a firewall, a proxy, a VPN), then run the \
+             same command again: it goes on where it stopped",
+        );
+        TransferError::broken(Problem { side: Side::Path, ..problem })
+    }
+
+    fn did_not_come_back(&self, why: &str, last: &Problem) -> TransferError {
+        let (server, seconds) = (self.url.server(), self.options.retry_for.as_secs());
+        let problem = problem(
+            &format!("the connection to {server} was lost ({why}) and did not come back"),
+            &format!("the server within {seconds} s (--retry-for)"),
+            &last.to_string(),
+            "run the same command again when it is reachable: it goes on where it stopped",
+        );
         TransferError::broken(Problem { side: Side::Path, ..problem })
     }
 

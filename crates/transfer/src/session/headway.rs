@@ -23,6 +23,8 @@ const ROUND: Duration = Duration::from_millis(200);
 /// Rounds of broken streams without a verified span after which a session is given up for another.
 const ROUNDS_MAX: u32 = 12;
 const REOPEN_DELAY: Duration = Duration::from_millis(50);
+/// The same for a stream without work, beside others that have some.
+const REOPEN_IDLE_DELAY: Duration = Duration::from_secs(1);
 /// Rounds of streams that carried a part of a span, and none of it was verified: spans of this size
 /// do not come through.
 const CUTS_A_SIZE: u32 = 3;
@@ -164,7 +166,7 @@ impl Headway {
         };
         if !cut.at_work && survives(&state) {
             // Others do the work, and live.
-            return Next::Reopen(REOPEN_DELAY);
+            return Next::Reopen(REOPEN_IDLE_DELAY);
         }
         state.cut(now, cut.carried);
         let rounds = state.rounds;
@@ -180,7 +182,7 @@ impl Headway {
     pub fn session_lost(&self, now: Instant) -> Option<(u64, u64)> {
         let mut state = lock(&self.0);
         state.broken_since.get_or_insert(now);
-        if !state.must_shrink(now) {
+        if !state.must_shrink(now) || state.is_over(now) {
             return None;
         }
         let before = state.span_bytes;
@@ -219,11 +221,12 @@ impl Headway {
         left.map_or(stall_after, |left| stall_after.min(left.max(STALL_AFTER_MIN)))
     }
 
-    /// In words what cuts connections, where they carried a part of a span each.
+    /// What cuts connections, where several carried a part of a span each: one may have been an
+    /// outage.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         let state = lock(&self.0);
-        (state.cuts > 0).then_some(Cause {
+        (state.cuts_ever >= CUTS_A_SIZE).then_some(Cause {
             connections: state.cuts_ever,
             span_bytes: state.span_bytes,
             carried_bytes: state.carried_bytes,
@@ -392,7 +395,7 @@ mod tests {
         let idle = Cut { at_work: false, oldest_at_work: Some(begun), ..nothing() };
         for minute in 1..100 {
             let now = begun + Duration::from_secs(60) * minute;
-            assert_eq!(headway.stream_cut(now, &idle), Next::Reopen(REOPEN_DELAY));
+            assert_eq!(headway.stream_cut(now, &idle), Next::Reopen(REOPEN_IDLE_DELAY));
             assert!(!headway.is_over(now));
         }
     }
@@ -424,7 +427,9 @@ mod tests {
     fn without_time_for_coming_back_a_lost_session_is_the_end() {
         let (now, headway) = (Instant::now(), Headway::new(Duration::ZERO, SPAN));
         assert!(!headway.is_over(now));
-        headway.session_lost(now);
+        headway.stream_cut(now, &cut(1 << 20, 0));
+        assert_eq!(headway.session_lost(now), None, "no session is left for smaller spans");
         assert!(headway.is_over(now));
+        assert_eq!(headway.cause(), None, "one cut may have been an outage");
     }
 }

@@ -23,6 +23,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A stream that waits to be opened looks so often whether the session is over.
+const DELAY_STEP: Duration = Duration::from_millis(20);
+
 /// Where data connections come from.
 pub enum Source {
     /// This side is the client and opens them; some may be there early.
@@ -147,7 +150,9 @@ impl Supply {
         let (route, setup, early) = (route.clone(), self.setup.clone(), early.clone());
         let stream = self.streams.next_id();
         let early = early.filter(|_| delay.is_zero());
-        let connect = move || connect(&route, stream, &setup, (delay, early));
+        let streams = self.streams.clone();
+        let stop = move || streams.stopping();
+        let connect = move || connect(&route, stream, &setup, (delay, early), &stop);
         Some((stream, Box::new(connect)))
     }
 }
@@ -155,12 +160,9 @@ impl Supply {
 /// What the user is told when a path took smaller segments only.
 #[must_use]
 pub fn narrowed_event(narrowed: Narrowed) -> Event {
-    let Narrowed { from_bytes, to_bytes, packet_bytes } = narrowed;
+    let Narrowed { from_bytes, to_bytes, .. } = narrowed;
     let from_to = format!("segments of {from_bytes} -> {to_bytes} bytes");
-    let why = format!(
-        "the path drops packets of {packet_bytes} bytes and does not say so; streams use an MSS of \
-         {to_bytes}"
-    );
+    let why = narrowed.to_string();
     Event::Fallback { side: Side::Path, from_to, why }
 }
 
@@ -176,11 +178,15 @@ fn connect(
     stream: StreamId,
     setup: &StreamSetup,
     (delay, early): (Duration, Option<Early>),
+    stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
-    thread::sleep(delay);
+    let open_at = Instant::now() + delay;
+    while Instant::now() < open_at && !stop() {
+        thread::sleep(DELAY_STEP.min(delay));
+    }
     let mut socket = match early.and_then(|early| early.take()) {
         Some(socket) => socket,
-        None => route.connect_stream(setup.congestion.control.as_deref())?,
+        None => route.connect_stream(setup.congestion.control.as_deref(), stop)?,
     };
     let preface = setup.keys.sign_preface(stream, setup.session);
     socket.write_all(&preface.encode())?;

@@ -22,6 +22,8 @@ use std::{
 
 /// The head start of an attempt: the Connection Attempt Delay of RFC 8305, section 5.
 const HEAD_START: Duration = Duration::from_millis(250);
+/// How often is looked whether somebody still waits for the connection.
+const STOP_POLL: Duration = Duration::from_millis(100);
 /// Attempts at a time, at most; beyond, one has to fail first.
 const ATTEMPTS_MAX: usize = 16;
 
@@ -33,7 +35,8 @@ pub struct Setup<'a> {
     pub segment_bytes: Option<u32>,
 }
 
-/// Connects to the first of the addresses that answers within `patience`.
+/// Connects to the first of the addresses that answers within `patience`, unless `stop` says that
+/// nobody waits for it any more.
 ///
 /// # Errors
 /// If none does: the last error, or that there was no answer.
@@ -41,6 +44,7 @@ pub fn connect(
     addresses: &[SocketAddr],
     setup: Setup<'_>,
     patience: Duration,
+    stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut race = Race::new(in_turns(addresses), Instant::now(), patience);
@@ -65,7 +69,10 @@ pub fn connect(
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
         };
-        for index in answered(&attempts, wait)?.into_iter().rev() {
+        if stop() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "nobody waits for it any more"));
+        }
+        for index in answered(&attempts, wait.min(STOP_POLL))?.into_iter().rev() {
             let socket = attempts.swap_remove(index);
             match sockopt::socket_error(&socket)
                 .map_err(io::Error::from)
@@ -190,6 +197,8 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
+    const LONG: Duration = Duration::from_secs(10);
+
     fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
     }
@@ -241,13 +250,15 @@ mod tests {
         let setup = Setup::default();
         let short = Duration::from_millis(300);
         let mut filling = Vec::new();
-        while let Ok(socket) = connect(&[of_dead], setup, short) {
+        while let Ok(socket) = connect(&[of_dead], setup, short, &|| false) {
             filling.push(socket);
             assert!(filling.len() < 10, "the backlog is never full");
         }
+        let stopped = connect(&[of_dead], setup, LONG, &|| true).unwrap_err();
+        assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
         let begun = Instant::now();
         let addresses = [of_dead, of_dead, of_dead, live.local_addr().unwrap()];
-        let won = connect(&addresses, setup, Duration::from_secs(10)).unwrap();
+        let won = connect(&addresses, setup, LONG, &|| false).unwrap();
         assert_eq!(won.peer_addr().unwrap(), live.local_addr().unwrap());
         assert!(begun.elapsed() >= HEAD_START * 3, "{:?}", begun.elapsed());
     }
@@ -257,9 +268,9 @@ mod tests {
         let refuses = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let live = TcpListener::bind("127.0.0.1:0").unwrap();
         let addresses = [refuses, refuses, live.local_addr().unwrap()];
-        let won = connect(&addresses, Setup::default(), Duration::from_secs(10)).unwrap();
+        let won = connect(&addresses, Setup::default(), LONG, &|| false).unwrap();
         assert_eq!(won.peer_addr().unwrap(), live.local_addr().unwrap());
-        let error = connect(&[refuses], Setup::default(), Duration::from_secs(10)).unwrap_err();
+        let error = connect(&[refuses], Setup::default(), LONG, &|| false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

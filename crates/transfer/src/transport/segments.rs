@@ -56,6 +56,14 @@ pub struct Narrowed {
     pub packet_bytes: u32,
 }
 
+impl std::fmt::Display for Narrowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { to_bytes, packet_bytes, .. } = self;
+        write!(f, "the path drops packets of {packet_bytes} bytes and does not say so; ")?;
+        write!(f, "streams use an MSS of {to_bytes}")
+    }
+}
+
 impl Segments {
     /// For the next stream; `None`: as the interface has them.
     #[must_use]
@@ -115,11 +123,21 @@ impl Segments {
     pub fn moves(&self, tcp: &TcpInfo) -> Option<Narrowed> {
         let mut state = self.state();
         let to_bytes = STEPS_BYTES[state.steps.checked_sub(1)?];
-        let Swallowed { segment_bytes, packet_bytes } = state.swallowed?;
+        let Swallowed { segment_bytes, .. } = state.swallowed?;
         let moved_bytes = tcp.bytes_acked.max(tcp.bytes_received);
         let is_proof = tcp.mss_bytes <= to_bytes && moved_bytes > 2 * u64::from(segment_bytes);
         let is_news = is_proof && !std::mem::replace(&mut state.told, true);
-        is_news.then_some(Narrowed { from_bytes: segment_bytes, to_bytes, packet_bytes })
+        drop(state);
+        self.narrowed().filter(|_| is_news)
+    }
+
+    /// What took smaller segments to get through, once that was told.
+    #[must_use]
+    pub fn narrowed(&self) -> Option<Narrowed> {
+        let state = self.state();
+        let Swallowed { segment_bytes, packet_bytes } = state.swallowed.filter(|_| state.told)?;
+        let to_bytes = STEPS_BYTES[state.steps.checked_sub(1)?];
+        Some(Narrowed { from_bytes: segment_bytes, to_bytes, packet_bytes })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

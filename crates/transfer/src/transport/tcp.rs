@@ -28,7 +28,8 @@ const EARLY_FOR: Duration = Duration::from_secs(5);
 /// If the name has no address or none of them answers: the last error.
 pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> {
     let addresses = server.to_socket_addrs()?.collect::<Vec<_>>();
-    race::connect(&addresses, Setup { congestion, segment_bytes: None }, CONNECT_TIMEOUT)
+    let setup = Setup { congestion, segment_bytes: None };
+    race::connect(&addresses, setup, CONNECT_TIMEOUT, &|| false)
 }
 
 /// The way to a server, and what was found out about it: all connections of a run take it.
@@ -53,7 +54,7 @@ impl Route {
     ///
     /// # Errors
     /// If the name has no address or none of them answers: the last error.
-    pub fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
+    pub fn connect(&self, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<TcpStream> {
         let winner = self.winner();
         let mut addresses = winner.into_iter().collect::<Vec<_>>();
         match self.server.to_socket_addrs() {
@@ -64,7 +65,7 @@ impl Route {
         }
         let segment_bytes = Some(self.segments.of_control());
         let setup = Setup { congestion: None, segment_bytes };
-        let socket = race::connect(&addresses, setup, patience)?;
+        let socket = race::connect(&addresses, setup, patience, stop)?;
         *self.winner.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.peer_addr()?);
         Ok(socket)
     }
@@ -74,10 +75,14 @@ impl Route {
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn connect_stream(&self, congestion: Option<&str>) -> io::Result<TcpStream> {
+    pub fn connect_stream(
+        &self,
+        congestion: Option<&str>,
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<TcpStream> {
         let setup = Setup { congestion, segment_bytes: self.segments.of_stream() };
         match self.winner() {
-            Some(winner) => race::connect(&[winner], setup, CONNECT_TIMEOUT),
+            Some(winner) => race::connect(&[winner], setup, CONNECT_TIMEOUT, stop),
             None => connect(&self.server, congestion),
         }
     }
@@ -103,7 +108,7 @@ impl Early {
             let (route, made) = (route.clone(), made.clone());
             // Without a thread the connection is made later, as any other.
             let _ = thread::Builder::new().name(format!("haul-early-{number}")).spawn(move || {
-                let _ = route.connect_stream(None).map(|socket| made.send(socket));
+                let _ = route.connect_stream(None, &|| false).map(|socket| made.send(socket));
             });
         }
         Self { made: Arc::new(Mutex::new(taken)), begun: Instant::now() }
@@ -143,8 +148,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         // `localhost` is ::1 too, where nobody listens.
         let route = Route::new(format!("localhost:{port}"));
-        let control = route.connect(CONNECT_TIMEOUT).unwrap();
-        let stream = route.connect_stream(None).unwrap();
+        let control = route.connect(CONNECT_TIMEOUT, &|| false).unwrap();
+        let stream = route.connect_stream(None, &|| false).unwrap();
         assert_eq!(control.peer_addr().unwrap(), listener.local_addr().unwrap());
         assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
     }
