@@ -70,6 +70,7 @@ fn full_report() -> Report {
         bottleneck: Bottleneck {
             stage: "target_disk".into(),
             share: 0.83,
+            because: String::new(),
             gbit_per_s: 24.0,
             next_stage: "network".into(),
             next_gbit_per_s: 199.0,
@@ -113,7 +114,11 @@ fn progress(second: u32) -> Event {
         retransmits: u64::from(second) * 2,
         streams: 4,
         files_done: second.into(),
-        limiting: (second > 1).then(|| Limiting { stage: "target_disk".into(), share: 0.83 }),
+        limiting: (second > 1).then(|| Limiting {
+            stage: "target_disk".into(),
+            share: 0.83,
+            because: String::new(),
+        }),
         stages: vec![("target_disk".into(), 0.83), ("source_processor".into(), 0.12)],
     })
 }

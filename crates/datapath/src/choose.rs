@@ -27,8 +27,7 @@ pub use place::{Placement, placement};
 pub struct SendFacts<'facts> {
     pub host: &'facts Host,
     pub wire: WireKind,
-    /// `None` for a `zero:` source.
-    pub file_system: Option<FsKind>,
+    pub source: Source,
     /// All that is to be sent, in bytes.
     pub size_bytes: u64,
     /// The share of it in the page cache, 0 to 1.
@@ -50,7 +49,11 @@ impl SendFacts<'_> {
     pub fn in_words(&self) -> String {
         let size = in_words(self.size_bytes);
         let digested = digested(self.digest);
-        let Some(place) = self.file_system else { return format!("{size} of zeros, {digested}") };
+        let place = match self.source {
+            Source::File(place) => place,
+            Source::Zeros => return format!("{size} of zeros, {digested}"),
+            Source::Unknown => return format!("{size} of which nothing is known, {digested}"),
+        };
         let percent = percent(self.resident_share);
         format!("{size} on {place}, {percent} % of it in the page cache, {digested}")
     }
@@ -97,6 +100,16 @@ impl ReceiveFacts<'_> {
         let durable = if self.durable { "durable at the end" } else { "not synced" };
         format!("{size} to {place}, {durable}, {digested}; {disk}")
     }
+}
+
+/// Where sent bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `zero:`
+    Zeros,
+    File(FsKind),
+    /// It could not be opened, or its file system not be told.
+    Unknown,
 }
 
 /// Where received bytes go.
@@ -470,7 +483,7 @@ mod tests {
         SendFacts {
             host,
             wire: WireKind::Tcp,
-            file_system: Some(kind),
+            source: Source::File(kind),
             size_bytes: 4 * GIB,
             resident_share,
             digest: false,
@@ -550,7 +563,7 @@ mod tests {
         let host = host();
         for resident_share in [0.0, 1.0, f64::NAN] {
             let facts =
-                SendFacts { file_system: None, ..source(&host, FsKind::Ext, resident_share) };
+                SendFacts { source: Source::Zeros, ..source(&host, FsKind::Ext, resident_share) };
             let (names, because) = sent(&facts);
             assert_eq!(names, ["sendfile", "splice", "read-write"]);
             assert_eq!(because, "the source is zeros, so sendfile moves it without a copy");
@@ -655,6 +668,16 @@ mod tests {
         let (names, because) = received(&target(&host, FsKind::Btrfs));
         assert_eq!(names, ["direct", "read-write"]);
         assert!(because.contains("computes checksums while it writes"), "{because}");
+    }
+
+    #[test]
+    fn a_source_that_cannot_be_opened_is_not_called_zeros() {
+        let host = host();
+        let facts = SendFacts { source: Source::Unknown, ..source(&host, FsKind::Ext, 1.0) };
+        let (names, because) = sent(&facts);
+        assert_eq!(names, ["sendfile", "splice", "read-write"]);
+        assert!(because.starts_with("nothing is known of the source"), "{because}");
+        assert!(!facts.in_words().contains("zeros"), "{}", facts.in_words());
     }
 
     #[test]

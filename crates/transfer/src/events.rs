@@ -113,6 +113,15 @@ pub struct Limiting {
     pub stage: String,
     /// Of the streams' time in the interval, 0 to 1.
     pub share: f64,
+    /// Why it is this one where another stage has a larger share.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub because: String,
+}
+
+/// A share of 0 to 1 as every text of haul says it: `83 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{} %", (share * 100.0).round())
 }
 
 /// How far the target is behind a file that is sent while it is written. As good as the looks at
@@ -305,6 +314,9 @@ pub struct Bottleneck {
     pub stage: String,
     /// Of the time that the streams were open, 0 to 1.
     pub share: f64,
+    /// Why it is this one where another stage has a larger share.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub because: String,
     /// What this stage allows by itself.
     pub gbit_per_s: f64,
     /// The stage that would limit next, and what it allows.

@@ -149,7 +149,10 @@ fn host_facts(host: &Host) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_datapath::{WireKind, choose::SendFacts};
+    use haul_datapath::{
+        WireKind,
+        choose::{SendFacts, Source},
+    };
 
     #[test]
     fn what_a_peer_explains_arrives_without_control_characters() {
@@ -157,7 +160,7 @@ mod tests {
         let facts = SendFacts {
             host: &host,
             wire: WireKind::Tcp,
-            file_system: Some(haul_host::FsKind::Ext),
+            source: Source::File(haul_host::FsKind::Ext),
             size_bytes: 1 << 30,
             resident_share: 0.0,
             digest: true,

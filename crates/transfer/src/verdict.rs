@@ -5,7 +5,7 @@
 //! rate R would allow R / S by itself. `docs/stages.md` tells what each stage is.
 
 use crate::{
-    events::{Bottleneck, Limiting},
+    events::{Bottleneck, Limiting, percent},
     stages::round,
     transport::tcp,
 };
@@ -21,8 +21,12 @@ const LOSS_SHARE_MIN: f64 = 0.001;
 const BUFFER_PER_WINDOW: f64 = 2.0;
 /// No buffer is advised for more than so many times the rate of now.
 const GROWTH_ADVISED_MAX: f64 = 10.0;
-/// From this share of `--bwlimit` on, that was the bottleneck.
-const LIMITED_SHARE: f64 = 0.7;
+/// From this share of `--bwlimit` on, waiting in the sender's sockets is the limit's doing.
+const PACED_SHARE: f64 = 0.7;
+/// From this share of `--bwlimit` on, nothing else could have made the transfer faster.
+const REACHED_SHARE: f64 = 0.95;
+/// Decimal places of a share.
+const SHARE_DIGITS: i32 = 3;
 /// In bytes.
 const MIB: f64 = (1 << 20) as f64;
 
@@ -83,15 +87,61 @@ pub struct Rate {
     pub limit: Option<u64>,
 }
 
-impl Rate {
+/// How much of `--bwlimit` was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Limit {
     /// A limit that was never reached limited nothing.
-    fn is_limited(&self) -> bool {
+    Far,
+    Near,
+    Reached,
+}
+
+impl Rate {
+    fn limit(&self) -> Limit {
         let rate = self.bytes as f64 / self.seconds.max(f64::MIN_POSITIVE);
-        self.limit.is_some_and(|limit| rate > limit as f64 * LIMITED_SHARE)
+        match self.limit.map(|limit| rate / limit.max(1) as f64) {
+            Some(used) if used > REACHED_SHARE => Limit::Reached,
+            Some(used) if used > PACED_SHARE => Limit::Near,
+            _ => Limit::Far,
+        }
     }
 }
 
-/// The verdict on a transfer, and the stages' shares, largest first.
+/// The stage that held a transfer back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Held {
+    stage: &'static str,
+    share: f64,
+    /// A larger share that held nothing back.
+    beside: Option<(&'static str, f64)>,
+}
+
+/// The one place where the bottleneck is chosen: the largest share, or `--bwlimit` where the rate
+/// reached it, whatever else took time. `None` where nothing was at work.
+fn held(shares: &Shares, limit: Limit) -> Option<Held> {
+    let largest = shares.first().copied().filter(|(_, share)| *share > 0.0);
+    let of_limit = shares.iter().find(|(stage, _)| *stage == "limit");
+    match of_limit {
+        Some((stage, share)) if limit == Limit::Reached => {
+            let beside = largest.filter(|(largest, _)| largest != stage);
+            Some(Held { stage, share: *share, beside })
+        }
+        _ => largest.map(|(stage, share)| Held { stage, share, beside: None }),
+    }
+}
+
+impl Held {
+    /// Why it is not the stage with the largest share; empty where it is.
+    fn because(&self) -> String {
+        self.beside.map_or_else(String::new, |(stage, share)| {
+            let stage = stage.replace('_', " ");
+            format!("the rate reached --bwlimit, so {stage}, {}, cost nothing", percent(share))
+        })
+    }
+}
+
+/// The verdict on a transfer, and the stages' shares, largest first. Where nothing was moved there
+/// is neither: streams that only waited were held back by nothing.
 #[must_use]
 pub fn of_reports(
     source: &SideReport,
@@ -99,6 +149,9 @@ pub fn of_reports(
     path: Path,
     rate: &Rate,
 ) -> (Bottleneck, Vec<(String, f64)>) {
+    if rate.bytes == 0 {
+        return (Bottleneck::default(), Vec::new());
+    }
     let figures_of = |side: &SideReport| {
         // An older haul does not say it.
         let whole_ns = (rate.seconds * 1e9 * f64::from(side.threads)) as u64;
@@ -106,18 +159,19 @@ pub fn of_reports(
         Figures { streams_ns, stages: side.stages.clone() }
     };
     let (of_source, of_target) = (figures_of(source), figures_of(target));
-    let seconds = stream_seconds(source);
-    let shares =
-        judged(&of_source, &of_target, &Rate { seconds, ..*rate }, path, rate.is_limited());
-    (verdict(&shares, &Facts::new(source, rate.bytes)), told(&shares))
+    let (seconds, limit) = (stream_seconds(source), rate.limit());
+    let shares = judged(&of_source, &of_target, seconds, path, limit);
+    let facts = Facts::new(source, rate.bytes);
+    let verdict = held(&shares, limit).map(|held| verdict(&held, &shares, &facts));
+    (verdict.unwrap_or_default(), told(&shares))
 }
 
-/// With a rate limit that was reached, that is what held the sender's sockets back, on any path.
-fn judged(source: &Figures, target: &Figures, rate: &Rate, path: Path, is_limited: bool) -> Shares {
-    if is_limited {
-        return paced(shares(source, target, rate.seconds, Path::Network));
+/// With a rate limit that was used, that is what held the sender's sockets back, on any path.
+fn judged(source: &Figures, target: &Figures, seconds: f64, path: Path, limit: Limit) -> Shares {
+    match limit {
+        Limit::Far => shares(source, target, seconds, path),
+        Limit::Near | Limit::Reached => paced(shares(source, target, seconds, Path::Network)),
     }
-    shares(source, target, rate.seconds, path)
 }
 
 /// What held an interval back, and the stages' shares, largest first.
@@ -131,10 +185,13 @@ pub fn of_interval(
     if source.streams_ns == 0 && target.streams_ns == 0 {
         return (None, Vec::new());
     }
-    let shares = judged(source, target, rate, path, rate.is_limited());
-    let limiting = shares
-        .first()
-        .map(|(stage, share)| Limiting { stage: (*stage).into(), share: round(*share, 3) });
+    let limit = rate.limit();
+    let shares = judged(source, target, rate.seconds, path, limit);
+    let limiting = held(&shares, limit).map(|held| Limiting {
+        stage: held.stage.into(),
+        share: held.share,
+        because: held.because(),
+    });
     (limiting, told(&shares))
 }
 
@@ -143,7 +200,8 @@ fn share_of(figures: &Figures, stage: Stage) -> f64 {
     if streams_ns > 0.0 { (ns_of(figures, stage) / streams_ns).min(1.0) } else { 0.0 }
 }
 
-/// The stages' shares in `seconds`, from what both sides say of them.
+/// The stages' shares in `seconds`, from what both sides say of them, the largest first. They are
+/// rounded here and nowhere else, so that all that is said of a stage is one number.
 ///
 /// Waiting in the socket is the network's only while both ends wait: a sender whose receiver is
 /// busy waits for that receiver's disk or processor, and a receiver whose sender is busy for that.
@@ -180,7 +238,11 @@ pub fn shares(source: &Figures, target: &Figures, seconds: f64, path: Path) -> S
         ("sync", sync),
         ("waiting", if source.streams_ns == 0 { 0.0 } else { idle - sync }),
     ];
-    shares.iter_mut().for_each(|(_, share)| *share = share.clamp(0.0, 1.0));
+    shares.iter_mut().for_each(|(_, share)| *share = round(share.clamp(0.0, 1.0), SHARE_DIGITS));
+    sorted(shares)
+}
+
+fn sorted(mut shares: Shares) -> Shares {
     shares.sort_by(|one, other| other.1.total_cmp(&one.1));
     shares
 }
@@ -196,34 +258,28 @@ fn paced(shares: Shares) -> Shares {
     let by_pace = |stage: &str| ["network", "receiver_window", "send_buffer"].contains(&stage);
     let held = shares.iter().filter(|(stage, _)| by_pace(stage)).map(|(_, share)| share).sum();
     let rest = shares.into_iter().filter(|(stage, _)| !by_pace(stage));
-    std::iter::once(("limit", held)).chain(rest).collect()
-}
-
-/// `None` where nothing was at work.
-fn first_at_work(shares: &Shares) -> Option<&(&'static str, f64)> {
-    shares.first().filter(|(stage, share)| *stage == "limit" || *share > 0.0)
+    sorted(std::iter::once(("limit", round(held, SHARE_DIGITS).min(1.0))).chain(rest).collect())
 }
 
 /// The shares as they are shown.
 fn told(shares: &Shares) -> Vec<(String, f64)> {
-    let shown = shares.iter().map(|(stage, share)| ((*stage).to_owned(), round(*share, 3)));
+    let shown = shares.iter().map(|(stage, share)| ((*stage).to_owned(), *share));
     shown.filter(|(_, share)| *share > 0.0).collect()
 }
 
-/// Names the first stage, what it allows and what the next would, and what to do.
-fn verdict(shares: &Shares, facts: &Facts) -> Bottleneck {
-    let Some((stage, share)) = first_at_work(shares).copied() else {
-        return Bottleneck::default();
-    };
+/// Names the stage that held the transfer back, what it allows and what the next would, and what
+/// to do.
+fn verdict(held: &Held, shares: &Shares, facts: &Facts) -> Bottleneck {
+    let Held { stage, share, .. } = *held;
+    let because = held.because();
     let allowed = |share: f64| facts.gbit_per_s / share.max(SHARE_TOLD_MIN);
-    let others = shares[1..].iter().filter(|(stage, _)| *stage != "waiting");
+    let others = shares.iter().filter(|(other, _)| *other != "waiting" && *other != stage);
     let next = others.max_by(|one, other| one.1.total_cmp(&other.1)).copied();
     let (next_stage, next_share) = next.unwrap_or(("", 0.0));
     let own = if stage == "limit" { facts.gbit_per_s } else { allowed(share) };
     let without = allowed(next_share);
     let remedy = remedy(stage, facts, without);
-    let percent = (share * 100.0).round();
-    let held = format!("{} {percent} % of the time", what(stage));
+    let held = format!("{} {} of the time", what(stage), percent(share));
     let least = if next_share < SHARE_TOLD_MIN { "at least" } else { "about" };
     let rates = if stage == "waiting" || facts.gbit_per_s <= 0.0 {
         String::new()
@@ -234,7 +290,8 @@ fn verdict(shares: &Shares, facts: &Facts) -> Bottleneck {
     };
     Bottleneck {
         stage: stage.into(),
-        share: round(share, 3),
+        share,
+        because,
         gbit_per_s: round(own, 3),
         next_stage: next_stage.into(),
         next_gbit_per_s: round(without, 3),
@@ -393,7 +450,10 @@ mod tests {
     fn the_verdict_says_what_the_stage_and_the_next_allow_and_what_to_do() {
         let facts = Facts { rtt_us: 50_000, resent_share: 0.0, streams: 2, gbit_per_s: 0.9 };
         let shares: Shares = vec![("receiver_window", 0.9), ("waiting", 0.5), ("target_disk", 0.1)];
-        let told = verdict(&shares, &facts);
+        let judge = |shares: &Shares, facts: &Facts, limit| {
+            held(shares, limit).map(|held| verdict(&held, shares, facts)).unwrap()
+        };
+        let told = judge(&shares, &facts, Limit::Far);
         assert_eq!((told.gbit_per_s, told.next_gbit_per_s), (1.0, 9.0));
         assert_eq!(told.next_stage, "target_disk");
         // 9 Gbit/s over 50 ms are 56 MB, half of it for each stream, twice for the buffer.
@@ -401,13 +461,77 @@ mod tests {
         assert!(told.verdict.contains("about 1.0 Gbit/s"), "{told:?}");
         let lossy = Facts { resent_share: 0.02, ..facts };
         let network: Shares = vec![("network", 0.8), ("source_disk", 0.001)];
-        let told = verdict(&network, &lossy);
+        let told = judge(&network, &lossy, Limit::Far);
         assert!(told.remedy.contains("2.0 % of the bytes"), "{told:?}");
         assert!(told.verdict.contains("at least 45 Gbit/s"), "{told:?}");
         let limited = paced(vec![("network", 0.7), ("send_buffer", 0.2), ("source_disk", 0.1)]);
         assert_eq!(limited.len(), 2);
-        let told = verdict(&limited, &lossy);
+        let told = judge(&limited, &lossy, Limit::Near);
         assert_eq!((told.stage.as_str(), told.gbit_per_s), ("limit", 0.9));
         assert!(told.remedy.contains("--bwlimit") && told.next_gbit_per_s == 9.0, "{told:?}");
+    }
+
+    fn side(stages: &[(Stage, u64)]) -> SideReport {
+        let figures = figures(stages);
+        let (stages, streams_ns) = (figures.stages, figures.streams_ns);
+        SideReport { stages, streams_ns, threads: 1, ..SideReport::default() }
+    }
+
+    /// Stored after a push of which every file failed: all streams waited, and that was called a
+    /// bottleneck of 100 %.
+    #[test]
+    fn where_nothing_moved_there_is_no_verdict() {
+        let (source, target) = (side(&[(Stage::Idle, 1000)]), side(&[(Stage::Idle, 1000)]));
+        let nothing = Rate { bytes: 0, seconds: 1.0, limit: None };
+        let told = of_reports(&source, &target, Path::Network, &nothing);
+        assert_eq!(told, (Bottleneck::default(), Vec::new()));
+        let limited = Rate { limit: Some(1), ..nothing };
+        assert_eq!(of_reports(&source, &target, Path::Network, &limited), told);
+    }
+
+    /// Stored from a machine with 2 cores: `limit, 27 %` stood above `target run queue 40 %`.
+    #[test]
+    fn the_bottleneck_is_the_largest_stage_or_says_why_not() {
+        let source = side(&[(Stage::SendCongestionWindow, 270), (Stage::Idle, 100)]);
+        let target = side(&[(Stage::RunQueue, 400), (Stage::Receive, 600)]);
+        let at = |limit| {
+            let rate = Rate { bytes: 1000, seconds: 1.0, limit: Some(limit) };
+            of_reports(&source, &target, Path::Network, &rate)
+        };
+        let (near, stages) = at(1300);
+        assert_eq!((near.stage.as_str(), near.share), ("target_run_queue", 0.4), "{near:?}");
+        assert_eq!(stages[0].0, near.stage);
+        assert_eq!(near.because, "");
+        let (reached, stages) = at(1001);
+        assert_eq!((reached.stage.as_str(), reached.share), ("limit", 0.27), "{reached:?}");
+        assert_eq!(stages[0], ("target_run_queue".to_owned(), 0.4));
+        assert!(reached.because.contains("target run queue, 40 %"), "{reached:?}");
+        assert!(reached.verdict.contains("27 % of the time"), "{reached:?}");
+    }
+
+    /// Any shares: the report, the verdict, the list of stages and the interval say one number.
+    #[test]
+    fn all_that_is_said_of_a_stage_is_one_number() {
+        for ns in 1..1000 {
+            let (source, target) = (side(&[(Stage::SourceDisk, ns)]), side(&[]));
+            let source =
+                SideReport { streams_ns: 1999, threads: 1, stages: source.stages, ..source };
+            let rate = Rate { bytes: 1, seconds: 1.0, limit: None };
+            let (told, stages) = of_reports(&source, &target, Path::Network, &rate);
+            let figures = |side: &SideReport| Figures {
+                streams_ns: side.streams_ns,
+                stages: side.stages.clone(),
+            };
+            let both = (figures(&source), figures(&target));
+            let (limiting, _) = of_interval(&both.0, &both.1, Path::Network, &rate);
+            let limiting = limiting.unwrap();
+            let shown = percent(told.share);
+            assert!(told.verdict.contains(&format!(" {shown} of the time")), "{told:?}");
+            let listed = stages.iter().find(|(stage, _)| *stage == told.stage).unwrap();
+            assert_eq!(percent(listed.1), shown);
+            if limiting.stage == told.stage {
+                assert_eq!(percent(limiting.share), shown);
+            }
+        }
     }
 }

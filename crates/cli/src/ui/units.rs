@@ -63,11 +63,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// A share of 0 to 1 as whole per cents.
-#[must_use]
-pub fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
+pub use haul_transfer::events::percent;
 
 /// `1 file`, `2 files`.
 #[must_use]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Choice, SendCase, SendFacts, cases::in_words, send_engine};
+use super::{Choice, SendCase, SendFacts, Source, cases::in_words, send_engine};
 use crate::EngineInfo;
 
 /// So much of a source is looked at at a time: some hundredths of a second of a fast transfer, and
@@ -29,7 +29,7 @@ pub fn send_engine_again(
     looked_at_bytes: u64,
     at_work: &'static EngineInfo,
 ) -> Option<Choice> {
-    if facts.forced.is_some() || facts.file_system.is_none() {
+    if facts.forced.is_some() || !matches!(facts.source, Source::File(_)) {
         return None;
     }
     let reads_past = SendCase::ColdLargeOnDisk.order()[..2].contains(&at_work.name);
@@ -213,7 +213,7 @@ mod tests {
         SendFacts {
             host,
             wire: WireKind::Tcp,
-            file_system: Some(FsKind::Ext),
+            source: Source::File(FsKind::Ext),
             size_bytes: 4 << 30,
             resident_share,
             digest: true,
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(again(&forced, "sendfile"), None);
         let short = SendFacts { size_bytes: 1 << 20, ..facts(&host, 0.0) };
         assert_eq!(again(&short, "sendfile"), None);
-        let zeros = SendFacts { file_system: None, ..facts(&host, 0.0) };
+        let zeros = SendFacts { source: Source::Zeros, ..facts(&host, 0.0) };
         assert_eq!(again(&zeros, "sendfile"), None);
     }
 

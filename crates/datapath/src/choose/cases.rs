@@ -5,7 +5,7 @@
 
 use haul_host::FsKind;
 
-use super::{ReceiveFacts, SendFacts, Target, counted};
+use super::{ReceiveFacts, SendFacts, Source, Target, counted};
 use crate::WireKind;
 
 /// From this share of the source in the page cache on it counts as warm: above a third, sendfile
@@ -21,6 +21,7 @@ pub const LARGE_BYTES: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendCase {
     Zeros,
+    Unknown,
     Warm,
     ColdSmall,
     ColdLargeOnDisk,
@@ -29,13 +30,19 @@ pub(super) enum SendCase {
 
 impl SendCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 5] =
-        [Self::Zeros, Self::Warm, Self::ColdSmall, Self::ColdLargeOnDisk, Self::ColdElsewhere];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Zeros,
+        Self::Unknown,
+        Self::Warm,
+        Self::ColdSmall,
+        Self::ColdLargeOnDisk,
+        Self::ColdElsewhere,
+    ];
 
     /// The engines for each case, the best first.
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
-            Self::Zeros | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
+            Self::Zeros | Self::Unknown | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
                 &["sendfile", "splice", "read-write"]
             }
             Self::ColdLargeOnDisk => &["io-uring", "direct", "sendfile", "splice", "read-write"],
@@ -43,7 +50,11 @@ impl SendCase {
     }
 
     pub(super) fn of(facts: &SendFacts<'_>) -> Self {
-        let Some(file_system) = facts.file_system else { return Self::Zeros };
+        let file_system = match facts.source {
+            Source::File(file_system) => file_system,
+            Source::Zeros => return Self::Zeros,
+            Source::Unknown => return Self::Unknown,
+        };
         let warm = if facts.is_beyond_memory() { WARM_SHARE_BEYOND } else { WARM_SHARE };
         if facts.resident_share >= warm {
             return Self::Warm;
@@ -61,9 +72,13 @@ impl SendCase {
     pub(super) fn circumstance(self, facts: &SendFacts<'_>) -> String {
         let percent = percent(facts.resident_share);
         let size = in_words(facts.size_bytes);
-        let place = facts.file_system.map_or_else(String::new, |kind| kind.to_string());
+        let place = match facts.source {
+            Source::File(kind) => kind.to_string(),
+            Source::Zeros | Source::Unknown => String::new(),
+        };
         match self {
             Self::Zeros => "the source is zeros".to_owned(),
+            Self::Unknown => "nothing is known of the source".to_owned(),
             Self::Warm => format!("{percent} % of the source is in the page cache"),
             Self::ColdSmall => {
                 format!("the source is small ({size}) and {percent} % of it in the page cache")

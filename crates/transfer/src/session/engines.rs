@@ -25,6 +25,7 @@ use haul_protocol::{
 };
 use std::{
     collections::BTreeSet,
+    fs::File,
     ops::Range,
     sync::{
         Arc, Mutex, Weak,
@@ -149,7 +150,7 @@ impl SourceWatch {
         let facts = choose::SendFacts {
             host: &self.host,
             wire: WireKind::Tcp,
-            file_system: FileSystem::of(file).ok().map(|system| system.kind),
+            source: source_of(Some(file)),
             size_bytes: left_bytes.max(bulk_bytes),
             resident_share,
             digest: self.digest,
@@ -159,6 +160,12 @@ impl SourceWatch {
         self.suits = choice.candidates[0];
         Some(choice)
     }
+}
+
+/// What an opened source lies on; `None`: it could not be opened.
+pub fn source_of(file: Option<&File>) -> choose::Source {
+    let system = file.and_then(|file| FileSystem::of(file).ok());
+    system.map_or(choose::Source::Unknown, |system| choose::Source::File(system.kind))
 }
 
 /// How often the streams' figures are looked at for it.
@@ -461,7 +468,7 @@ mod tests {
         let facts = choose::SendFacts {
             host: &host,
             wire: WireKind::Tcp,
-            file_system: Some(kind),
+            source: choose::Source::File(kind),
             size_bytes: choose::WINDOW_BYTES,
             resident_share: 0.0,
             digest: true,

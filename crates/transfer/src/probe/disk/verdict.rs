@@ -6,7 +6,7 @@ use super::{
 };
 use haul_datapath::{
     WireKind,
-    choose::{ReceiveFacts, SendFacts, Target, receive_engine, send_engine},
+    choose::{ReceiveFacts, SendFacts, Source, Target, receive_engine, send_engine},
 };
 use haul_host::{
     FileSystem, Host,
@@ -235,7 +235,7 @@ impl Found<'_> {
         let choice = send_engine(&SendFacts {
             host: self.host,
             wire: WireKind::Tcp,
-            file_system: Some(self.file_system.kind),
+            source: Source::File(self.file_system.kind),
             size_bytes: self.plan.len_bytes,
             resident_share: if self.storage.place == Place::Memory { 1.0 } else { 0.0 },
             digest: true,

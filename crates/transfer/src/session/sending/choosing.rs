@@ -4,11 +4,10 @@ use super::{Sending, StreamFigures, lock};
 use crate::{
     events::Side,
     explain::Explained,
-    session::engines::Change,
+    session::engines::{Change, source_of},
     storage::source::{Location, SourceEntry},
 };
 use haul_datapath::{WireKind, choose};
-use haul_host::FileSystem;
 use haul_protocol::wire::{self, Fault, FaultCode};
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -32,7 +31,7 @@ impl Sending<'_> {
         let facts = choose::SendFacts {
             host: &setup.host,
             wire: WireKind::Tcp,
-            file_system: file.and_then(|file| FileSystem::of(file).ok()).map(|fs| fs.kind),
+            source: if is_zero { choose::Source::Zeros } else { source_of(file) },
             size_bytes: bytes,
             resident_share,
             digest: setup.sees_bytes(),
