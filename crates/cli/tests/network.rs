@@ -285,9 +285,39 @@ fn a_network_that_is_silent_for_some_seconds_is_waited_for() {
         path.proxy.silence(true);
         thread::sleep(Duration::from_secs(5));
         path.proxy.silence(false);
-        client.finish().ok();
+        let ran = client.finish();
+        ran.ok();
+        let told = ran.named("connection");
+        assert_eq!(told[0]["state"], "silent", "{ran:?}");
+        assert!(told[0]["seconds"].as_f64().unwrap() < 5.0, "told while it was so: {told:?}");
+        assert_eq!(told[told.len() - 1]["state"], "back", "{told:?}");
         path.assert_arrived(way);
     }
+}
+
+/// Since when it is lost and how long it is waited for is told at once; and a target that keeps
+/// nothing does not say that it goes on from somewhere.
+#[test]
+fn a_lost_connection_is_told_at_once_and_null_claims_nothing() {
+    let place = Place::new();
+    let mut server = Server::start(&place);
+    place.file(&place.source("data"), 16 * MIB);
+    let words = words!["push", place.source("data"), server.url("null:"), "--bwlimit", "6M"];
+    let client = place.start(&words);
+    client.wait_for_bytes("bytes_received", MIB);
+    server.process.kill();
+    server.restart(&place);
+    let ran = client.finish();
+    ran.ok();
+    let told = ran.named("connection");
+    assert_eq!(told[0]["state"], "lost", "{ran:?}");
+    let seconds = |key: &str| told[0][key].as_f64().unwrap();
+    assert!(seconds("seconds") < 1.0 && seconds("seconds_left") > 59.0, "{told:?}");
+    assert!(told[0]["since_ms"].as_u64() > Some(0), "{told:?}");
+    assert_eq!(told[told.len() - 1]["state"], "back", "{told:?}");
+    assert_eq!(ran.number("reconnections"), 1);
+    assert!(ran.named("resume").is_empty(), "nothing is kept there: {ran:?}");
+    assert!(ran.report()["to"].as_str().unwrap().contains("null:"), "{ran:?}");
 }
 
 /// The session is given up, and a new one goes on.

@@ -6,19 +6,31 @@
 
 use haul::{
     commands::{demo, media, serve::Welcome},
-    ui::{Screen, json::Json, plain::Plain, progress, quiet::Quiet, report},
+    ui::{
+        Look, Screen, Width,
+        json::Json,
+        line::{Colour, columns_of},
+        plain::{Plain, interval_line},
+        progress::{Shown, line_text},
+        quiet::Quiet,
+        report,
+    },
 };
 use haul_media::tls;
 use haul_transfer::{
     Event, Report, ServeRoot,
     events::{
-        Bottleneck, FileCounts, FileEnded, FileStatus, Limiting, Name, Problem, Progress,
-        SessionOpened, Side, SideCosts,
+        Bottleneck, Connection, ConnectionState, FileCounts, FileEnded, FileStatus, Lag, Limiting,
+        Name, Problem, Progress, SessionOpened, Side, SideCosts,
     },
     manifest::ManifestReport,
     server::reachable::Hosts,
 };
-use std::path::Path;
+use proptest::prelude::*;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 fn assert_screen(name: &str, screen: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/screens").join(name);
@@ -37,9 +49,18 @@ fn assert_screen(name: &str, screen: &str) {
     }
 }
 
+/// A file or a pipe.
+const LOG: Look = Look { width: Width::Any, colour: Colour::Off, whole: false };
+
+fn columns(columns: usize) -> Look {
+    Look { width: Width::Columns(columns), ..LOG }
+}
+
 fn full_report() -> Report {
     Report {
         ok: true,
+        from: Name(b"run7/".to_vec()),
+        to: Name(b"haul://dtn1:7117/archive/".to_vec()),
         bytes: 12 << 30,
         resumed_bytes: 2 << 30,
         dry_run: false,
@@ -114,12 +135,28 @@ fn progress(second: u32) -> Event {
         retransmits: u64::from(second) * 2,
         streams: 4,
         files_done: second.into(),
+        files_settled: second.into(),
+        files_total: 12,
+        total_known: true,
+        current: Some(Name(b"run7/scan_0042.vdif".to_vec())),
         limiting: (second > 1).then(|| Limiting {
             stage: "target_disk".into(),
             share: 0.83,
             because: String::new(),
         }),
         stages: vec![("target_disk".into(), 0.83), ("source_processor".into(), 0.12)],
+    })
+}
+
+/// A server that went away at noon, and is waited for for a minute.
+fn outage(state: ConnectionState, seconds: f64) -> Event {
+    Event::Connection(Connection {
+        state,
+        server: "dtn1.example.org:7117".into(),
+        why: "Connection reset by peer (os error 104)".into(),
+        since_ms: 1_796_040_000_000,
+        seconds,
+        seconds_left: if state == ConnectionState::Back { 0.0 } else { 60.0 - seconds },
     })
 }
 
@@ -150,7 +187,7 @@ fn events() -> Vec<Event> {
             streams: 4,
             rtt_us: 1234,
         }),
-        Event::Resume { bytes: 2 << 30, why: "left verified and on disk by an earlier run".into() },
+        Event::Resume { bytes: 2 << 30, why: "these are at the target already, verified".into() },
         progress(1),
         fallback.clone(),
         fallback,
@@ -162,6 +199,10 @@ fn events() -> Vec<Event> {
             seconds: 10.0,
             what: "stream 3 brought nothing; it is opened again".into(),
         },
+        outage(ConnectionState::Lost, 0.0),
+        outage(ConnectionState::Lost, 3.0),
+        outage(ConnectionState::Lost, 13.0),
+        outage(ConnectionState::Back, 14.0),
         progress(2),
     ]
 }
@@ -193,13 +234,13 @@ fn what_haul_media_says_when_it_listens() {
 
 #[test]
 fn the_report_of_a_transfer() {
-    assert_screen("report.txt", &report::text(&full_report(), &[]));
+    assert_screen("report.txt", &report::text(&full_report(), &[], LOG));
 }
 
 #[test]
 fn the_report_of_a_transfer_with_failed_files() {
     let failed = ["run7/b".to_owned()];
-    assert_screen("report-failed.txt", &report::text(&failed_report(), &failed));
+    assert_screen("report-failed.txt", &report::text(&failed_report(), &failed, LOG));
 }
 
 #[test]
@@ -211,7 +252,7 @@ fn the_report_of_bytes_that_nothing_verified() {
         stages: Vec::new(),
         ..full_report()
     };
-    assert_screen("report-unverified.txt", &report::text(&report, &[]));
+    assert_screen("report-unverified.txt", &report::text(&report, &[], LOG));
 }
 
 #[test]
@@ -226,7 +267,7 @@ fn the_report_of_a_run_that_found_everything_done() {
         digest: "xxh3-128".into(),
         ..Report::default()
     };
-    assert_screen("report-again.txt", &report::text(&report, &[]));
+    assert_screen("report-again.txt", &report::text(&report, &[], LOG));
 }
 
 #[test]
@@ -244,17 +285,17 @@ fn the_report_of_a_target_that_was_read_back_and_of_its_manifest() {
         manifest: Some(manifest),
         ..full_report()
     };
-    assert_screen("report-manifest.txt", &report::text(&report, &[]));
+    assert_screen("report-manifest.txt", &report::text(&report, &[], LOG));
 }
 
 #[test]
 fn a_whole_transfer_in_a_log() {
     let (mut output, mut errors) = (Vec::new(), Vec::new());
-    let mut screen = Plain::new(&mut output, &mut errors);
+    let mut screen = Plain::new(&mut output, &mut errors, LOG);
     events().iter().for_each(|event| screen.event(event));
     screen.finish();
     screen.report(&failed_report());
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&noon(), "HH:MM:SS");
     assert_screen(
         "plain.txt",
         &format!("standard output:\n{}\nstandard error:\n{}", text(output), text(errors)),
@@ -266,6 +307,7 @@ fn a_quiet_transfer_says_only_what_went_wrong() {
     let mut errors = Vec::new();
     let mut screen = Quiet::new(&mut errors);
     events().iter().for_each(|event| screen.event(event));
+    screen.finish();
     screen.report(&Report { digest: "none".into(), ..full_report() });
     assert_screen("quiet.txt", &String::from_utf8(errors).unwrap());
 }
@@ -289,19 +331,312 @@ fn a_transfer_as_json() {
     assert_screen("json.txt", &text);
 }
 
+/// What the line says after these events, as wide as that.
+fn line_after(events: &[Event], look: Look) -> String {
+    let mut shown = Shown::default();
+    events.iter().for_each(|event| shown.take(event));
+    line_text(&shown, Instant::now(), look.columns().unwrap() - 1, look)
+}
+
+/// States that the line has to tell of, with a name each.
+fn states() -> Vec<(&'static str, Vec<Event>)> {
+    let changed = |second: u32, change: fn(&mut Progress)| {
+        let Event::Progress(mut progress) = progress(second) else { unreachable!() };
+        change(&mut progress);
+        Event::Progress(progress)
+    };
+    let one_file = changed(2, |now| now.files_total = 1);
+    let listing = changed(2, |now| now.total_known = false);
+    let idle_watch = changed(8, |now| {
+        (now.total_known, now.bytes_total, now.interval_bytes) = (false, now.bytes_received, 0);
+        (now.gbit_per_s, now.current) = (0.0, None);
+        let share = 1.0;
+        now.limiting = Some(Limiting { stage: "waiting".into(), share, because: String::new() });
+    });
+    let limit = changed(7, |now| {
+        let because = "the rate reached --bwlimit".into();
+        now.limiting = Some(Limiting { stage: "limit".into(), share: 0.27, because });
+    });
+    let nothing_yet = changed(0, |now| (now.bytes_total, now.gbit_per_s) = (0, 0.0));
+    let lag = Lag { path: Name(b"scan".to_vec()), bytes: 3 << 19, seconds: 0.42 };
+    vec![
+        ("begins", vec![nothing_yet]),
+        ("a tree", vec![progress(1), progress(2)]),
+        ("a tree, later", vec![progress(1), progress(2), progress(7)]),
+        ("one file", vec![one_file]),
+        ("a tree that is being listed", vec![listing]),
+        ("a watch that is idle", vec![idle_watch]),
+        ("a file that grows", vec![progress(2), Event::Lag(lag)]),
+        ("a limit that was reached", vec![limit]),
+        ("a server that is silent", vec![progress(2), outage(ConnectionState::Silent, 7.0)]),
+        ("a connection that is lost", vec![progress(2), outage(ConnectionState::Lost, 12.0)]),
+        (
+            "a connection that is back",
+            vec![
+                outage(ConnectionState::Lost, 12.0),
+                outage(ConnectionState::Back, 14.0),
+                progress(3),
+            ],
+        ),
+    ]
+}
+
 #[test]
-fn the_progress_line() {
-    let mut rate = progress::SmoothRate::default();
-    let mut lines = Vec::new();
-    for second in [1, 2, 7] {
-        let Event::Progress(progress) = progress(second) else { unreachable!() };
-        rate.add(&progress);
-        lines.push(progress::progress_text(&progress, &rate));
+fn the_progress_line_at_each_width() {
+    let mut screen = String::new();
+    for wide in [40, 80, 200] {
+        screen += &format!("{wide} columns:\n");
+        for (name, events) in states() {
+            // The time of day is that of the host's time zone.
+            let line = line_after(&events, columns(wide)).replace(&noon(), "HH:MM:SS");
+            screen += &format!("{line}\n");
+            assert!(columns_of(&line) < wide, "{name} is {} wide: {line}", columns_of(&line));
+        }
+        screen.push('\n');
     }
-    let Event::Progress(mut first) = progress(0) else { unreachable!() };
-    (first.bytes_total, first.gbit_per_s) = (0, 0.0);
-    lines.push(progress::progress_text(&first, &progress::SmoothRate::default()));
-    assert_screen("progress.txt", &lines.join("\n"));
+    assert_screen("progress.txt", &screen);
+}
+
+fn noon() -> String {
+    haul::ui::units::clock(1_796_040_000_000)
+}
+
+#[test]
+fn neither_rate_nor_limiting_stage_is_lost_at_40_columns() {
+    let stages = ["target_disk", "source_run_queue", "receiver_window", "target_processor"];
+    for stage in stages {
+        let Event::Progress(mut progress) = progress(7) else { unreachable!() };
+        let because = String::new();
+        progress.limiting = Some(Limiting { stage: stage.into(), share: 1.0, because });
+        let interval = interval_line(&progress, 7, 40);
+        let line = line_after(&[Event::Progress(progress)], columns(40));
+        for line in [line, interval] {
+            assert!(line.contains("10.7 Gbit/s"), "{line}");
+            assert!(line.contains(&stage.replace('_', " ")), "{line}");
+        }
+    }
+}
+
+/// While nothing comes no rate and no end is promised, and the seconds are counted without events.
+#[test]
+fn an_outage_takes_the_place_of_the_rate_at_once_and_counts() {
+    for state in [ConnectionState::Silent, ConnectionState::Lost] {
+        let mut shown = Shown::default();
+        [progress(2), outage(state, 5.0)].iter().for_each(|event| shown.take(event));
+        let now = Instant::now();
+        let line = |passed: u64| line_text(&shown, now + Duration::from_secs(passed), 79, LOG);
+        assert!(!line(0).contains("bit/s") && !line(0).contains("ETA"), "{}", line(0));
+        assert!(line(0).contains("5 s") && line(0).contains("55 s"), "{}", line(0));
+        assert!(line(10).contains("15 s") && line(10).contains("45 s"), "{}", line(10));
+        assert!(line(100).contains(" 0 s"), "{}", line(100));
+    }
+}
+
+/// A session tells progress while its server is silent: of nothing.
+#[test]
+fn a_silent_server_stays_silent_until_something_comes() {
+    let Event::Progress(mut still) = progress(2) else { unreachable!() };
+    (still.interval_bytes, still.gbit_per_s) = (0, 0.0);
+    let silent = outage(ConnectionState::Silent, 5.0);
+    let line = |last: Event| line_after(&[progress(1), silent.clone(), last], columns(80));
+    assert!(line(Event::Progress(still)).contains("no word"));
+    assert!(line(progress(2)).contains("bit/s"));
+    assert!(!line(outage(ConnectionState::Back, 6.0)).contains("no word"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_state_makes_a_line_wider_than_its_place(
+        (name, why) in (any::<String>(), any::<String>()),
+        bytes in any::<[u64; 4]>(),
+        files in any::<[u64; 3]>(),
+        (rate, share, seconds) in (0.0..1e9f64, 0.0..=1.0f64, 0.0..1e12f64),
+        (known, streams) in (any::<bool>(), any::<u32>()),
+        stage in "[a-z_]{0,30}",
+        wide in 1..220usize,
+    ) {
+        let Event::Progress(mut now) = progress(2) else { unreachable!() };
+        now.current = Some(Name(name.clone().into_bytes()));
+        [now.bytes_received, now.bytes_total, now.interval_bytes, now.bytes_durable] = bytes;
+        [now.files_done, now.files_settled, now.files_total] = files;
+        (now.gbit_per_s, now.total_known) = (rate, known);
+        (now.streams, now.seconds) = (streams, seconds);
+        now.limiting = Some(Limiting { stage, share, because: String::new() });
+        let lost = Connection {
+            state: if known { ConnectionState::Lost } else { ConnectionState::Silent },
+            server: name.clone(),
+            why,
+            since_ms: bytes[0],
+            seconds,
+            seconds_left: rate,
+        };
+        let lag = Lag { path: Name(name.into_bytes()), bytes: bytes[1], seconds };
+        let interval = interval_line(&now, bytes[3], wide - 1);
+        prop_assert!(columns_of(&interval) < wide, "{interval:?}");
+        for events in [vec![Event::Progress(now), Event::Lag(lag)], vec![Event::Connection(lost)]] {
+            let line = line_after(&events, columns(wide));
+            prop_assert!(columns_of(&line) < wide, "{} of {wide}: {line:?}", columns_of(&line));
+            prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn colours_stand_only_where_they_are_wanted() {
+    let coloured = Look { colour: Colour::On, ..columns(80) };
+    for (name, events) in states() {
+        let plain = line_after(&events, columns(80));
+        assert!(!plain.contains('\x1b'), "{name}: {plain:?}");
+        let line = line_after(&events, coloured);
+        let bare: String =
+            line.replace("\x1b[33m", "").replace("\x1b[31m", "").replace("\x1b[0m", "");
+        assert_eq!(bare, plain, "{name}: colour changes nothing else");
+    }
+    let report = report::text(&full_report(), &[], coloured);
+    assert!(report.contains("\x1b[32mcomplete and verified"), "{report}");
+    assert!(report::text(&failed_report(), &[], coloured).contains("\x1b[31mNOT complete"));
+}
+
+/// A file of three bytes: three lines, one of them where it is now.
+fn small_report() -> Report {
+    Report {
+        from: Name(b"scan.vdif".to_vec()),
+        to: Name(b"haul://dtn1:7117/scan.vdif".to_vec()),
+        bytes: 3,
+        moved_bytes: 3,
+        resumed_bytes: 0,
+        seconds: 0.02,
+        gbit_per_s: 0.0,
+        files: FileCounts { done: 1, ..FileCounts::default() },
+        retransmits: 0,
+        resent_spans: 0,
+        reconnections: 0,
+        source: SideCosts { cpu_s_per_gb: 301_103.0, max_rss_bytes: 21 << 20 },
+        ..full_report()
+    }
+}
+
+/// Nothing held it back for most of its time.
+fn unlimited_report() -> Report {
+    let unlimited = small_report();
+    let bottleneck = Bottleneck { share: 0.26, ..full_report().bottleneck };
+    let (moved_bytes, seconds, gbit_per_s) = (700 << 20, 1.32, 4.45);
+    Report { bytes: 700 << 20, moved_bytes, seconds, gbit_per_s, bottleneck, ..unlimited }
+}
+
+#[test]
+fn a_small_or_unlimited_transfer_has_three_lines() {
+    let mut screen = String::new();
+    for report in [small_report(), unlimited_report()] {
+        let text = report::text(&report, &[], LOG);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(!text.contains(" 0 bit/s") && !text.contains("s/G"), "{text}");
+        screen += &format!("{text}\n\n");
+    }
+    let whole = Look { whole: true, ..LOG };
+    screen += &format!("with --report:\n{}\n\n", report::text(&small_report(), &[], whole));
+    screen += &format!("with --report:\n{}\n\n", report::text(&unlimited_report(), &[], whole));
+    screen += &format!("at 40 columns:\n{}\n", report::text(&small_report(), &[], columns(40)));
+    assert_screen("report-small.txt", &screen);
+}
+
+/// Stored after a push of which every file failed: "verified every span", a bottleneck of 100 %.
+#[test]
+fn the_report_of_a_transfer_in_which_nothing_moved() {
+    let report = Report {
+        ok: false,
+        bytes: 0,
+        moved_bytes: 0,
+        resumed_bytes: 0,
+        resent_spans: 0,
+        reconnections: 0,
+        files: FileCounts { failed: 2, ..FileCounts::default() },
+        bottleneck: Bottleneck::default(),
+        stages: Vec::new(),
+        ..full_report()
+    };
+    let failed = ["run7/a".to_owned(), "run7/b".to_owned()];
+    let mut screen = String::new();
+    for look in [LOG, Look { whole: true, ..LOG }] {
+        let text = report::text(&report, &failed, look);
+        for praise in ["verified", "bottleneck", "%", "engines", "bit/s"] {
+            assert!(!text.contains(praise), "{praise}: {text}");
+        }
+        screen += &format!("{text}\n\n");
+    }
+    assert_screen("report-nothing.txt", &screen);
+}
+
+/// A full disk fails 200 files in one way; `--json` has each of them.
+#[test]
+fn equal_faults_are_one_line_with_a_count() {
+    let fault = |file: u64| {
+        Event::Error(Problem {
+            path: Name(format!("run7/{file}").into_bytes()),
+            side: Side::Target,
+            what: "does not fit".into(),
+            needs: format!("{} bytes of free space", file * 1000 + 1),
+            found: format!("{}", 5000 - file),
+            hint: "free space there, then run the same command again".into(),
+        })
+    };
+    let faults: Vec<Event> = (1..=200).map(fault).collect();
+    let mut errors = Vec::new();
+    let mut screen = Quiet::new(&mut errors);
+    faults.iter().for_each(|event| screen.event(event));
+    screen.finish();
+    let text = String::from_utf8(errors).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains("199 more files") && text.contains("run7/1:"), "{text}");
+    assert_screen("equal-faults.txt", &text);
+    let mut errors = Vec::new();
+    let mut screen = Quiet::new(&mut errors);
+    let other = Event::Error(Problem {
+        path: Name(b"run7/x".to_vec()),
+        side: Side::Source,
+        what: "cannot read".into(),
+        needs: String::new(),
+        found: "Permission denied".into(),
+        hint: String::new(),
+    });
+    [fault(1), other, fault(2)].iter().for_each(|event| screen.event(event));
+    screen.finish();
+    let text = String::from_utf8(errors).unwrap();
+    assert_eq!(text.lines().count(), 3, "two of a kind are both said in full: {text}");
+    let mut output = Vec::new();
+    let mut screen = Json::new(&mut output, false);
+    faults.iter().for_each(|event| screen.event(event));
+    screen.finish();
+    drop(screen);
+    assert_eq!(String::from_utf8(output).unwrap().lines().count(), 200);
+}
+
+/// Whatever else happens in it, a transfer in which nothing failed says nothing.
+#[test]
+fn a_quiet_transfer_in_which_nothing_failed_is_silent() {
+    let mut errors = Vec::new();
+    let mut screen = Quiet::new(&mut errors);
+    let is_failure = |event: &Event| {
+        matches!(event, Event::Error(_))
+            || matches!(event, Event::File(FileEnded { status: FileStatus::Failed, .. }))
+    };
+    events().iter().filter(|event| !is_failure(event)).for_each(|event| screen.event(event));
+    screen.finish();
+    screen.report(&Report { digest: "none".into(), ..full_report() });
+    assert_eq!(String::from_utf8(errors).unwrap(), "");
+}
+
+#[test]
+fn the_report_is_no_wider_than_the_terminal() {
+    for wide in [40, 80, 200] {
+        let text = report::text(&full_report(), &[], columns(wide));
+        // A word that is longer than a line, as a name, is not cut.
+        for line in text.lines().filter(|line| !line.contains("complete and verified")) {
+            assert!(columns_of(line) < wide, "{wide}: {line}");
+        }
+    }
 }
 
 #[test]

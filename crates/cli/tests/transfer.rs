@@ -583,7 +583,7 @@ fn the_lines_of_json_have_their_fixed_forms() {
             ("count", "copied_bytes retransmits source.max_rss_bytes target.max_rss_bytes"),
             ("number", "seconds gbit_per_s source.cpu_s_per_gb target.cpu_s_per_gb"),
             ("number", "bottleneck.share bottleneck.gbit_per_s bottleneck.next_gbit_per_s"),
-            ("text", "protection send_engine receive_engine chosen_because"),
+            ("text", "from to protection send_engine receive_engine chosen_because"),
             ("text", "bottleneck.stage bottleneck.next_stage"),
             ("text", "bottleneck.verdict bottleneck.remedy"),
         ] {
@@ -593,15 +593,27 @@ fn the_lines_of_json_have_their_fixed_forms() {
         }
         let events: Vec<&str> =
             ran.events.iter().map(|line| line["event"].as_str().unwrap()).collect();
-        let known =
-            ["session", "progress", "file", "fallback", "stall", "resume", "error", "report"];
+        let known = [
+            "session",
+            "progress",
+            "connection",
+            "file",
+            "fallback",
+            "stall",
+            "resume",
+            "error",
+            "report",
+        ];
         assert!(events.iter().all(|event| known.contains(event)), "{events:?}");
         assert_eq!(events[0], "session");
         let progress = ran.named("progress");
         assert!(!progress.is_empty(), "no progress in two seconds: {events:?}");
-        for key in ["bytes_received", "bytes_durable", "bytes_total", "streams"] {
+        let counts = ["bytes_received", "bytes_durable", "bytes_total", "streams"];
+        for key in counts.iter().chain(&["files_done", "files_settled", "files_total"]) {
             assert_type(progress[0], key, "count");
         }
+        assert_type(progress[0], "total_known", "bool");
+        assert_eq!(progress[0]["current"], "data");
         assert_type(progress[0], "limiting.stage", "text");
         assert_type(progress[0], "limiting.share", "number");
         assert!(progress[0]["stages"][0][1].is_number(), "{}", progress[0]);

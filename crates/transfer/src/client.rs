@@ -5,13 +5,15 @@ pub(crate) mod connect_failure;
 pub mod globs;
 mod granted;
 pub mod listing;
+pub(crate) mod outage;
+mod whereabouts;
 
 use crate::{
     Interrupt,
     error::{TransferError, problem},
     events::{
-        Event, FileCounts, Lag, Problem, RecheckReport, Report, SessionOpened, Side, TargetRoom,
-        printable,
+        ConnectionState, Event, FileCounts, Lag, Name, Problem, RecheckReport, Report,
+        SessionOpened, Side, TargetRoom, printable,
     },
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
@@ -61,6 +63,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
+use whereabouts::TargetMeans;
 
 /// This build, as the other side's log names it.
 pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
@@ -100,7 +103,9 @@ pub fn push(
         ..wire::Open::default()
     };
     let client = Client::new(&request.url, &request.options, open, of_base, interrupt)?;
-    client.run(&Work::Push(&request.sources), on_event)
+    let report = client.run(&Work::Push(&request.sources), on_event)?;
+    let means = TargetMeans::name_if(client.target_is_name.get());
+    Ok(whereabouts::of_push(report, request, &names, means))
 }
 
 /// Fetches files from a server.
@@ -167,7 +172,9 @@ pub fn pull(
         return Err(TransferError::start(problem(what, needs, "null:", "leave out --move")));
     }
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
-    client.run(&Work::Pull(place), on_event)
+    let means = TargetMeans::name_if(matches!(&place, TargetPlace::Below { rename: Some(_), .. }));
+    let report = client.run(&Work::Pull(place), on_event)?;
+    Ok(whereabouts::of_pull(report, request, &names, means))
 }
 
 /// With none of the sources there, no server needs to be asked.
@@ -263,7 +270,6 @@ struct Run {
     done_before: u64,
     reconnections: u64,
     resent: u64,
-    last: Tally,
     mine: wire::SideReport,
     theirs: wire::SideReport,
     rtt_us: u64,
@@ -355,7 +361,8 @@ impl<'a> Client<'a> {
             match &back.lost {
                 Some(why) => {
                     run.reconnections += 1;
-                    on_event(Event::Resume { bytes: run.last.durable_bytes, why: why.clone() });
+                    // What the target has kept, it says itself when the files are offered again.
+                    on_event(self.outage(ConnectionState::Back, why, back.lost_at));
                 }
                 None => self.headway.end_waiting(),
             }
@@ -413,6 +420,12 @@ impl<'a> Client<'a> {
             }
         }
         Ok(report)
+    }
+
+    /// A connection that was lost at `since`, or is back.
+    fn outage(&self, state: ConnectionState, why: &str, since: Instant) -> Event {
+        let left = self.headway.left(Instant::now()).unwrap_or_default();
+        outage::event(state, &self.url.server(), why, since, since.elapsed() + left)
     }
 
     /// Opens a session; a connection that is made and stays silent is made once again, for the path
@@ -739,7 +752,9 @@ impl<'a> Client<'a> {
             _ => Side::Source,
         };
         let explain = self.wishes.explain;
-        let mut reporting = Reporting { role, meter, facts: None, explain, their_side };
+        let (server, silence) = (self.url.server(), outage::Silence::new(Instant::now()));
+        let mut reporting =
+            Reporting { role, meter, facts: None, explain, their_side, server, silence };
         let end = drive(control, &mut reporting, waker, self.interrupt);
         let sockets = reporting.meter.streams.socket_figures();
         let narrowed = sockets.iter().find_map(|figures| self.route.segments.moves(&figures.tcp));
@@ -798,6 +813,8 @@ impl<'a> Client<'a> {
         let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
         Report {
             ok: files.failed == 0,
+            from: Name::default(),
+            to: Name::default(),
             bytes: in_place,
             resumed_bytes: tally.skipped_bytes + tally.resumed_bytes.min(tally.done_bytes),
             moved_bytes: moved,

@@ -55,6 +55,8 @@ pub enum Event {
         seconds: f64,
         why: String,
     },
+    /// The server is silent, its connection is lost, or it is back.
+    Connection(Connection),
     Lag(Lag),
     /// A source is read again, to be compared with what was sent of it.
     Rereading {
@@ -100,11 +102,46 @@ pub struct Progress {
     pub retransmits: u64,
     pub streams: u32,
     pub files_done: u64,
+    /// Files of this session that are done, were there already, or failed.
+    pub files_settled: u64,
+    /// Offered so far in this session.
+    pub files_total: u64,
+    /// Whether `bytes_total` and `files_total` grow no more.
+    pub total_known: bool,
+    /// One of the files under way, the one that was begun first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<Name>,
     /// What held the interval back; missing while no stream is at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limiting: Option<Limiting>,
     /// Share of the streams' time in the interval by stage, largest first; from both ends.
     pub stages: Vec<(String, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionState {
+    /// The connection stands and nothing comes.
+    Silent,
+    /// There is no connection; another is tried.
+    Lost,
+    Back,
+}
+
+/// How it stands with the server. Told at once when it changes, and again while it is away.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Connection {
+    pub state: ConnectionState,
+    /// Host and port.
+    pub server: String,
+    pub why: String,
+    /// When the server was last there, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// How long ago that was.
+    pub seconds: f64,
+    /// How long it is still waited for: until the session is given up while it is silent, until
+    /// the run ends (`--retry-for`) while it is lost.
+    pub seconds_left: f64,
 }
 
 /// The stage that held an interval back.
@@ -250,6 +287,25 @@ pub fn printable(text: &str) -> String {
 }
 
 impl Problem {
+    /// What went wrong, without the file and its numbers: equal for the files that one cause hits,
+    /// as a full disk does.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let mut cause = format!("{:?}", self.side);
+        for part in [&self.what, &self.needs, &self.found] {
+            cause.push('\n');
+            let mut in_number = false;
+            for character in part.chars() {
+                let is_digit = character.is_ascii_digit();
+                if !is_digit || !in_number {
+                    cause.push(if is_digit { '0' } else { character });
+                }
+                in_number = is_digit;
+            }
+        }
+        cause
+    }
+
     /// The problem of a file, which the fault may not have named itself.
     #[must_use]
     pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
@@ -350,6 +406,10 @@ pub struct RecheckReport {
 pub struct Report {
     /// Every file is in place and verified (or, with `--digest none`, in place).
     pub ok: bool,
+    /// The sources as they were named, the first of several.
+    pub from: Name,
+    /// Where they are now: a path here, or a URL without a token.
+    pub to: Name,
     /// Bytes of the files that are in place now: moved, resumed and skipped.
     pub bytes: u64,
     /// Of these, what was there already and was not sent in this run.

@@ -2,10 +2,13 @@
 //! a second; and a role of a server that tells the client its part of that.
 
 use crate::{
-    events::{Event, Lag, Limiting, Progress, Side},
+    client::outage::{self, Silence},
+    events::{Event, Lag, Limiting, Name, Progress, Side},
     explain::Explained,
     preflight::now_ms,
-    session::{Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams},
+    session::{
+        LOST_AFTER, Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams,
+    },
     stages,
     verdict::{self, Rate},
 };
@@ -100,6 +103,10 @@ impl Meter {
             retransmits,
             streams: self.streams.open_count(),
             files_done: self.done_before + tally.done_files,
+            files_settled: tally.settled_files().min(tally.offered_files),
+            files_total: tally.offered_files,
+            total_known: tally.total_known,
+            current: role.current(),
             limiting,
             stages,
         })
@@ -118,6 +125,9 @@ pub struct Reporting<R> {
     /// Whether the server was asked how it chose, and what it does.
     pub explain: bool,
     pub their_side: Side,
+    /// Host and port.
+    pub server: String,
+    pub silence: Silence,
 }
 
 /// What [`Reporting`] needs of a role.
@@ -132,6 +142,7 @@ pub trait Reported: Role {
     fn report(&self) -> wire::SideReport;
     fn take_peer_report(&mut self) -> Option<wire::SideReport>;
     fn largest_lag(&self) -> Option<Lag>;
+    fn current(&self) -> Option<Name>;
 }
 
 impl Reported for Sending<'_> {
@@ -156,6 +167,9 @@ impl Reported for Sending<'_> {
     }
     fn largest_lag(&self) -> Option<Lag> {
         Sending::largest_lag(self)
+    }
+    fn current(&self) -> Option<Name> {
+        Sending::current(self)
     }
 }
 
@@ -185,6 +199,18 @@ impl Reported for Receiving<'_> {
     fn largest_lag(&self) -> Option<Lag> {
         Receiving::largest_lag(self)
     }
+    fn current(&self) -> Option<Name> {
+        Receiving::current(self)
+    }
+}
+
+impl<R: Reported> Reporting<R> {
+    fn tell_silence(&mut self, now: Instant) {
+        if let Some((state, since)) = self.silence.look(now) {
+            let why = "the connection stands and nothing comes";
+            self.role.tell(outage::event(state, &self.server, why, since, LOST_AFTER));
+        }
+    }
 }
 
 impl<R: Reported> Role for Reporting<R> {
@@ -200,6 +226,7 @@ impl<R: Reported> Role for Reporting<R> {
             }
             Message::Figures(figures) => {
                 self.role.heard_figures(&figures);
+                self.silence.heard_figures();
                 self.meter.theirs = figures;
                 Ok(())
             }
@@ -212,7 +239,12 @@ impl<R: Reported> Role for Reporting<R> {
         if let Some(progress) = self.meter.progress(&self.role, now) {
             self.role.tell(Event::Progress(progress));
         }
+        self.tell_silence(now);
         pumped
+    }
+
+    fn heard(&mut self, at: Instant) {
+        self.silence.heard(at);
     }
 
     fn poll_message(&mut self) -> Option<Message> {

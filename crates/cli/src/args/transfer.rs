@@ -127,11 +127,17 @@ pub struct LowTransfer {
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Print one JSON object a line: session, progress, file, fallback, stall, resume, rereading,
-    /// lag, error, waiting, report
+    /// Print one JSON object a line: session, progress, connection, file, fallback, stall, resume,
+    /// rereading, lag, error, waiting, report
     #[arg(long)]
     pub json: bool,
-    /// Print warnings and errors only (with --json: everything but progress)
+    /// Print the whole report: engines, wire, costs and stages
+    ///
+    /// Without it a report has three lines, unless something failed or one stage held the transfer
+    /// back for most of its time.
+    #[arg(long)]
+    pub report: bool,
+    /// Print nothing but what failed (with --json: everything but progress)
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]

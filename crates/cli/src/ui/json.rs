@@ -1,6 +1,10 @@
 //! `--json`: one object a line on standard output, for programs.
 
-use super::{Screen, notices::Notices, write_line};
+use super::{
+    Screen,
+    notices::{Notices, Shows},
+    write_line,
+};
 use haul_transfer::{Event, Report, events::Problem};
 use serde::Serialize;
 use std::{
@@ -62,8 +66,14 @@ impl<Output: Write> Screen for Json<Output> {
         self.line(event);
         // Errors are in words on standard error whatever else was asked for.
         if matches!(event, Event::Error(_))
-            && let Some(line) = self.notices.line(event)
+            && let Some(line) = self.notices.line(event, Shows::Failures)
         {
+            write_line(&mut std::io::stderr(), &line);
+        }
+    }
+
+    fn finish(&mut self) {
+        for line in self.notices.counted() {
             write_line(&mut std::io::stderr(), &line);
         }
     }

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod explain;
 pub mod json;
+pub mod line;
 pub mod notices;
 pub mod plain;
 pub mod progress;
@@ -13,7 +14,79 @@ pub mod verify;
 
 use crate::args::transfer::LowTransfer;
 use haul_transfer::{Event, Report};
+use line::Colour;
 use std::io::{IsTerminal, Write};
+
+/// How an output looks: how wide it is, whether it has colours, and how much is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    pub width: Width,
+    pub colour: Colour,
+    /// The whole report, whatever limited the transfer, and each session (`--report`).
+    pub whole: bool,
+}
+
+/// How many columns an output has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// A file or a pipe takes lines of any length.
+    Any,
+    Columns(usize),
+    /// As wide as the terminal is at the time.
+    Output,
+    Errors,
+}
+
+/// A terminal that does not say how wide it is.
+const COLUMNS_DEFAULT: usize = 80;
+
+impl Look {
+    /// Of standard output.
+    #[must_use]
+    pub fn of_output(whole: bool) -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        Self { width: Width::Output.if_terminal(is_terminal), colour: colour(is_terminal), whole }
+    }
+
+    /// Of standard error.
+    #[must_use]
+    pub fn of_errors(whole: bool) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { width: Width::Errors.if_terminal(is_terminal), colour: colour(is_terminal), whole }
+    }
+
+    /// The columns of now; `None`: any number.
+    #[must_use]
+    pub fn columns(self) -> Option<usize> {
+        let of = |terminal: console::Term| {
+            let size = terminal.size_checked().map(|(_, columns)| usize::from(columns));
+            size.filter(|columns| *columns > 0).or(Some(COLUMNS_DEFAULT))
+        };
+        match self.width {
+            Width::Any => None,
+            Width::Columns(columns) => Some(columns),
+            Width::Output => of(console::Term::stdout()),
+            Width::Errors => of(console::Term::stderr()),
+        }
+    }
+}
+
+impl Width {
+    fn if_terminal(self, is_terminal: bool) -> Self {
+        if is_terminal { self } else { Self::Any }
+    }
+}
+
+/// A terminal has colours unless its user wants none (<https://no-color.org>) or it is a dumb one.
+fn colour(is_terminal: bool) -> Colour {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if is_terminal && !no_colour && !is_dumb() { Colour::On } else { Colour::Off }
+}
+
+/// A terminal on which no line can be written again.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|kind| kind == "dumb" || kind.is_empty())
+}
 
 /// Shows the events of one transfer and then its report.
 pub trait Screen {
@@ -34,19 +107,22 @@ pub fn screen(low: &LowTransfer) -> Box<dyn Screen> {
     } else if low.quiet {
         Box::new(quiet::Quiet::new(std::io::stderr()))
     } else if low.tree.preflight {
-        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr()).without_files())
+        let look = Look::of_output(low.report);
+        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr(), look).without_files())
     } else {
-        for_people()
+        for_people(low.report)
     }
 }
 
-/// A progress line where standard error is a terminal, interval lines elsewhere.
+/// A progress line where standard error is a terminal that can move one, interval lines elsewhere.
+/// `whole` asks for the whole report.
 #[must_use]
-pub fn for_people() -> Box<dyn Screen> {
-    if std::io::stderr().is_terminal() {
-        Box::new(progress::ProgressLine::new(std::io::stdout()))
+pub fn for_people(whole: bool) -> Box<dyn Screen> {
+    let look = Look::of_output(whole);
+    if std::io::stderr().is_terminal() && !is_dumb() {
+        Box::new(progress::ProgressLine::new(std::io::stdout(), Look::of_errors(whole), look))
     } else {
-        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr()))
+        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr(), look))
     }
 }
 

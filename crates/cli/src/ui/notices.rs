@@ -2,8 +2,8 @@
 
 use super::units;
 use haul_transfer::{
-    Event, Report,
-    events::{FileEnded, FileStatus, Lag, Name, Side},
+    Event,
+    events::{FileEnded, FileStatus, Lag, Name, Problem, Side},
 };
 use std::collections::HashSet;
 
@@ -11,22 +11,54 @@ use std::collections::HashSet;
 const FALLBACKS_MAX: usize = 256;
 /// Failed files whose names the end repeats.
 const FAILED_NAMES_MAX: usize = 10;
+/// Causes that are remembered so that each is said once; what has another is said in full.
+const CAUSES_MAX: usize = 64;
+/// Files that the count of a cause names.
+const COUNTED_NAMES_MAX: usize = 5;
+
+/// Which notices a screen wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    All,
+    /// `--quiet`
+    Failures,
+}
 
 /// Remembers what was said.
 #[derive(Debug, Default)]
 pub struct Notices {
     fallbacks: HashSet<String>,
     failed: Vec<String>,
+    causes: Vec<Cause>,
+}
+
+/// What went wrong with files that are alike in it: the first was said, the others are counted.
+#[derive(Debug)]
+struct Cause {
+    cause: String,
+    more: u64,
+    /// Of the counted ones, the first.
+    names: Vec<String>,
+    /// The last of them, to be said in full where it is the only one.
+    last: Option<Problem>,
 }
 
 impl Notices {
     /// The line for standard error, if the event has one.
-    pub fn line(&mut self, event: &Event) -> Option<String> {
+    pub fn line(&mut self, event: &Event, shows: Shows) -> Option<String> {
         let words = match event {
             Event::Error(problem) => {
                 self.remember_failed(&problem.path);
+                if !self.is_news(problem) {
+                    return None;
+                }
                 problem.to_string()
             }
+            Event::File(FileEnded { path, status: FileStatus::Failed, .. }) => {
+                self.remember_failed(path);
+                return None;
+            }
+            _ if shows == Shows::Failures => return None,
             Event::Fallback { side, from_to, why } => {
                 let words = format!("{}: {from_to}: {why}", side_name(*side));
                 if self.fallbacks.len() >= FALLBACKS_MAX || !self.fallbacks.insert(words.clone()) {
@@ -35,7 +67,7 @@ impl Notices {
                 words
             }
             Event::Stall { stage, seconds, what } => {
-                format!("{stage} stalled for {}: {what}", units::time(*seconds))
+                format!("{} stalled for {}: {what}", stage_name(stage), units::time(*seconds))
             }
             Event::Resume { bytes, why } => {
                 format!("goes on from {}: {why}", units::bytes(*bytes))
@@ -45,18 +77,42 @@ impl Notices {
                 format!("waits up to {} for {server}: {why}", units::time(*seconds))
             }
             Event::LeftOut(problem) => problem.to_string(),
-            Event::File(FileEnded { path, status: FileStatus::Failed, .. }) => {
-                self.remember_failed(path);
-                return None;
-            }
             Event::File(_)
             | Event::Session(_)
             | Event::Progress(_)
+            | Event::Connection(_)
             | Event::Lag(_)
             | Event::Explained(_)
             | Event::Report(_) => return None,
         };
         Some(format!("haul: {words}"))
+    }
+
+    /// Whether a problem is the first of its cause; the others are counted. One that concerns no
+    /// file is always said.
+    fn is_news(&mut self, problem: &Problem) -> bool {
+        if problem.path.0.is_empty() {
+            return true;
+        }
+        let cause = problem.cause();
+        if let Some(known) = self.causes.iter_mut().find(|known| known.cause == cause) {
+            known.more += 1;
+            if known.names.len() < COUNTED_NAMES_MAX {
+                known.names.push(problem.path.to_string());
+            }
+            known.last = Some(problem.clone());
+            return false;
+        }
+        if self.causes.len() < CAUSES_MAX {
+            self.causes.push(Cause { cause, more: 0, names: Vec::new(), last: None });
+        }
+        true
+    }
+
+    /// At the end: a line for each cause that was met more than once.
+    pub fn counted(&mut self) -> Vec<String> {
+        let causes = std::mem::take(&mut self.causes).into_iter();
+        causes.filter_map(|cause| cause.counted()).map(|words| format!("haul: {words}")).collect()
     }
 
     fn remember_failed(&mut self, path: &Name) {
@@ -72,12 +128,28 @@ impl Notices {
     pub fn failed(&self) -> &[String] {
         &self.failed
     }
+}
 
-    /// What even a quiet run says at its end.
-    #[must_use]
-    pub fn last_warning(report: &Report) -> Option<&'static str> {
-        (report.digest == "none").then_some("haul: nothing was verified (--digest none)")
+impl Cause {
+    fn counted(self) -> Option<String> {
+        let last = self.last?;
+        if self.more == 1 {
+            return Some(last.to_string());
+        }
+        let rest = self.more.saturating_sub(self.names.len() as u64);
+        let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        let whose = match last.side {
+            Side::Session => String::new(),
+            side => format!("{}: ", side_name(side)),
+        };
+        let (what, names) = (&last.what, self.names.join(", "));
+        Some(format!("{whose}{what}: {} more files, {names}{rest}", self.more))
     }
+}
+
+/// A stage's name as people write it: `target disk`, not `target_disk`.
+fn stage_name(stage: &str) -> String {
+    stage.replace('_', " ")
 }
 
 fn side_name(side: Side) -> &'static str {

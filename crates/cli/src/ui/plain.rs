@@ -1,15 +1,24 @@
 //! Interval lines like iperf's, for logs and pipes.
 
 use super::{
-    Screen, explain,
-    notices::{Notices, file_line, lag_line, session_line},
+    Look, Screen, explain,
+    line::{Colour, Part, fitted},
+    notices::{Notices, Shows, file_line, lag_line, session_line},
+    progress::outage_parts,
     report, units, write_line,
 };
 use haul_transfer::{
     Event, Report,
-    events::{Limiting, Progress},
+    events::{Connection, ConnectionState, Limiting, Progress},
 };
 use std::io::Write;
+
+/// An outage is said again after so many seconds.
+const OUTAGE_EVERY_S: f64 = 10.0;
+/// A stage that took less of an interval did not limit it.
+const LIMITING_SHARE_MIN: f64 = 0.05;
+/// A log takes any line.
+const LOG_COLUMNS: usize = 1000;
 
 /// Prints a line an interval, notices on the error output, the report at the end.
 #[derive(Debug)]
@@ -17,19 +26,24 @@ pub struct Plain<Output, Errors> {
     output: Output,
     errors: Errors,
     notices: Notices,
+    look: Look,
     header_shown: bool,
     retransmits_before: u64,
+    /// The state that was said last, and how long it was so.
+    outage_said: Option<(ConnectionState, f64)>,
     shows_files: bool,
 }
 
 impl<Output: Write, Errors: Write> Plain<Output, Errors> {
-    pub fn new(output: Output, errors: Errors) -> Self {
+    pub fn new(output: Output, errors: Errors, look: Look) -> Self {
         Self {
             output,
             errors,
             notices: Notices::default(),
+            look,
             header_shown: false,
             retransmits_before: 0,
+            outage_said: None,
             shows_files: true,
         }
     }
@@ -43,57 +57,93 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
     fn interval(&mut self, progress: &Progress) {
         if !self.header_shown {
             self.header_shown = true;
-            write_line(
-                &mut self.output,
-                "[  interval       ]  received and verified, in powers of 1024; at the end what \
-                 limited it",
-            );
+            let parts = vec![
+                Part::new(80, "[  interval       ]"),
+                Part::new(60, "received and verified"),
+                Part::new(90, "Ki, Mi, Gi are powers of 1024, k, M, G of 1000"),
+                Part::new(50, "at the end what limited it"),
+            ];
+            let columns = self.look.columns().unwrap_or(LOG_COLUMNS);
+            write_line(&mut self.output, &fitted(parts, None, columns, Colour::Off));
         }
         let retransmits = progress.retransmits.saturating_sub(self.retransmits_before);
         self.retransmits_before = progress.retransmits;
-        write_line(&mut self.output, &interval_line(progress, retransmits));
+        let columns = self.look.columns().unwrap_or(LOG_COLUMNS);
+        write_line(&mut self.output, &interval_line(progress, retransmits, columns));
+    }
+
+    fn outage(&mut self, outage: &Connection) {
+        let is_news = self.outage_said.is_none_or(|(state, seconds)| {
+            state != outage.state || outage.seconds >= seconds + OUTAGE_EVERY_S
+        });
+        if is_news {
+            self.outage_said = Some((outage.state, outage.seconds));
+            let line = fitted(outage_parts(outage, 0.0), None, LOG_COLUMNS, Colour::Off);
+            write_line(&mut self.errors, &format!("haul: {line}"));
+        }
+        if outage.state == ConnectionState::Back {
+            self.outage_said = None;
+        }
     }
 }
 
-/// `[  3.00-  4.00 s]  2.31 GBytes  19.8 Gbit/s  retransmits 0  durable 4.10 GBytes  sync 83 %`
-fn interval_line(progress: &Progress, retransmits: u64) -> String {
-    let limiting = progress.limiting.as_ref().map(limiting_text);
-    let limiting = limiting.map_or(String::new(), |text| format!("  {text}"));
-    format!(
-        "[{:6.2}-{:6.2} s]  {:>11}  {:>11}  retransmits {retransmits}  durable {}{limiting}",
-        (progress.seconds - progress.interval_seconds).max(0.0),
-        progress.seconds,
-        units::iperf_bytes(progress.interval_bytes),
-        units::rate(progress.gbit_per_s),
-        units::iperf_bytes(progress.bytes_durable),
-    )
+/// `[  3.00-  4.00 s]  2.31 GiB  19.8 Gbit/s  retransmits 0  durable 4.10 GiB  sync 83 %`, less
+/// what does not fit: first the durable bytes, then retransmits, the interval, the amount.
+#[must_use]
+pub fn interval_line(progress: &Progress, retransmits: u64, columns: usize) -> String {
+    let begun = (progress.seconds - progress.interval_seconds).max(0.0);
+    let limiting = limiting_text(progress).unwrap_or_default();
+    let parts = vec![
+        Part::new(40, format!("[{begun:6.2}-{:6.2} s]", progress.seconds)),
+        Part::new(50, format!("{:>10}", units::bytes(progress.interval_bytes))),
+        Part::new(90, format!("{:>11}", units::rate(progress.gbit_per_s))),
+        Part::new(30, format!("retransmits {retransmits}")),
+        Part::new(20, format!("durable {}", units::bytes(progress.bytes_durable))),
+        Part::new(80, limiting),
+    ];
+    fitted(parts, None, columns, Colour::Off)
 }
 
-/// `target disk 83 %`
+/// `target disk 83 %`; `limit reached` where another stage has a larger share. What took next to no
+/// time limited nothing.
 #[must_use]
-pub fn limiting_text(limiting: &Limiting) -> String {
-    let stage = limiting.stage.replace('_', " ");
-    format!("{stage} {}", units::percent(limiting.share))
+pub fn limiting_text(progress: &Progress) -> Option<String> {
+    let Limiting { stage, share, because } = progress.limiting.as_ref()?;
+    let stage = stage.replace('_', " ");
+    if !because.is_empty() {
+        return Some(format!("{stage} reached"));
+    }
+    (*share >= LIMITING_SHARE_MIN).then(|| format!("{stage} {}", units::percent(*share)))
 }
 
 impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {
     fn event(&mut self, event: &Event) {
-        if let Some(line) = self.notices.line(event) {
+        if let Some(line) = self.notices.line(event, Shows::All) {
             write_line(&mut self.errors, &line);
         }
+        let of_session = || session_line(event).filter(|_| self.look.whole);
         let of_file = || file_line(event).filter(|_| self.shows_files);
-        if let Some(line) = session_line(event).or_else(of_file).or_else(|| lag_line(event)) {
+        if let Some(line) = of_session().or_else(of_file).or_else(|| lag_line(event)) {
             write_line(&mut self.output, &line);
         }
         if let Some(block) = explain::block(event) {
             write_line(&mut self.output, &block);
         }
-        if let Event::Progress(progress) = event {
-            self.interval(progress);
+        match event {
+            Event::Progress(progress) => self.interval(progress),
+            Event::Connection(outage) => self.outage(outage),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self) {
+        for line in self.notices.counted() {
+            write_line(&mut self.errors, &line);
         }
     }
 
     fn report(&mut self, report: &Report) {
-        write_line(&mut self.output, &report::text(report, self.notices.failed()));
+        let text = report::text(report, self.notices.failed(), self.look);
+        write_line(&mut self.output, &text);
     }
 }

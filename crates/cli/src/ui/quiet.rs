@@ -1,10 +1,14 @@
-//! `--quiet`: warnings and errors only.
+//! `--quiet`: what failed, and nothing else.
 
-use super::{Screen, notices::Notices, write_line};
+use super::{
+    Screen,
+    notices::{Notices, Shows},
+    write_line,
+};
 use haul_transfer::{Event, Report};
 use std::io::Write;
 
-/// Says what went wrong and nothing else.
+/// Says what failed. Of a transfer in which nothing did it says nothing.
 #[derive(Debug)]
 pub struct Quiet<Errors> {
     errors: Errors,
@@ -19,17 +23,16 @@ impl<Errors: Write> Quiet<Errors> {
 
 impl<Errors: Write> Screen for Quiet<Errors> {
     fn event(&mut self, event: &Event) {
-        if matches!(event, Event::Resume { .. }) {
-            return;
-        }
-        if let Some(line) = self.notices.line(event) {
+        if let Some(line) = self.notices.line(event, Shows::Failures) {
             write_line(&mut self.errors, &line);
         }
     }
 
-    fn report(&mut self, report: &Report) {
-        if let Some(warning) = Notices::last_warning(report) {
-            write_line(&mut self.errors, warning);
+    fn finish(&mut self) {
+        for line in self.notices.counted() {
+            write_line(&mut self.errors, &line);
         }
     }
+
+    fn report(&mut self, _report: &Report) {}
 }

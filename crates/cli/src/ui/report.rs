@@ -1,8 +1,13 @@
-//! The final report as people read it: what was moved, how, and what limited it.
+//! The final report as people read it: what was moved, where it is, and what limited it.
 
-use super::units;
+use super::{
+    Look,
+    line::{Tone, columns_of, escaped, paint},
+    units,
+};
 use haul_transfer::{
     Report,
+    events::Bottleneck,
     preflight::{Check, Verdict},
 };
 
@@ -12,67 +17,70 @@ const STAGES_SHOWN: usize = 5;
 const SHARE_SHOWN_MIN: f64 = 0.005;
 /// The width of the names at the left.
 const LABEL_COLUMNS: usize = 11;
-/// The width of the text behind them.
+/// The width of the text behind them, at most and at least.
 const TEXT_COLUMNS: usize = 84;
+const TEXT_COLUMNS_MIN: usize = 20;
+/// The rate and the costs of less are those of beginning and ending.
+const RATED_BYTES_MIN: u64 = 1 << 20;
+/// A shorter transfer was limited by nothing that a user could change.
+const LIMITED_SECONDS_MIN: f64 = 1.0;
+/// A stage that took this share of the time limited the transfer.
+const LIMITED_SHARE_MIN: f64 = 0.5;
+/// Costs are stored for 10^9 bytes and shown for 2^30.
+const GIB_PER_GB: f64 = 1.073_741_824;
 
 /// The lines of the report; `failed` names files that failed.
+///
+/// It has three lines, and one for each thing out of the ordinary. The whole is shown where it was
+/// asked for, and where one stage limited the transfer.
 #[must_use]
-pub fn text(report: &Report, failed: &[String]) -> String {
+pub fn text(report: &Report, failed: &[String], look: Look) -> String {
+    let sheet = Sheet { report, look };
     if report.dry_run {
-        return plan(report, failed);
+        return sheet.plan(failed);
     }
     let nothing_moved = report.moved_bytes == 0 && report.files.done == 0;
     if report.ok && nothing_moved && report.files.removed + report.sources_removed == 0 {
-        let lines = [vec![nothing_to_do(report)], what_was_written_down(report)];
+        let lines = [sheet.place(), vec![nothing_to_do(report)], sheet.what_was_written_down()];
         return lines.concat().join("\n");
     }
-    let mut lines = vec![headline(report)];
-    lines.extend(what_moved(report, failed));
-    lines.extend(how_it_moved(report));
-    lines.extend(what_was_written_down(report));
-    lines.extend(what_it_cost(report));
-    lines.join("\n")
-}
-
-/// What a dry run found out; each name was said before.
-fn plan(report: &Report, failed: &[String]) -> String {
-    let files = &report.files;
-    let name = if report.preflight.is_empty() { "dry run" } else { "preflight" };
-    let mut lines = vec![format!(
-        "{name}, nothing was changed: {} would be copied, {}",
-        units::count(files.planned, "file"),
-        units::bytes(report.planned_bytes)
-    )];
-    if files.planned_directories > 0 && report.preflight.is_empty() {
-        let directories = match files.planned_directories {
-            1 => "1 directory".to_owned(),
-            several => format!("{several} directories"),
-        };
-        lines.push(line("files", &format!("{directories} would be made")));
+    let mut lines = sheet.place();
+    lines.push(sheet.headline());
+    if look.whole || is_limited(report) {
+        lines.extend(sheet.what_moved(failed));
+        lines.extend(sheet.how_it_moved());
+        lines.extend(sheet.what_was_written_down());
+        lines.extend(sheet.what_it_cost());
+    } else {
+        lines.extend(sheet.what_failed(failed));
+        lines.extend(sheet.verified());
+        lines.extend(sheet.out_of_the_ordinary());
+        lines.extend(sheet.what_was_written_down());
     }
-    let counts = [
-        (files.skipped, "there already"),
-        (files.removed, "would be removed at the target"),
-        (files.left_out, "of a kind that is not moved"),
-        (files.failed, "would fail"),
-    ];
-    // A preflight says it among its own.
-    let is_shown = |count: u64| count > 0 && report.preflight.is_empty();
-    let counts = counts.iter().filter(|(count, _)| is_shown(*count));
-    lines.extend(counts.map(|(count, what)| line("files", &format!("{count} {what}"))));
-    lines.extend(failed.iter().map(|name| line("  fails", name)));
-    lines.extend(report.preflight.iter().map(check_line));
     lines.join("\n")
 }
 
+/// Whether one stage, or `--bwlimit`, held the transfer back for most of its time.
+fn is_limited(report: &Report) -> bool {
+    let Bottleneck { stage, share, .. } = &report.bottleneck;
+    let is_held = stage == "limit" || *share >= LIMITED_SHARE_MIN;
+    let is_rated = report.moved_bytes >= RATED_BYTES_MIN && report.seconds >= LIMITED_SECONDS_MIN;
+    is_rated && is_held && !stage.is_empty()
+}
+
+/// A check of a preflight, in a line for any output.
 pub(crate) fn check_line(check: &Check) -> String {
+    check_line_in(check, TEXT_COLUMNS)
+}
+
+fn check_line_in(check: &Check, text_columns: usize) -> String {
     let verdict = match check.verdict {
         Verdict::Ok => "ok: ",
         Verdict::Warning => "LOOK: ",
         Verdict::Failed => "FAILS: ",
     };
     let hint = if check.hint.is_empty() { String::new() } else { format!(" ({})", check.hint) };
-    line(&check.name, &format!("{verdict}{}{hint}", check.found))
+    line(&check.name, &format!("{verdict}{}{hint}", check.found), text_columns)
 }
 
 /// The same command again finds everything done.
@@ -85,187 +93,312 @@ fn nothing_to_do(report: &Report) -> String {
     )
 }
 
-fn headline(report: &Report) -> String {
-    let verdict = if report.files.failed > 0 {
-        format!("NOT complete, {} failed", units::count(report.files.failed, "file"))
-    } else if !report.ok {
-        "every file is in place, the manifest is NOT complete".to_owned()
-    } else if report.digest == "none" {
-        "complete, nothing was verified".to_owned()
-    } else {
-        "complete and verified".to_owned()
-    };
-    format!(
-        "{verdict}: {} in {}, {}",
-        units::bytes(report.moved_bytes),
-        units::time(report.seconds),
-        units::rate(report.gbit_per_s)
-    )
-}
-
 /// A label and its text, which goes on below itself where it is too long.
-fn line(label: &str, text: &str) -> String {
+fn line(label: &str, text: &str, text_columns: usize) -> String {
     let mut lines = vec![format!("  {label:<LABEL_COLUMNS$}")];
     let mut columns = 0;
     for word in text.split(' ') {
-        if columns > 0 && columns + 1 + word.chars().count() > TEXT_COLUMNS {
+        if columns > 0 && columns + 1 + columns_of(word) > text_columns {
             lines.push(" ".repeat(LABEL_COLUMNS + 2));
             columns = 0;
         }
         let last = lines.last_mut().expect("there is a first line");
         last.push(' ');
         last.push_str(word);
-        columns += 1 + word.chars().count();
+        columns += 1 + columns_of(word);
     }
     lines.join("\n")
 }
 
-fn what_moved(report: &Report, failed: &[String]) -> Vec<String> {
-    let files = &report.files;
-    let mut counts = vec![format!("{} done", files.done)];
-    if files.skipped > 0 {
-        counts.push(format!("{} there already", files.skipped));
-    }
-    for (count, what) in [
-        (files.failed, "failed"),
-        (files.left_out, "of a kind that is not moved"),
-        (files.removed, "removed at the target"),
-        (report.sources_removed, "removed at the source"),
-    ] {
-        if count > 0 {
-            counts.push(format!("{count} {what}"));
-        }
-    }
-    let mut lines = vec![line("files", &counts.join(", "))];
-    lines.extend(failed.iter().map(|name| line("  failed", name)));
-    let unnamed = files.failed.saturating_sub(failed.len() as u64);
-    if unnamed > 0 && !failed.is_empty() {
-        lines.push(line("  failed", &format!("and {unnamed} more, named above")));
-    }
-    lines.push(line(
-        "in place",
-        &format!("{} ({} bytes)", units::bytes(report.bytes), report.bytes),
-    ));
-    if report.resumed_bytes > 0 {
-        let resumed = units::bytes(report.resumed_bytes);
-        lines.push(line(
-            "resumed",
-            &format!("{resumed} of these were there already, not sent again"),
-        ));
-    }
-    if let Some(lag) = &report.largest_lag {
-        let most = format!("at most {} behind {}", units::bytes(lag.bytes), lag.path);
-        lines.push(line("lag", &most));
-    }
-    lines
+/// A report, and the output that it is for.
+#[derive(Clone, Copy)]
+struct Sheet<'a> {
+    report: &'a Report,
+    look: Look,
 }
 
-fn how_it_moved(report: &Report) -> Vec<String> {
-    let verified = match (report.protection.as_str(), report.digest.as_str()) {
-        (_, "none") => "NOTHING was verified: damage on the way goes unseen".to_owned(),
-        ("clear", digest) => {
-            format!("every span by {digest} (clear: finds accidents, not attacks)")
-        }
-        (protection, digest) => {
-            format!("every span by {digest} ({protection}: no byte can be changed unseen)")
-        }
-    };
-    let mut lines = vec![line("verified", &verified)];
-    if !report.read_back.is_empty() {
-        let text = format!("each file from its disk, before it got its name: {}", report.read_back);
-        lines.push(line("read back", &text));
+impl Sheet<'_> {
+    fn line(&self, label: &str, text: &str) -> String {
+        line(label, text, text_columns(self.look))
     }
-    if let Some(recheck) = &report.recheck {
-        let lost = match recheck.lost_bytes {
-            0 => "all as they were".to_owned(),
-            lost => format!("{} were not as they were, and were sent again", units::bytes(lost)),
+
+    /// `scan.vdif -> haul://dtn1:7117/scan.vdif`
+    fn place(&self) -> Vec<String> {
+        let (from, to) = (&self.report.from.to_string(), &self.report.to.to_string());
+        if to.is_empty() {
+            return Vec::new();
+        }
+        let together = format!("{} -> {}", escaped(from), escaped(to));
+        if self.look.columns().is_none_or(|columns| columns_of(&together) < columns) {
+            return vec![together];
+        }
+        vec![escaped(from), format!("  -> {}", escaped(to))]
+    }
+
+    fn headline(&self) -> String {
+        let report = self.report;
+        let is_whole = report.ok && report.files.failed == 0;
+        let verdict = if report.files.failed > 0 {
+            format!("NOT complete, {} failed", units::count(report.files.failed, "file"))
+        } else if !report.ok {
+            "every file is in place, the manifest is NOT complete".to_owned()
+        } else if report.moved_bytes == 0 {
+            "complete".to_owned()
+        } else if report.digest == "none" {
+            "complete, nothing was verified".to_owned()
+        } else {
+            "complete and verified".to_owned()
         };
-        let read = units::bytes(recheck.bytes);
-        let text =
-            format!("{read} of an earlier run, read back in {:.2} s: {lost}", recheck.seconds);
-        lines.push(line("rechecked", &text));
+        let text = format!("{verdict}: {}", self.amount());
+        paint(&text, if is_whole { Tone::Good } else { Tone::Bad }, self.look.colour)
     }
-    if !report.send_engine.is_empty() || !report.receive_engine.is_empty() {
-        lines
-            .push(line("engines", &format!("{} to {}", report.send_engine, report.receive_engine)));
-    }
-    if !report.chosen_because.is_empty() {
-        lines.push(line("", &report.chosen_because));
-    }
-    let mut wire = vec![units::count(report.streams.into(), "stream")];
-    if report.span_bytes > 0 {
-        wire.push(format!("spans of {}", units::bytes(report.span_bytes)));
-    }
-    wire.push(units::count(report.retransmits, "retransmit"));
-    lines.push(line("wire", &wire.join(", ")));
-    if report.resent_spans > 0 {
-        let spans = units::count(report.resent_spans, "span");
-        lines.push(line("resent", &format!("{spans} that arrived damaged")));
-    }
-    if report.reconnections > 0 {
-        let times = units::count(report.reconnections, "time");
-        lines.push(line("reconnected", &times));
-    }
-    lines
-}
 
-fn what_was_written_down(report: &Report) -> Vec<String> {
-    let Some(manifest) = &report.manifest else { return Vec::new() };
-    let files = units::count(manifest.files, "file");
-    let mut text = format!("{}: {files}, {}", manifest.path, units::bytes(manifest.bytes));
-    if manifest.read_bytes > 0 {
-        let read = units::bytes(manifest.read_bytes);
-        text += &format!("; {read} of these were not moved now and have been read for it");
-    }
-    let failed = report.files.failed > 0;
-    if failed || manifest.left_out > 0 {
-        text += "; NOT of all files: those that failed or changed have no line";
-    }
-    vec![line("manifest", &text)]
-}
-
-fn what_it_cost(report: &Report) -> Vec<String> {
-    let (source, target) = (&report.source, &report.target);
-    let mut lines = vec![
-        line("copied", &copied(report)),
-        line(
-            "CPU",
-            &format!(
-                "source {:.3} s/GB, target {:.3} s/GB (GB of 10^9 bytes)",
-                source.cpu_s_per_gb, target.cpu_s_per_gb
-            ),
-        ),
-        line(
-            "memory",
-            &format!(
-                "source {}, target {}",
-                units::bytes(source.max_rss_bytes),
-                units::bytes(target.max_rss_bytes)
-            ),
-        ),
-    ];
-    let bottleneck = &report.bottleneck;
-    if !bottleneck.stage.is_empty() {
-        let share = units::percent(bottleneck.share);
-        lines.push(line(
-            "bottleneck",
-            &format!("{}, {share} of the time", spaced(&bottleneck.stage)),
-        ));
-        if !bottleneck.verdict.is_empty() {
-            lines.push(line("", &bottleneck.verdict));
+    /// What this run moved, and how fast where that says something.
+    fn amount(&self) -> String {
+        let report = self.report;
+        let time = units::time(report.seconds);
+        if report.moved_bytes == 0 {
+            return format!("no byte was moved in {time}");
         }
+        let files = report.files.done;
+        let files = if files > 1 { format!("{files} files, ") } else { String::new() };
+        let rate = if report.moved_bytes < RATED_BYTES_MIN {
+            String::new()
+        } else {
+            format!(", {}", units::rate(report.gbit_per_s))
+        };
+        format!("{files}{} in {time}{rate}", units::bytes(report.moved_bytes))
     }
-    let stages: Vec<String> = report
-        .stages
-        .iter()
-        .filter(|(_, share)| *share >= SHARE_SHOWN_MIN)
-        .take(STAGES_SHOWN)
-        .map(|(stage, share)| format!("{} {}", spaced(stage), units::percent(*share)))
-        .collect();
-    if !stages.is_empty() {
-        lines.push(line("stages", &stages.join(", ")));
+
+    /// What a dry run found out; each name was said before.
+    fn plan(&self, failed: &[String]) -> String {
+        let report = self.report;
+        let files = &report.files;
+        let name = if report.preflight.is_empty() { "dry run" } else { "preflight" };
+        let mut lines = vec![format!(
+            "{name}, nothing was changed: {} would be copied, {}",
+            units::count(files.planned, "file"),
+            units::bytes(report.planned_bytes)
+        )];
+        if files.planned_directories > 0 && report.preflight.is_empty() {
+            let directories = match files.planned_directories {
+                1 => "1 directory".to_owned(),
+                several => format!("{several} directories"),
+            };
+            lines.push(self.line("files", &format!("{directories} would be made")));
+        }
+        let counts = [
+            (files.skipped, "there already"),
+            (files.removed, "would be removed at the target"),
+            (files.left_out, "of a kind that is not moved"),
+            (files.failed, "would fail"),
+        ];
+        // A preflight says it among its own.
+        let is_shown = |count: u64| count > 0 && report.preflight.is_empty();
+        let counts = counts.iter().filter(|(count, _)| is_shown(*count));
+        lines.extend(counts.map(|(count, what)| self.line("files", &format!("{count} {what}"))));
+        lines.extend(failed.iter().map(|name| self.line("  fails", name)));
+        lines.extend(
+            report.preflight.iter().map(|check| check_line_in(check, text_columns(self.look))),
+        );
+        lines.join("\n")
     }
-    lines
+
+    /// How many files there were of each kind, and the names of those that failed.
+    fn files(&self, failed: &[String]) -> Vec<String> {
+        let report = self.report;
+        let files = &report.files;
+        let mut counts = vec![format!("{} done", files.done)];
+        if files.skipped > 0 {
+            counts.push(format!("{} there already", files.skipped));
+        }
+        for (count, what) in [
+            (files.failed, "failed"),
+            (files.left_out, "of a kind that is not moved"),
+            (files.removed, "removed at the target"),
+            (report.sources_removed, "removed at the source"),
+        ] {
+            if count > 0 {
+                counts.push(format!("{count} {what}"));
+            }
+        }
+        let mut lines = vec![self.line("files", &counts.join(", "))];
+        lines.extend(failed.iter().map(|name| self.line("  failed", name)));
+        let unnamed = files.failed.saturating_sub(failed.len() as u64);
+        if unnamed > 0 && !failed.is_empty() {
+            lines.push(self.line("  failed", &format!("and {unnamed} more, named above")));
+        }
+        lines
+    }
+
+    /// The files' line, where they did not all go the same way.
+    fn what_failed(&self, failed: &[String]) -> Vec<String> {
+        let files = &self.report.files;
+        let others = files.skipped + files.failed + files.left_out + files.removed;
+        let is_plain = others + self.report.sources_removed == 0;
+        if is_plain { Vec::new() } else { self.files(failed) }
+    }
+
+    fn what_moved(&self, failed: &[String]) -> Vec<String> {
+        let report = self.report;
+        let mut lines = self.files(failed);
+        let in_place = format!("{} ({} bytes)", units::bytes(report.bytes), report.bytes);
+        if report.bytes > 0 {
+            lines.push(self.line("in place", &in_place));
+        }
+        lines
+    }
+
+    /// Lines of what does not happen in every transfer.
+    fn out_of_the_ordinary(&self) -> Vec<String> {
+        let report = self.report;
+        let mut lines = Vec::new();
+        if report.resumed_bytes > 0 {
+            let resumed = units::bytes(report.resumed_bytes);
+            let text = format!("{resumed} of these were there already, not sent again");
+            lines.push(self.line("resumed", &text));
+        }
+        if let Some(lag) = &report.largest_lag {
+            let most = format!("at most {} behind {}", units::bytes(lag.bytes), lag.path);
+            lines.push(self.line("lag", &most));
+        }
+        if report.resent_spans > 0 {
+            let spans = units::count(report.resent_spans, "span");
+            lines.push(self.line("resent", &format!("{spans} that arrived damaged")));
+        }
+        if report.reconnections > 0 {
+            let times = units::count(report.reconnections, "time");
+            lines.push(self.line("reconnected", &times));
+        }
+        if !report.read_back.is_empty() {
+            let way = &report.read_back;
+            let text = format!("each file from its disk, before it got its name: {way}");
+            lines.push(self.line("read back", &text));
+        }
+        if let Some(recheck) = &report.recheck {
+            let lost = match recheck.lost_bytes {
+                0 => "all as they were".to_owned(),
+                lost => format!("{} were not as they were, and came again", units::bytes(lost)),
+            };
+            let read = units::bytes(recheck.bytes);
+            let seconds = recheck.seconds;
+            let text = format!("{read} of an earlier run, read back in {seconds:.2} s: {lost}");
+            lines.push(self.line("rechecked", &text));
+        }
+        lines
+    }
+
+    /// Nothing is said to be verified where nothing was moved.
+    fn verified(&self) -> Vec<String> {
+        let report = self.report;
+        if report.moved_bytes == 0 {
+            return Vec::new();
+        }
+        let spans =
+            if report.files.failed > 0 { "every span of the files in place" } else { "every span" };
+        let text = match (report.protection.as_str(), report.digest.as_str()) {
+            (_, "none") => "NOTHING was verified: damage on the way goes unseen".to_owned(),
+            ("clear", digest) => {
+                format!("{spans} by {digest} (clear: finds accidents, not attacks)")
+            }
+            (protection, digest) => {
+                format!("{spans} by {digest} ({protection}: no byte can be changed unseen)")
+            }
+        };
+        vec![self.line("verified", &text)]
+    }
+
+    fn how_it_moved(&self) -> Vec<String> {
+        let report = self.report;
+        let mut lines = self.verified();
+        lines.extend(self.out_of_the_ordinary());
+        if report.moved_bytes == 0 {
+            return lines;
+        }
+        if !report.send_engine.is_empty() || !report.receive_engine.is_empty() {
+            lines.push(
+                self.line(
+                    "engines",
+                    &format!("{} to {}", report.send_engine, report.receive_engine),
+                ),
+            );
+        }
+        if !report.chosen_because.is_empty() {
+            lines.push(self.line("", &report.chosen_because));
+        }
+        let mut wire = vec![units::count(report.streams.into(), "stream")];
+        if report.span_bytes > 0 {
+            wire.push(format!("spans of {}", units::bytes(report.span_bytes)));
+        }
+        wire.push(units::count(report.retransmits, "retransmit"));
+        lines.push(self.line("wire", &wire.join(", ")));
+        lines
+    }
+
+    fn what_was_written_down(&self) -> Vec<String> {
+        let report = self.report;
+        let Some(manifest) = &report.manifest else { return Vec::new() };
+        let files = units::count(manifest.files, "file");
+        let mut text = format!("{}: {files}, {}", manifest.path, units::bytes(manifest.bytes));
+        if manifest.read_bytes > 0 {
+            let read = units::bytes(manifest.read_bytes);
+            text += &format!("; {read} of these were not moved now and have been read for it");
+        }
+        let failed = report.files.failed > 0;
+        if failed || manifest.left_out > 0 {
+            text += "; NOT of all files: those that failed or changed have no line";
+        }
+        vec![self.line("manifest", &text)]
+    }
+
+    /// Processor time and memory, and what limited; nothing of it where nothing was moved.
+    fn what_it_cost(&self) -> Vec<String> {
+        let report = self.report;
+        if report.moved_bytes < RATED_BYTES_MIN {
+            return Vec::new();
+        }
+        let (source, target) = (&report.source, &report.target);
+        let cpu = |cpu_s_per_gb: f64| format!("{:.3} s/GiB", cpu_s_per_gb * GIB_PER_GB);
+        let memory = |bytes| units::bytes(bytes);
+        let both = |source: String, target: String| format!("source {source}, target {target}");
+        let mut lines = vec![
+            self.line("copied", &copied(report)),
+            self.line("CPU", &both(cpu(source.cpu_s_per_gb), cpu(target.cpu_s_per_gb))),
+            self.line("memory", &both(memory(source.max_rss_bytes), memory(target.max_rss_bytes))),
+        ];
+        let bottleneck = &report.bottleneck;
+        if !bottleneck.stage.is_empty() {
+            let share = units::percent(bottleneck.share);
+            lines.push(self.line(
+                "bottleneck",
+                &format!("{}, {share} of the time", spaced(&bottleneck.stage)),
+            ));
+            if !bottleneck.because.is_empty() {
+                lines.push(self.line("", &bottleneck.because));
+            }
+            if !bottleneck.verdict.is_empty() {
+                lines.push(self.line("", &bottleneck.verdict));
+            }
+        }
+        let stages: Vec<String> = report
+            .stages
+            .iter()
+            .filter(|(_, share)| *share >= SHARE_SHOWN_MIN)
+            .take(STAGES_SHOWN)
+            .map(|(stage, share)| format!("{} {}", spaced(stage), units::percent(*share)))
+            .collect();
+        if !stages.is_empty() {
+            lines.push(self.line("stages", &stages.join(", ")));
+        }
+        lines
+    }
+}
+
+/// The columns behind a label.
+fn text_columns(look: Look) -> usize {
+    let fits =
+        look.columns().map_or(TEXT_COLUMNS, |columns| columns.saturating_sub(LABEL_COLUMNS + 3));
+    fits.clamp(TEXT_COLUMNS_MIN, TEXT_COLUMNS)
 }
 
 /// A stage's name as people write it: `target disk`, not `target_disk`.

@@ -29,14 +29,13 @@ pub fn bytes(count: u64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Bytes as iperf writes them: `2.31 GBytes`, which are of 1024^3.
+/// A part of bytes, with one unit where both have it: `8.75 of 10.0 GiB`, `512 MiB of 10.0 GiB`.
 #[must_use]
-pub fn iperf_bytes(count: u64) -> String {
-    let shown = bytes(count);
-    match shown.split_once(' ') {
-        Some((value, "B")) => format!("{value} Bytes"),
-        Some((value, unit)) => format!("{value} {}Bytes", &unit[..1]),
-        None => shown,
+pub fn of_bytes(part: u64, all: u64) -> String {
+    let (part, all) = (bytes(part), bytes(all));
+    match (part.split_once(' '), all.split_once(' ')) {
+        (Some((value, unit)), Some((_, of))) if unit == of => format!("{value} of {all}"),
+        _ => format!("{part} of {all}"),
     }
 }
 
@@ -65,6 +64,20 @@ pub fn time(seconds: f64) -> String {
 
 pub use haul_transfer::events::percent;
 
+/// A time in whole seconds: tenths would only flicker.
+#[must_use]
+pub fn whole_time(seconds: f64) -> String {
+    if seconds < 59.5 { format!("{seconds:.0} s") } else { time(seconds) }
+}
+
+/// The time of day of this host, `14:02:11`.
+#[must_use]
+pub fn clock(ms_since_1970: u64) -> String {
+    let at = i64::try_from(ms_since_1970).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
 /// `1 file`, `2 files`.
 #[must_use]
 pub fn count(number: u64, thing: &str) -> String {
@@ -91,7 +104,8 @@ mod tests {
         assert_eq!([0, 1023, 1024, 1536].map(bytes), ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]);
         assert_eq!(bytes((1 << 30) - 1), "1.00 GiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
-        assert_eq!([7, 5 << 20].map(iperf_bytes), ["7 Bytes", "5.00 MBytes"]);
+        assert_eq!(of_bytes(5 << 20, 10 << 20), "5.00 of 10.0 MiB");
+        assert_eq!(of_bytes(5 << 10, 10 << 20), "5.00 KiB of 10.0 MiB");
         assert_eq!(
             [0.0, 1e-9, 0.95, 19.84, 1234.0].map(rate),
             ["0 bit/s", "1 bit/s", "950 Mbit/s", "19.8 Gbit/s", "1.23 Tbit/s"]

@@ -3,7 +3,7 @@
 use super::{Client, connect_failure::ConnectFailure};
 use crate::{
     error::{TransferError, problem},
-    events::{Event, Problem, Side},
+    events::{ConnectionState, Event, Problem, Side},
     probe::disk::words,
     session::Tally,
 };
@@ -24,6 +24,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 pub(super) struct ComingBack {
     /// Why the last session was lost; `None` before the first one.
     pub lost: Option<String>,
+    /// When it was lost, and nothing has got on since.
+    pub lost_at: Instant,
     first_handshakes: u32,
     delay: Duration,
     /// The user knows that a server is waited for.
@@ -32,7 +34,13 @@ pub(super) struct ComingBack {
 
 impl ComingBack {
     pub fn new() -> Self {
-        Self { lost: None, first_handshakes: 0, delay: RETRY_DELAY_MIN, waiting_told: false }
+        Self {
+            lost: None,
+            lost_at: Instant::now(),
+            first_handshakes: 0,
+            delay: RETRY_DELAY_MIN,
+            waiting_told: false,
+        }
     }
 }
 
@@ -70,6 +78,7 @@ impl Client<'_> {
         if self.headway.is_over(Instant::now()) || !failure.is_passing() {
             return Err(self.did_not_come_back(why, &failure.problem()));
         }
+        on_event(self.outage(ConnectionState::Lost, why, back.lost_at));
         self.pause(&mut back.delay)
     }
 
@@ -119,9 +128,13 @@ impl Client<'_> {
         if tally.headway() > 0 {
             back.delay = RETRY_DELAY_MIN;
         }
+        if tally.headway() > 0 || back.lost.is_none() {
+            back.lost_at = now;
+        }
         if self.headway.is_over(now) {
             return Err(self.cannot_go_on(&why));
         }
+        on_event(self.outage(ConnectionState::Lost, &why, back.lost_at));
         back.lost = Some(why);
         self.pause(&mut back.delay)
     }

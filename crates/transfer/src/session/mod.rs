@@ -76,6 +76,8 @@ pub trait Role {
     /// A fault that ends the session.
     fn pump(&mut self, now: Instant) -> Result<Pumped, Fault>;
     fn poll_message(&mut self) -> Option<Message>;
+    /// When the peer last said anything.
+    fn heard(&mut self, _at: Instant) {}
     /// Whether the other side still waits for what this one says at the end.
     fn has_last_word(&self) -> bool;
     /// The user wants it to end: whether it does so in order, and is to go on until then.
@@ -100,6 +102,7 @@ pub fn drive(
     let mut pinged_at = Instant::now();
     loop {
         let now = Instant::now();
+        role.heard(control.heard_at);
         let pumped = role.pump(now);
         while let Some(message) = role.poll_message() {
             control.queue(message);
@@ -167,6 +170,8 @@ pub struct OfferLimits {
 pub struct Tally {
     pub offered_files: u64,
     pub offered_bytes: u64,
+    /// No more is offered.
+    pub total_known: bool,
     pub done_files: u64,
     pub done_bytes: u64,
     pub skipped_files: u64,
@@ -211,6 +216,12 @@ impl Tally {
     #[must_use]
     pub fn headway(&self) -> u64 {
         self.verified_bytes + self.done_files
+    }
+
+    /// Files with which nothing more is done in this session.
+    #[must_use]
+    pub fn settled_files(&self) -> u64 {
+        self.done_files + self.skipped_files + self.failed_files
     }
 
     #[must_use]

@@ -269,7 +269,10 @@ impl<'a> Receiving<'a> {
             match event {
                 ReceiverEvent::Offered(offer) => self.offered(&offer),
                 ReceiverEvent::NameTaken { offer, fault } => self.name_taken(&offer, &fault),
-                ReceiverEvent::OffersEnd { .. } => self.find_missing(),
+                ReceiverEvent::OffersEnd { .. } => {
+                    self.tally.total_known = true;
+                    self.find_missing();
+                }
                 ReceiverEvent::AllVerified(_) => {}
                 ReceiverEvent::Commit(file) => {
                     if let Some(target) = lock(&self.shared.targets).get(&file) {

@@ -52,6 +52,8 @@ use std::{
 
 /// Offered at a time, before what came in meanwhile is looked at.
 const OFFERS_A_PUMP: usize = 256;
+/// Files under way that are looked at for one to name.
+pub(super) const LOOKED_AT_MAX: usize = 64;
 /// Files being compared, beside those whose offers are open: no more are met before.
 const COMPARING_MAX: usize = 1024;
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
@@ -223,6 +225,15 @@ impl<'a> Sending<'a> {
         (self.events)(event);
     }
 
+    /// The file that was offered first of those under way.
+    #[must_use]
+    pub fn current(&self) -> Option<Name> {
+        let sources = lock(&self.shared.sources);
+        let mut offers = sources.values().take(LOOKED_AT_MAX).map(|source| &source.entry.offer);
+        let file = offers.find(|offer| offer.kind() == FileKind::Regular)?;
+        Some(Name(file.name.clone()))
+    }
+
     /// The furthest that the target was behind a file that was followed.
     #[must_use]
     pub fn largest_lag(&self) -> Option<Lag> {
@@ -269,6 +280,7 @@ impl<'a> Sending<'a> {
                     Next::Rest => return,
                     Next::End => {
                         self.listed_all = true;
+                        self.tally.total_known = self.following.is_none();
                         return self.end_offers();
                     }
                 },
@@ -528,7 +540,7 @@ impl<'a> Sending<'a> {
         let bytes = of_round.unwrap_or(bytes - holes);
         self.tally.resumed_bytes += bytes;
         if bytes > 0 {
-            let why = "an earlier run left them at the target, verified".into();
+            let why = "these are at the target already, verified".into();
             (self.events)(Event::Resume { bytes, why });
         }
     }

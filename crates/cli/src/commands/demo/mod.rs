@@ -296,7 +296,7 @@ impl Demo {
             url: url.clone(),
             options: TransferOptions::default(),
         };
-        let mut screen = ui::for_people();
+        let mut screen = ui::for_people(false);
         let mut show = |event| screen.event(&event);
         let result = haul_transfer::push(&request, &self.interrupt, &mut show);
         screen.finish();

@@ -2,7 +2,9 @@
 
 use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{
-    events::Event, session::streams::StreamFigures, storage::target::TargetPlace,
+    events::{Event, Name},
+    session::{sending::LOOKED_AT_MAX, streams::StreamFigures},
+    storage::target::TargetPlace,
     transport::segments,
 };
 use haul_protocol::{Awaited, StreamId, frame::HEADER_BYTES, wire};
@@ -31,6 +33,14 @@ impl Receiving<'_> {
             TargetPlace::Below { .. } => self.shared.committer.durable_bytes(),
         };
         self.tally.durable_bytes = self.tally.durable_bytes.max(before + durable);
+    }
+
+    /// The file that was offered first of those under way.
+    #[must_use]
+    pub fn current(&self) -> Option<Name> {
+        let mut offers = self.offers.values().take(LOOKED_AT_MAX);
+        let file = offers.find(|offer| offer.kind() == wire::FileKind::Regular)?;
+        Some(Name(file.name.clone()))
     }
 
     pub(super) fn tell_progress(&mut self, now: Instant) {

@@ -150,11 +150,11 @@ impl Receiving<'_> {
     /// Why what an earlier run left is taken up.
     pub(super) fn why_resumed(&self, is_read_back: bool) -> String {
         let why = if !is_read_back {
-            "an earlier run left them here, verified"
+            "these are here already, verified"
         } else if self.place.wishes().recheck {
-            "an earlier run left them here; they are read back, as --recheck asks"
+            "these are here already; they are read back, as --recheck asks"
         } else {
-            "an earlier run left them here; they are read back, as this host was started anew since"
+            "these are here already; they are read back, as this host was started anew since"
         };
         why.into()
     }

@@ -51,7 +51,7 @@ impl Receiving<'_> {
         self.shared.committer.forget_durable(again.bytes - lost);
         if again.resumed_bytes > 0 {
             self.tally.resumed_bytes += again.resumed_bytes;
-            let why = "an earlier run left them here, verified".into();
+            let why = "these are here already, verified".into();
             (self.events)(Event::Resume { bytes: again.resumed_bytes, why });
         }
         self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);

@@ -1,0 +1,155 @@
+//! Where files came from and where they are now, as the report names it.
+
+use crate::{
+    events::{Name, Report},
+    options::{PullRequest, PushRequest, SourceSpec, TargetSpec},
+    url::HaulUrl,
+};
+use std::os::unix::ffi::OsStrExt;
+
+/// How the target's path is to be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetMeans {
+    /// The new name of the one source.
+    Name,
+    Directory,
+}
+
+impl TargetMeans {
+    #[must_use]
+    pub fn name_if(is_name: bool) -> Self {
+        if is_name { Self::Name } else { Self::Directory }
+    }
+}
+
+/// The report of a push. A server does not tell which directory it serves, so its side is named by
+/// the URL from which the file can be pulled.
+#[must_use]
+pub fn of_push(
+    report: Report,
+    request: &PushRequest,
+    names: &[Option<Vec<u8>>],
+    means: TargetMeans,
+) -> Report {
+    let sources: Vec<Vec<u8>> = request.sources.iter().map(source_text).collect();
+    let url = &request.url;
+    let to = match &url.path[..] {
+        b"null:" => format!("{} (thrown away)", url_of(url, b"null:")).into_bytes(),
+        path => url_of(url, &target_path(path, names, means)).into_bytes(),
+    };
+    Report { from: Name(together(&sources)), to: Name(to), ..report }
+}
+
+/// The report of a pull.
+#[must_use]
+pub fn of_pull(
+    report: Report,
+    request: &PullRequest,
+    names: &[Option<Vec<u8>>],
+    means: TargetMeans,
+) -> Report {
+    let urls = request.urls.iter().map(|url| url_of(url, &url.path).into_bytes());
+    let to = match &request.target {
+        TargetSpec::Null => b"null: (thrown away)".to_vec(),
+        TargetSpec::Path(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            target_path(path.as_os_str().as_bytes(), names, means)
+        }
+    };
+    Report { from: Name(together(&urls.collect::<Vec<_>>())), to: Name(to), ..report }
+}
+
+fn source_text(source: &SourceSpec) -> Vec<u8> {
+    match source {
+        SourceSpec::Path(path) => path.as_bytes().to_vec(),
+        SourceSpec::Zero(bytes) => format!("zero:{bytes}").into_bytes(),
+        SourceSpec::Beginning(part) => part.path.as_os_str().as_bytes().to_vec(),
+    }
+}
+
+/// The first of them, and how many more there are.
+fn together(all: &[Vec<u8>]) -> Vec<u8> {
+    let first = all.first().cloned().unwrap_or_default();
+    match all.len() {
+        0 | 1 => first,
+        count => [first, format!(" and {} more", count - 1).into_bytes()].concat(),
+    }
+}
+
+/// Where a single named source is now; of several, and of contents, the directory.
+fn target_path(path: &[u8], names: &[Option<Vec<u8>>], means: TargetMeans) -> Vec<u8> {
+    if means == TargetMeans::Name {
+        return path.to_vec();
+    }
+    let directory = match path {
+        b"" | b"." => Vec::new(),
+        path if path.ends_with(b"/") => path.to_vec(),
+        path => [path, b"/"].concat(),
+    };
+    match names {
+        [Some(name)] => [directory, name.clone()].concat(),
+        _ => directory,
+    }
+}
+
+fn url_of(url: &HaulUrl, path: &[u8]) -> String {
+    HaulUrl { token: None, path: path.to_vec(), ..url.clone() }.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::TransferOptions;
+
+    fn pushed(sources: &[&str], url: &str, means: TargetMeans) -> (String, String) {
+        let request = PushRequest {
+            sources: sources.iter().map(|path| SourceSpec::Path(path.into())).collect(),
+            url: url.parse().unwrap(),
+            options: TransferOptions::default(),
+        };
+        let names: Vec<_> = request.sources.iter().map(crate::places::source_name).collect();
+        let report = of_push(Report::default(), &request, &names, means);
+        (report.from.to_string(), report.to.to_string())
+    }
+
+    #[test]
+    fn a_report_says_where_the_file_is_now() {
+        let (directory, name) = (TargetMeans::Directory, TargetMeans::Name);
+        let told = |sources: &[&str], url, means| {
+            let (from, to) = pushed(sources, url, means);
+            format!("{from} -> {to}")
+        };
+        assert_eq!(
+            told(&["/x/scan.vdif"], "haul://dtn1/", directory),
+            "/x/scan.vdif -> haul://dtn1:7117/scan.vdif"
+        );
+        assert_eq!(told(&["a"], "haul://dtn1/b", name), "a -> haul://dtn1:7117/b");
+        assert_eq!(told(&["a"], "haul://dtn1/run", directory), "a -> haul://dtn1:7117/run/a");
+        assert_eq!(
+            told(&["a", "b", "c"], "haul://dtn1/run/", directory),
+            "a and 2 more -> haul://dtn1:7117/run/"
+        );
+        assert_eq!(told(&["run7/"], "haul://dtn1/x/", directory), "run7/ -> haul://dtn1:7117/x/");
+        assert_eq!(
+            told(&["a"], "haul://dtn1/null:", directory),
+            "a -> haul://dtn1:7117/null: (thrown away)"
+        );
+    }
+
+    #[test]
+    fn a_pulled_file_is_named_from_the_root_of_this_host() {
+        let request = |target: TargetSpec| PullRequest {
+            urls: vec!["haul://dtn1/run7/scan".parse().unwrap()],
+            target,
+            options: TransferOptions::default(),
+        };
+        let names = [Some(b"scan".to_vec())];
+        let to = |target, means| {
+            of_pull(Report::default(), &request(target), &names, means).to.to_string()
+        };
+        let path = |path: &str| TargetSpec::Path(path.into());
+        assert_eq!(to(path("/scratch"), TargetMeans::Directory), "/scratch/scan");
+        assert_eq!(to(path("/scratch/new"), TargetMeans::Name), "/scratch/new");
+        assert_eq!(to(TargetSpec::Null, TargetMeans::Name), "null: (thrown away)");
+    }
+}
