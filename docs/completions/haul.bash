@@ -25,6 +25,9 @@ _haul() {
             haul,help)
                 cmd="haul__subcmd__help"
                 ;;
+            haul,ls)
+                cmd="haul__subcmd__ls"
+                ;;
             haul,media)
                 cmd="haul__subcmd__media"
                 ;;
@@ -93,6 +96,9 @@ _haul() {
                 ;;
             haul__subcmd__help,help)
                 cmd="haul__subcmd__help__subcmd__help"
+                ;;
+            haul__subcmd__help,ls)
+                cmd="haul__subcmd__help__subcmd__ls"
                 ;;
             haul__subcmd__help,media)
                 cmd="haul__subcmd__help__subcmd__media"
@@ -221,7 +227,7 @@ _haul() {
 
     case "${cmd}" in
         haul)
-            opts="-h -V --help --version demo serve push pull verify media token probe tune bench help"
+            opts="-h -V --help --version demo serve push pull ls verify media token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -659,7 +665,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help)
-            opts="demo serve push pull verify media token probe tune bench help"
+            opts="demo serve push pull ls verify media token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -771,6 +777,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__ls)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -987,6 +1007,24 @@ _haul() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__ls)
+            opts="-R -h -V --recursive --token-file --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1431,7 +1469,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --retry-for --stall-timeout --manifest --verify-target --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1537,7 +1575,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --retry-for --stall-timeout --manifest --verify-target --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1643,7 +1681,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --json --state --help --version"
+            opts="-v -h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1791,12 +1829,16 @@ _haul() {
             return 0
             ;;
         haul__subcmd__token__subcmd__new)
-            opts="-h -V --read --write --root --expires --single-use --label --host --port --json --state --help --version"
+            opts="-h -V --read --write --list --delete --for --root --expires --single-use --label --host --port --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -30,6 +30,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "demo" -d 'Shows in a minu
 complete -c haul -n "__fish_haul_needs_command" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
 complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and directories to a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_needs_command" -f -a "ls" -d 'Lists what a server has'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
@@ -41,8 +42,8 @@ complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the
 complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Where the fresh directory is made; without it where temporary files are (TMPDIR)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on; port 0 takes a free one' -r
-complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'The host name in the printed URL; without it this host\'s name or the address listened on' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on, or one of the two; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'The host in the printed URL; without it an address that others reach, or this host\'s name' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Sessions at a time; more are refused' -r
@@ -52,7 +53,8 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d
 complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand serve" -l once -d 'End after one session'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l read-only -d 'Refuse to receive, whatever a token allows'
-complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...}'
+complete -c haul -n "__fish_haul_using_subcommand serve" -s v -l verbose -d 'Print a line for each file too; --json always has them'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"urls":[...]}'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand push" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
@@ -99,8 +101,10 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l max-delete -d 'Remove
 complete -c haul -n "__fish_haul_using_subcommand push" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l watch-for -d 'With --watch: end after this long without anything new' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, lag, error, report'
+complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
@@ -159,8 +163,10 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l max-delete -d 'Remove
 complete -c haul -n "__fish_haul_using_subcommand pull" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l watch-for -d 'With --watch: end after this long without anything new' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, lag, error, report'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
@@ -175,6 +181,11 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l append-only -d 'With 
 complete -c haul -n "__fish_haul_using_subcommand pull" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand ls" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
+complete -c haul -n "__fish_haul_using_subcommand ls" -l json -d 'Print one JSON object a line: path, kind, bytes, modified, mode'
+complete -c haul -n "__fish_haul_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand ls" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand verify" -l threads -d 'Threads that read; without it as many as there are processors' -r
 complete -c haul -n "__fish_haul_using_subcommand verify" -l extra -d 'Name the files below DIR that MANIFEST has no line for, too'
 complete -c haul -n "__fish_haul_using_subcommand verify" -l json -d 'Print one JSON object a line: file, progress, error, report'
@@ -233,14 +244,17 @@ complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'The directory it opens, below the server\'s root' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l for -d 'The served directory that it opens, or `null:`; without it the one that was served so far' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'The directory it opens, below the served one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l expires -d 'How long it is good for, like 12h or 7d; without it for ever' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l label -d 'A note that `haul token list` shows' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch files (without --read and --write: both)'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files (without --read and --write: both)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch and to list files (without one of the four: all of them)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files, which replace others of their names'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l list -d 'Allow to list files: names, sizes, times'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l delete -d 'Allow to remove files, as `push --delete` and `pull --move` do'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l single-use -d 'Good for one transfer, which may resume'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l json -d 'Print one JSON object a line'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -455,17 +469,18 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from media" -f -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'

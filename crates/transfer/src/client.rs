@@ -378,7 +378,6 @@ impl<'a> Client<'a> {
             run.reconnections += tally.reconnections;
             run.resent += tally.resent_spans;
             self.session_lost(&mut back, why, &tally, on_event)?;
-            run.last = tally;
         }
     }
 
