@@ -23,8 +23,9 @@ const BUFFER_PER_WINDOW: f64 = 2.0;
 const GROWTH_ADVISED_MAX: f64 = 10.0;
 /// From this share of `--bwlimit` on, waiting in the sender's sockets is the limit's doing.
 const PACED_SHARE: f64 = 0.7;
-/// From this share of `--bwlimit` on, nothing else could have made the transfer faster.
-const REACHED_SHARE: f64 = 0.95;
+/// From this share of `--bwlimit` on, nothing else could have made the transfer much faster. It
+/// leaves room for the bytes that an interval has not been told of yet.
+const REACHED_SHARE: f64 = 0.85;
 /// Decimal places of a share.
 const SHARE_DIGITS: i32 = 3;
 /// In bytes.
@@ -135,7 +136,7 @@ impl Held {
     fn because(&self) -> String {
         self.beside.map_or_else(String::new, |(stage, share)| {
             let stage = stage.replace('_', " ");
-            format!("the rate reached --bwlimit, so {stage}, {}, cost nothing", percent(share))
+            format!("the rate reached --bwlimit, so {stage}, {}, cost little", percent(share))
         })
     }
 }
