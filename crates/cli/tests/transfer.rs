@@ -18,7 +18,7 @@ use haul_transfer::{
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File, FileTimes, Permissions},
     io::{Read, Write},
     net::TcpStream,
@@ -561,6 +561,38 @@ fn assert_type(object: &Value, path: &str, kind: &str) {
         other => panic!("no kind {other}"),
     };
     assert!(fits, "{path} is no {kind}: {value}");
+}
+
+/// Into a pipe, whatever the terminal is said to be: no escape sequence, three lines; with `-q`
+/// nothing at all, and after a failure that alone.
+#[test]
+fn a_pipe_gets_three_plain_lines_and_quiet_is_silent() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("scan"), 3);
+    let run = |words: &[OsString], terminal: &str| {
+        let mut command = place.command(words);
+        let output = command.env("TERM", terminal).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    for terminal in ["dumb", "xterm-256color"] {
+        let url = server.url(terminal);
+        let (status, out, err) = run(&words!["push", place.source("scan"), url], terminal);
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
+        assert!(!out.contains('\x1b') && !out.contains("bit/s"), "{out:?}");
+        let lines: Vec<&str> = out.lines().collect();
+        let place_line = format!("/scan -> haul://{}/{terminal}", server.address());
+        assert!(lines[0].ends_with(&place_line), "{out}");
+        assert!(lines[1].starts_with("complete and verified: 3 B in "), "{out}");
+        assert!(lines.len() == 3 && lines[2].contains("every span"), "{out}");
+    }
+    let quiet = words!["push", place.source("scan"), server.url("q"), "-q", "--digest", "none"];
+    let (status, out, err) = run(&[quiet, words!["--protection", "clear"]].concat(), "dumb");
+    assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "", ""));
+    let missing = words!["push", place.source("none"), server.url(""), "-q"];
+    let (status, out, err) = run(&missing, "dumb");
+    assert_eq!((status, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
 }
 
 /// The forms that other tools build on, as the documentation fixes them.

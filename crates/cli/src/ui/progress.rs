@@ -288,9 +288,11 @@ fn progress_parts(progress: &Progress, rate: &SmoothRate) -> Vec<Part> {
     if progress.files_total > 1 {
         let more = if progress.total_known { "" } else { "+" };
         let (settled, total) = (progress.files_settled, progress.files_total);
-        parts.push(Part::new(40, format!("{settled} of {total}{more} files")));
+        parts.push(Part::new(40, format!("{settled}/{total}{more} files")));
     }
-    parts.push(Part::new(20, units::count(progress.streams.into(), "stream")));
+    if progress.streams > 0 {
+        parts.push(Part::new(20, units::count(progress.streams.into(), "stream")));
+    }
     parts
 }
 

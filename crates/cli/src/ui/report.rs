@@ -226,7 +226,7 @@ impl Sheet<'_> {
         lines.extend(failed.iter().map(|name| self.line("  failed", name)));
         let unnamed = files.failed.saturating_sub(failed.len() as u64);
         if unnamed > 0 && !failed.is_empty() {
-            lines.push(self.line("  failed", &format!("and {unnamed} more, named above")));
+            lines.push(self.line("  failed", &format!("and {unnamed} more")));
         }
         lines
     }

@@ -29,12 +29,12 @@ pub fn bytes(count: u64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A part of bytes, with one unit where both have it: `8.75 of 10.0 GiB`, `512 MiB of 10.0 GiB`.
+/// A part of bytes, with one unit where both have it: `8.75/10.0 GiB`, `512 MiB of 10.0 GiB`.
 #[must_use]
 pub fn of_bytes(part: u64, all: u64) -> String {
     let (part, all) = (bytes(part), bytes(all));
     match (part.split_once(' '), all.split_once(' ')) {
-        (Some((value, unit)), Some((_, of))) if unit == of => format!("{value} of {all}"),
+        (Some((value, unit)), Some((_, of))) if unit == of => format!("{value}/{all}"),
         _ => format!("{part} of {all}"),
     }
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!([0, 1023, 1024, 1536].map(bytes), ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]);
         assert_eq!(bytes((1 << 30) - 1), "1.00 GiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
-        assert_eq!(of_bytes(5 << 20, 10 << 20), "5.00 of 10.0 MiB");
+        assert_eq!(of_bytes(5 << 20, 10 << 20), "5.00/10.0 MiB");
         assert_eq!(of_bytes(5 << 10, 10 << 20), "5.00 KiB of 10.0 MiB");
         assert_eq!(
             [0.0, 1e-9, 0.95, 19.84, 1234.0].map(rate),
