@@ -3,14 +3,15 @@
 //! A journal's failed commit is told to the one who waits for it. Whoever syncs a directory after
 //! that is told that all is well: ext4 finds the transaction over (jbd2_complete_transaction in
 //! fs/jbd2/journal.c, Linux 6.18), xfs finds nothing of the inode in its log (xfs_dir_fsync in
-//! fs/xfs/xfs_file.c). Only a change is refused. So every file system is asked for one; those
-//! without nameless files (vfat, NFS, most of FUSE) refuse to make one, and are believed.
+//! fs/xfs/xfs_file.c). Only a change is refused. So every file system is asked for one: a file
+//! without a name, or, where there are none (vfat, NFS, most of FUSE), that the directory's times
+//! are those of this moment. A directory that this user may not write to is believed.
 
 use super::target::{Shape, TargetFile};
 use crate::error::io_fault;
 use haul_protocol::wire::{Fault, Side};
 use rustix::{
-    fs::{Mode, OFlags, fsync, openat},
+    fs::{Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fsync, futimens, openat},
     io::Errno,
 };
 use std::{io, os::fd::AsFd};
@@ -24,7 +25,8 @@ pub fn sync_directory(directory: impl AsFd) -> io::Result<()> {
     check_not_aborted(&directory)
 }
 
-/// To be asked after a sync: makes a file without a name in this directory, and drops it.
+/// To be asked after a sync: makes a file without a name in this directory, and drops it. Where
+/// there are none, the directory's times become those of this moment, as by a new name in it.
 ///
 /// # Errors
 /// If the file system takes no changes any more: then what was synced may not be there.
@@ -32,7 +34,20 @@ pub fn check_not_aborted(directory: impl AsFd) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     match openat(&directory, ".", flags, Mode::from_raw_mode(0o600)) {
         Err(errno @ (Errno::IO | Errno::ROFS)) => Err(errno.into()),
-        // Too little of something, or no such files: that says nothing of a journal.
+        // As the kernel says it, the file system, or a kernel without the flag (openat(2)).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS | Errno::NOENT) => {
+            check_takes_times(directory)
+        }
+        // Too little of something says nothing of a journal.
+        _ => Ok(()),
+    }
+}
+
+fn check_takes_times(directory: impl AsFd) -> io::Result<()> {
+    // Both: who may write to a directory may set no other times of it (utimensat(2)).
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    match futimens(directory, &Timestamps { last_access: now, last_modification: now }) {
+        Err(errno @ (Errno::IO | Errno::ROFS)) => Err(errno.into()),
         _ => Ok(()),
     }
 }
@@ -130,6 +145,28 @@ mod tests {
             let bad = files.iter().filter(|file| haul_sys::write_errors::check(file).is_err());
             assert!((1..8).contains(&bad.count()), "{kind:?}");
         }
+    }
+
+    /// bindfs passes on no sync of a directory, and has no files without a name.
+    #[test]
+    fn a_file_system_without_nameless_files_is_not_believed_either_over_one_that_was_stopped() {
+        let place = tempfile::tempdir().unwrap();
+        let (below, path) = (place.path().join("below"), place.path().join("fuse"));
+        std::fs::create_dir(&below).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let disk = match Mount::disk(DiskKind::Xfs, &below, &place.path().join("image")) {
+            Ok(disk) => disk,
+            Err(why) => return skip("root, mkfs.xfs and a kernel with xfs", &why),
+        };
+        let _bindfs = match Mount::bindfs(&below, &path) {
+            Ok(bindfs) => bindfs,
+            Err(why) => return skip("root, bindfs and a kernel with FUSE", &why),
+        };
+        let directory = std::fs::File::open(&path).unwrap();
+        sync_directory(&directory).unwrap();
+        disk.cut_power().unwrap();
+        assert!(fsync(&directory).is_ok(), "what FUSE says");
+        assert!(sync_directory(&directory).is_err());
     }
 
     /// Why a sync alone is not enough.

@@ -1,6 +1,7 @@
 //! Makes ready to receive what is offered: looks at what is there, decides, and opens the target.
 
 use super::{
+    aborted::sync_directory,
     attributes::attributes_fault,
     conflict::{self, Decision, is_directory},
     hidden_names::hidden_link_name,
@@ -275,7 +276,7 @@ impl Preparing<'_> {
             if must_last {
                 // Its source is removed when it is the same.
                 fsync(&file)?;
-                fsync(root.parent_of(&name)?.0)?;
+                sync_directory(root.parent_of(&name)?.0)?;
             }
             Ok(Arc::new(SpanFile::new(file.into())))
         }))
