@@ -1,6 +1,8 @@
 //! A second look where the first may deceive: sources that were rewritten and whose time was set
 //! back, and temporaries that a crash of their host may have spoilt.
 
+#![allow(clippy::unwrap_used)]
+
 mod harness;
 
 use harness::{

@@ -3,6 +3,7 @@
 mod choosing;
 mod giving;
 mod loss;
+mod moving;
 mod recordings;
 mod rereading;
 
@@ -56,8 +57,6 @@ const OFFERS_A_PUMP: usize = 256;
 pub(super) const LOOKED_AT_MAX: usize = 64;
 /// Files being compared, beside those whose offers are open: no more are met before.
 const COMPARING_MAX: usize = 1024;
-/// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
-const MOVED_DIRECTORY_BYTES_MAX: usize = 8 << 20;
 /// How long a watch that its user ends may take.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the streams may take to say their orderly end.
@@ -702,29 +701,6 @@ impl<'a> Sending<'a> {
                     self.again.push_back((Some(file), entry));
                 }
                 Err(error) => self.not_compared(file, &entry, &error),
-            }
-        }
-    }
-
-    /// It is durable at the target. Directories wait until they are empty.
-    fn remove_source(&mut self, entry: SourceEntry) {
-        if entry.offer.kind() == FileKind::Directory {
-            self.moved_directory_bytes += entry.offer.name.len();
-            if self.moved_directory_bytes < MOVED_DIRECTORY_BYTES_MAX {
-                self.moved_directories.push(entry);
-            }
-            return;
-        }
-        match entry.remove() {
-            Ok(()) => self.tally.sources_removed += 1,
-            Err(fault) => self.unlisted(fault),
-        }
-    }
-
-    fn remove_moved_directories(&mut self) {
-        for entry in std::mem::take(&mut self.moved_directories).into_iter().rev() {
-            if let Err(fault) = entry.remove() {
-                self.unlisted(fault);
             }
         }
     }
