@@ -171,7 +171,8 @@ fn a_run_killed_at_any_of_its_steps_is_told_and_undone() {
         let place = Place::new();
         // Each step is on the disk before it is made, so each of these calls begins one.
         let inject = format!("inject=fdatasync:signal=KILL:when={step}");
-        let traced = words!["strace", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", inject];
+        let traced =
+            words!["strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", inject];
         let killed = behind(&traced, apply(&place, CHECKS));
         let output = match namespace.enter(&killed).output() {
             Ok(output) => output,
@@ -211,6 +212,7 @@ fn at_the_first_failure_all_of_the_run_is_set_back() {
     let path = "/proc/sys/net/ipv4/tcp_no_metrics_save";
     let traced = words![
         "strace",
+        "-f",
         "-o",
         "/dev/null",
         "-P",
