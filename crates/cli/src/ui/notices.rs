@@ -36,6 +36,8 @@ pub struct Notices {
 #[derive(Debug)]
 struct Cause {
     cause: String,
+    /// The name that was said in full.
+    first: String,
     more: u64,
     /// Of the counted ones, the first.
     names: Vec<String>,
@@ -97,14 +99,17 @@ impl Notices {
         let cause = problem.cause();
         if let Some(known) = self.causes.iter_mut().find(|known| known.cause == cause) {
             known.more += 1;
-            if known.names.len() < COUNTED_NAMES_MAX {
-                known.names.push(problem.path.to_string());
+            let name = problem.path.to_string();
+            let is_new = name != known.first && !known.names.contains(&name);
+            if is_new && known.names.len() < COUNTED_NAMES_MAX {
+                known.names.push(name);
             }
             known.last = Some(problem.clone());
             return false;
         }
         if self.causes.len() < CAUSES_MAX {
-            self.causes.push(Cause { cause, more: 0, names: Vec::new(), last: None });
+            let first = problem.path.to_string();
+            self.causes.push(Cause { cause, first, more: 0, names: Vec::new(), last: None });
         }
         true
     }
