@@ -60,7 +60,9 @@ impl Patience {
     }
 
     fn limit(&self, awaited: Awaited) -> Duration {
-        let is_short = self.is_quick && awaited != Awaited::Settlement;
+        // A source whose inode has changed is read again before it is confirmed.
+        let needs_disk = matches!(awaited, Awaited::Settlement | Awaited::Confirmation);
+        let is_short = self.is_quick && !needs_disk;
         self.stall_after * if is_short { STALLS_MAX } else { STALLS_MAX_LONG }
     }
 }
