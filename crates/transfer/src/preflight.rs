@@ -60,6 +60,12 @@ pub fn facts(host: &Host, place: Option<&TargetPlace>) -> HostFacts {
     }
 }
 
+/// What is free where `place` receives; `None`: not known.
+#[must_use]
+pub fn free_bytes_of(place: &TargetPlace) -> Option<u64> {
+    free_bytes(&target_facts(place)?)
+}
+
 fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
     let TargetPlace::Below { root, base, .. } = place else { return None };
     // The target may not be there yet: then it is made in the last directory that is.

@@ -491,3 +491,33 @@ fn a_full_disk_refuses_what_does_not_fit_and_the_next_run_brings_it_when_there_i
         journey.completes("tree", "", &[]);
     }
 }
+
+/// A full disk was told file by file, after hours of a tree that could never fit.
+#[test]
+fn a_tree_that_does_not_fit_is_told_before_its_first_file() {
+    for way in [Way::Push, Way::Pull] {
+        let target = if way == Way::Push { "root" } else { "target" };
+        let mount = |place: &Place| Mount::tmpfs(&place.path(target), "12m");
+        let Some((place, _disk)) = mounted(mount) else { return };
+        let server = Server::start(&place);
+        let journey = Journey { place, server, way };
+        for number in 0..20 {
+            journey.place.file(&journey.from(&format!("tree/f{number}")), MIB);
+        }
+        let ran = journey.run("tree", "", &[]);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let is_told = |event: &Value| event["from_to"] == "free space";
+        let is_file = |event: &Value| {
+            event["event"] == "file" && event["path"].as_str().unwrap().starts_with("tree/f")
+        };
+        let told = ran.events.iter().position(is_told);
+        let first = ran.events.iter().position(is_file);
+        assert!(told.is_some() && told < first, "{told:?} {first:?}: {ran:?}");
+        let told = ran.events.iter().filter(|event| is_told(event));
+        assert_eq!(
+            told.map(|event| event["event"].as_str()).collect::<Vec<_>>(),
+            [Some("fallback")]
+        );
+        assert_nothing_wrong(&journey.from("tree"), &journey.to("tree"));
+    }
+}

@@ -3,6 +3,7 @@
 mod choosing;
 mod progress;
 mod rechecking;
+mod room;
 mod rounds;
 mod telling;
 
@@ -44,6 +45,7 @@ use haul_protocol::{
     wire::{self, Fault, FaultCode, FileKind, FileOffer, Growth},
 };
 use rechecking::{RecheckTally, Rechecked, TakenUp};
+use room::Room;
 use rounds::growth;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -83,6 +85,7 @@ pub struct Receiving<'a> {
     /// Files of which an earlier run left something that is read back.
     rechecking: Hashing<Rechecked>,
     recheck_tally: RecheckTally,
+    room: Room,
     /// Files that are sent while they are written.
     growing: Growing,
     /// What was durable when the last round of one began.
@@ -191,6 +194,7 @@ impl<'a> Receiving<'a> {
             hashing: Hashing::new(move || wake_too.wake()),
             rechecking: Hashing::new(move || wake_three.wake()),
             recheck_tally: RecheckTally::default(),
+            room: Room::default(),
             growing: Growing::default(),
             growing_durable: 0,
             removing,
@@ -421,6 +425,9 @@ impl<'a> Receiving<'a> {
             self.tally.offered_files += 1;
             self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         }
+        if offer.kind() == FileKind::Regular {
+            self.look_at_room();
+        }
         self.offers.insert(file, offer.clone());
         let span_bytes = self.span_bytes(offer);
         if offer.size_bytes <= span_bytes && growth(offer).is_none() {
@@ -505,6 +512,7 @@ impl<'a> Receiving<'a> {
                 if growth(offer).is_some() {
                     self.count_round(offer, span_bytes, &taken_up.durable, &stored_as);
                 } else {
+                    self.count_room(offer.size_bytes - taken_up.durable.bytes(&grid));
                     self.count_resumed(offer, &grid, &taken_up);
                 }
                 if !stored_as.is_empty() {

@@ -1,0 +1,72 @@
+//! Whether what is offered fits the target's file system, said before most of it is sent.
+//!
+//! Each file takes its space before its first byte, and fails alone where there is none. A tree
+//! that cannot fit is told as soon as the offers show it: they come long before the bytes.
+
+use super::Receiving;
+use crate::{preflight::free_bytes_of, probe::disk::words};
+use haul_protocol::StreamId;
+
+/// The space that offered files are still to take.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// Before the first file took any; `None`: not known.
+    free_bytes: Option<u64>,
+    is_looked_at: bool,
+    needed_bytes: u64,
+    files: u64,
+    is_over: bool,
+}
+
+impl Room {
+    /// Another file is to come. Says once what the files need and what is free, where they do not
+    /// fit: of a single file its own fault says that.
+    fn needs(&mut self, bytes: u64) -> Option<(u64, u64)> {
+        self.needed_bytes = self.needed_bytes.saturating_add(bytes);
+        self.files += u64::from(bytes > 0);
+        let free_bytes = self.free_bytes?;
+        let is_news = !self.is_over && self.files > 1 && self.needed_bytes > free_bytes;
+        self.is_over |= is_news;
+        is_news.then_some((self.needed_bytes, free_bytes))
+    }
+}
+
+impl Receiving<'_> {
+    /// Looks at the free space before the first file takes any of it.
+    pub(super) fn look_at_room(&mut self) {
+        if !std::mem::replace(&mut self.room.is_looked_at, true) {
+            self.room.free_bytes = free_bytes_of(&self.place);
+        }
+    }
+
+    /// A file is to come, of which so many bytes are not there yet.
+    pub(super) fn count_room(&mut self, bytes: u64) {
+        if let Some((needed, free)) = self.room.needs(bytes) {
+            let (needed, free) = (words::bytes(needed), words::bytes(free));
+            let why = format!(
+                "what was offered so far needs {needed}, and {free} are free: files that do not \
+                 fit fail, and the same command brings them when there is room"
+            );
+            let change = self.engines.change(None, StreamId(0), "free space".to_owned(), why);
+            self.tell_change(change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_do_not_fit_together_are_told_once_and_a_single_one_by_its_own_fault() {
+        let mut room = Room { free_bytes: Some(100), ..Room::default() };
+        assert_eq!(room.needs(60), None);
+        assert_eq!(room.needs(40), None, "it fits exactly");
+        assert_eq!(room.needs(1), Some((101, 100)));
+        assert_eq!(room.needs(50), None, "it was said");
+        let mut single = Room { free_bytes: Some(100), ..Room::default() };
+        assert_eq!((single.needs(0), single.needs(500)), (None, None), "a directory needs none");
+        let mut unknown = Room::default();
+        assert_eq!((unknown.needs(u64::MAX), unknown.needs(u64::MAX)), (None, None));
+    }
+}
