@@ -36,9 +36,8 @@ const MEMORY_BYTES_MAX: u64 = 128 << 20;
 const CONNECTIONS: u64 = 10_000;
 /// Threads that open them.
 const CONNECTORS: u64 = 16;
-/// Four for each of the 64 strangers' places: those that are just coming or going as well, of which
-/// a busy machine has more (130 on a quiet one of 2 cores, 164 beside other work).
-const THREADS_MAX: u64 = 4 * 64;
+/// The strangers' places, and some threads that are just coming or going.
+const THREADS_MAX: u64 = 160;
 /// A length and no more: the start of a TLS ClientHello of 512 bytes.
 const HALF_HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 
