@@ -2,6 +2,8 @@
 //!
 //! A stranger gets little: a thread with a small stack, a few kilobytes, and some seconds. When all
 //! places are taken one of them goes, drawn by lot: neither idlers nor a flood keep all others out.
+//! A thread counts until it has been joined, not until its work is done: on a busy machine those
+//! that have all but ended would pile up behind the next connections.
 
 use super::{Server, ServerEvent};
 use crate::{session::lock, token::random_bytes};
@@ -12,11 +14,14 @@ use std::{
     net::{Shutdown, SocketAddr, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
+    thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
+/// A session's thread; its buffers are on the heap.
+const STACK_BYTES: usize = 512 << 10;
 /// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
 const TLS_HANDSHAKE: u8 = 22;
 /// What the log says of one that was drawn.
@@ -26,8 +31,6 @@ const MADE_ROOM: &str = "it had not shown who it is when others needed its place
 #[derive(Debug)]
 pub struct Strangers {
     max: usize,
-    /// Threads that greet, those of drawn ones too until they have ended.
-    greeting: AtomicUsize,
     waiting: Mutex<(u64, BTreeMap<u64, Waiting>)>,
 }
 
@@ -40,12 +43,7 @@ struct Waiting {
 impl Strangers {
     pub fn new(max: u32) -> Self {
         let max = max.max(1) as usize;
-        Self { max, greeting: AtomicUsize::new(0), waiting: Mutex::default() }
-    }
-
-    /// Connections come faster than those who made room for them can end: the next one waits.
-    pub fn is_crowded(&self) -> bool {
-        self.greeting.load(Ordering::Relaxed) >= self.max * 2
+        Self { max, waiting: Mutex::default() }
     }
 
     /// Takes a place for a connection.
@@ -65,9 +63,8 @@ impl Strangers {
         waiting.0 += 1;
         let number = waiting.0;
         let made_room = Arc::new(AtomicBool::new(false));
-        self.greeting.fetch_add(1, Ordering::Relaxed);
         waiting.1.insert(number, Waiting { socket, made_room: made_room.clone() });
-        Ok(Stranger { of: self, number, made_room })
+        Ok(Stranger { of: self, number, made_room, let_in: Arc::default() })
     }
 
     pub fn close_all(&self) {
@@ -89,12 +86,56 @@ pub struct Stranger<'a> {
     number: u64,
     /// It was drawn, and its connection closed.
     made_room: Arc<AtomicBool>,
+    let_in: Arc<AtomicBool>,
+}
+
+impl Stranger<'_> {
+    /// It has shown who it is: its place is free, and its thread is that of a session.
+    pub fn let_in(self) {
+        self.let_in.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Stranger<'_> {
     fn drop(&mut self) {
         lock(&self.of.waiting).1.remove(&self.number);
-        self.of.greeting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The threads of connections, each until it has been joined.
+#[derive(Default)]
+pub struct Threads<'scope> {
+    /// With whether it was let in.
+    running: Vec<(ScopedJoinHandle<'scope, ()>, Arc<AtomicBool>)>,
+    /// One of them panicked, which a server tells when it ends and not to those it serves.
+    pub panicked: bool,
+}
+
+impl<'scope> Threads<'scope> {
+    /// Starts one that greets a connection.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn greet<'env>(
+        &mut self,
+        scope: &'scope thread::Scope<'scope, 'env>,
+        stranger: Stranger<'scope>,
+        greet: impl FnOnce(Stranger<'scope>) + Send + 'scope,
+    ) -> io::Result<()> {
+        let let_in = stranger.let_in.clone();
+        let builder = thread::Builder::new().name("haul-connection".into()).stack_size(STACK_BYTES);
+        let thread = builder.spawn_scoped(scope, move || greet(stranger))?;
+        self.running.push((thread, let_in));
+        Ok(())
+    }
+
+    /// Connections come faster than those who made room for them can end: the next one waits.
+    pub fn are_crowded(&mut self, strangers: &Strangers) -> bool {
+        for (thread, _) in self.running.extract_if(.., |(thread, _)| thread.is_finished()) {
+            self.panicked |= thread.join().is_err();
+        }
+        let greeting = self.running.iter().filter(|(_, let_in)| !let_in.load(Ordering::Relaxed));
+        greeting.count() >= strangers.max * 2
     }
 }
 

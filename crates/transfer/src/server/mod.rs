@@ -20,7 +20,7 @@ use crate::{
     transport::tls,
     url::HaulUrl,
 };
-use doorman::Strangers;
+use doorman::{Strangers, Threads};
 use haul_datapath::Host;
 use reachable::Hosts;
 use refusals::Refusals;
@@ -44,12 +44,13 @@ use std::{
 const POLL: Duration = Duration::from_millis(100);
 /// How long a server with `--once` waits for a client that was cut off to come back.
 const ONCE_LINGER: Duration = Duration::from_secs(60);
+/// What waits to be accepted; the kernel bounds it by net.core.somaxconn. In a flood a queue of the
+/// standard library's 128 is full, and who then comes asks again after 1, 3 and 7 s (tcp(7)).
+const BACKLOG: i32 = 4096;
 /// After an error of accept(2), so that one that lasts costs no processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Until some of those who made room have ended.
 const CROWD_PAUSE: Duration = Duration::from_millis(1);
-/// A session's thread; its buffers are on the heap.
-const STACK_BYTES: usize = 512 << 10;
 
 /// What a server tells while it runs; one line of `haul serve --json` each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -232,21 +233,23 @@ impl Server {
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), Problem> {
         let result = thread::scope(|scope| {
+            let mut threads = Threads::default();
             let result = loop {
                 if interrupt.load(Ordering::Relaxed) || self.is_over() {
                     break Ok(());
                 }
                 self.refusals.take_untold(false).into_iter().for_each(on_event);
+                if threads.are_crowded(&self.strangers) {
+                    thread::sleep(CROWD_PAUSE);
+                    continue;
+                }
                 match self.accept() {
                     Ok(None) => {}
                     Ok(Some((socket, peer))) => {
                         let greeted = self.strangers.enter(&socket).and_then(|stranger| {
-                            thread::Builder::new()
-                                .name("haul-connection".into())
-                                .stack_size(STACK_BYTES)
-                                .spawn_scoped(scope, move || {
-                                    self.greet(socket, peer, stranger, on_event);
-                                })
+                            threads.greet(scope, stranger, move |stranger| {
+                                self.greet(socket, peer, stranger, on_event);
+                            })
                         });
                         if let Err(error) = greeted {
                             let why = format!("no thread or descriptor for it: {error}");
@@ -262,6 +265,7 @@ impl Server {
             };
             self.strangers.close_all();
             crate::session::lock(&self.sessions).interrupt_all();
+            assert!(!threads.panicked, "the thread of a connection panicked");
             result
         });
         self.refusals.take_untold(true).into_iter().for_each(on_event);
@@ -269,10 +273,6 @@ impl Server {
     }
 
     fn accept(&self) -> io::Result<Option<(std::net::TcpStream, SocketAddr)>> {
-        if self.strangers.is_crowded() {
-            thread::sleep(CROWD_PAUSE);
-            return Ok(None);
-        }
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
         let timeout = Timespec::try_from(POLL).map_err(io::Error::other)?;
         if poll(&mut fds, Some(&timeout)).unwrap_or(0) == 0 {
@@ -338,6 +338,8 @@ fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
         _ => Err(error),
     });
     let ready = bound.and_then(|listener| {
+        // Asked a second time, listen(2) sets the length of the queue.
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok((listener, address))

@@ -57,7 +57,7 @@ impl Server {
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), HandshakeFailure> {
         let admitted = self.admit(control, open).map_err(HandshakeFailure::Fault)?;
-        drop(stranger);
+        stranger.let_in();
         control.trust();
         let streams_max = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
         control.queue(Message::Opened(wire::Opened {

@@ -216,7 +216,7 @@ impl Server {
             Ok(accepted) => accepted,
             Err(fault) => return refuse(&mut control, fault),
         };
-        drop(stranger);
+        stranger.let_in();
         control.trust();
         match self.prepare(&accepted) {
             Ok(work) => {
