@@ -495,6 +495,76 @@ fn nothing_is_moved_to_where_it_is_thrown_away_or_not_verified() {
     assert!(file.exists() && place.root("f").exists());
 }
 
+/// The only copy of a file is there under two paths: as itself, by a link, by a mount.
+#[test]
+fn what_is_moved_onto_itself_stays() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        let place = &journey.place;
+        let (from, url) = (place.root("t"), journey.server.url(""));
+        write(&from.join("f"), "the only copy");
+        symlink("f", from.join("link")).unwrap();
+        fs::create_dir(from.join("empty")).unwrap();
+        symlink(place.root(""), place.path("alias")).unwrap();
+        let paths = [place.root(""), place.path("alias")];
+        for path in paths {
+            let same = |options: &[OsString]| match way {
+                Way::Push => place.push(&[words![path.join("t"), url], options.to_vec()].concat()),
+                Way::Pull => {
+                    let from = journey.server.url("t");
+                    let slashed = path.join("");
+                    place.pull(&[words![from, slashed], options.to_vec()].concat())
+                }
+            };
+            for conflict in ["skip-same", "replace", "keep-both", "fail"] {
+                let options = words!["--move", "--on-conflict", conflict];
+                for options in [&options[..], &[&options[..], &words!["-n"]].concat()] {
+                    let ran = same(options);
+                    assert_eq!(ran.status, 1, "{way:?} {options:?} {ran:?}");
+                    let told = format!("{ran:?}");
+                    assert!(told.contains("the source and the target are the same"), "{told}");
+                }
+                let ran = same(&words!["--on-conflict", conflict]);
+                assert_eq!(ran.ok()["moved_bytes"], 0, "{way:?} {conflict}");
+            }
+        }
+        assert_eq!(names(&from), ["empty", "f", "link"], "{way:?}");
+        assert_eq!(fs::read_to_string(from.join("f")).unwrap(), "the only copy");
+    }
+}
+
+#[test]
+fn what_keep_both_keeps_is_removed_by_no_mirror() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        write(&journey.from("t/f"), "new");
+        write(&journey.to("t/f"), "older");
+        let ran = journey.moved("t", &words!["--on-conflict", "keep-both", "--delete"]);
+        ran.refused(&["keep-both", "--delete"]);
+        assert_eq!(names(&journey.to("t")), ["f"], "{way:?}");
+    }
+}
+
+/// The one that is refused as its name has come would take the other's place in the next run.
+#[test]
+fn contents_are_moved_alone() {
+    let journey = Journey::new(Way::Push);
+    let place = &journey.place;
+    write(&journey.from("a/f"), "one");
+    write(&journey.from("b/f"), "two");
+    let [a, b] = ["a/", "b/"].map(|name| journey.from(name));
+    place
+        .push(&words![a, b, journey.server.url("new/"), "--move"])
+        .refused(&["--move", "contents"]);
+    write(&place.root("a/f"), "one");
+    write(&place.root("b/f"), "two");
+    let [a, b] = ["a/", "b"].map(|name| journey.server.url(name));
+    place.pull(&words![a, b, place.target(""), "--move"]).refused(&["--move", "contents"]);
+    for path in [journey.from("a/f"), journey.from("b/f"), place.root("a/f"), place.root("b/f")] {
+        assert!(path.exists(), "{path:?}");
+    }
+}
+
 #[test]
 fn what_fails_to_move_keeps_its_source() {
     let journey = Journey::new(Way::Push);

@@ -53,11 +53,12 @@ impl TakenNames {
             let source = self.source.get_or_insert_with(|| first.to_vec());
             if source != first {
                 let found = format!("another source, {}, was offered before", shown(source));
-                return Err(taken_fault(offer, found));
+                return Err(taken_fault(offer, found, "end the target with / to keep their names"));
             }
         }
         if self.taken(&offer.name).is_some() {
-            return Err(taken_fault(offer, "a file of that name came before".into()));
+            let hint = "give each source a target of its own, by a command each";
+            return Err(taken_fault(offer, "a file of that name came before".into(), hint));
         }
         if offer.kind() == FileKind::Directory {
             return Ok(None);
@@ -91,12 +92,12 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-fn taken_fault(offer: &FileOffer, found: String) -> Fault {
+fn taken_fault(offer: &FileOffer, found: String, hint: &str) -> Fault {
     Fault::new(FaultCode::NameTaken, Side::Target, "another file has this name already")
         .at(&*offer.name)
         .needs("one file for a name in a transfer")
         .found(found)
-        .hint("end the target with / to keep the names of several sources, or move them one by one")
+        .hint(hint)
 }
 
 /// FNV-1a of 64 bits (RFC 9923), with the finalizer of MurmurHash3, which spreads short names.

@@ -18,7 +18,10 @@ use crate::{
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
-    places::{asked_name, asked_path, check_names, expected_names, resolve_local, source_name},
+    places::{
+        asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
+        source_name,
+    },
     preflight::{self, Findings, Verdict},
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
@@ -93,6 +96,7 @@ pub fn push(
     }
     let names = request.sources.iter().map(source_name).collect::<Vec<_>>();
     check_names(&names)?;
+    check_moved(&names, request.options.wishes)?;
     let of_base = names.contains(&None);
     let into_directory = go_into_directory(&names);
     let open = wire::Open {
@@ -150,6 +154,7 @@ pub fn pull(
     }
     let names = paths.iter().map(|path| asked_name(path)).collect::<Vec<_>>();
     check_names(&names)?;
+    check_moved(&names, request.options.wishes)?;
     let into_directory = go_into_directory(&names);
     let of_base = names.contains(&None);
     let wishes = with_base(request.options.wishes, of_base);

@@ -55,6 +55,21 @@ pub fn check_names(names: &[Option<Vec<u8>>]) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, needs, "one name twice", hint)))
 }
 
+/// Where sources are removed, no name may come twice: the one that is refused for it would take
+/// the place of the other in the next run. Of contents nobody knows the names before.
+///
+/// # Errors
+/// If there are contents of a directory, and another source.
+pub fn check_moved(names: &[Option<Vec<u8>>], wishes: Wishes) -> Result<(), TransferError> {
+    if !wishes.move_sources || names.len() < 2 || names.iter().all(Option::is_some) {
+        return Ok(());
+    }
+    let what = "cannot take --move of the contents of a directory beside another source";
+    let needs = "sources whose names differ for certain";
+    let hint = "move each by a command of its own, or the directories without the / at their ends";
+    Err(TransferError::start(problem(what, needs, "several sources", hint)))
+}
+
 /// The first components that a pull of these paths may bring; `None`: a directory's contents, any.
 pub fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Expected>> {
     let expected = |path: &Vec<u8>| asked_name(path).map(|name| Expected { name, has_come: false });

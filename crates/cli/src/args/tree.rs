@@ -62,7 +62,7 @@ pub struct LowTree {
     pub checksum_compare: bool,
     /// Remove from the target what the source directories do not have, after all else succeeded
     ///
-    /// What --include, --exclude and the limits leave out stays.
+    /// What --include, --exclude and the limits leave out stays. Not with --on-conflict keep-both.
     #[arg(long, conflicts_with = "files_from")]
     pub delete: bool,
     /// Remove nothing if more than so many names would go
@@ -82,8 +82,9 @@ pub struct LowTree {
     pub preflight: bool,
     /// Remove each source file once it is durable at the target, and directories left empty
     ///
-    /// A file that is there already is compared by its bytes first. The directories that you name
-    /// stay.
+    /// A file that is there already is compared by its bytes first, and one that is the source
+    /// itself by another path is refused. The directories that you name stay. The contents of a
+    /// directory (`x/`) are moved alone, with no other source.
     #[arg(long = "move")]
     pub move_sources: bool,
     /// What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none

@@ -40,6 +40,12 @@ pub fn decide(
     let Some(there) = there else {
         return Ok(Decision::Take { replaces: false, other_name: None });
     };
+    if is_source_itself(&there, offer) {
+        return match wishes.move_sources {
+            true => Err(same_file(name)),
+            false => Ok(Decision::Skip(Box::new(there))),
+        };
+    }
     let is_file = offer.kind() == FileKind::Regular;
     let keeps_same = wishes.on_conflict != OnConflict::Replace;
     let same_size = is_file && is_regular(&there) && same_size(&there, offer);
@@ -90,6 +96,26 @@ fn other_name(root: &Root, name: &[u8], offer: &FileOffer) -> Result<Decision, F
         .at(name)
         .needs(format!("one of NAME.1 to NAME.{OTHER_NAMES_MAX}, of 255 bytes at most"))
         .hint("tidy the target up, or choose another --on-conflict"))
+}
+
+/// Whether what is there is the very inode that is offered: by another path, a mount, or a network
+/// file system that both hosts have. The device has another number on another host; that two
+/// inodes of one number also changed in the same nanosecond is taken for impossible.
+pub(super) fn is_source_itself(there: &Stat, offer: &FileOffer) -> bool {
+    let ctime = (there.st_ctime, u32::try_from(there.st_ctime_nsec).unwrap_or(0));
+    there.st_ino == offer.inode
+        && ctime == (offer.ctime_s, offer.ctime_ns)
+        // One that is not known is zero.
+        && ctime != (0, 0)
+}
+
+/// To remove the source would remove what is at the target.
+pub(super) fn same_file(name: &[u8]) -> Fault {
+    Fault::new(FaultCode::Exists, Side::Target, "the source and the target are the same")
+        .at(name)
+        .needs("a target that is not the source itself by another path, to move it there")
+        .found("the same inode with the same ctime")
+        .hint("nothing is to be done, or choose another target")
 }
 
 fn exists(name: &[u8], there: &Stat, offer: &FileOffer) -> Fault {

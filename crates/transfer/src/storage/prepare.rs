@@ -3,7 +3,7 @@
 use super::{
     aborted::sync_directory,
     attributes::attributes_fault,
-    conflict::{self, Decision, is_directory},
+    conflict::{self, Decision, is_directory, is_source_itself, same_file},
     hidden_names::hidden_link_name,
     holes,
     part::{Naming, Part, Wanted},
@@ -66,7 +66,10 @@ impl Preparing<'_> {
         there: Option<&Stat>,
         fresh: &mut Fresh,
     ) -> Result<Prepared, Fault> {
-        if there.is_some_and(is_directory) {
+        if let Some(there) = there.filter(|there| is_directory(there)) {
+            if self.rules.wishes.move_sources && is_source_itself(there, self.offer) {
+                return Err(same_file(&name));
+            }
             return Ok(Prepared::Skip);
         }
         if self.rules.wishes.dry_run {

@@ -144,6 +144,9 @@ impl TargetPlace {
         if path == b"null:" {
             return Ok(Self::Null);
         }
+        if wishes.removal.is_some() && wishes.on_conflict == crate::wishes::OnConflict::KeepBoth {
+            return Err(keeps_and_removes(path));
+        }
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
         let make = |name: &[u8]| {
             let leaves_nothing = wishes.leaves_nothing();
@@ -263,6 +266,15 @@ pub fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8>
             None => join(base, new),
         },
     }
+}
+
+/// What keep-both stores under another name is none that the sources have.
+fn keeps_and_removes(path: &[u8]) -> Fault {
+    Fault::new(FaultCode::NameRefused, Side::Target, "cannot keep both files and remove others")
+        .at(path)
+        .needs("one of --on-conflict keep-both and --delete")
+        .found("both: --delete would remove what keep-both keeps")
+        .hint("leave out one of them")
 }
 
 fn name_refused(name: &[u8], why: &str) -> Fault {
