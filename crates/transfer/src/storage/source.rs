@@ -19,7 +19,13 @@ use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat},
     io::Errno,
 };
-use std::{fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::PathBuf,
+    sync::Arc,
+};
 
 /// Where a source lies.
 #[derive(Clone, Debug)]
@@ -134,18 +140,46 @@ impl SourceEntry {
 
     /// Removes the source, if it still is what was offered. A directory only when it is empty.
     ///
+    /// To remove one name of an inode gives it another ctime: `then` is the one that it had after
+    /// this function removed another name of it, and the new one is returned.
+    ///
     /// # Errors
     /// The fault to tell the user.
-    pub fn remove(&self) -> Result<(), wire::Fault> {
+    pub fn remove(&self, then: Option<Ctime>) -> Result<Ctime, wire::Fault> {
         let failed = |error: io::Error| {
             io_fault(Side::Source, &self.offer.name, "was moved and cannot be removed", &error)
         };
-        let is_same = !self.check()?.differs(Ctime::of_offer(&self.offer));
-        // Removing one name of an inode gives it another ctime, for the next name.
-        if self.offer.kind() == FileKind::Regular && self.links <= 1 && !is_same {
+        let then = then.unwrap_or_else(|| Ctime::of_offer(&self.offer));
+        if self.check()?.differs(then) {
             let found = "its inode changed after the last look: it stays";
             return Err(changed_fault(&self.offer.name, found.into()));
         }
+        let held = self.has_other_names().then(|| self.open_path()).transpose().map_err(failed)?;
+        self.unlink().map_err(failed)?;
+        let after =
+            held.map(rustix::fs::fstat).transpose().map_err(|error| failed(error.into()))?;
+        Ok(after.as_ref().map(Ctime::of).unwrap_or_default())
+    }
+
+    #[must_use]
+    pub fn has_other_names(&self) -> bool {
+        self.links > 1 && self.offer.kind() != FileKind::Directory
+    }
+
+    /// Its inode, by whatever name it has.
+    fn open_path(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        match &self.location {
+            Location::Zero => Err(io::ErrorKind::Unsupported.into()),
+            Location::Held(file) => Ok(file.try_clone()?.into()),
+            Location::Named(path) => Ok(rustix::fs::open(path, flags, Mode::empty())?),
+            Location::Beneath(root, path) => {
+                root.open_beneath(path, flags, Mode::empty(), self.links())
+            }
+        }
+    }
+
+    fn unlink(&self) -> io::Result<()> {
         let is_directory = self.offer.kind() == FileKind::Directory;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let removed = match &self.location {
@@ -154,13 +188,13 @@ impl SourceEntry {
             // The top of a tree is no entry of its own root.
             Location::Beneath(_, path) if path.is_empty() => return Ok(()),
             Location::Beneath(root, path) => {
-                let (parent, last) = root.parent_of(path).map_err(failed)?;
+                let (parent, last) = root.parent_of(path)?;
                 rustix::fs::unlinkat(parent, last, flags)
             }
         };
         match removed {
             Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory => Ok(()),
-            removed => removed.map_err(|errno| failed(errno.into())),
+            removed => Ok(removed?),
         }
     }
 
@@ -180,7 +214,8 @@ impl SourceEntry {
             io_fault(Side::Source, &self.offer.name, "went away meanwhile", &error)
         })?;
         match self.offer.kind() {
-            FileKind::Regular | FileKind::HardLink => self.compare(&stat),
+            FileKind::Regular | FileKind::HardLink | FileKind::Symlink => self.compare(&stat),
+            // What comes into a directory, or goes, changes it.
             _ => Ok(Ctime::default()),
         }
     }

@@ -1,33 +1,140 @@
 //! Sources of a move, which are removed once they are durable at the target.
 
 use super::Sending;
-use crate::storage::source::SourceEntry;
-use haul_protocol::wire::FileKind;
+use crate::storage::source::{Ctime, SourceEntry};
+use haul_protocol::wire::{Fault, FileKind};
+use std::collections::HashMap;
 
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
-const MOVED_DIRECTORY_BYTES_MAX: usize = 8 << 20;
+const DIRECTORY_BYTES_MAX: usize = 8 << 20;
+
+/// What was moved, as far as it matters for what comes.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    /// They wait until they are empty.
+    directories: Vec<SourceEntry>,
+    directory_bytes: usize,
+    /// Of inodes with several names, by device and inode: the ctime after one of them was removed.
+    inodes: HashMap<(u64, u64), Ctime>,
+}
+
+impl Moved {
+    fn remove(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
+        let inode = (entry.offer.device, entry.offer.inode);
+        let after = entry.remove(self.inodes.get(&inode).copied())?;
+        if entry.has_other_names() {
+            self.inodes.insert(inode, after);
+        }
+        Ok(())
+    }
+}
 
 impl Sending<'_> {
-    /// It is durable at the target. Directories wait until they are empty.
+    /// It is durable at the target.
     pub(super) fn remove_source(&mut self, entry: SourceEntry) {
         if entry.offer.kind() == FileKind::Directory {
-            self.moved_directory_bytes += entry.offer.name.len();
-            if self.moved_directory_bytes < MOVED_DIRECTORY_BYTES_MAX {
-                self.moved_directories.push(entry);
+            self.moved.directory_bytes += entry.offer.name.len();
+            if self.moved.directory_bytes < DIRECTORY_BYTES_MAX {
+                self.moved.directories.push(entry);
             }
             return;
         }
-        match entry.remove() {
+        match self.moved.remove(&entry) {
             Ok(()) => self.tally.sources_removed += 1,
             Err(fault) => self.unlisted(fault),
         }
     }
 
     pub(super) fn remove_moved_directories(&mut self) {
-        for entry in std::mem::take(&mut self.moved_directories).into_iter().rev() {
-            if let Err(fault) = entry.remove() {
+        for entry in std::mem::take(&mut self.moved.directories).into_iter().rev() {
+            if let Err(fault) = entry.remove(None) {
                 self.unlisted(fault);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        options::SourceSpec,
+        storage::{
+            source::walk_named,
+            walk::{Listed, WalkOptions},
+        },
+    };
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    /// The entries of a tree in which `a` and `b` are one file, but for its directory.
+    fn listed(directory: &Path) -> Vec<SourceEntry> {
+        fs::write(directory.join("a"), "what was offered").unwrap();
+        fs::hard_link(directory.join("a"), directory.join("b")).unwrap();
+        std::os::unix::fs::symlink("a", directory.join("link")).unwrap();
+        let entry = |listed| match listed {
+            Listed::Entry(entry) => *entry,
+            other => panic!("{other:?}"),
+        };
+        let sources = [SourceSpec::Path(directory.to_path_buf().into())];
+        let options = WalkOptions::default;
+        let mut entries: Vec<_> = walk_named(&sources, options()).map(entry).collect();
+        entries.retain(|entry| entry.offer.kind() != FileKind::Directory);
+        entries.sort_by(|one, two| one.offer.name.cmp(&two.offer.name));
+        entries
+    }
+
+    /// As a program does that hides what it wrote.
+    fn rewrite(path: &Path) {
+        let before = rustix::fs::stat(path).unwrap();
+        fs::write(path, "PRECIOUS BYTES!!").unwrap();
+        let (tv_sec, tv_nsec) = (before.st_mtime, before.st_mtime_nsec.cast_signed());
+        let time = Timespec { tv_sec, tv_nsec };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
+    }
+
+    fn removed(moved: &mut Moved, entry: &SourceEntry) -> bool {
+        moved.remove(entry).is_ok()
+    }
+
+    #[test]
+    fn each_name_of_a_file_goes_while_nobody_else_changes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = listed(directory.path());
+        let mut moved = Moved::default();
+        assert!(entries.iter().all(|entry| removed(&mut moved, entry)));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_rewritten_before_a_name_of_it_went_keeps_that_name_and_all_others() {
+        for changed_after in [0, 1] {
+            let directory = tempfile::tempdir().unwrap();
+            let entries = listed(directory.path());
+            let path: PathBuf = directory.path().join("b");
+            let mut moved = Moved::default();
+            for (number, entry) in entries[..2].iter().enumerate() {
+                if number == changed_after {
+                    rewrite(&path);
+                }
+                assert_eq!(removed(&mut moved, entry), number < changed_after, "{entry:?}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), "PRECIOUS BYTES!!");
+        }
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_link_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = listed(directory.path());
+        let path = directory.path().join("link");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(!removed(&mut Moved::default(), &entries[2]));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 }
