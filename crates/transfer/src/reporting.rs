@@ -7,7 +7,8 @@ use crate::{
     explain::Explained,
     preflight::now_ms,
     session::{
-        LOST_AFTER, Pumped, Role, Tally, receiving::Receiving, sending::Sending, streams::Streams,
+        LOST_AFTER, Pumped, Role, Tally, headway::Headway, receiving::Receiving, sending::Sending,
+        streams::Streams,
     },
     stages,
     verdict::{self, Rate},
@@ -128,6 +129,7 @@ pub struct Reporting<R> {
     /// Host and port.
     pub server: String,
     pub silence: Silence,
+    pub headway: Arc<Headway>,
 }
 
 /// What [`Reporting`] needs of a role.
@@ -245,6 +247,7 @@ impl<R: Reported> Role for Reporting<R> {
 
     fn heard(&mut self, at: Instant) {
         self.silence.heard(at);
+        self.headway.heard(at);
     }
 
     fn poll_message(&mut self) -> Option<Message> {

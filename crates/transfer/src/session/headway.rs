@@ -28,7 +28,7 @@ const REOPEN_IDLE_DELAY: Duration = Duration::from_secs(1);
 /// Rounds of streams that carried a part of a span, and none of it was verified: spans of this size
 /// do not come through.
 const CUTS_A_SIZE: u32 = 3;
-/// A session that lives so long and has nothing to move is not broken.
+/// A session that has nothing to move, and whose peer still speaks after this time, is not broken.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Rounds with the smallest spans after which all time counts, also what connections lived.
 const CUTS_OF_SMALLEST: u32 = 8;
@@ -83,6 +83,8 @@ pub struct Headway(Mutex<State>);
 struct State {
     retry_for: Duration,
     session_at: Option<Instant>,
+    /// When the peer last said anything.
+    heard_at: Option<Instant>,
     /// The size that the user wants, or the largest that is chosen.
     span_bytes: u64,
     /// Spans have become smaller than that.
@@ -109,6 +111,7 @@ impl Headway {
         Self(Mutex::new(State {
             retry_for,
             session_at: None,
+            heard_at: None,
             span_bytes,
             is_smaller: false,
             verified: 0,
@@ -149,10 +152,17 @@ impl Headway {
         }
     }
 
-    /// No file is under way: there is nothing to get on with.
-    pub fn idle(&self, now: Instant) {
+    /// The peer last said anything then.
+    pub fn heard(&self, at: Instant) {
+        lock(&self.0).heard_at = Some(at);
+    }
+
+    /// No file is under way: there is nothing to get on with. A peer that took the session and
+    /// says nothing is no reason to forget what went wrong before.
+    pub fn idle(&self) {
         let mut state = lock(&self.0);
-        let lives = state.session_at.map(|at| now.saturating_duration_since(at));
+        let between = state.heard_at.zip(state.session_at);
+        let lives = between.map(|(heard, begun)| heard.saturating_duration_since(begun));
         if lives.is_some_and(|lives| lives >= IDLE_AFTER) {
             state.forget();
         }
@@ -417,9 +427,13 @@ mod tests {
         let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
         headway.session_lost(begun);
         headway.begin_session(begun);
-        headway.idle(begun + IDLE_AFTER / 2);
+        headway.idle();
+        assert!(headway.is_over(begun + RETRY), "the peer has said nothing yet");
+        headway.heard(begun + IDLE_AFTER / 2);
+        headway.idle();
         assert!(headway.is_over(begun + RETRY), "it did not live long enough to tell");
-        headway.idle(begun + IDLE_AFTER);
+        headway.heard(begun + IDLE_AFTER);
+        headway.idle();
         assert!(!headway.is_over(begun + RETRY * 9));
     }
 

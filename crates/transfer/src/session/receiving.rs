@@ -719,7 +719,7 @@ impl<'a> Receiving<'a> {
     fn replace_stream(&mut self, why: Option<&str>, carried: Carried, at_work: bool) {
         // After an orderly end the sender has nothing more to send.
         let Some(why) = why else { return };
-        self.watch_headway(Instant::now());
+        self.watch_headway();
         let others = self.shared.streams.open();
         let others = others.iter().filter(|(_, figures)| figures.in_span);
         let oldest_at_work = others.filter_map(|(_, figures)| figures.opened_at).min();

@@ -461,7 +461,7 @@ impl<'a> Sending<'a> {
     }
 
     fn replace_stream(&mut self, why: &str, carried: Carried, at_work: bool) {
-        self.watch_headway(Instant::now());
+        self.watch_headway();
         let others = self.shared.streams.open();
         let machine = lock(&self.shared.machine);
         let others = others.iter().filter(|(stream, _)| machine.awaits_acknowledgement(*stream));
@@ -721,12 +721,12 @@ impl<'a> Sending<'a> {
     }
 
     /// Progress is a span verified; bytes that move only show that a stream lives.
-    fn watch_headway(&mut self, now: Instant) {
+    fn watch_headway(&mut self) {
         let machine = lock(&self.shared.machine);
         self.tally.verified_bytes = machine.verified_bytes();
         let has_files = machine.has_files();
         drop(machine);
-        self.supply.watch_headway(now, self.tally.headway(), has_files);
+        self.supply.watch_headway(self.tally.headway(), has_files);
     }
 
     /// A stream that has something under way and gets nothing through is given up.
@@ -734,7 +734,7 @@ impl<'a> Sending<'a> {
         if self.finishing {
             return;
         }
-        self.watch_headway(now);
+        self.watch_headway();
         let stall_after = self.supply.stall_after(now, self.watch.stall_after);
         let mut stalled = Vec::new();
         for (stream, figures) in self.shared.streams.open() {

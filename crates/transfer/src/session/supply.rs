@@ -99,11 +99,11 @@ impl Supply {
     }
 
     /// `total` is what the session verified; `has_files`: some file is under way.
-    pub fn watch_headway(&self, now: Instant, total: u64, has_files: bool) {
+    pub fn watch_headway(&self, total: u64, has_files: bool) {
         let Some(headway) = self.headway() else { return };
         headway.verified(total);
         if !has_files {
-            headway.idle(now);
+            headway.idle();
         }
     }
 

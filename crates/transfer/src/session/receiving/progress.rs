@@ -79,10 +79,10 @@ impl Receiving<'_> {
     }
 
     /// Progress is a span verified; bytes that move only show that a stream lives.
-    pub(super) fn watch_headway(&mut self, now: Instant) {
+    pub(super) fn watch_headway(&mut self) {
         self.tally.verified_bytes = self.shared.verified_bytes.load(Ordering::Relaxed);
         let has_files = lock(&self.shared.machine).has_open_files();
-        self.supply.watch_headway(now, self.tally.headway(), has_files);
+        self.supply.watch_headway(self.tally.headway(), has_files);
     }
 
     /// The server has told where the time of its streams goes.
@@ -127,7 +127,7 @@ impl Receiving<'_> {
         if !self.supply.connects() || self.finishing {
             return;
         }
-        self.watch_headway(now);
+        self.watch_headway();
         let stall_after = self.supply.stall_after(now, self.options.stall_after);
         let open = self.shared.streams.open();
         self.reopen_where_nothing_arrives(&open, now);
