@@ -5,7 +5,7 @@
 
 mod harness;
 
-use harness::{Place, server::Server};
+use harness::{Place, server::Server, wait_until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
     fs,
@@ -165,6 +165,45 @@ fn links_planted_while_a_tree_is_sent_lead_nowhere() {
     place.pull(&words![server.url("tree"), place.target("last/")]).ok();
     harness::assert_same_trees(&place.root("tree"), &place.target("last/tree"));
     server.still_serves(&place);
+}
+
+/// Who moves files must find them under their names: a file that came into a directory after that
+/// was renamed is none that arrived.
+#[test]
+fn what_comes_into_a_directory_that_was_renamed_meanwhile_is_no_file_in_place() {
+    for new_place in ["nothing", "a directory", "a link"] {
+        let place = Place::new();
+        let server = Server::start(&place);
+        let files: Vec<String> = (0..20).map(|number| format!("f{number:02}")).collect();
+        for file in &files {
+            place.file(&place.source("tree/d").join(file), 300_000);
+        }
+        let options =
+            words!["--move", "--preserve", "none", "--bwlimit", "3M", "--span-size", "64K"];
+        let words = [words!["push", place.source("tree"), server.url("")], options].concat();
+        let (directory, moved) = (place.root("tree/d"), place.root("tree/moved"));
+        let (ran, settled) = thread::scope(|scope| {
+            let running = scope.spawn(|| place.run(&words));
+            wait_until("a file has arrived", || !place.source("tree/d/f00").exists());
+            fs::rename(&directory, &moved).unwrap();
+            match new_place {
+                "a directory" => fs::create_dir(&directory).unwrap(),
+                "a link" => symlink("moved", &directory).unwrap(),
+                _ => {}
+            }
+            // These had their names when it was renamed.
+            let there = |file: &&String| moved.join(file).exists();
+            let settled: Vec<String> = files.iter().filter(there).cloned().collect();
+            (running.join().unwrap(), settled)
+        });
+        assert_eq!(ran.status, 1, "{new_place}: {ran:?}");
+        assert!(settled.len() < files.len(), "all of them came before");
+        for file in files.iter().filter(|file| !settled.contains(file)) {
+            let source = place.source("tree/d").join(file);
+            assert!(source.exists() || directory.join(file).exists(), "{new_place}: {file}");
+        }
+        server.still_serves(&place);
+    }
 }
 
 /// A link that leads to where another token's root is: below the served directory, and not below

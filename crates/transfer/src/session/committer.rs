@@ -5,8 +5,8 @@
 
 use super::{contents::Contents, lock, streams::elapsed_ns, target_check::TargetCheck};
 use crate::storage::{
-    aborted::check_not_aborted, journal::Recorded, open_files::empty_files_max,
-    span_digests::Digest, target::TargetFile,
+    aborted::check_not_aborted, in_place::Looked, journal::Recorded, open_files::empty_files_max,
+    root::Root, span_digests::Digest, target::TargetFile,
 };
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
@@ -116,6 +116,8 @@ struct Shared {
     contents: Arc<Contents>,
     /// Files are read back before they get their names.
     check: Option<TargetCheck>,
+    /// Where names lead is looked at below it.
+    root: Option<Arc<Root>>,
 }
 
 pub struct Committer {
@@ -125,7 +127,8 @@ pub struct Committer {
 
 impl Committer {
     /// Starts the threads; `wake` is called when there are results. The values in `contents` are
-    /// journaled; with `check` files are read back before they get their names.
+    /// journaled; with `check` files are read back before they get their names. Without a `root` no
+    /// file gets one.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -133,8 +136,9 @@ impl Committer {
         wake: impl Fn() + Clone + Send + 'static,
         contents: Arc<Contents>,
         check: Option<TargetCheck>,
+        root: Option<Arc<Root>>,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { contents, check, ..Shared::default() });
+        let shared = Arc::new(Shared { contents, check, root, ..Shared::default() });
         let mut this = Self { shared: shared.clone(), threads: Vec::new() };
         let (of_publisher, wake_too) = (shared.clone(), wake.clone());
         let publisher = thread::Builder::new().name("haul-publisher".into());
@@ -437,6 +441,10 @@ impl Shared {
         self.sync_ended(begun);
         lock(&self.queue).synced.extend(batch);
         self.to_publish.notify_all();
+        if let Some(root) = &self.root {
+            let mut looked = Looked::below(root.clone());
+            self.each(&mut named, |target| target.check_in_place(&mut looked));
+        }
         for entry in named {
             // Closed here, and not when the session's thread gets to it.
             drop(lock(&entry.target).take());

@@ -156,7 +156,8 @@ impl<'a> Receiving<'a> {
         let (wake, wake_too, wake_three) = (streams.clone(), streams.clone(), streams.clone());
         let contents = Arc::new(Contents::default());
         let check = options.verify_target.then(|| TargetCheck::new(contents.clone()));
-        let committer = Committer::start(move || wake.wake(), contents.clone(), check)?;
+        let committer =
+            Committer::start(move || wake.wake(), contents.clone(), check, place.root())?;
         let removing = Removing::new(&place, streams.clone());
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let is_quick = supply.connects() && !place.wishes().takes_long();

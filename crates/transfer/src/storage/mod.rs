@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod conflict;
 pub mod hidden_names;
 pub mod holes;
+pub mod in_place;
 pub mod journal;
 pub mod mirror;
 pub mod name_sorter;

@@ -182,6 +182,11 @@ impl TargetPlace {
     }
 
     #[must_use]
+    pub fn root(&self) -> Option<Arc<Root>> {
+        if let Self::Below { root, .. } = self { Some(root.clone()) } else { None }
+    }
+
+    #[must_use]
     pub fn wishes(&self) -> Wishes {
         match self {
             Self::Null => Wishes::default(),

@@ -1,0 +1,122 @@
+//! Whether what was put under its name is there: a directory may have been moved meanwhile.
+//!
+//! A file is entered in the directory that was opened for it, wherever that has gone since. So
+//! before a file is told to be there, the path of its directory is followed once more, from the
+//! root, and must lead to the same inode.
+
+use super::{
+    root::{Links, Root, split_last},
+    target::{Shape, TargetFile},
+};
+use haul_protocol::wire::{Fault, FaultCode, Side};
+use rustix::fs::{Mode, OFlags, fstat};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io,
+    os::fd::AsFd,
+    sync::Arc,
+};
+
+/// The directories that were looked at, for the files of one sync.
+#[derive(Debug)]
+pub struct Looked {
+    root: Arc<Root>,
+    /// By path: device and inode, or why there is none.
+    directories: HashMap<Vec<u8>, Result<(u64, u64), String>>,
+}
+
+impl Looked {
+    #[must_use]
+    pub fn below(root: Arc<Root>) -> Self {
+        Self { root, directories: HashMap::new() }
+    }
+
+    fn inode_of(&mut self, path: &[u8]) -> &Result<(u64, u64), String> {
+        match self.directories.entry(path.to_vec()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                let opened = self.root.open_beneath(path, flags, Mode::empty(), Links::Refuse);
+                new.insert(opened.and_then(inode).map_err(|error| error.to_string()))
+            }
+        }
+    }
+}
+
+fn inode(directory: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = fstat(directory)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+impl TargetFile {
+    /// To be asked once it has its name.
+    ///
+    /// # Errors
+    /// If the path of its directory leads somewhere else.
+    pub fn check_in_place(&self, looked: &mut Looked) -> Result<(), Fault> {
+        let Shape::Named(named) = &self.shape else { return Ok(()) };
+        let found = match (inode(&*named.directory), looked.inode_of(split_last(&self.name).0)) {
+            (Ok(entered), Ok(found)) if entered == *found => return Ok(()),
+            (Err(error), _) => error.to_string(),
+            (Ok(_), Ok(_)) => "another directory in its place".to_owned(),
+            (Ok(_), Err(why)) => why.clone(),
+        };
+        let what = "its directory was moved or replaced while it arrived";
+        Err(Fault::new(FaultCode::IoFailed, Side::Target, what)
+            .at(&*self.name)
+            .needs("the path that it had")
+            .found(found)
+            .hint("run the same command again when nobody renames directories there"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        storage::target::{Fresh, PathMeans, Prepared, TargetPlace},
+        wishes::Wishes,
+    };
+    use haul_protocol::wire::{Digest, FileKind, FileOffer};
+    use std::{fs, path::Path};
+
+    /// A file of a few bytes that has its name, `d/x`.
+    fn named(directory: &Path) -> (Arc<Root>, TargetFile) {
+        fs::create_dir(directory.join("d")).unwrap();
+        let root = Root::open(directory).unwrap();
+        let means = PathMeans::Directory;
+        let place = TargetPlace::resolve(&root, b"", means, Wishes::default()).unwrap();
+        let (name, kind) = (b"d/x".to_vec(), FileKind::Regular as i32);
+        let offer = FileOffer { name, kind, size_bytes: 5, ..FileOffer::default() };
+        let prepared = place.prepare(&offer, 64 << 10, Digest::AesGmac, &mut Fresh::default());
+        let Prepared::Ready { mut target, .. } = prepared.unwrap() else { panic!("it is new") };
+        target.write_whole(b"bytes", None).unwrap();
+        target.seal().unwrap();
+        target.publish().unwrap();
+        (root, *target)
+    }
+
+    #[test]
+    fn a_file_whose_directory_went_elsewhere_is_not_in_place() {
+        let changes: [fn(&Path); 3] = [
+            |root| fs::rename(root.join("d"), root.join("moved")).unwrap(),
+            |root| {
+                fs::rename(root.join("d"), root.join("moved")).unwrap();
+                fs::create_dir(root.join("d")).unwrap();
+            },
+            |root| {
+                fs::rename(root.join("d"), root.join("moved")).unwrap();
+                std::os::unix::fs::symlink("moved", root.join("d")).unwrap();
+            },
+        ];
+        for change in changes {
+            let directory = tempfile::tempdir().unwrap();
+            let (root, target) = named(directory.path());
+            target.check_in_place(&mut Looked::below(root.clone())).unwrap();
+            change(directory.path());
+            let fault = target.check_in_place(&mut Looked::below(root)).unwrap_err();
+            assert!(fault.what.contains("moved or replaced"), "{fault:?}");
+            assert_eq!(fs::read(directory.path().join("moved/x")).unwrap(), b"bytes");
+        }
+    }
+}
