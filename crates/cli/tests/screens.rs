@@ -187,7 +187,7 @@ fn events() -> Vec<Event> {
             streams: 4,
             rtt_us: 1234,
         }),
-        Event::Resume { bytes: 2 << 30, why: "these are at the target already, verified".into() },
+        Event::Resume { bytes: 2 << 30, why: "these are at the target already".into() },
         progress(1),
         fallback.clone(),
         fallback,

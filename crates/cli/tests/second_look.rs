@@ -15,7 +15,8 @@ use std::{
     fs::{self, File, OpenOptions, Permissions},
     os::unix::fs::{FileExt, PermissionsExt},
     path::Path,
-    time::SystemTime,
+    thread,
+    time::{Duration, SystemTime},
 };
 
 const MIB: u64 = 1 << 20;
@@ -164,6 +165,7 @@ fn a_killed_run_is_gone_on_from_though_mode_and_links_of_its_source_have_changed
         fs::set_permissions(journey.from("data"), Permissions::from_mode(0o600)).unwrap();
         let ran = journey.arrives(&[]);
         assert!(ran.number("resumed_bytes") >= durable, "{way:?}, {durable} durable: {ran:?}");
+        assert!(ran.report()["recheck"].is_null(), "nobody changed the temporary: {ran:?}");
     }
 }
 
@@ -218,6 +220,25 @@ fn after_a_crash_of_the_host_what_is_durable_is_read_back_and_what_differs_comes
             let resumed = ran.number("resumed_bytes");
             assert!(resumed >= durable - 2 * SPAN && resumed < 12 * MIB, "{resumed}: {ran:?}");
         }
+    }
+}
+
+/// By a program of somebody else, or a disk that was repaired: no crash of the host tells of it.
+#[test]
+fn a_temporary_that_was_changed_after_its_journal_is_read_back_and_what_differs_comes_again() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        journey.place.file(&journey.from("data"), 12 * MIB + 5);
+        let durable = journey.is_killed_midway();
+        // Longer than a run that was killed may have written behind its last record.
+        thread::sleep(Duration::from_secs(4));
+        spoil(&journey.to(".data.haul-part"), &[2]);
+        let ran = journey.arrives(&[]);
+        let recheck = &ran.report()["recheck"];
+        assert_eq!(recheck["lost_bytes"], SPAN, "{way:?}: {ran:?}");
+        assert!(recheck["bytes"].as_u64().unwrap() >= durable, "{recheck}");
+        let told = |event: &&serde_json::Value| format!("{event}").contains("was changed since");
+        assert_eq!(ran.named("resume").into_iter().any(|event| told(&event)), way == Way::Pull);
     }
 }
 

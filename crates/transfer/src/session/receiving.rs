@@ -550,7 +550,7 @@ impl<'a> Receiving<'a> {
         self.tally.hole_bytes += holes;
         self.tally.resumed_bytes += there - holes;
         if there > holes {
-            let why = self.why_resumed(taken_up.recheck.is_some());
+            let why = self.why_resumed(taken_up.recheck.as_ref());
             (self.events)(Event::Resume { bytes: there - holes, why });
         }
         self.tally.span_bytes = self.tally.span_bytes.max(grid.span_bytes());

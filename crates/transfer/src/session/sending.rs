@@ -537,7 +537,7 @@ impl<'a> Sending<'a> {
         let bytes = of_round.unwrap_or(bytes - holes);
         self.tally.resumed_bytes += bytes;
         if bytes > 0 {
-            let why = "these are at the target already, verified".into();
+            let why = "these are at the target already".into();
             (self.events)(Event::Resume { bytes, why });
         }
     }

@@ -17,6 +17,7 @@ use crate::{
     token::random_bytes,
 };
 use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use std::{
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom, Write},
@@ -160,6 +161,13 @@ impl Journal {
         }
         self.file.write_all(&bytes)?;
         self.file.sync_data()
+    }
+
+    /// Gives the journal the ctime of this moment. Where that fails the temporary is read back.
+    pub fn touch(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        let _ = futimens(&self.file, &times);
     }
 
     /// The same with smaller spans, which are whole parts of those before: what was durable is. The

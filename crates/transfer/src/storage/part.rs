@@ -67,9 +67,24 @@ pub struct Left {
     pub ctime: (i64, u32),
     pub digests: SpanDigests,
     pub content: FileContent,
-    /// It is to be read back: this host was started anew since, or somebody asked for it.
-    pub is_suspect: bool,
+    /// It is to be read back, and why.
+    pub suspicion: Option<Suspicion>,
 }
+
+/// Why what an earlier run left is not believed before it was read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspicion {
+    /// `--recheck`.
+    Asked,
+    /// What was in memory when this host stopped is gone.
+    StartedAnew,
+    /// Somebody else wrote to the temporary, cut it, or put another in its place.
+    ChangedSince,
+}
+
+/// For so long a run that was killed wrote behind its last record: it makes one each second. What a
+/// slower disk or path makes of it costs a look at what is there.
+const UNJOURNALED_MAX: Duration = Duration::from_secs(2);
 
 /// The number of this start of the kernel; zeros where it is not known.
 pub(super) fn boot() -> [u8; 16] {
@@ -145,11 +160,11 @@ impl Part {
         let inode = (identity.target_inode, identity.target_device);
         let mut part = Self::new(directory, last, file, inode);
         if spans > 1
-            && let Some(told) = part.resume(&identity, span_bytes)
+            && let Some((told, suspicion)) = part.resume(&identity, span_bytes, recheck)
         {
             part.preallocate(offer, name)?;
             let span_bytes = told.span_bytes;
-            let taken = part.take_over(told, offer, recheck);
+            let taken = part.take_over(told, offer, suspicion);
             let (durable, left) = taken.map_err(failed)?;
             return Ok((part, span_bytes, durable, Some(left)));
         }
@@ -166,12 +181,12 @@ impl Part {
         &mut self,
         told: Told,
         offer: &FileOffer,
-        recheck: bool,
+        suspicion: Option<Suspicion>,
     ) -> io::Result<(SpanSet, Left)> {
         let Told { mut durable, digests, content, circumstances, span_bytes, .. } = told;
-        let Circumstances { ctime, boot: then } = circumstances;
-        let is_suspect = recheck || then != boot() || then == [0; 16];
-        if is_suspect && let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) {
+        if suspicion.is_some()
+            && let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes)
+        {
             let mut unknown = outside_holes(&durable, &offer.holes, &grid);
             for span in durable.iter().filter(|span| digests.get(*span).is_some()) {
                 unknown.remove(span);
@@ -179,7 +194,7 @@ impl Part {
             self.lose(&unknown)?;
             durable.subtract(&unknown);
         }
-        Ok((durable, Left { ctime, digests, content, is_suspect }))
+        Ok((durable, Left { ctime: circumstances.ctime, digests, content, suspicion }))
     }
 
     /// These spans are not what the journal said: it takes that back.
@@ -286,23 +301,48 @@ impl Part {
 
     /// Takes up what the journal says, in spans of at most `wanted_bytes`, but where larger ones
     /// are to be read back first.
-    fn resume(&mut self, identity: &Identity, wanted_bytes: u64) -> Option<Told> {
+    fn resume(
+        &mut self,
+        identity: &Identity,
+        wanted_bytes: u64,
+        recheck: bool,
+    ) -> Option<(Told, Option<Suspicion>)> {
+        // To take the journal up gives it another ctime.
+        let is_changed = self.was_changed_since();
         let (mut journal, mut told) = Journal::resume(self.open_journal().ok()?, identity)?;
         // A temporary that was cut since does not hold what the journal says.
         let size = self.file.file().metadata().ok()?.len();
         if size != identity.size_bytes {
             return None;
         }
-        let is_of_this_boot = told.circumstances.boot == boot();
+        let suspicion = if recheck {
+            Some(Suspicion::Asked)
+        } else if told.circumstances.boot != boot() || boot() == [0; 16] {
+            Some(Suspicion::StartedAnew)
+        } else {
+            is_changed.then_some(Suspicion::ChangedSince)
+        };
+        // Smaller spans have no digests of what is to be read back.
         if wanted_bytes < told.span_bytes
-            && is_of_this_boot
+            && suspicion.is_none_or(|why| why == Suspicion::Asked)
             && let Ok(smaller) = SpanGrid::new(size, wanted_bytes)
         {
             (journal, told) = journal.cut_smaller(identity, &told, smaller).ok()?;
         }
         self.journal = Some(journal);
         self.has_durable = !told.durable.is_empty();
-        Some(told)
+        Some((told, suspicion))
+    }
+
+    /// Whether the temporary changed after its journal was written last, but for what a run that
+    /// ended may have received behind it. Nobody can set a ctime back.
+    fn was_changed_since(&self) -> bool {
+        let journal = statat(&self.directory, &*self.journal_name, AtFlags::SYMLINK_NOFOLLOW);
+        let (Ok(journal), Ok(file)) = (journal, rustix::fs::fstat(self.file.file())) else {
+            return false;
+        };
+        let behind_s = (journal.st_ctime..file.st_ctime).count() as u64;
+        behind_s > UNJOURNALED_MAX.as_secs()
     }
 
     fn start_anew(
@@ -519,6 +559,13 @@ impl Part {
     /// came is given back.
     pub fn is_of_use(&self) -> bool {
         self.journal.is_some() && self.has_durable
+    }
+
+    /// It stays for a later run, and is as the journal says: that becomes the younger of the two.
+    pub fn leave(self) {
+        if let Some(journal) = &self.journal {
+            journal.touch();
+        }
     }
 
     pub fn remove(&self) {

@@ -613,7 +613,8 @@ impl TargetFile {
     /// Lets go of it: the temporary stays when there is a journal that makes use of it.
     pub fn give_up(self, keep: bool) {
         match self.shape {
-            Shape::Regular(part) if !(keep && part.is_of_use()) => part.remove(),
+            Shape::Regular(part) if keep && part.is_of_use() => part.leave(),
+            Shape::Regular(part) => part.remove(),
             Shape::Link { root, link_name, .. } => {
                 if let Ok((parent, _)) = root.parent_of(&self.name) {
                     let _ = unlinkat(&parent, &*link_name, AtFlags::empty());

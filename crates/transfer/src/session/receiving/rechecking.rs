@@ -7,7 +7,7 @@ use crate::{
     error::io_fault,
     session::{committer::SharedTarget, streams::elapsed_ns},
     storage::{
-        part::Left,
+        part::{Left, Suspicion},
         read_back::{BLOCK_BYTES, ReadBack},
         span_digests::{SpanDigests, outside_holes},
         target::TargetFile,
@@ -49,6 +49,7 @@ pub(super) struct Recheck {
     grid: SpanGrid,
     spans: SpanSet,
     digests: SpanDigests,
+    why: Suspicion,
 }
 
 /// What an earlier run left of a file, as it is answered to an offer.
@@ -73,7 +74,7 @@ impl Receiving<'_> {
         let Some(left) = left else {
             return Ok(TakenUp { target, durable, earlier: Earlier::default(), recheck: None });
         };
-        let Left { ctime, digests, content, is_suspect } = *left;
+        let Left { ctime, digests, content, suspicion } = *left;
         if self.shared.setup.content && !durable.is_empty() {
             self.keep_known(&mut target, &mut durable, &content)?;
             self.shared.contents.begin(file, content);
@@ -81,11 +82,11 @@ impl Receiving<'_> {
         let holes = &target.offer.clone().holes;
         let spans = outside_holes(&durable, holes, grid);
         let mut recheck = None;
-        if is_suspect && !spans.is_empty() {
+        if let Some(why) = suspicion.filter(|_| !spans.is_empty()) {
             let opened = target.to_read_back().filter(|_| self.options.peer_rechecks);
             if let Some(file) = opened {
                 let digests = digests.clone();
-                recheck = Some(Recheck { file, grid: *grid, spans, digests });
+                recheck = Some(Recheck { file, grid: *grid, spans, digests, why });
             } else {
                 // A sender that could not be told of what is lost.
                 target.lose(&spans)?;
@@ -148,15 +149,14 @@ impl Receiving<'_> {
     }
 
     /// Why what an earlier run left is taken up.
-    pub(super) fn why_resumed(&self, is_read_back: bool) -> String {
-        let why = if !is_read_back {
-            "these are here already, verified"
-        } else if self.place.wishes().recheck {
-            "these are here already; they are read back, as --recheck asks"
-        } else {
-            "these are here already; they are read back, as this host was started anew since"
+    pub(super) fn why_resumed(&self, recheck: Option<&Recheck>) -> String {
+        let Some(recheck) = recheck else { return "these are here already, verified".into() };
+        let why = match recheck.why {
+            Suspicion::Asked => "--recheck asks",
+            Suspicion::StartedAnew => "this host was started anew since",
+            Suspicion::ChangedSince => "the temporary was changed since its journal was written",
         };
-        why.into()
+        format!("these are here already; they are read back, as {why}")
     }
 }
 
