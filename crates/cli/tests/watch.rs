@@ -162,6 +162,24 @@ fn a_file_that_is_written_is_not_sent_before_it_is_complete() {
     }
 }
 
+/// Whoever ends a watch must not take for sent what it still waits for.
+#[test]
+fn a_file_that_a_push_still_waits_for_at_its_end_is_an_error_that_names_it() {
+    let watch = Watch::new(Way::Push);
+    watch.write("old", 5000);
+    let haul = watch.start(&words!["--idle", "1h"]);
+    watch.write("closed", 5000);
+    watch.wait_for_file(&haul, "closed", 1);
+    // It was closed before the watch began, a moment ago.
+    haul.signal(rustix::process::Signal::INT);
+    let ran = haul.finish();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["run/old", "was not sent"]);
+    assert!(!watch.target("old").exists());
+    let told = ran.named("error");
+    assert!(told.len() == 1, "what was sent is no error: {told:?}");
+}
+
 #[test]
 fn a_file_that_stays_open_is_sent_when_it_is_idle() {
     for way in WAYS {

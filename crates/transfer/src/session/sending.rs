@@ -868,7 +868,7 @@ impl Role for Sending<'_> {
     fn ends_in_order(&mut self, now: Instant) -> bool {
         let is_open = !self.finishing && self.has_open();
         let Some(watching) = self.watching.as_mut().filter(|_| !is_open) else { return false };
-        watching.end();
+        watching.end().into_iter().for_each(|fault| self.source_failed(fault));
         let since = *self.interrupted_at.get_or_insert(now);
         self.supply.connects() && now.saturating_duration_since(since) < GOODBYE_PATIENCE
     }

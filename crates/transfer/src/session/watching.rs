@@ -16,7 +16,7 @@ use crate::{
 };
 use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side as WireSide};
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
@@ -25,6 +25,8 @@ use std::{
 const SENT_MAX: usize = 1 << 18;
 /// Changes that are taken from the kernel at a time.
 const CHANGES_MAX: usize = 1024;
+/// Names of files that are too young that are remembered.
+const YOUNG_MAX: usize = 1000;
 /// How often the source directories themselves are looked at.
 const TREES_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looking through the trees takes at most about a tenth of the time.
@@ -35,6 +37,8 @@ pub struct Watching {
     watch: Arc<Mutex<DirectoryWatch>>,
     changes: VecDeque<Change>,
     sent: HashSet<[u8; 16]>,
+    /// Files whose writers may still write to them, as of the last look.
+    young: BTreeSet<Vec<u8>>,
     /// The file that is looked at because it is complete.
     complete: Option<Vec<u8>>,
     /// Why the walk is where it is; `None`: it looks through everything.
@@ -81,6 +85,7 @@ impl Watching {
             watch,
             changes: VecDeque::new(),
             sent: HashSet::new(),
+            young: BTreeSet::new(),
             complete: None,
             looking_at: None,
             under_way: HashMap::new(),
@@ -93,9 +98,22 @@ impl Watching {
         }
     }
 
-    /// Nothing is looked for any more: what is under way is the last.
-    pub fn end(&mut self) {
+    /// Nothing is looked for any more: what is under way is the last. Returns what was seen, and is
+    /// not sent: a fault each, once.
+    pub fn end(&mut self) -> Vec<Fault> {
         self.ending = true;
+        let left = std::mem::take(&mut self.young).into_iter();
+        let fault = |name: Vec<u8>| {
+            let what = "was not sent: the watch ended before its writer was done with it";
+            Fault::new(FaultCode::SourceChanged, WireSide::Source, what)
+                .at(name)
+                .needs(format!(
+                    "{} s in which nothing is written to it",
+                    self.recording.idle.as_secs()
+                ))
+                .hint("run the same command again: it sends what is missing")
+        };
+        left.map(fault).collect()
     }
 
     /// The walk is at its end: gives it what changed since, or all of it once more.
@@ -162,6 +180,8 @@ impl Watching {
 
     fn rescan(&mut self, walk: &mut Walk, now: Instant) {
         self.rescan_at = None;
+        // It comes to all of them again.
+        self.young.clear();
         self.scan_begun = Some(now);
         walk.begin_again();
     }
@@ -217,9 +237,13 @@ impl Watching {
                 self.rescan_by(now + left);
                 // Until it is known to be complete, the watch does not end.
                 self.new_at = self.new_at.max(now + left);
+                if self.young.len() < YOUNG_MAX {
+                    self.young.insert(offer.name.clone());
+                }
                 return false;
             }
         }
+        self.young.remove(&offer.name);
         self.new_at = self.new_at.max(now);
         if !self.recording.follow || offer.kind() != FileKind::Regular {
             self.remember(offer);
