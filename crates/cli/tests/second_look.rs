@@ -180,17 +180,23 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Makes a journal one of an earlier start of this host, as
-/// crates/transfer/src/storage/journal.rs writes it.
-fn as_before_a_crash(journal: &Path) {
+/// Changes the header of a journal, as crates/transfer/src/storage/journal.rs writes it.
+fn edit(journal: &Path, change: impl FnOnce(&mut [u8])) {
     let mut bytes = fs::read(journal).unwrap();
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let digits = u128::from_str_radix(&boot.trim().replace('-', ""), 16).unwrap();
-    assert_eq!(bytes[108..124], digits.to_be_bytes(), "the journal has this boot's id");
-    bytes[108] ^= 1;
+    change(&mut bytes[..124]);
     let crc = crc32c(&bytes[..124]);
     bytes[124..128].copy_from_slice(&crc.to_le_bytes());
     fs::write(journal, bytes).unwrap();
+}
+
+/// Makes it one of an earlier start of this host.
+fn as_before_a_crash(journal: &Path) {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let digits = u128::from_str_radix(&boot.trim().replace('-', ""), 16).unwrap();
+    edit(journal, |header| {
+        assert_eq!(header[108..124], digits.to_be_bytes(), "the journal has this boot's id");
+        header[108] ^= 1;
+    });
 }
 
 /// The disk kept the journal, and of some spans something else.
@@ -239,6 +245,38 @@ fn a_temporary_that_was_changed_after_its_journal_is_read_back_and_what_differs_
         assert!(recheck["bytes"].as_u64().unwrap() >= durable, "{recheck}");
         let told = |event: &&serde_json::Value| format!("{event}").contains("was changed since");
         assert_eq!(ran.named("resume").into_iter().any(|event| told(&event)), way == Way::Pull);
+    }
+}
+
+/// As a btrfs at each mount, and any disk at another boot.
+#[test]
+fn where_a_device_has_another_number_a_killed_run_is_gone_on_from() {
+    let zero_ctime = |header: &mut [u8]| header[96..108].fill(0);
+    for (what, is_target, loses_ctime) in [
+        ("the target's", true, false),
+        ("the source's", false, false),
+        ("both unknown", false, true),
+    ] {
+        let journey = Journey::new(Way::Push);
+        journey.place.file(&journey.from("data"), 12 * MIB + 5);
+        let durable = journey.is_killed_midway();
+        edit(&journey.to(".data.haul-journal"), |header| {
+            header[if is_target { 56 } else { 40 }] ^= 1;
+            if loses_ctime {
+                zero_ctime(header);
+            }
+        });
+        if is_target {
+            spoil(&journey.to(".data.haul-part"), &[4]);
+        }
+        let ran = journey.arrives(&[]);
+        let recheck = &ran.report()["recheck"];
+        assert_eq!(recheck.is_null(), !is_target, "{what}: {ran:?}");
+        if is_target {
+            assert_eq!(recheck["lost_bytes"], SPAN, "{what}: {ran:?}");
+        }
+        let resumed = ran.number("resumed_bytes");
+        assert_eq!(resumed >= durable - SPAN, !loses_ctime, "{what}: {resumed} of {durable}");
     }
 }
 

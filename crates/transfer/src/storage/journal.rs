@@ -97,6 +97,8 @@ pub fn span_bytes_of(file: &File) -> Option<u64> {
 pub struct Journal {
     file: File,
     header: Header,
+    /// What is written there has other numbers of devices.
+    is_renumbered: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +127,7 @@ impl Journal {
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&header.encode())?;
         file.sync_data()?;
-        Ok(Self { file, header })
+        Ok(Self { file, header, is_renumbered: false })
     }
 
     /// Reads the journal in `file`, if it is one of this very transfer.
@@ -139,7 +141,8 @@ impl Journal {
         let (span_bytes, number, circumstances) =
             (told.span_bytes, told.number, told.circumstances);
         let header = Header { identity: *identity, span_bytes, number, circumstances };
-        Some((Self { file, header }, told))
+        let is_renumbered = !(told.has_source_device && told.has_target_device);
+        Some((Self { file, header, is_renumbered }, told))
     }
 
     /// Says that these spans are durable. The caller has synced the data before.
@@ -197,6 +200,8 @@ impl Journal {
             number: journal.header.number,
             span_bytes,
             circumstances: told.circumstances,
+            has_source_device: true,
+            has_target_device: true,
             durable,
             digests: SpanDigests::new(smaller.count()),
             content: FileContent::new(smaller),
@@ -224,13 +229,15 @@ impl Journal {
     /// # Errors
     /// If it cannot be written or synced.
     pub fn confirm(&mut self, circumstances: Circumstances) -> io::Result<()> {
-        if self.header.circumstances == circumstances {
+        if self.header.circumstances == circumstances && !self.is_renumbered {
             return Ok(());
         }
         self.header.circumstances = circumstances;
         // All of it lies in one sector of a disk; a torn one is not believed.
         self.file.write_all_at(&self.header.encode(), 0)?;
-        self.file.sync_data()
+        self.file.sync_data()?;
+        self.is_renumbered = false;
+        Ok(())
     }
 
     #[must_use]
@@ -245,6 +252,9 @@ pub struct Told {
     number: u32,
     pub span_bytes: u64,
     pub circumstances: Circumstances,
+    /// It names the devices of the identity that was asked for.
+    pub has_source_device: bool,
+    pub has_target_device: bool,
     pub durable: SpanSet,
     /// What the durable spans hold, as far as their digests were journaled.
     pub digests: SpanDigests,
@@ -254,7 +264,8 @@ pub struct Told {
     pub whole_bytes: u64,
 }
 
-/// Reads a journal; `None` when it is not one of this very transfer, or cannot be read.
+/// Reads a journal; `None` when it is not one of this very transfer, or cannot be read. That a
+/// device has another number is told, and for the caller to judge.
 #[must_use]
 pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
     let mut header = [0; HEADER_BYTES];
@@ -264,7 +275,10 @@ pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
     let ctime = (u64_at(&header, 96).cast_signed(), u32_at(&header, 104));
     let boot = header[108..124].try_into().expect("sixteen bytes");
     let circumstances = Circumstances { ctime, boot };
-    let whole = Header { identity: *identity, span_bytes, number, circumstances };
+    // A file system may get another number when it is mounted again.
+    let (source_device, target_device) = (u64_at(&header, 40), u64_at(&header, 56));
+    let named = Identity { source_device, target_device, ..*identity };
+    let whole = Header { identity: named, span_bytes, number, circumstances };
     if header != whole.encode() {
         return None;
     }
@@ -273,6 +287,8 @@ pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
         number,
         span_bytes,
         circumstances,
+        has_source_device: source_device == identity.source_device,
+        has_target_device: target_device == identity.target_device,
         durable: SpanSet::new(grid.count()),
         digests: SpanDigests::new(grid.count()),
         content: FileContent::new(grid),
@@ -578,6 +594,17 @@ mod tests {
         let older = written();
         mixed[HEADER_BYTES + RECORD_BYTES..].copy_from_slice(&older[HEADER_BYTES + RECORD_BYTES..]);
         assert_eq!(durable_in(&mixed), Some(vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn other_numbers_of_devices_are_told_and_confirmed() {
+        let moved = Identity { source_device: 20, target_device: 40, ..identity() };
+        let file = file_with(&written());
+        let (mut journal, told) = Journal::resume(file.try_clone().unwrap(), &moved).unwrap();
+        assert!(!told.has_source_device && !told.has_target_device && told.durable.count() == 4);
+        journal.confirm(THEN).unwrap();
+        let (_, told) = Journal::resume(file, &moved).unwrap();
+        assert!(told.has_source_device && told.has_target_device && told.durable.count() == 4);
     }
 
     /// A journal with digests and values of spans 0 to 2, then none of 1, then those of 5 and 7,

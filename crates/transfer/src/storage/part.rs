@@ -78,6 +78,8 @@ pub enum Suspicion {
     Asked,
     /// What was in memory when this host stopped is gone.
     StartedAnew,
+    /// The file system has another number, as btrfs may at each mount.
+    MountedAnew,
     /// Somebody else wrote to the temporary, cut it, or put another in its place.
     ChangedSince,
 }
@@ -152,7 +154,7 @@ impl Part {
         offer: &FileOffer,
         wanted: &Wanted,
     ) -> Result<(Self, u64, SpanSet, Option<Left>), Fault> {
-        let Wanted { span_bytes, spans, digest, recheck } = *wanted;
+        let Wanted { span_bytes, spans, digest, .. } = *wanted;
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
         let file = open_locked(&directory, &hidden_name(last, PART_SUFFIX), name)?;
@@ -160,7 +162,7 @@ impl Part {
         let inode = (identity.target_inode, identity.target_device);
         let mut part = Self::new(directory, last, file, inode);
         if spans > 1
-            && let Some((told, suspicion)) = part.resume(&identity, span_bytes, recheck)
+            && let Some((told, suspicion)) = part.resume(&identity, offer, wanted)
         {
             part.preallocate(offer, name)?;
             let span_bytes = told.span_bytes;
@@ -304,8 +306,8 @@ impl Part {
     fn resume(
         &mut self,
         identity: &Identity,
-        wanted_bytes: u64,
-        recheck: bool,
+        offer: &FileOffer,
+        wanted: &Wanted,
     ) -> Option<(Told, Option<Suspicion>)> {
         // To take the journal up gives it another ctime.
         let is_changed = self.was_changed_since();
@@ -315,17 +317,25 @@ impl Part {
         if size != identity.size_bytes {
             return None;
         }
-        let suspicion = if recheck {
+        // Another source, unless its ctime is known: then the sender compares where that differs.
+        let knows_ctimes =
+            told.circumstances.ctime != (0, 0) && (offer.ctime_s, offer.ctime_ns) != (0, 0);
+        if !told.has_source_device && !knows_ctimes {
+            return None;
+        }
+        let suspicion = if wanted.recheck {
             Some(Suspicion::Asked)
         } else if told.circumstances.boot != boot() || boot() == [0; 16] {
             Some(Suspicion::StartedAnew)
+        } else if !told.has_target_device {
+            Some(Suspicion::MountedAnew)
         } else {
             is_changed.then_some(Suspicion::ChangedSince)
         };
         // Smaller spans have no digests of what is to be read back.
-        if wanted_bytes < told.span_bytes
+        if wanted.span_bytes < told.span_bytes
             && suspicion.is_none_or(|why| why == Suspicion::Asked)
-            && let Ok(smaller) = SpanGrid::new(size, wanted_bytes)
+            && let Ok(smaller) = SpanGrid::new(size, wanted.span_bytes)
         {
             (journal, told) = journal.cut_smaller(identity, &told, smaller).ok()?;
         }

@@ -154,6 +154,7 @@ impl Receiving<'_> {
         let why = match recheck.why {
             Suspicion::Asked => "--recheck asks",
             Suspicion::StartedAnew => "this host was started anew since",
+            Suspicion::MountedAnew => "its file system was mounted anew since",
             Suspicion::ChangedSince => "the temporary was changed since its journal was written",
         };
         format!("these are here already; they are read back, as {why}")

@@ -151,6 +151,9 @@ impl Part {
         // A round that waits for a look at the disk would make its file late: what a crash of the
         // host may have spoilt comes again, unless all of it is about to be compared.
         let then = told.circumstances.boot;
+        if !(told.has_source_device && told.has_target_device) {
+            return None;
+        }
         if !compares && (wanted.recheck || then != boot() || then == [0; 16]) {
             return None;
         }
