@@ -245,7 +245,7 @@ complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l for -d 'The served directory that it opens, or `null:`; without it the one that was served so far' -r -F
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'The directory it opens, below the served one' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'The directory it opens, which is there, below the served one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l expires -d 'How long it is good for, like 12h or 7d; without it for ever' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l label -d 'A note that `haul token list` shows' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r

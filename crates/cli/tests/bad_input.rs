@@ -180,10 +180,62 @@ fn a_token_opens_its_own_root_and_nothing_beside_it() {
     }
     symlink("../served", place.root("inbox/up")).unwrap();
     assert_not_done(&place.pull(&words![by("up"), place.target("no")]), &["up"]);
-    // A root that is not there is named.
+    // A root that is not there any more is named.
+    fs::create_dir(place.root("gone")).unwrap();
     let (token, _) = new_token(&place, &["--root", "gone"]);
+    fs::remove_dir(place.root("gone")).unwrap();
     let url = server.url_with(&token, server.address(), "");
     assert_not_done(&place.push(&words![place.source("data"), url]), &["root"]);
+    server.still_serves(&place);
+}
+
+#[test]
+fn a_tokens_root_is_a_directory_that_is_there_and_links_to_it_are_resolved_once() {
+    let (place, server) = with_data(1000);
+    fs::create_dir_all(place.root("real/deep")).unwrap();
+    symlink("real", place.root("link")).unwrap();
+    symlink(place.path(""), place.root("out")).unwrap();
+    let state = || words!["--state", place.path("state")];
+    for (root, found) in [
+        ("absent", "No such file"),
+        ("real/absent", "No such file"),
+        ("served", "no directory"),
+        ("out/target", "a link that leads out"),
+        ("out", "a link that leads out"),
+    ] {
+        let ran = place.run(&[words!["token", "new", "--root", root], state()].concat());
+        ran.refused(&["cannot make a token for", "a directory that is there", found]);
+    }
+    let made = token_command(&place, &words!["new", "--root", "link/deep"]);
+    assert_eq!(made["root"], "real/deep");
+    // The link leads elsewhere now, the token does not.
+    fs::remove_file(place.root("link")).unwrap();
+    symlink(place.path(""), place.root("link")).unwrap();
+    let url = server.url_with(made["token"].as_str().unwrap(), server.address(), "");
+    place.push(&words![place.source("data"), url]).ok();
+    assert_same_files(&place.source("data"), &place.root("real/deep/data"));
+}
+
+/// A token that may write replaces the directory of another token's root by a link.
+#[test]
+fn a_link_in_the_place_of_a_tokens_root_opens_nothing() {
+    let (place, server) = with_data(1000);
+    fs::create_dir_all(place.root("incoming/sub")).unwrap();
+    place.file(&place.root("secret/s"), 1000);
+    let (writing, _) = new_token(&place, &["--write", "--list", "--delete", "--root", "incoming"]);
+    let (reading, _) = new_token(&place, &["--read", "--write", "--root", "incoming/sub"]);
+    let by = |token: &str, path: &str| server.url_with(token, server.address(), path);
+    fs::create_dir(place.source("empty")).unwrap();
+    let empty = words![place.source("empty/"), by(&writing, ""), "--delete"];
+    place.push(&empty).ok();
+    symlink("../secret", place.source("empty/sub")).unwrap();
+    place.push(&words![place.source("empty/"), by(&writing, "")]).ok();
+    assert!(fs::symlink_metadata(place.root("incoming/sub")).unwrap().is_symlink());
+    let words = ["the token's root", "a symbolic link in its place"];
+    place.run(&words!["ls", by(&reading, "")]).refused(&words);
+    place.pull(&words![by(&reading, "s"), place.target("")]).refused(&words);
+    place.push(&words![place.source("data"), by(&reading, "")]).refused(&words);
+    assert!(!place.target("s").exists() && !place.root("secret/data").exists());
     server.still_serves(&place);
 }
 

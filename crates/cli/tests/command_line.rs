@@ -214,6 +214,7 @@ fn a_token_file_and_the_variable_are_read_and_their_faults_named() {
 #[test]
 fn tokens_are_made_listed_and_revoked() {
     let fresh = Fresh::new();
+    std::fs::create_dir_all(fresh.path().join("in/2025")).unwrap();
     let words = ["token", "new", "--write", "--root", "in/2025", "--expires", "7d", "--single-use"];
     let ran = fresh.run(&[&words[..], &["--for", ".", "--label", "for Ann", "--json"]].concat());
     let [made] = &ran.json()[..] else { panic!("{ran:?}") };
@@ -290,6 +291,7 @@ fn a_token_is_for_a_directory_that_is_served_or_named() {
     let second = serve("second");
     let err = refused(&[]);
     assert!(err.contains("--for") && err.contains(&first) && err.contains(&second), "{err}");
+    std::fs::create_dir(fresh.path().join("second/in")).unwrap();
     let made = fresh.run(&["token", "new", "--for", "second", "--root", "in"]).ok();
     assert!(made.contains(&format!("below {second}/in\n")), "{made}");
 }

@@ -46,7 +46,7 @@ pub struct LowTokenNew {
     /// The served directory that it opens, or `null:`; without it the one that was served so far
     #[arg(long = "for", value_name = "DIR")]
     pub served: Option<PathBuf>,
-    /// The directory it opens, below the served one
+    /// The directory it opens, which is there, below the served one
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// How long it is good for, like 12h or 7d; without it for ever

@@ -15,7 +15,7 @@ use haul_transfer::{
     state::{NewToken, StateDirectory, TokenRecord},
 };
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// # Errors
 /// If the state directory cannot be used, or no such token is there.
@@ -77,11 +77,12 @@ fn new(low: LowTokenNew) -> Result<(), Failure> {
     let wanted = low.checked()?;
     let host = low.host.as_deref().map(checked_host).transpose()?;
     let state = StateDirectory::open(&low.state.directory_or_default())?;
-    let served = match &low.served {
-        Some(named) => ServedRoot::named(named)?,
+    let (served, directory) = match &low.served {
+        Some(named) => (ServedRoot::named(named)?, named.clone()),
         None => only_served(&state)?,
     };
-    let (token, record) = state.new_token(&NewToken { served, ..wanted })?;
+    let root = real_root(&directory, &wanted.root)?;
+    let (token, record) = state.new_token(&NewToken { served, root, ..wanted })?;
     let url = host.map(|host| url(&token, host, low.port));
     if low.json {
         let line =
@@ -100,15 +101,41 @@ fn new(low: LowTokenNew) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was served so far, where that is one directory.
-fn only_served(state: &StateDirectory) -> Result<ServedRoot, Failure> {
+/// Where a root really is below what is served. Links on its way are resolved here and at no other
+/// time: those who may write there could make them lead elsewhere later.
+fn real_root(served: &Path, root: &Path) -> Result<PathBuf, Failure> {
+    if root.as_os_str().is_empty() {
+        return Ok(PathBuf::new());
+    }
+    let refused = |found: &str, hint: &str| {
+        let what = format!("cannot make a token for {}", root.display());
+        let needs = format!("a directory that is there, below {}", served.display());
+        Err(usage_problem(&what, &needs, found, hint).into())
+    };
+    let real = served.canonicalize().and_then(|served| {
+        let real = served.join(root).canonicalize()?;
+        Ok((real.is_dir(), real.strip_prefix(&served).map(Path::to_owned)))
+    });
+    match real {
+        Ok((true, Ok(real))) if real.to_str().is_some() => Ok(real),
+        Ok((true, Ok(_))) => refused("a name that is no UTF-8 text", "rename it"),
+        Ok((true, Err(_))) => {
+            refused("a link that leads out", "name the directory itself by --for")
+        }
+        Ok((false, _)) => refused("no directory", "name a directory"),
+        Err(error) => refused(&error.to_string(), "make it first, then the token"),
+    }
+}
+
+/// What was served so far, where that is one directory, and the path to it.
+fn only_served(state: &StateDirectory) -> Result<(ServedRoot, PathBuf), Failure> {
     let roots = state.served_roots()?;
     let names: Vec<&str> = roots.iter().filter_map(ServedRoot::name).collect();
     let hint = match names.as_slice() {
         // As it is now: that it was replaced is nothing to this token.
-        [_] if roots[0] == ServedRoot::Null => return Ok(ServedRoot::Null),
+        [_] if roots[0] == ServedRoot::Null => return Ok((ServedRoot::Null, "null:".into())),
         [path] => match ServedRoot::at(Path::new(path)) {
-            Ok(root) => return Ok(root),
+            Ok(root) => return Ok((root, path.into())),
             Err(error) => format!("{path} was served, and cannot be opened: {error}"),
         },
         [] => "name it: haul token new --for DIR; `haul serve` there has served nothing yet".into(),

@@ -20,6 +20,7 @@ use crate::{
     state::Grant,
     storage::{
         attributes::Attributes,
+        root::Links,
         source::asked_sources,
         target::{PathMeans, SESSIONS_ENDING, TargetPlace},
         walk::{Top, Walk, WalkOptions},
@@ -387,11 +388,8 @@ impl Server {
             None => None,
             Some(root) => {
                 let below = std::os::unix::ffi::OsStrExt::as_bytes(accepted.grant.root.as_os_str());
-                let root = root.below(below).map_err(|error| {
-                    let what = "the token's root cannot be opened on the server";
-                    io_problem_fault(Side::Unknown, what, &error)
-                })?;
-                Some(root)
+                let root = root.below(below, Links::Refuse);
+                Some(root.map_err(|error| no_token_root(&error))?)
             }
         };
         match open.direction() {
@@ -637,6 +635,19 @@ fn check_protection(open: &wire::Open, least: Protection) -> Result<(), Fault> {
             format!("{:?} with {}", open.protection(), digest_name(open.digest())).to_lowercase(),
         )
         .hint("leave --protection and --digest out"))
+}
+
+/// The root of a token was resolved when the token was made. A link on its way came later, maybe by
+/// another token, and would open what this one was not made for.
+fn no_token_root(error: &std::io::Error) -> Fault {
+    let what = "the token's root cannot be opened on the server";
+    if error.raw_os_error() != Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return io_problem_fault(Side::Unknown, what, error);
+    }
+    Fault::new(FaultCode::RightMissing, Side::Unknown, what)
+        .needs("the directory that was there when the token was made")
+        .found("a symbolic link in its place")
+        .hint("ask for a new token (`haul token new` there)")
 }
 
 /// A move into nothing would leave the files nowhere.

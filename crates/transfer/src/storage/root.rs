@@ -60,13 +60,13 @@ impl Root {
     /// A directory below this one, as a root of its own.
     ///
     /// # Errors
-    /// If there is no such directory.
-    pub fn below(self: &Arc<Self>, path: &[u8]) -> io::Result<Arc<Self>> {
+    /// If there is no such directory; ELOOP where links are refused and one is on the way.
+    pub fn below(self: &Arc<Self>, path: &[u8], links: Links) -> io::Result<Arc<Self>> {
         if path.is_empty() {
             return Ok(self.clone());
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = self.open_beneath(path, flags, Mode::empty(), Links::Follow)?;
+        let directory = self.open_beneath(path, flags, Mode::empty(), links)?;
         let path = self.path.join(os_path(path));
         Ok(Arc::new(Self { directory, parents: Mutex::default(), path }))
     }

@@ -433,7 +433,7 @@ pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
     };
     let name = name_of_source(path).unwrap_or_default().to_vec();
     if is_directory(&stat) {
-        return match root.below(trimmed) {
+        return match root.below(trimmed, Links::Follow) {
             Ok(root) => Top::Tree(Tree { root, path: Vec::new(), name }),
             Err(error) => fail(io_fault(Side::Source, path, "cannot be opened", &error)),
         };
