@@ -89,7 +89,8 @@ pub struct LowTree {
     pub move_sources: bool,
     /// What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none
     ///
-    /// Owners are matched by name, else by number; setting them needs root at the target.
+    /// Owners are matched by name, else by number; setting them needs root at the target. Without
+    /// `mode` the umask there takes its part of the source's mode.
     #[arg(long, value_name = "LIST", default_value = "mode,mtime", value_parser = parse_preserve)]
     pub preserve: Preserve,
 }

@@ -8,7 +8,7 @@
 use crate::{error::io_fault, wishes::Preserve};
 use haul_protocol::{
     limits,
-    wire::{Fault, FaultCode, FileKind, FileOffer, Owner, Side, Xattr},
+    wire::{Fault, FaultCode, FileOffer, Owner, Side, Xattr},
 };
 use rustix::{
     fs::{
@@ -239,13 +239,11 @@ impl Attributes {
         owner_differs || time_differs || mode_differs || self.preserve.needs_xattrs()
     }
 
-    /// The permission bits that a target gets.
+    /// The permission bits that a target gets: the source's, as it is. Where modes are not kept, the
+    /// umask takes its part of them, as cp(1) has it; nobody may do more than at the source.
     pub(super) fn mode_of(&self, offer: &FileOffer) -> u32 {
-        if self.preserve.mode {
-            return offer.mode & MODE_BITS;
-        }
-        let all = if offer.kind() == FileKind::Directory { 0o777 } else { 0o666 };
-        all & !umask()
+        let mode = offer.mode & MODE_BITS;
+        if self.preserve.mode { mode } else { mode & !umask() }
     }
 
     /// The owner and group here, as far as they are asked for and were offered.
@@ -400,7 +398,12 @@ mod tests {
         assert!(nothing.read_xattrs(&source).unwrap().is_empty());
         nothing.apply(&target, &offer, true).unwrap();
         let stat = fstat(&target).unwrap();
-        assert_eq!((stat.st_mode & 0o777, stat.st_mtime), (0o666 & !umask(), 77));
+        assert_eq!((stat.st_mode & 0o777, stat.st_mtime), (0o444 & !umask(), 77));
+        for (mode, kept) in [(0o600, 0o600), (0o777, 0o777 & !umask()), (0o4755, 0o755 & !umask())]
+        {
+            let offer = FileOffer { mode, ..FileOffer::default() };
+            assert_eq!(nothing.mode_of(&offer), kept, "{mode:o}");
+        }
         assert!(!nothing.may_differ(&stat, &offer) && all.may_differ(&stat, &offer));
     }
 

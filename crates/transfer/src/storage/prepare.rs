@@ -2,7 +2,7 @@
 
 use super::{
     aborted::sync_directory,
-    attributes::attributes_fault,
+    attributes::{MODE_BITS, attributes_fault},
     conflict::{self, Decision, is_directory, is_source_itself, same_file},
     hidden_names::hidden_link_name,
     holes,
@@ -76,9 +76,11 @@ impl Preparing<'_> {
             fresh.add(&name);
             return Ok(self.plan(false, Vec::new()));
         }
+        // Never wider than the source, also until its end, and this session may write into it.
+        let mode = self.offer.mode & MODE_BITS | 0o700;
         let new_levels = self
             .root
-            .make_directories(&name)
+            .make_directories(&name, mode)
             .map_err(|error| io_fault(Side::Target, &name, "cannot be made", &error))?;
         if new_levels > 0 {
             fresh.add(&name);

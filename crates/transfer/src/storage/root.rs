@@ -31,6 +31,9 @@ const PARENT_KEPT: Duration = Duration::from_millis(100);
 /// So many directories are kept: a tree is listed, received and committed at different places.
 const PARENTS_MAX: usize = 8;
 
+/// The permission bits of a directory that no source has, before the umask.
+pub const DIRECTORY_MODE: u32 = 0o755;
+
 /// A directory that was asked for.
 #[derive(Debug)]
 struct Parent {
@@ -139,12 +142,12 @@ impl Root {
         Ok((directory, last))
     }
 
-    /// Makes a directory and those above it, as far as they are missing. Returns how many were:
-    /// they are durable when [`Self::each_parent`] of so many is synced.
+    /// Makes a directory with these permission bits, and those above it, as far as they are missing.
+    /// Returns how many were: they are durable when [`Self::each_parent`] of so many is synced.
     ///
     /// # Errors
     /// If something else has that name, or it may not be made.
-    pub fn make_directories(&self, name: &[u8]) -> io::Result<usize> {
+    pub fn make_directories(&self, name: &[u8], mode: u32) -> io::Result<usize> {
         // A loop: a name may have 2048 components, and a session's stack is small.
         let (mut missing, mut there) = (Vec::new(), name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -156,9 +159,10 @@ impl Root {
             }
             there = split_last(there).0;
         }
-        for name in missing.iter().rev() {
-            let (parent, last) = self.parent_of(name)?;
-            match mkdirat(&parent, last, Mode::from_raw_mode(0o755)) {
+        for above in missing.iter().rev() {
+            let (parent, last) = self.parent_of(above)?;
+            let mode = if *above == name { mode } else { DIRECTORY_MODE };
+            match mkdirat(&parent, last, Mode::from_raw_mode(mode)) {
                 // Somebody else made it meanwhile, and may not have synced it.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
@@ -257,11 +261,11 @@ mod tests {
         assert!(read(b"../x", Links::Follow).is_err());
         assert!(read(b"within/file", Links::Follow).is_ok());
         assert!(read(b"within/file", Links::Refuse).is_err());
-        assert!(root.make_directories(b"out/new").is_err());
-        assert!(root.make_directories(b"within/new").is_err());
-        assert_eq!(root.make_directories(b"a/b/c").unwrap(), 3);
-        assert_eq!(root.make_directories(b"a/b/d").unwrap(), 1);
-        assert_eq!(root.make_directories(b"a/b").unwrap(), 0);
+        assert!(root.make_directories(b"out/new", DIRECTORY_MODE).is_err());
+        assert!(root.make_directories(b"within/new", DIRECTORY_MODE).is_err());
+        assert_eq!(root.make_directories(b"a/b/c", DIRECTORY_MODE).unwrap(), 3);
+        assert_eq!(root.make_directories(b"a/b/d", DIRECTORY_MODE).unwrap(), 1);
+        assert_eq!(root.make_directories(b"a/b", DIRECTORY_MODE).unwrap(), 0);
         let mut parents = 0;
         let count = |_: &Arc<OwnedFd>| {
             parents += 1;

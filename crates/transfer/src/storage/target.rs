@@ -15,7 +15,7 @@ use super::{
         growing::{full_spans, growing_grid, takes_up},
     },
     prepare::{Preparing, null_target},
-    root::{Links, Root, join, split_last},
+    root::{DIRECTORY_MODE, Links, Root, join, split_last},
 };
 use crate::{
     error::io_fault,
@@ -258,7 +258,7 @@ impl TargetPlace {
 }
 
 fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<()> {
-    let new_levels = root.make_directories(name)?;
+    let new_levels = root.make_directories(name, DIRECTORY_MODE)?;
     root.each_parent(name, new_levels, |directory| sync_directory(directory))
 }
 
@@ -717,6 +717,19 @@ mod tests {
             assert_eq!(mode_now(&part) & 0o600, 0o600);
             part.seal(&offer, &attributes).unwrap();
             assert_eq!(mode_now(&part), mode, "{wanted:o}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_never_wider_than_its_source_while_it_is_received() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, mode) in [("private", 0o700), ("closed", 0o500), ("group", 0o750)] {
+            let kind = FileKind::Directory as i32;
+            let offer = FileOffer { kind, mode, ..offer(name.as_bytes(), 0) };
+            let fresh = &mut Fresh::default();
+            place(directory.path()).prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap();
+            let there = std::fs::metadata(directory.path().join(name)).unwrap().mode() & 0o777;
+            assert!(there & !(mode | 0o700) == 0 && there & 0o700 == 0o700, "{name}: {there:o}");
         }
     }
 
