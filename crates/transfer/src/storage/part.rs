@@ -28,7 +28,7 @@ use haul_protocol::{
 use rustix::{
     fs::{
         Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat,
-        fadvise, fallocate, flock, fstat, linkat, openat, renameat, statat, unlinkat,
+        fadvise, fallocate, flock, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
     },
     io::Errno,
 };
@@ -49,6 +49,9 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
 /// The same while a session of this process is known to be ending, which can take a sync.
 /// Less than the time after which a silent side is given up.
 const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
+/// From this size on the free space is looked at before any is taken: fallocate(2) of more than there
+/// is takes all of it until it fails, and others find none meanwhile.
+const LOOK_FIRST_FROM_BYTES: u64 = 1 << 20;
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// How a file shall be received.
@@ -400,7 +403,14 @@ impl Part {
             let runs = holes::data_between(&offer.holes, size_bytes);
             runs.filter_map(|run| behind(&run, begin_bytes))
         };
-        let needs = data().map(|run| run.len_bytes).sum();
+        let before = fstat(file)
+            .map_err(|errno| io_fault(Side::Target, name, "cannot be looked at", &errno.into()))?;
+        let has = u64::try_from(before.st_blocks).unwrap_or_default() * 512;
+        let needs = data().map(|run| run.len_bytes).sum::<u64>().saturating_sub(has);
+        let free = || FileSystem::of(file).ok().and_then(|system| system.free_bytes);
+        if needs >= LOOK_FIRST_FROM_BYTES && unused_bytes(file).is_some_and(|left| left < needs) {
+            return Err(no_space(name, needs, free()));
+        }
         let give_size = || {
             let given = file.set_len(size_bytes);
             given.map_err(|error| io_fault(Side::Target, name, "cannot be given its size", &error))
@@ -409,15 +419,16 @@ impl Part {
             match take_space(file, run.offset_bytes, run.len_bytes) {
                 Ok(()) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    let free = FileSystem::of(file).ok().and_then(|system| system.free_bytes);
+                    let free = free();
                     if free.is_some_and(|free| free < needs) {
                         return Err(no_space(name, needs, free));
                     }
                     return give_size();
                 }
                 Err(Errno::NOSPC | Errno::DQUOT) => {
-                    let free = FileSystem::of(file).ok().and_then(|system| system.free_bytes);
-                    return Err(no_space(name, needs, free));
+                    // What it took until it failed would not be found free.
+                    let _ = file.set_len(u64::try_from(before.st_size).unwrap_or_default());
+                    return Err(no_space(name, needs, free()));
                 }
                 Err(errno) => {
                     return Err(io_fault(
@@ -601,6 +612,12 @@ fn take_space(file: &File, offset_bytes: u64, len_bytes: u64) -> Result<(), Errn
             taken => return taken,
         }
     }
+}
+
+/// What nobody uses, that for root included; `None` where the file system counts no blocks.
+fn unused_bytes(file: &File) -> Option<u64> {
+    let room = fstatvfs(file).ok().filter(|room| room.f_blocks > 0)?;
+    Some(room.f_bfree.saturating_mul(room.f_frsize))
 }
 
 fn no_space(name: &[u8], needs: u64, found: Option<u64>) -> Fault {
