@@ -484,10 +484,11 @@ fn a_file_that_does_not_fit_is_known_before_the_first_byte_and_the_others_arrive
 /// Of a tmpfs and of an ext4: what a failed fallocate(2) took is not free when it is asked for.
 #[test]
 fn what_is_free_is_told_as_it_was_before_the_file_that_does_not_fit() {
-    let tmpfs = |place: &Place| Mount::tmpfs(&place.path("root"), "8m");
-    let ext4 = |place: &Place| Mount::ext4(&place.path("root"), &place.path("image"), 48 * MIB);
-    let mounts: [&dyn Fn(&Place) -> Result<Mount, String>; 2] = [&tmpfs, &ext4];
-    for mount in mounts {
+    for kind in ["tmpfs", "ext4"] {
+        let mount = |place: &Place| match kind {
+            "tmpfs" => Mount::tmpfs(&place.path("root"), "8m"),
+            _ => Mount::ext4(&place.path("root"), &place.path("image"), 48 * MIB),
+        };
         let Some((place, _mount, server)) = mounted(mount) else { return };
         // One behind a hole, of which the first run of bytes fits.
         let sparse = File::create(place.source("sparse")).unwrap();
@@ -495,12 +496,14 @@ fn what_is_free_is_told_as_it_was_before_the_file_that_does_not_fit() {
         let content = vec![1; 60 * MIB as usize];
         std::os::unix::fs::FileExt::write_all_at(&sparse, &content, 100 * MIB).unwrap();
         for source in [words!["zero:1G"], words![place.source("sparse")]] {
-            let ran = place.push(&[source, words![server.url("")]].concat());
+            let ran = place.push(&[source, words![server.url("other")]].concat());
             ran.failed(1);
             let error = ran.says(&["does not fit", "bytes of free space"]);
             let found = error["found"].as_str().unwrap().trim_end_matches(" bytes");
             let found: u64 = found.parse().unwrap();
             assert!(found > 6 * MIB && found < 48 * MIB, "{error}");
+            // One name in all events, though the target has another.
+            assert_eq!(error["path"], ran.named("file")[0]["path"], "{ran:?}");
         }
         assert_no_temporaries(&place.path("root"));
     }

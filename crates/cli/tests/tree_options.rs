@@ -459,9 +459,25 @@ fn a_move_removes_each_source_once_its_very_bytes_are_at_the_target() {
             set_time(&copy.join(name), time);
         }
         assert_same_trees(&copy, &to);
-        if way == Way::Push {
-            assert_eq!(ran.report()["sources_removed"].as_u64(), Some(44), "{ran:?}");
+        assert_eq!(ran.report()["sources_removed"].as_u64(), Some(44), "{way:?} {ran:?}");
+    }
+}
+
+#[test]
+fn what_a_move_removes_or_would_remove_is_counted_both_ways() {
+    for way in WAYS {
+        let journey = Journey::new(way);
+        for name in ["a", "d/b"] {
+            write(&journey.from("t").join(name), name);
         }
+        let ran = journey.moved("t", &words!["--move", "-n"]);
+        assert_eq!(
+            (ran.ok()["sources_removed"].as_u64(), names(&journey.from("t")).len()),
+            (Some(2), 3)
+        );
+        let ran = journey.moved("t", &words!["--move"]);
+        assert_eq!(ran.ok()["sources_removed"].as_u64(), Some(2), "{way:?}");
+        assert_eq!(names(&journey.from("t")), [""; 0]);
     }
 }
 

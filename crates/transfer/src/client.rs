@@ -5,6 +5,7 @@ pub(crate) mod connect_failure;
 pub mod globs;
 mod granted;
 pub mod listing;
+mod moved;
 pub(crate) mod outage;
 mod whereabouts;
 
@@ -12,8 +13,8 @@ use crate::{
     Interrupt,
     error::{TransferError, problem},
     events::{
-        ConnectionState, Event, FileCounts, Lag, Name, Problem, RecheckReport, Report,
-        SessionOpened, Side, TargetRoom, printable,
+        ConnectionState, Event, Lag, Name, Problem, RecheckReport, Report, SessionOpened, Side,
+        TargetRoom, printable,
     },
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
@@ -273,6 +274,9 @@ struct Run {
     /// In place or durable before the first session of this run.
     there_before: Option<u64>,
     done_before: u64,
+    done_bytes_before: u64,
+    /// Sources of a push that a move removed in earlier sessions.
+    removed_before: u64,
     reconnections: u64,
     resent: u64,
     mine: wire::SideReport,
@@ -379,7 +383,7 @@ impl<'a> Client<'a> {
             }
             let nothing_yet = back.lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
-            run.done_before += tally.done_files;
+            run.lost(&tally);
             run.reconnections += tally.reconnections;
             run.resent += tally.resent_spans;
             self.session_lost(&mut back, why, &tally, on_event)?;
@@ -808,29 +812,25 @@ impl<'a> Client<'a> {
         let moved = in_place.saturating_sub(run.there_before.unwrap_or(0));
         let rate = Rate { bytes: moved_now, seconds, limit: self.options.rate_bytes_per_s };
         let (bottleneck, stages) = verdict::of_reports(source, target, run.path, &rate);
-        let done_again = run.done_before.min(tally.skipped_files);
-        let files = FileCounts {
-            done: tally.done_files + done_again,
-            skipped: tally.skipped_files - done_again,
-            ..tally.counts()
-        };
+        let there = run.there(&tally, in_place - moved);
         let because = |report: &wire::SideReport| report.because.clone();
         let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
         Report {
-            ok: files.failed == 0,
+            ok: there.files.failed == 0,
             from: Name::default(),
             to: Name::default(),
             bytes: in_place,
-            resumed_bytes: tally.skipped_bytes + tally.resumed_bytes.min(tally.done_bytes),
+            resumed_bytes: there.resumed_bytes,
+            skipped_bytes: there.skipped_bytes,
             moved_bytes: moved,
             dry_run: self.wishes.dry_run,
             planned_bytes: tally.planned_bytes,
             preflight: Vec::new(),
             target_room: None,
-            sources_removed: tally.sources_removed,
+            sources_removed: self.sources_removed(run, source),
             seconds: stages::round(seconds, 3),
             gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),
-            files,
+            files: there.files,
             protection: self.options.protection.name().into(),
             digest: digest_name(self.options.wire_digest()).into(),
             streams: run.streams,

@@ -306,14 +306,11 @@ impl Problem {
         cause
     }
 
-    /// The problem of a file, which the fault may not have named itself.
+    /// The problem of a file by the name that all its events have: a fault may give that of the
+    /// other side, or none.
     #[must_use]
     pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
-        let mut problem = Self::from(fault);
-        if problem.path.0.is_empty() {
-            problem.path = Name(name.to_vec());
-        }
-        problem
+        Self { path: Name(name.to_vec()), ..Self::from(fault) }
     }
 }
 
@@ -414,6 +411,8 @@ pub struct Report {
     pub bytes: u64,
     /// Of these, what was there already and was not sent in this run.
     pub resumed_bytes: u64,
+    /// Of these, the bytes of whole files that were skipped.
+    pub skipped_bytes: u64,
     pub moved_bytes: u64,
     /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
     pub dry_run: bool,

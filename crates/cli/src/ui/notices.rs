@@ -60,6 +60,14 @@ impl Notices {
                 self.remember_failed(path);
                 return None;
             }
+            Event::File(FileEnded {
+                path, status: FileStatus::Done | FileStatus::Skipped, ..
+            }) if !self.failed.is_empty() => {
+                // It failed in a session that was lost, and is in place now.
+                let name = path.to_string();
+                self.failed.retain(|failed| *failed != name);
+                return None;
+            }
             _ if shows == Shows::Failures => return None,
             Event::Fallback { side, from_to, why } => {
                 let words = format!("{}: {from_to}: {why}", side_name(*side));
@@ -219,4 +227,21 @@ pub fn session_line(event: &Event) -> Option<String> {
 
 fn round_trip(rtt_us: u64) -> String {
     if rtt_us < 1000 { format!("{rtt_us} us") } else { format!("{:.1} ms", rtt_us as f64 / 1e3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_later_session_brings_has_not_failed() {
+        let mut notices = Notices::default();
+        let ended =
+            |name: &str, status| Event::File(FileEnded::new(name.as_bytes().to_vec(), status, 0));
+        for name in ["a", "b"] {
+            notices.line(&ended(name, FileStatus::Failed), Shows::All);
+        }
+        notices.line(&ended("a", FileStatus::Done), Shows::Failures);
+        assert_eq!(notices.failed(), ["b"]);
+    }
 }

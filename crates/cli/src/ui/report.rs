@@ -158,7 +158,10 @@ impl Sheet<'_> {
         let report = self.report;
         let time = units::time(report.seconds);
         if report.moved_bytes == 0 {
-            return format!("no byte was moved in {time}");
+            // What came of files that failed may be durable, and is no file yet.
+            let what =
+                if report.files.failed > 0 { "file was completed" } else { "byte was moved" };
+            return format!("no {what} in {time}");
         }
         let files = report.files.done;
         let files = if files > 1 { format!("{files} files, ") } else { String::new() };
@@ -190,6 +193,7 @@ impl Sheet<'_> {
         let counts = [
             (files.skipped, "there already"),
             (files.removed, "would be removed at the target"),
+            (report.sources_removed, "would be removed at the source"),
             (files.left_out, "of a kind that is not moved"),
             (files.failed, "would fail"),
         ];
@@ -253,9 +257,11 @@ impl Sheet<'_> {
     fn out_of_the_ordinary(&self) -> Vec<String> {
         let report = self.report;
         let mut lines = Vec::new();
-        if report.resumed_bytes > 0 {
-            let resumed = units::bytes(report.resumed_bytes);
-            let text = format!("{resumed} of these were there already, not sent again");
+        // Whole files that were there are among the files.
+        let resumed_bytes = report.resumed_bytes.saturating_sub(report.skipped_bytes);
+        if resumed_bytes > 0 {
+            let resumed = units::bytes(resumed_bytes);
+            let text = format!("{resumed} of these files were there already, not sent again");
             lines.push(self.line("resumed", &text));
         }
         if let Some(lag) = &report.largest_lag {

@@ -550,6 +550,9 @@ pub struct SideReport {
     /// wall time of reading back
     #[prost(uint64, tag = "27")]
     pub recheck_ns: u64,
+    /// of the sender with --move: files; in a dry run, those that would be
+    #[prost(uint64, tag = "28")]
+    pub sources_removed: u64,
 }
 /// Client to server, in a session of direction PROBE: the next measurement.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

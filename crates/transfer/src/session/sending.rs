@@ -44,6 +44,7 @@ use haul_protocol::{
     wire::{self, Fault, FaultCode, FileKind, Growth},
 };
 use loss::LossWatch;
+use moving::is_moved;
 use rereading::{EarlierSpans, Reread};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -208,7 +209,8 @@ impl<'a> Sending<'a> {
         let congestion = &self.shared.setup.congestion.because;
         let because =
             if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
-        stages::Part::of_sender(&self.shared.streams).report(because)
+        let part = stages::Part::of_sender(&self.shared.streams).report(because);
+        wire::SideReport { sources_removed: self.tally.sources_removed, ..part }
     }
 
     /// Where the time of this side's streams went so far.
@@ -598,15 +600,9 @@ impl<'a> Sending<'a> {
         }
         self.not_under_way(&entry);
         self.settle_links(file, ended.status != FileStatus::Failed);
-        if self.wishes.move_sources && !self.wishes.dry_run {
-            let is_proved = ended.status == FileStatus::Done
-                || (ended.status == FileStatus::Skipped
-                    && (entry.offer.kind() != FileKind::Regular
-                        || entry.offer.compared() == wire::Compared::SameContent));
+        if self.wishes.move_sources && is_moved(&ended.status, &entry.offer) {
             entry.offer.xattrs.clear();
-            if is_proved {
-                self.remove_source(entry);
-            }
+            self.remove_source(entry);
         }
         (self.events)(Event::File(ended));
     }

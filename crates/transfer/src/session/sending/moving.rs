@@ -1,8 +1,11 @@
 //! Sources of a move, which are removed once they are durable at the target.
 
 use super::Sending;
-use crate::storage::source::{Ctime, SourceEntry};
-use haul_protocol::wire::{Fault, FileKind};
+use crate::{
+    events::FileStatus,
+    storage::source::{Ctime, SourceEntry},
+};
+use haul_protocol::wire::{Compared, Fault, FileKind, FileOffer};
 use std::collections::HashMap;
 
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
@@ -29,6 +32,17 @@ impl Moved {
     }
 }
 
+/// Whether what was settled so is certain to be at the target, or would be after a dry run.
+pub(super) fn is_moved(status: &FileStatus, offer: &FileOffer) -> bool {
+    match status {
+        FileStatus::Done | FileStatus::WouldCopy | FileStatus::WouldReplace => true,
+        FileStatus::Skipped => {
+            offer.kind() != FileKind::Regular || offer.compared() == Compared::SameContent
+        }
+        FileStatus::Failed | FileStatus::Removed | FileStatus::WouldRemove => false,
+    }
+}
+
 impl Sending<'_> {
     /// It is durable at the target.
     pub(super) fn remove_source(&mut self, entry: SourceEntry) {
@@ -39,6 +53,10 @@ impl Sending<'_> {
             }
             return;
         }
+        if self.wishes.dry_run {
+            self.tally.sources_removed += 1;
+            return;
+        }
         match self.moved.remove(&entry) {
             Ok(()) => self.tally.sources_removed += 1,
             Err(fault) => self.unlisted(fault),
@@ -46,6 +64,9 @@ impl Sending<'_> {
     }
 
     pub(super) fn remove_moved_directories(&mut self) {
+        if self.wishes.dry_run {
+            return;
+        }
         for entry in std::mem::take(&mut self.moved.directories).into_iter().rev() {
             if let Err(fault) = entry.remove(None) {
                 self.unlisted(fault);
