@@ -320,6 +320,34 @@ fn a_lost_connection_is_told_at_once_and_null_claims_nothing() {
     assert!(ran.report()["to"].as_str().unwrap().contains("null:"), "{ran:?}");
 }
 
+/// The report judges all sessions together: the intervals said `limit`, and the report the send
+/// buffer, or nothing.
+#[test]
+fn a_rate_limit_is_the_verdict_across_a_restart_of_the_server() {
+    for way in WAYS {
+        let place = Place::new();
+        let mut server = Server::start(&place);
+        place.file(&place.source("data"), 40 * MIB);
+        place.file(&place.root("served"), 40 * MIB);
+        let words = match way {
+            Way::Push => words!["push", place.source("data"), server.url("pushed")],
+            Way::Pull => words!["pull", server.url("served"), place.target("pulled")],
+        };
+        let client = place.start(&[words, words!["--bwlimit", "8M", "--span-size", "1M"]].concat());
+        client.wait_for_bytes("bytes_durable", 16 * MIB);
+        server.process.kill();
+        std::thread::sleep(Duration::from_secs(2));
+        server.restart(&place);
+        let ran = client.finish();
+        let report = ran.ok();
+        assert_eq!(report["bottleneck"]["stage"], "limit", "{ran:?}");
+        assert_eq!(report["stages"][0][0], "limit", "{ran:?}");
+        assert_eq!(report["reconnections"], 1, "{ran:?}");
+        let away = report["seconds_without_server"].as_f64().unwrap();
+        assert!((2.0..10.0).contains(&away), "{ran:?}");
+    }
+}
+
 /// The session is given up, and a new one goes on.
 #[test]
 fn a_network_that_is_silent_for_long_is_come_back_to() {

@@ -86,6 +86,7 @@ fn full_report() -> Report {
         retransmits: 7,
         resent_spans: 1,
         reconnections: 2,
+        seconds_without_server: 8.25,
         largest_lag: None,
         source: SideCosts { cpu_s_per_gb: 0.1234, max_rss_bytes: 21 << 20 },
         target: SideCosts { cpu_s_per_gb: 0.4321, max_rss_bytes: 33 << 20 },
@@ -118,6 +119,7 @@ fn failed_report() -> Report {
         resumed_bytes: 0,
         resent_spans: 0,
         reconnections: 0,
+        seconds_without_server: 0.0,
         ..full_report()
     }
 }
@@ -515,6 +517,7 @@ fn small_report() -> Report {
         retransmits: 0,
         resent_spans: 0,
         reconnections: 0,
+        seconds_without_server: 0.0,
         source: SideCosts { cpu_s_per_gb: 301_103.0, max_rss_bytes: 21 << 20 },
         ..full_report()
     }
@@ -554,6 +557,7 @@ fn the_report_of_a_transfer_in_which_nothing_moved() {
         resumed_bytes: 0,
         resent_spans: 0,
         reconnections: 0,
+        seconds_without_server: 0.0,
         files: FileCounts { failed: 2, ..FileCounts::default() },
         bottleneck: Bottleneck::default(),
         stages: Vec::new(),

@@ -122,3 +122,34 @@ fn a_path_that_begins_to_swallow_all_packets_of_data_ends_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(15 + 10 + 8), "{:?}: {ran:?}", begun.elapsed());
     ran.says(&["network", "--retry-for"]);
 }
+
+/// A silence of 20 s was longer than `--retry-for 10s`: no other connection was ever tried, and
+/// what had no bytes was said to wait for a disk.
+#[test]
+fn a_short_time_for_coming_back_is_used_and_an_outage_is_no_stage_s() {
+    let place = Place::new();
+    let Some(far) = Far::start(&place, Path::new(RTT / 5, 80_000_000, 0.0)) else { return };
+    place.file(&place.source("tree/large"), 48 * MIB);
+    let words = words!["push", place.source("tree"), far.url(), "--span-size", "256K"];
+    let client = far.start_haul(&place, &[words, words!["--retry-for", "10s"]].concat());
+    client.wait_for_bytes("bytes_durable", MIB);
+    far.wan.cut(true);
+    thread::sleep(Duration::from_secs(8));
+    far.wan.cut(false);
+    let ran = client.finish();
+    let report = ran.ok();
+    assert_eq!(report["reconnections"], 1, "one outage: {ran:?}");
+    assert!(report["seconds_without_server"].as_f64() >= Some(6.0), "{ran:?}");
+    let told = ran.named("connection");
+    let lost = told.iter().find(|told| told["state"] == "lost").unwrap();
+    assert!(lost["seconds_left"].as_f64() > Some(5.0), "{ran:?}");
+    let silent = told.iter().find(|told| told["state"] == "silent").unwrap();
+    assert!(silent["seconds_left"].as_f64() > Some(10.0), "it is tried after that: {ran:?}");
+    let intervals = ran.named("progress");
+    let still = intervals.iter().filter(|interval| interval["interval_bytes"] == 0);
+    // The first may hold the end of what moved.
+    for interval in still.skip(1) {
+        let stage = &interval["limiting"]["stage"];
+        assert!(stage != "source_disk" && stage != "source_digest", "{interval}: {ran:?}");
+    }
+}

@@ -1,7 +1,9 @@
 //! Push and pull: connecting, the session, and coming back after it was lost.
 
+pub(crate) mod account;
 mod coming_back;
 pub(crate) mod connect_failure;
+mod final_report;
 pub mod globs;
 mod granted;
 pub mod listing;
@@ -13,8 +15,7 @@ use crate::{
     Interrupt,
     error::{TransferError, problem},
     events::{
-        ConnectionState, Event, Lag, Name, Problem, RecheckReport, Report, SessionOpened, Side,
-        TargetRoom, printable,
+        ConnectionState, Event, Lag, Problem, Report, SessionOpened, Side, TargetRoom, printable,
     },
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
@@ -27,7 +28,7 @@ use crate::{
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
-        LOST_AFTER, OfferLimits, SessionEnd, Tally, drive,
+        OfferLimits, SessionEnd, Tally, drive,
         headway::{Carried, Cut, Headway},
         placing,
         receiving::{Receiving, ReceivingOptions, Telling},
@@ -36,7 +37,6 @@ use crate::{
         supply,
     },
     source_name::go_into_directory,
-    stages,
     storage::{attributes::Attributes, source::walk_named, target::TargetPlace, walk::WalkOptions},
     token::{hex, random_bytes},
     transport::{
@@ -46,11 +46,13 @@ use crate::{
         waker::Waker,
     },
     url::HaulUrl,
-    verdict::{self, Rate},
+    verdict,
     wishes::{Removal, Wishes},
 };
+use account::{Account, Figured};
 use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
+use final_report::of_report;
 use haul_datapath::{Host, choose};
 use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
@@ -277,7 +279,7 @@ struct Run {
     done_bytes_before: u64,
     /// Sources of a push that a move removed in earlier sessions.
     removed_before: u64,
-    reconnections: u64,
+    account: Account,
     resent: u64,
     mine: wire::SideReport,
     theirs: wire::SideReport,
@@ -369,7 +371,7 @@ impl<'a> Client<'a> {
             };
             match &back.lost {
                 Some(why) => {
-                    run.reconnections += 1;
+                    run.account.back(Instant::now());
                     // What the target has kept, it says itself when the files are offered again.
                     on_event(self.outage(ConnectionState::Back, why, back.lost_at));
                 }
@@ -384,7 +386,7 @@ impl<'a> Client<'a> {
             let nothing_yet = back.lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
             run.lost(&tally);
-            run.reconnections += tally.reconnections;
+            run.account.lost(Instant::now(), tally.verified_bytes);
             run.resent += tally.resent_spans;
             self.session_lost(&mut back, why, &tally, on_event)?;
         }
@@ -764,7 +766,7 @@ impl<'a> Client<'a> {
         let headway = self.headway.clone();
         let mut reporting =
             Reporting { role, meter, facts: None, explain, their_side, server, silence, headway };
-        let end = drive(control, &mut reporting, waker, self.interrupt);
+        let end = drive(control, &mut reporting, waker, self.interrupt, self.headway.lost_after());
         let sockets = reporting.meter.streams.socket_figures();
         let narrowed = sockets.iter().find_map(|figures| self.route.segments.moves(&figures.tcp));
         narrowed
@@ -772,7 +774,7 @@ impl<'a> Client<'a> {
             .into_iter()
             .for_each(|event| reporting.role.tell(event));
         if matches!(end, SessionEnd::Lost(_)) {
-            if control.heard_at.elapsed() > LOST_AFTER {
+            if control.heard_at.elapsed() > self.headway.lost_after() {
                 // A message may have been too large for the path.
                 self.route.segments.control_is_silent();
             }
@@ -780,10 +782,20 @@ impl<'a> Client<'a> {
             self.route.segments.forget_unproved();
         }
         run.facts = reporting.facts.or(run.facts.take());
-        let mut role = reporting.role;
+        let (mut role, meter) = (reporting.role, reporting.meter);
         role.stop();
         run.mine = role.report();
-        run.theirs = role.take_peer_report().unwrap_or_default();
+        let theirs = role.take_peer_report();
+        run.account.add(&match (&theirs, &end) {
+            (Some(theirs), SessionEnd::Finished) => meter
+                .heard
+                .finished(&Figured { mine: of_report(&run.mine), theirs: of_report(theirs) }),
+            _ => {
+                let both = Figured { mine: of_report(&run.mine), theirs: meter.theirs };
+                meter.heard.lost(Instant::now(), &both)
+            }
+        });
+        run.theirs = theirs.unwrap_or_default();
         for text in [&mut run.theirs.engine, &mut run.theirs.because] {
             *text = printable(text);
         }
@@ -801,73 +813,11 @@ impl<'a> Client<'a> {
             self.headway.stream_cut(Instant::now(), &cut);
         }
     }
-
-    fn report(&self, run: &mut Run, tally: Tally, begun: Instant) -> Report {
-        let push = self.open.direction() == Direction::Push;
-        let (source, target) =
-            if push { (&run.mine, &run.theirs) } else { (&run.theirs, &run.mine) };
-        let seconds = begun.elapsed().as_secs_f64();
-        let in_place = tally.done_bytes + tally.skipped_bytes;
-        let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes + tally.hole_bytes);
-        let moved = in_place.saturating_sub(run.there_before.unwrap_or(0));
-        let rate = Rate { bytes: moved_now, seconds, limit: self.options.rate_bytes_per_s };
-        let (bottleneck, stages) = verdict::of_reports(source, target, run.path, &rate);
-        let there = run.there(&tally, in_place - moved);
-        let because = |report: &wire::SideReport| report.because.clone();
-        let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
-        Report {
-            ok: there.files.failed == 0,
-            from: Name::default(),
-            to: Name::default(),
-            bytes: in_place,
-            resumed_bytes: there.resumed_bytes,
-            skipped_bytes: there.skipped_bytes,
-            moved_bytes: moved,
-            dry_run: self.wishes.dry_run,
-            planned_bytes: tally.planned_bytes,
-            preflight: Vec::new(),
-            target_room: None,
-            sources_removed: self.sources_removed(run, source),
-            seconds: stages::round(seconds, 3),
-            gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),
-            files: there.files,
-            protection: self.options.protection.name().into(),
-            digest: digest_name(self.options.wire_digest()).into(),
-            streams: run.streams,
-            span_bytes: choose::span_bytes(0, self.span_bytes()).max(tally.span_bytes),
-            send_engine: source.engine.clone(),
-            receive_engine: target.engine.clone(),
-            chosen_because: [because(source), because(target), segments.unwrap_or_default()]
-                .join("; ")
-                .trim_matches([';', ' '])
-                .into(),
-            copied_bytes: source.copied_bytes.saturating_add(target.copied_bytes),
-            retransmits: source.retransmits,
-            resent_spans: (run.resent + tally.resent_spans).max(target.bad_spans),
-            reconnections: run.reconnections + tally.reconnections,
-            largest_lag: run.largest_lag.take(),
-            source: stages::costs(source, moved_now),
-            target: stages::costs(target, moved_now),
-            bottleneck,
-            stages,
-            read_back: target.read_back.clone(),
-            recheck: rechecked(target),
-            manifest: None,
-        }
-    }
 }
 
 fn offer_limits(granted: &Granted) -> OfferLimits {
     let wire::Opened { offers_max, offer_bytes_max, .. } = granted.opened;
     OfferLimits { files: offers_max, bytes: offer_bytes_max }
-}
-
-fn rechecked(target: &wire::SideReport) -> Option<RecheckReport> {
-    (target.rechecked_bytes > 0).then(|| RecheckReport {
-        bytes: target.rechecked_bytes,
-        lost_bytes: target.recheck_lost_bytes,
-        seconds: stages::round(target.recheck_ns as f64 / 1e9, 3),
-    })
 }
 
 /// Why another session shall go on.

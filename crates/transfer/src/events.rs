@@ -139,8 +139,7 @@ pub struct Connection {
     pub since_ms: u64,
     /// How long ago that was.
     pub seconds: f64,
-    /// How long it is still waited for: until the session is given up while it is silent, until
-    /// the run ends (`--retry-for`) while it is lost.
+    /// How long it is still waited for, until the run ends (`--retry-for`).
     pub seconds_left: f64,
 }
 
@@ -354,6 +353,11 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_nothing(seconds: &f64) -> bool {
+    *seconds <= 0.0
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SideCosts {
     /// Processor seconds (user and system) of this side's transfer threads per 10^9 moved bytes.
@@ -442,8 +446,11 @@ pub struct Report {
     pub retransmits: u64,
     /// Spans that arrived damaged and were sent again.
     pub resent_spans: u64,
-    /// Data streams opened again, and sessions.
+    /// Outages that were come back from, however many connections were tried in each.
     pub reconnections: u64,
+    /// Without a connection, or with one on which the server was silent: no stage's time.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub seconds_without_server: f64,
     /// The most bytes that the target was behind a file that was followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_lag: Option<Lag>,

@@ -2,12 +2,15 @@
 //! a second; and a role of a server that tells the client its part of that.
 
 use crate::{
-    client::outage::{self, Silence},
+    client::{
+        account::{Figured, Heard},
+        outage::{self, Silence},
+    },
     events::{Event, Lag, Limiting, Name, Progress, Side},
     explain::Explained,
     preflight::now_ms,
     session::{
-        LOST_AFTER, Pumped, Role, Tally, headway::Headway, receiving::Receiving, sending::Sending,
+        Pumped, Role, Tally, headway::Headway, receiving::Receiving, sending::Sending,
         streams::Streams,
     },
     stages,
@@ -36,6 +39,7 @@ pub struct Meter {
     theirs_before: wire::Figures,
     /// What the server said last of its streams.
     pub theirs: wire::Figures,
+    pub heard: Heard,
 }
 
 impl Meter {
@@ -52,7 +56,15 @@ impl Meter {
             mine_before: wire::Figures::default(),
             theirs_before: wire::Figures::default(),
             theirs: wire::Figures::default(),
+            heard: Heard::new(Instant::now()),
         }
+    }
+
+    /// The server has told its figures.
+    fn hear<R: Reported>(&mut self, role: &R, theirs: wire::Figures) {
+        let both = Figured { mine: role.figures(), theirs: theirs.clone() };
+        self.heard.figures(Instant::now(), both);
+        self.theirs = theirs;
     }
 
     /// What the verdict on each interval needs to know.
@@ -60,13 +72,18 @@ impl Meter {
         Self { path, limit_bytes_per_s, ..self }
     }
 
-    /// What held the last interval back, from both sides' figures.
+    /// What held the last interval back, from both sides' figures; nothing where no byte came and
+    /// the server said nothing.
     fn judge<R: Reported>(&mut self, role: &R, bytes: u64, seconds: f64) -> Judged {
         let mine = role.figures();
         let of_mine = stages::since(&mine, &self.mine_before);
         let of_theirs = stages::since(&self.theirs, &self.theirs_before);
         self.mine_before = mine;
         self.theirs_before = self.theirs.clone();
+        let interval = Duration::from_secs_f64(seconds);
+        if bytes == 0 && self.heard.is_missing(Instant::now(), interval) {
+            return (None, Vec::new());
+        }
         let rate = Rate { bytes, seconds, limit: self.limit_bytes_per_s };
         let (source, target) =
             if R::SENDS { (&of_mine, &of_theirs) } else { (&of_theirs, &of_mine) };
@@ -210,7 +227,10 @@ impl<R: Reported> Reporting<R> {
     fn tell_silence(&mut self, now: Instant) {
         if let Some((state, since)) = self.silence.look(now) {
             let why = "the connection stands and nothing comes";
-            self.role.tell(outage::event(state, &self.server, why, since, LOST_AFTER));
+            let gone = now.saturating_duration_since(since);
+            let lost_in = self.headway.lost_after().saturating_sub(gone);
+            let wait_for = gone + self.headway.given_up_in(now, lost_in);
+            self.role.tell(outage::event(state, &self.server, why, since, wait_for));
         }
     }
 }
@@ -229,7 +249,7 @@ impl<R: Reported> Role for Reporting<R> {
             Message::Figures(figures) => {
                 self.role.heard_figures(&figures);
                 self.silence.heard_figures();
-                self.meter.theirs = figures;
+                self.meter.hear(&self.role, figures);
                 Ok(())
             }
             message => self.role.handle(message),
@@ -248,6 +268,7 @@ impl<R: Reported> Role for Reporting<R> {
     fn heard(&mut self, at: Instant) {
         self.silence.heard(at);
         self.headway.heard(at);
+        self.role.heard(at);
     }
 
     fn poll_message(&mut self) -> Option<Message> {
@@ -292,6 +313,10 @@ impl<R: Reported> Role for Telling<R> {
             self.due = Some(self.role.figures());
         }
         pumped
+    }
+
+    fn heard(&mut self, at: Instant) {
+        self.role.heard(at);
     }
 
     fn poll_message(&mut self) -> Option<Message> {

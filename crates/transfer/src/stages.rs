@@ -284,6 +284,18 @@ pub fn since(now: &Figures, before: &Figures) -> Figures {
     }
 }
 
+/// Adds the figures of other streams.
+pub fn added_up(all: &mut Figures, other: &Figures) {
+    // The other side may say any number.
+    all.streams_ns = all.streams_ns.saturating_add(other.streams_ns);
+    for time in &other.stages {
+        match all.stages.iter_mut().find(|of| of.stage == time.stage) {
+            Some(of) => of.ns = of.ns.saturating_add(time.ns),
+            None => all.stages.push(*time),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,6 +79,9 @@ impl Path {
     }
 }
 
+/// The bottleneck of a run, and its stages' shares, largest first.
+pub type Judged = (Bottleneck, Vec<(String, f64)>);
+
 /// What was moved in a time, and what the user allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
@@ -144,12 +147,7 @@ impl Held {
 /// The verdict on a transfer, and the stages' shares, largest first. Where nothing was moved there
 /// is neither: streams that only waited were held back by nothing.
 #[must_use]
-pub fn of_reports(
-    source: &SideReport,
-    target: &SideReport,
-    path: Path,
-    rate: &Rate,
-) -> (Bottleneck, Vec<(String, f64)>) {
+pub fn of_reports(source: &SideReport, target: &SideReport, path: Path, rate: &Rate) -> Judged {
     if rate.bytes == 0 {
         return (Bottleneck::default(), Vec::new());
     }

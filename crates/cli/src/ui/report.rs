@@ -272,9 +272,14 @@ impl Sheet<'_> {
             let spans = units::count(report.resent_spans, "span");
             lines.push(self.line("resent", &format!("{spans} that arrived damaged")));
         }
+        let away = report.seconds_without_server;
+        let without = format!("{} without the server, in no stage's share", units::time(away));
         if report.reconnections > 0 {
             let times = units::count(report.reconnections, "time");
-            lines.push(self.line("reconnected", &times));
+            let without = if away > 0.0 { format!("; {without}") } else { String::new() };
+            lines.push(self.line("reconnected", &(times + &without)));
+        } else if away > 0.0 {
+            lines.push(self.line("silent", &without));
         }
         if !report.read_back.is_empty() {
             let way = &report.read_back;

@@ -27,6 +27,8 @@ pub(super) struct ComingBack {
     /// When it was lost, and nothing has got on since.
     pub lost_at: Instant,
     first_handshakes: u32,
+    /// Sessions tried since anything has got on.
+    tries: u32,
     delay: Duration,
     /// The user knows that a server is waited for.
     waiting_told: bool,
@@ -38,6 +40,7 @@ impl ComingBack {
             lost: None,
             lost_at: Instant::now(),
             first_handshakes: 0,
+            tries: 0,
             delay: RETRY_DELAY_MIN,
             waiting_told: false,
         }
@@ -127,14 +130,18 @@ impl Client<'_> {
         }
         if tally.headway() > 0 {
             back.delay = RETRY_DELAY_MIN;
+            back.tries = 0;
         }
         if tally.headway() > 0 || back.lost.is_none() {
             back.lost_at = now;
         }
-        if self.headway.is_over(now) {
+        on_event(self.outage(ConnectionState::Lost, &why, back.lost_at));
+        // Streams that stalled may have used up the time: a session is tried at least once.
+        let is_tried = back.tries > 0 || self.options.retry_for.is_zero();
+        if self.headway.is_over(now) && is_tried {
             return Err(self.cannot_go_on(&why));
         }
-        on_event(self.outage(ConnectionState::Lost, &why, back.lost_at));
+        back.tries += 1;
         back.lost = Some(why);
         self.pause(&mut back.delay)
     }

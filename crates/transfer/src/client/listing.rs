@@ -11,7 +11,7 @@ use crate::{
     options::TransferOptions,
     places::asked_path,
     selection::{Rule, Selection, Verdict},
-    session::{Pumped, Role, SessionEnd, drive},
+    session::{LOST_AFTER, Pumped, Role, SessionEnd, drive},
     source_name::name_of_source,
     transport::waker::Waker,
     url::HaulUrl,
@@ -97,7 +97,7 @@ pub fn list(
         refused: None,
     };
     let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
-    match drive(&mut opened.control, &mut role, &waker, interrupt) {
+    match drive(&mut opened.control, &mut role, &waker, interrupt, LOST_AFTER) {
         SessionEnd::Finished => {}
         end => {
             let why = why_lost(end, role.entries == 0)?;

@@ -36,9 +36,9 @@ pub fn event(
 }
 
 /// A server that tells its figures twice a second is silent after this long without a word.
-const SILENT_AFTER: Duration = Duration::from_secs(3);
+pub const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// A server that tells none answers pings, every five seconds.
-const SILENT_AFTER_PING: Duration = Duration::from_secs(8);
+pub const SILENT_AFTER_PING: Duration = Duration::from_secs(8);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches for a server that says nothing while its connection stands.

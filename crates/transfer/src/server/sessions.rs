@@ -11,7 +11,7 @@ use crate::{
     preflight, reporting, rights,
     selection::Arriving,
     session::{
-        OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
+        LOST_AFTER, OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
         receiving::{Receiving, ReceivingOptions, Telling},
         sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -550,7 +550,7 @@ fn run_role(
             };
             let role = Sending::new(sources, setup, streams, source, options, tell);
             let mut telling = reporting::Telling::new(role, open.wants_figures);
-            let end = drive(control, &mut telling, &waker, &interrupt);
+            let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
             telling.role.stop();
             (end, telling.role.tally.clone())
         }
@@ -572,7 +572,7 @@ fn run_role(
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(role) => {
                     let mut telling = reporting::Telling::new(role, open.wants_figures);
-                    let end = drive(control, &mut telling, &waker, &interrupt);
+                    let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();
                     SESSIONS_ENDING.fetch_sub(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@
 //!
 //! One of these lasts for all sessions of a run. It has no clock and no socket.
 
-use super::{lock, streams::StreamFigures};
+use super::{LOST_AFTER, lock, streams::StreamFigures};
 use haul_protocol::{
     frame::{HEADER_BYTES, PREFACE_BYTES},
     limits,
@@ -103,6 +103,8 @@ struct State {
     cuts: u32,
     cuts_ever: u32,
     carried_bytes: u64,
+    /// Times that nothing got on any more, however many connections broke meanwhile.
+    outages: u64,
 }
 
 impl Headway {
@@ -122,7 +124,14 @@ impl Headway {
             cuts: 0,
             cuts_ever: 0,
             carried_bytes: 0,
+            outages: 0,
         }))
+    }
+
+    /// Times in this run that nothing got on any more, until something was verified again.
+    #[must_use]
+    pub fn outages(&self) -> u64 {
+        lock(&self.0).outages
     }
 
     /// The first session is waited for: the time for coming back runs from now on.
@@ -191,7 +200,7 @@ impl Headway {
     /// smaller.
     pub fn session_lost(&self, now: Instant) -> Option<(u64, u64)> {
         let mut state = lock(&self.0);
-        state.broken_since.get_or_insert(now);
+        state.is_broken(now);
         if !state.must_shrink(now) || state.is_over(now) {
             return None;
         }
@@ -223,6 +232,24 @@ impl Headway {
         state.broken_since.map(|_| state.retry_for.saturating_sub(state.clock(now)))
     }
 
+    /// How long it takes until the run is given up, where the session is in `lost_in`.
+    #[must_use]
+    pub fn given_up_in(&self, now: Instant, lost_in: Duration) -> Duration {
+        let left = self.left(now);
+        left.unwrap_or_else(|| lost_in + lock(&self.0).retry_for)
+    }
+
+    /// How long a server may be silent until the session is given up for another: the time for
+    /// coming back would otherwise pass without a try.
+    #[must_use]
+    pub fn lost_after(&self) -> Duration {
+        let retry_for = lock(&self.0).retry_for;
+        if retry_for.is_zero() {
+            return LOST_AFTER;
+        }
+        (retry_for / 2).clamp(LOST_AFTER_MIN, LOST_AFTER)
+    }
+
     /// How long a stream may bring nothing: not longer than there is time for coming back, once
     /// that runs.
     #[must_use]
@@ -244,6 +271,8 @@ impl Headway {
     }
 }
 
+/// The shortest silence after which a session is given up.
+const LOST_AFTER_MIN: Duration = Duration::from_secs(5);
 /// The least time that a stream may bring nothing.
 const STALL_AFTER_MIN: Duration = Duration::from_secs(2);
 
@@ -264,8 +293,18 @@ impl State {
         (self.rounds, self.cuts, self.cuts_ever) = (0, 0, 0);
     }
 
+    fn is_broken(&mut self, now: Instant) {
+        if self.broken_since.is_none() {
+            self.broken_since = Some(now);
+            // What breaks together is one outage, though spans that were under way are verified
+            // in between.
+            let together = |at: Instant| now.saturating_duration_since(at) <= ROUND;
+            self.outages += u64::from(!self.round_at.is_some_and(together));
+        }
+    }
+
     fn cut(&mut self, now: Instant, carried: Carried) {
-        self.broken_since.get_or_insert(now);
+        self.is_broken(now);
         self.carried_bytes = self.carried_bytes.max(carried.payload_bytes);
         if self.round_at.is_none_or(|at| now.saturating_duration_since(at) > ROUND) {
             self.round_at = Some(now);
@@ -435,6 +474,38 @@ mod tests {
         headway.heard(begun + IDLE_AFTER);
         headway.idle();
         assert!(!headway.is_over(begun + RETRY * 9));
+    }
+
+    /// Stored from a link that was cut for 20 s: `reconnected 36 times`.
+    #[test]
+    fn an_outage_counts_once_however_often_connections_are_tried() {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY * 3, SPAN));
+        let second = |seconds: u64| begun + Duration::from_secs(seconds);
+        for seconds in 10..20 {
+            headway.stream_cut(second(seconds), &nothing());
+        }
+        headway.session_lost(second(20));
+        headway.begin_session(second(30));
+        headway.stream_cut(second(31), &nothing());
+        assert_eq!(headway.outages(), 1);
+        headway.verified(1);
+        headway.stream_cut(second(40), &nothing());
+        headway.verified(2);
+        headway.stream_cut(second(40) + ROUND / 2, &nothing());
+        assert_eq!(headway.outages(), 2, "what breaks together is one");
+    }
+
+    /// Stored from a path that was cut: a silence of 20 s is longer than `--retry-for 10s`.
+    #[test]
+    fn a_silent_session_is_given_up_while_there_is_time_for_another() {
+        let after = |seconds| Headway::new(Duration::from_secs(seconds), SPAN).lost_after();
+        assert_eq!([60, 30, 10, 1].map(after).map(|after| after.as_secs()), [20, 15, 5, 5]);
+        assert_eq!(after(0), LOST_AFTER, "no other will be tried");
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let left = Duration::from_secs(3);
+        assert_eq!(headway.given_up_in(now, left), RETRY + left, "and then it is tried");
+        headway.session_lost(now);
+        assert_eq!(headway.given_up_in(now + left, left), RETRY - left);
     }
 
     #[test]

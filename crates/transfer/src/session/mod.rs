@@ -92,14 +92,17 @@ pub enum Pumped {
     Ended(SessionEnd),
 }
 
-/// Runs a role over a control connection until the session ends.
+/// Runs a role over a control connection until the session ends; it is lost when nothing was heard
+/// for `lost_after`.
 pub fn drive(
     control: &mut Control,
     role: &mut dyn Role,
     waker: &Waker,
     interrupt: &Interrupt,
+    lost_after: Duration,
 ) -> SessionEnd {
     let mut pinged_at = Instant::now();
+    let ping_after = PING_AFTER.min(lost_after / 2);
     loop {
         let now = Instant::now();
         role.heard(control.heard_at);
@@ -123,10 +126,10 @@ pub fn drive(
             return SessionEnd::Interrupted;
         }
         let silent = now.saturating_duration_since(control.heard_at);
-        if silent > LOST_AFTER {
+        if silent > lost_after {
             return SessionEnd::Lost(format!("nothing heard for {} s", silent.as_secs()));
         }
-        if silent > PING_AFTER && now.saturating_duration_since(pinged_at) > PING_AFTER {
+        if silent > ping_after && now.saturating_duration_since(pinged_at) > ping_after {
             pinged_at = now;
             control.queue(Message::Ping(wire::Ping { number: 0 }));
         }
@@ -199,7 +202,6 @@ pub struct Tally {
     /// Bytes of spans that this session verified.
     pub verified_bytes: u64,
     pub resent_spans: u64,
-    pub reconnections: u64,
     pub span_bytes: u64,
     /// The first source that could not even be offered.
     pub first_problem: Option<Problem>,

@@ -729,7 +729,6 @@ impl<'a> Receiving<'a> {
             Ok(None) => {}
             Err(end) => self.ended = Some(end),
         }
-        self.tally.reconnections = self.supply.reconnections;
     }
 
     fn handle_commits(&mut self) {

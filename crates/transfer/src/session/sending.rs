@@ -24,6 +24,7 @@ use super::{
     watching::{Next, Watching},
 };
 use crate::{
+    client::outage::SILENT_AFTER_PING,
     error::io_fault,
     events::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side, printable},
     manifest::{Lines, Origin},
@@ -130,6 +131,8 @@ impl Sources {
 /// When each stream last got something through.
 struct Watch {
     stall_after: Duration,
+    /// When the receiver last said anything.
+    heard_at: Instant,
     seen: BTreeMap<StreamId, (u64, Instant)>,
     receiver: BTreeMap<StreamId, wire::StreamProgress>,
 }
@@ -194,6 +197,7 @@ impl<'a> Sending<'a> {
             ended: None,
             watch: Watch {
                 stall_after: options.stall_after,
+                heard_at: Instant::now(),
                 seen: BTreeMap::new(),
                 receiver: BTreeMap::new(),
             },
@@ -474,7 +478,6 @@ impl<'a> Sending<'a> {
             Ok(None) => {}
             Err(end) => self.ended = Some(end),
         }
-        self.tally.reconnections = self.supply.reconnections;
     }
 
     fn handle_events(&mut self) {
@@ -732,6 +735,8 @@ impl<'a> Sending<'a> {
         }
         self.watch_headway();
         let stall_after = self.supply.stall_after(now, self.watch.stall_after);
+        // What a receiver said before it fell silent says nothing of now.
+        let is_heard = now.saturating_duration_since(self.watch.heard_at) < SILENT_AFTER_PING;
         let mut stalled = Vec::new();
         for (stream, figures) in self.shared.streams.open() {
             if figures.hung_up {
@@ -758,7 +763,7 @@ impl<'a> Sending<'a> {
             }
             let still = now.saturating_duration_since(entry.1);
             if still > stall_after {
-                stalled.push((stream, still, received.is_some_and(|r| r.on_storage)));
+                stalled.push((stream, still, is_heard && received.is_some_and(|r| r.on_storage)));
                 entry.1 = now;
             }
         }
@@ -768,8 +773,8 @@ impl<'a> Sending<'a> {
             } else {
                 ("network", "nothing arrives on a stream; opening another")
             };
-            let seconds = still.as_secs_f64();
-            (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+            let told = self.supply.stall((stage, what), still, self.tally.headway());
+            told.into_iter().for_each(|event| (self.events)(event));
             if !on_storage {
                 lock(&self.shared.machine).drop_stream(stream, "stalled");
                 self.shared.streams.shut(stream);
@@ -854,6 +859,10 @@ impl Role for Sending<'_> {
             Some(end) => Ok(Pumped::Ended(end)),
             None => Ok(Pumped::GoOn),
         }
+    }
+
+    fn heard(&mut self, at: Instant) {
+        self.watch.heard_at = at;
     }
 
     fn poll_message(&mut self) -> Option<Message> {

@@ -42,14 +42,14 @@ pub struct Supply {
     streams: Arc<Streams>,
     setup: StreamSetup,
     opened: bool,
-    /// Streams that were opened in the place of others.
-    pub reconnections: u64,
+    /// The stage of the last stall, and how far the session was.
+    stall_told: Option<(&'static str, u64)>,
 }
 
 impl Supply {
     #[must_use]
     pub fn new(source: Source, streams: Arc<Streams>, setup: StreamSetup) -> Self {
-        Self { source, streams, setup, opened: false, reconnections: 0 }
+        Self { source, streams, setup, opened: false, stall_told: None }
     }
 
     /// Whether this side opens the connections, and watches over them.
@@ -88,7 +88,6 @@ impl Supply {
         cut: &Cut,
     ) -> Result<Option<(StreamId, Connect)>, SessionEnd> {
         let Source::Connect { headway, .. } = &self.source else { return Ok(None) };
-        self.reconnections += 1;
         match headway.stream_cut(Instant::now(), cut) {
             Next::Reopen(delay) => Ok(self.connection(delay)),
             Next::EndSession => {
@@ -111,6 +110,19 @@ impl Supply {
     #[must_use]
     pub fn stall_after(&self, now: Instant, stall_after: Duration) -> Duration {
         self.headway().map_or(stall_after, |headway| headway.stall_after(now, stall_after))
+    }
+
+    /// What the user is told of streams that bring nothing; once for all of them until the session
+    /// gets on, which `total` says as [`Self::watch_headway`] does.
+    pub fn stall(
+        &mut self,
+        (stage, what): (&'static str, &str),
+        still: Duration,
+        total: u64,
+    ) -> Option<Event> {
+        let is_news = self.stall_told.replace((stage, total)) != Some((stage, total));
+        let (stage, what) = (stage.into(), what.into());
+        is_news.then_some(Event::Stall { stage, seconds: still.as_secs_f64(), what })
     }
 
     /// The first full segments of a stream that sends vanish: another is to be opened in its place,

@@ -2,7 +2,7 @@
 
 use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{
-    events::{Event, Name},
+    events::Name,
     session::{sending::LOOKED_AT_MAX, streams::StreamFigures},
     storage::target::TargetPlace,
     transport::segments,
@@ -71,11 +71,15 @@ impl Receiving<'_> {
         } else {
             ("network", "nothing arrives on any stream; opening others")
         };
-        let seconds = still.as_secs_f64();
-        (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+        self.tell_stall((stage, what), still);
         if !on_storage {
             open.iter().for_each(|(stream, _)| self.shared.streams.shut(*stream));
         }
+    }
+
+    fn tell_stall(&mut self, words: (&'static str, &str), still: Duration) {
+        let told = self.supply.stall(words, still, self.tally.headway());
+        told.into_iter().for_each(|event| (self.events)(event));
     }
 
     /// Progress is a span verified; bytes that move only show that a stream lives.
@@ -171,8 +175,7 @@ impl Receiving<'_> {
             } else {
                 ("network", "nothing arrives on a stream; opening another")
             };
-            let seconds = still.as_secs_f64();
-            (self.events)(Event::Stall { stage: stage.into(), seconds, what: what.into() });
+            self.tell_stall((stage, what), still);
             if !on_storage {
                 self.shared.streams.shut(stream);
             }
