@@ -153,3 +153,18 @@ fn a_short_time_for_coming_back_is_used_and_an_outage_is_no_stage_s() {
         assert!(stage != "source_disk" && stage != "source_digest", "{interval}: {ran:?}");
     }
 }
+
+/// The handshake of 45 s was begun whatever the user allowed.
+#[test]
+fn a_first_connection_that_is_swallowed_is_given_up_in_the_time_for_coming_back() {
+    let place = Place::new();
+    let Some(far) = Far::start(&place, Path::new(RTT / 5, 80_000_000, 0.0)) else { return };
+    // A SYN has 60 bytes, and nothing with a byte of data has so few.
+    far.wan.swallow_over(60);
+    place.file(&place.source("tree/large"), MIB);
+    let begun = Instant::now();
+    let words = words!["push", place.source("tree"), far.url(), "--retry-for", "5s"];
+    let ran = far.run(&place, &words);
+    ran.refused(&["does not open a session"]);
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}: {ran:?}", begun.elapsed());
+}

@@ -358,7 +358,8 @@ impl<'a> Client<'a> {
         let begun = Instant::now();
         let mut run = Run::default();
         let mut back = ComingBack::new();
-        if self.options.wait {
+        // Without time for coming back, the first connection has the time that it needs.
+        if self.options.wait || !self.options.retry_for.is_zero() {
             self.headway.begin_waiting(begun);
         }
         loop {

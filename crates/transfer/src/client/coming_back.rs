@@ -73,7 +73,8 @@ impl Client<'_> {
             if self.options.wait && failure.is_passing() {
                 return self.wait_for_server(back, failure, on_event);
             }
-            if failure.is_cut() && back.first_handshakes < FIRST_HANDSHAKES_MAX {
+            let is_over = self.headway.is_over(Instant::now());
+            if failure.is_cut() && back.first_handshakes < FIRST_HANDSHAKES_MAX && !is_over {
                 return self.pause(&mut back.delay);
             }
             return Err(failure.into_start());
