@@ -94,13 +94,14 @@ fn full_report() -> Report {
             stage: "target_disk".into(),
             share: 0.83,
             because: String::new(),
-            gbit_per_s: 24.0,
+            gbit_per_s: 19.92,
+            at_most_gbit_per_s: Some(24.0),
             next_stage: "network".into(),
-            next_gbit_per_s: 199.0,
+            next_share: 0.1,
             remedy: "a faster target disk, or several (RAID 0, one server a disk)".into(),
-            verdict: "the receiver waited for its disk 83 % of the time, which allows about \
-                      24 Gbit/s; without it the network would allow about 199 Gbit/s; to go \
-                      faster: a faster target disk, or several (RAID 0, one server a disk)"
+            verdict: "the receiver waited for its disk 83 % of the time, at 20 Gbit/s, and so \
+                      allows at most 24 Gbit/s; next is the network, 10 %; to go faster: a faster \
+                      target disk, or several (RAID 0, one server a disk)"
                 .into(),
         },
         stages: [("target_disk", 0.83), ("network", 0.1), ("source_digest", 0.04)]

@@ -614,7 +614,7 @@ fn the_lines_of_json_have_their_fixed_forms() {
             ("count", "bytes resumed_bytes files.done files.skipped files.failed streams"),
             ("count", "copied_bytes retransmits source.max_rss_bytes target.max_rss_bytes"),
             ("number", "seconds gbit_per_s source.cpu_s_per_gb target.cpu_s_per_gb"),
-            ("number", "bottleneck.share bottleneck.gbit_per_s bottleneck.next_gbit_per_s"),
+            ("number", "bottleneck.share bottleneck.gbit_per_s bottleneck.next_share"),
             ("text", "from to protection send_engine receive_engine chosen_because"),
             ("text", "bottleneck.stage bottleneck.next_stage"),
             ("text", "bottleneck.verdict bottleneck.remedy"),

@@ -374,11 +374,14 @@ pub struct Bottleneck {
     /// Why it is this one where another stage has a larger share.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub because: String,
-    /// What this stage allows by itself.
+    /// While the streams were open.
     pub gbit_per_s: f64,
-    /// The stage that would limit next, and what it allows.
+    /// What this stage allows at most by itself; missing where its share does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most_gbit_per_s: Option<f64>,
+    /// The stage with the next largest share. What it allows is not known.
     pub next_stage: String,
-    pub next_gbit_per_s: f64,
+    pub next_share: f64,
     /// One thing to do about it.
     pub remedy: String,
     pub verdict: String,
