@@ -276,6 +276,31 @@ fn the_lag_is_told_while_it_is_written_and_is_nothing_at_the_end() {
     }
 }
 
+/// The first lag of a new session was the whole file, written just now; and what an earlier session
+/// had brought was counted twice.
+#[test]
+fn after_an_outage_the_lag_is_what_is_not_durable_and_as_old_as_the_outage() {
+    let mut recording = Recording::new(Way::Push);
+    recording.write(40 * SPAN);
+    let haul = recording.start_with(&words!["--idle", NEVER_IDLE, "--bwlimit", "1M"]);
+    recording.wait_until_durable(&haul);
+    recording.server.process.kill();
+    recording.write(30 * SPAN);
+    thread::sleep(Duration::from_secs(3));
+    recording.server.restart(&recording.place);
+    recording.wait_until_durable(&haul);
+    recording.close();
+    let ran = haul.finish();
+    recording.assert_done(&ran);
+    let back = ran.events.iter().position(|event| event["event"] == "resume").unwrap();
+    let lags = ran.events[back..].iter().filter(|event| event["event"] == "lag");
+    let behind: Vec<_> = lags.filter(|lag| lag["bytes"].as_u64() > Some(0)).collect();
+    let first = behind.first().unwrap();
+    assert!(first["bytes"].as_u64() <= Some(31 * SPAN), "{first}: {ran:?}");
+    assert!(first["bytes"].as_u64() >= Some(4 * SPAN), "{first}: {ran:?}");
+    assert!(first["seconds"].as_f64() >= Some(2.5), "{first}: {ran:?}");
+}
+
 #[test]
 fn a_client_that_is_killed_sends_nothing_durable_again() {
     for way in WAYS {

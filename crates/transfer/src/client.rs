@@ -29,6 +29,7 @@ use crate::{
     selection::Matcher,
     session::{
         OfferLimits, SessionEnd, Tally, drive,
+        following::Written,
         headway::{Carried, Cut, Headway},
         placing,
         receiving::{Receiving, ReceivingOptions, Telling},
@@ -290,6 +291,7 @@ struct Run {
     facts: Option<(wire::HostFacts, u64)>,
     port: Option<Result<Duration, String>>,
     largest_lag: Option<Lag>,
+    written: Written,
 }
 
 impl<'a> Client<'a> {
@@ -603,6 +605,7 @@ impl<'a> Client<'a> {
                     engine: self.options.send_engine.clone(),
                     span_bytes: self.span_bytes(),
                     wishes: self.wishes,
+                    written: std::mem::take(&mut run.written),
                     manifest: self.lines(rename_of(
                         self.open.paths.first().map_or(&b""[..], Vec::as_slice),
                         granted.target_is_name,
@@ -786,6 +789,7 @@ impl<'a> Client<'a> {
         let (mut role, meter) = (reporting.role, reporting.meter);
         role.stop();
         run.mine = role.report();
+        run.written = role.take_written();
         let theirs = role.take_peer_report();
         run.account.add(&match (&theirs, &end) {
             (Some(theirs), SessionEnd::Finished) => meter

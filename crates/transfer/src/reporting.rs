@@ -10,8 +10,8 @@ use crate::{
     explain::Explained,
     preflight::now_ms,
     session::{
-        Pumped, Role, Tally, headway::Headway, receiving::Receiving, sending::Sending,
-        streams::Streams,
+        Pumped, Role, Tally, following::Written, headway::Headway, receiving::Receiving,
+        sending::Sending, streams::Streams,
     },
     stages,
     verdict::{self, Rate},
@@ -161,6 +161,10 @@ pub trait Reported: Role {
     fn report(&self) -> wire::SideReport;
     fn take_peer_report(&mut self) -> Option<wire::SideReport>;
     fn largest_lag(&self) -> Option<Lag>;
+    /// What another session goes on with of files that are followed.
+    fn take_written(&mut self) -> Written {
+        Written::default()
+    }
     fn current(&self) -> Option<Name>;
 }
 
@@ -186,6 +190,9 @@ impl Reported for Sending<'_> {
     }
     fn largest_lag(&self) -> Option<Lag> {
         Sending::largest_lag(self)
+    }
+    fn take_written(&mut self) -> Written {
+        Sending::take_written(self)
     }
     fn current(&self) -> Option<Name> {
         Sending::current(self)

@@ -11,7 +11,9 @@ use crate::{
     preflight, reporting, rights,
     selection::Arriving,
     session::{
-        LOST_AFTER, OfferLimits, SessionEnd, Tally, drive, io_problem_fault, lock,
+        LOST_AFTER, OfferLimits, SessionEnd, Tally, drive,
+        following::Written,
+        io_problem_fault, lock,
         receiving::{Receiving, ReceivingOptions, Telling},
         sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -536,6 +538,7 @@ fn run_role(
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
                 wishes,
+                written: Written::default(),
                 manifest: None,
             };
             let attributes = Arc::new(Attributes::new(wishes.preserve));

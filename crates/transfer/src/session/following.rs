@@ -25,7 +25,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     mem::MaybeUninit,
     os::fd::{AsRawFd, OwnedFd},
@@ -95,9 +95,14 @@ struct Followed {
     resumed_bytes: Option<u64>,
     /// The receiver's durable bytes, of all files, when the round began.
     durable_before: u64,
-    /// When it was seen to have so many bytes.
+    looked_at: Instant,
+    /// When it may have had so many bytes for the first time: the look before it was seen.
     samples: VecDeque<(Instant, u64)>,
 }
+
+/// What a session leaves to the next one of the same run: when each file was looked at last, and the
+/// sizes that it had. What is not durable yet was written before the next session began.
+pub type Written = BTreeMap<Vec<u8>, (Instant, VecDeque<(Instant, u64)>)>;
 
 pub struct Following {
     recording: Recording,
@@ -107,12 +112,13 @@ pub struct Following {
     looked_at: Option<Instant>,
     /// Why ends are not heard of, until it was told.
     deaf: Option<String>,
+    written: Written,
     pub lag: LagMeter,
 }
 
 impl Following {
     #[must_use]
-    pub fn new(recording: Recording, span_bytes: Option<u64>) -> Self {
+    pub fn new(recording: Recording, span_bytes: Option<u64>, written: Written) -> Self {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let notify = inotify::init(flags);
         let deaf = notify.as_ref().err().map(ToString::to_string);
@@ -123,8 +129,18 @@ impl Following {
             files: Vec::new(),
             looked_at: None,
             deaf,
+            written,
             lag: LagMeter::default(),
         }
+    }
+
+    /// For another session of this run.
+    #[must_use]
+    pub fn take_written(&mut self) -> Written {
+        let each = |file: &mut Followed| {
+            (file.entry.offer.name.clone(), (file.looked_at, std::mem::take(&mut file.samples)))
+        };
+        self.files.iter_mut().map(each).collect()
     }
 
     #[must_use]
@@ -183,13 +199,23 @@ impl Following {
         let (size_bytes, mtime) = (entry.offer.size_bytes, mtime_of(&entry));
         let span_bytes = growing_span_bytes(size_bytes, self.span_bytes);
         let age = age_of(mtime).min(self.recording.idle);
+        let changed_at = now.checked_sub(age).unwrap_or(now);
+        let before = self.written.remove(&entry.offer.name);
+        let (looked_at, mut samples) = before.unwrap_or((changed_at, VecDeque::new()));
+        let largest = samples.back().map_or(0, |(_, size)| *size);
+        if largest > size_bytes {
+            samples.clear();
+        }
+        if largest != size_bytes {
+            samples.push_back((looked_at, size_bytes));
+        }
         self.files.push(Followed {
             file: opened,
             watch,
             span_bytes,
             size_bytes,
             mtime,
-            changed_at: now.checked_sub(age).unwrap_or(now),
+            changed_at,
             settled_bytes: None,
             anew: false,
             ended: is_complete,
@@ -199,7 +225,8 @@ impl Following {
             counted_bytes: None,
             resumed_bytes: None,
             durable_before: 0,
-            samples: VecDeque::from([(now, size_bytes)]),
+            looked_at: now,
+            samples,
             entry,
         });
         Ok(())
@@ -212,8 +239,8 @@ impl Following {
         Some(Event::Fallback { side: Side::Source, from_to, why })
     }
 
-    /// Looks at every file: what is to be done. `durable_bytes` is what the receiver says is
-    /// durable, of all files.
+    /// Looks at every file: what is to be done. `durable_bytes` is what the receiver says became
+    /// durable in this session, of all files.
     pub fn look(&mut self, now: Instant, durable_bytes: u64) -> Vec<Step> {
         let early = |looked: Instant| now.saturating_duration_since(looked) < LOOK_EVERY;
         if self.files.is_empty() || self.looked_at.is_some_and(early) {
@@ -236,7 +263,7 @@ impl Following {
                     continue;
                 }
             }
-            self.lag.see(file.lag(now, durable_bytes, open == 1));
+            file.lag(now, durable_bytes, open == 1).into_iter().for_each(|lag| self.lag.see(lag));
             if file.stage == Stage::Resting
                 && let Some(entry) = file.next_offer(now, recording)
             {
@@ -383,6 +410,7 @@ impl Followed {
             return Err(removed_fault(name));
         }
         self.see(&stat, now);
+        self.looked_at = now;
         self.ended |= !self.entry.has_its_name(&stat);
         Ok(())
     }
@@ -406,7 +434,7 @@ impl Followed {
                     at % 2 == 1
                 });
             }
-            self.samples.push_back((now, size_bytes));
+            self.samples.push_back((self.looked_at, size_bytes));
         }
         (self.size_bytes, self.mtime) = (size_bytes, mtime);
         // What shows as permission bits, and arrives with the file.
@@ -470,8 +498,14 @@ impl Followed {
         self.samples.iter().find(|(_, size)| *size > bytes).map(|(at, _)| *at)
     }
 
-    fn lag(&mut self, now: Instant, durable_bytes: u64, is_alone: bool) -> Lag {
+    /// `None` while the receiver has not said what it holds.
+    fn lag(&mut self, now: Instant, durable_bytes: u64, is_alone: bool) -> Option<Lag> {
         let settled = self.settled_bytes.unwrap_or(0);
+        let is_heard = self.settled_bytes.or(self.resumed_bytes).is_some()
+            || (is_alone && durable_bytes > self.durable_before);
+        if !is_heard {
+            return None;
+        }
         let durable = match self.stage {
             Stage::Offered(_) if is_alone => {
                 let there = settled.max(self.resumed_bytes.unwrap_or(0));
@@ -487,7 +521,7 @@ impl Followed {
         let since = self.first_after(durable).filter(|_| bytes > 0);
         let seconds = since.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         let path = Name(self.entry.offer.name.clone());
-        Lag { path, bytes, seconds: stages::round(seconds, 2) }
+        Some(Lag { path, bytes, seconds: stages::round(seconds, 2) })
     }
 }
 

@@ -216,11 +216,10 @@ impl LagMeter {
         if self.largest.as_ref().is_none_or(is_larger) {
             self.largest = Some(lag.clone());
         }
-        // Between two lines the largest is what counts.
+        // Between two lines the largest is what counts, and the oldest.
         let latest = self.latest.entry(lag.path.clone()).or_insert_with(|| lag.clone());
-        if lag.bytes >= latest.bytes {
-            *latest = lag;
-        }
+        latest.bytes = latest.bytes.max(lag.bytes);
+        latest.seconds = latest.seconds.max(lag.seconds);
     }
 
     /// What is to be told now.
@@ -313,8 +312,10 @@ mod tests {
         [3, 9, 4].into_iter().for_each(|bytes| meter.see(lag(bytes)));
         assert!(meter.take(begun + TELL_EVERY / 2).is_empty());
         assert_eq!(meter.take(begun + TELL_EVERY), [lag(9)]);
-        meter.see(lag(1));
-        assert_eq!(meter.take(begun + TELL_EVERY * 2), [lag(1)]);
+        // The most bytes are behind just after they were written: the oldest is told with them.
+        meter.see(Lag { seconds: 0.4, ..lag(1) });
+        meter.see(Lag { seconds: 0.0, ..lag(2) });
+        assert_eq!(meter.take(begun + TELL_EVERY * 2), [Lag { seconds: 0.4, ..lag(2) }]);
         assert_eq!(
             (meter.largest.clone(), meter.end(b"x").map(|lag| lag.bytes)),
             (Some(lag(9)), Some(0))

@@ -8,7 +8,7 @@ pub mod committer;
 mod comparing;
 pub mod contents;
 mod engines;
-mod following;
+pub mod following;
 pub mod growing;
 mod hard_links;
 pub mod headway;

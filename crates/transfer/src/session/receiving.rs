@@ -96,7 +96,7 @@ pub struct Receiving<'a> {
     stored_as: BTreeMap<FileId, Vec<u8>>,
     /// Chosen at the first regular file, for all streams.
     engines: Engines,
-    progress_at: Instant,
+    progress_at: Option<Instant>,
     finishing: bool,
     ended: Option<SessionEnd>,
     seen: BTreeMap<StreamId, (u64, Instant)>,
@@ -201,7 +201,7 @@ impl<'a> Receiving<'a> {
             removing,
             stored_as: BTreeMap::new(),
             engines: Engines::new(Side::Target),
-            progress_at: now,
+            progress_at: Some(now),
             finishing: false,
             ended: None,
             seen: BTreeMap::new(),

@@ -12,7 +12,7 @@ use super::{
     comparing::{Content, Hashing},
     contents::Contents,
     engines::{Chosen, Engines, Orders},
-    following::Following,
+    following::{Following, Written},
     hard_links::{HardLinks, Met},
     headway::{Carried, Cut},
     lock,
@@ -162,8 +162,8 @@ impl<'a> Sending<'a> {
             bulk_bytes: AtomicU64::new(0),
         });
         let follow = options.wishes.recording.follow;
-        let following =
-            follow.then(|| Following::new(options.wishes.recording, options.span_bytes));
+        let following = follow
+            .then(|| Following::new(options.wishes.recording, options.span_bytes, options.written));
         let watching = sources.watching(options.wishes);
         Self {
             shared,
@@ -809,6 +809,8 @@ pub struct SendingOptions {
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
     pub wishes: Wishes,
+    /// What the session before it saw of files that are followed.
+    pub written: Written,
     /// Where each settled file gets a line.
     pub manifest: Option<Lines>,
 }

@@ -44,10 +44,11 @@ impl Receiving<'_> {
     }
 
     pub(super) fn tell_progress(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.progress_at) < PROGRESS_EVERY {
+        let early = |told: Instant| now.saturating_duration_since(told) < PROGRESS_EVERY;
+        if self.progress_at.is_some_and(early) {
             return;
         }
-        self.progress_at = now;
+        self.progress_at = Some(now);
         self.count_progress();
         let streams =
             self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {

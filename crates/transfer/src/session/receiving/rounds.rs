@@ -64,6 +64,8 @@ impl Receiving<'_> {
         let target = lock(&self.shared.targets).remove(&file);
         let target = target.and_then(|target| lock(&target.shared).take());
         self.growing.settled(&offer, target);
+        // What the sender is told of it is not older than this.
+        self.progress_at = None;
     }
 
     /// Tells how far files that grow are behind, as well as this side knows it.

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        following::{Settled, Step},
+        following::{Following, Settled, Step, Written},
         watching::Next,
     },
     Sending, SessionEnd, Sources, lock,
@@ -86,13 +86,20 @@ impl Sending<'_> {
         watching.is_some_and(|watching| watching.comes_again(&entry.offer, fault, Instant::now()))
     }
 
+    /// What another session of this run goes on with.
+    pub fn take_written(&mut self) -> Written {
+        self.following.as_mut().map(Following::take_written).unwrap_or_default()
+    }
+
     /// Offers what files that are followed have grown by.
     pub(super) fn follow(&mut self, now: Instant) {
         let Some(following) = &mut self.following else { return };
         if let Some(deaf) = following.take_deafness() {
             (self.events)(deaf);
         }
-        let steps = following.look(now, self.tally.durable_bytes);
+        // What an earlier run left is counted as durable, too.
+        let durable_now = self.tally.durable_bytes.saturating_sub(self.tally.there_before());
+        let steps = following.look(now, durable_now);
         for lag in following.lag.take(now) {
             (self.events)(Event::Lag(lag));
         }
