@@ -106,9 +106,17 @@ fn patterns_are_expanded_at_the_server() {
     assert_eq!(pulled("run?/[bd].vdif", "2"), ["b.vdif", "d.vdif"]);
     assert_eq!(pulled("run7/d*", "3"), ["deep", "deep/down", "deep/down/e.vdif"]);
     assert_eq!(pulled("run7/d*/", "4"), ["down", "down/e.vdif"]);
+    // The directory itself has no name in a listing of it: `*` took it for one of its names.
+    let all = ["a.vdif", "b.vdif", "deep", "deep/down", "deep/down/e.vdif", "log"];
+    assert_eq!(pulled("run7/*", "6"), all);
+    assert_eq!(pulled("run7/**", "7"), all);
+    assert_eq!(pulled("run7/*/", "8"), ["down", "down/e.vdif"]);
     assert_same_files(&place.root("run7/a.vdif"), &place.target("1/a.vdif"));
     let ran = place.pull(&words![server.url("run7/*.fits"), place.target("")]);
     ran.refused(&["nothing at the server fits", "haul ls"]);
+    let moved = place.pull(&words![server.url("run7/deep/*"), place.target("9/"), "--move"]);
+    moved.ok();
+    assert!(place.root("run7/deep").exists() && !place.root("run7/deep/down/e.vdif").exists());
     // Two of one name would replace each other.
     place.file(&place.root("run8/a.vdif"), 10);
     let ran = place.pull(&words![server.url("run*/a.vdif"), place.target("5/")]);

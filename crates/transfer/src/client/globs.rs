@@ -100,7 +100,10 @@ impl Pattern {
     }
 
     fn fits(&self, name: &[u8]) -> bool {
-        (self.fits_hidden || !name.starts_with(b".")) && self.glob.is_match(OsStr::from_bytes(name))
+        // The directory that is listed comes first, without a name: no pattern means it.
+        !name.is_empty()
+            && (self.fits_hidden || !name.starts_with(b"."))
+            && self.glob.is_match(OsStr::from_bytes(name))
     }
 }
 
@@ -114,6 +117,8 @@ mod tests {
             ("*.vdif", &["a.vdif", "\u{e4}.vdif"][..], &["a.vdi", ".x.vdif", "vdif"][..]),
             ("scan?", &["scan1"], &["scan", "scan12"]),
             ("[ab]*", &["a", "bc"], &["c", ".a"]),
+            ("*", &["a"], &["", ".x"]),
+            ("**", &["a"], &["", ".x"]),
             (".*", &[".x"], &["x"]),
             ("plain", &["plain"], &["plain2"]),
         ] {
