@@ -313,7 +313,7 @@ fn a_server_that_comes_back_costs_no_line_and_doubles_none() {
 }
 
 #[test]
-fn a_directory_under_a_new_name_keeps_it_when_the_server_comes_back() {
+fn a_directory_under_a_new_path_stays_there_when_the_server_comes_back() {
     let place = Place::new();
     let mut server = Server::start(&place);
     let tree = place.source("tree");
@@ -328,9 +328,9 @@ fn a_directory_under_a_new_name_keeps_it_when_the_server_comes_back() {
     let ran = client.finish();
     assert!(ran.number("reconnections") > 0, "{ran:?}");
     ran.ok();
-    // By then a directory has that name, and it is not where the source was to go.
-    assert_same_trees(&tree, &place.root("new"));
-    assert_manifest(&manifest, &expected(&tree, "new/"));
+    // The path is a directory before and after, and the source keeps its name below it.
+    assert_same_trees(&tree, &place.root("new/tree"));
+    assert_manifest(&manifest, &expected(&tree, "tree/"));
 }
 
 #[test]

@@ -13,30 +13,30 @@ use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
 struct Form {
     sources: &'static [&'static str],
     names: &'static [&'static str],
-    /// What it brings as the new name `new`; `None`: its contents go into the directory `new`.
-    renamed: Option<&'static [&'static str]>,
+    /// A single file, which takes the new name `new`. All else goes into a directory `new`: one
+    /// that took the name would be there at the second run, which would go below it.
+    is_file: bool,
 }
 
 const CONTENTS: &[&str] = &["a", "b", "sub/c"];
 const BELOW_X: &[&str] = &["x/a", "x/b", "x/sub/c"];
-const BELOW_NEW: &[&str] = &["new/a", "new/b", "new/sub/c"];
 
 /// The command runs in `source/x/sub` where the form is `..`, in `source/x` where it is `.`.
 const FORMS: &[Form] = &[
-    Form { sources: &["."], names: CONTENTS, renamed: None },
-    Form { sources: &["./."], names: CONTENTS, renamed: None },
-    Form { sources: &["./"], names: CONTENTS, renamed: None },
-    Form { sources: &[".."], names: CONTENTS, renamed: None },
-    Form { sources: &["x/."], names: CONTENTS, renamed: None },
-    Form { sources: &["x/"], names: CONTENTS, renamed: None },
-    Form { sources: &["x/sub/.."], names: CONTENTS, renamed: None },
-    Form { sources: &["x"], names: BELOW_X, renamed: Some(BELOW_NEW) },
-    Form { sources: &["./x"], names: BELOW_X, renamed: Some(BELOW_NEW) },
-    Form { sources: &["x/a"], names: &["a"], renamed: Some(&["new"]) },
-    Form { sources: &["x/a", "x/b"], names: &["a", "b"], renamed: None },
-    Form { sources: &["x/.", "y"], names: &["a", "b", "sub/c", "y"], renamed: None },
-    Form { sources: &["empty"], names: &["empty/"], renamed: Some(&["new/"]) },
-    Form { sources: &["empty/"], names: &[], renamed: None },
+    Form { sources: &["."], names: CONTENTS, is_file: false },
+    Form { sources: &["./."], names: CONTENTS, is_file: false },
+    Form { sources: &["./"], names: CONTENTS, is_file: false },
+    Form { sources: &[".."], names: CONTENTS, is_file: false },
+    Form { sources: &["x/."], names: CONTENTS, is_file: false },
+    Form { sources: &["x/"], names: CONTENTS, is_file: false },
+    Form { sources: &["x/sub/.."], names: CONTENTS, is_file: false },
+    Form { sources: &["x"], names: BELOW_X, is_file: false },
+    Form { sources: &["./x"], names: BELOW_X, is_file: false },
+    Form { sources: &["x/a"], names: &["a"], is_file: true },
+    Form { sources: &["x/a", "x/b"], names: &["a", "b"], is_file: false },
+    Form { sources: &["x/.", "y"], names: &["a", "b", "sub/c", "y"], is_file: false },
+    Form { sources: &["empty"], names: &["empty/"], is_file: false },
+    Form { sources: &["empty/"], names: &[], is_file: false },
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Target {
         let below = |directory: &str| {
             form.names.iter().map(|name| format!("{directory}{name}")).collect::<Vec<_>>()
         };
-        let expected = match (self, form.renamed) {
-            (Self::Root, _) => below(""),
-            (Self::NewName, Some(renamed)) => renamed.iter().map(|name| (*name).into()).collect(),
+        let expected = match self {
+            Self::Root => below(""),
+            Self::NewName if form.is_file => vec!["new".into()],
             _ => below("new/"),
         };
         let is_empty_directory = expected.is_empty() && self != Self::Root;
@@ -138,11 +138,7 @@ fn try_form(form: &Form, target: Target, options: &[&str]) {
     assert_eq!(dry.status, 0, "{what}: {}", dry.err);
     assert_eq!(listing(&place.path("root")), before, "{what}: a dry run changes nothing");
     let planned = dry.ok()["files"]["would_copy"].as_u64();
-    // A directory that got the target's name is there at the second run, which goes into it, as cp
-    // does.
-    let is_new_directory =
-        target == Target::NewName && form.renamed.is_some_and(|names| names != ["new"]);
-    for round in 0..if is_new_directory { 1 } else { 3 } {
+    for round in 0..3 {
         if !place.path(directory_of(form)).exists() {
             // --move removed the directory that the command would run in, as it was empty.
             break;
@@ -179,7 +175,8 @@ fn every_form_of_source_arrives_under_its_names_in_every_form_of_target() {
 
 #[test]
 fn moved_sources_are_all_there_under_their_names() {
-    for form in FORMS {
+    // Contents beside another source are refused: see below.
+    for form in FORMS.iter().filter(|form| form.sources != ["x/.", "y"]) {
         for target in Target::ALL {
             try_form(form, target, &["--move"]);
         }
@@ -187,7 +184,7 @@ fn moved_sources_are_all_there_under_their_names() {
 }
 
 /// Two directories' contents with a file of one name: the second would replace the first, and with
-/// `--move` neither source would be left.
+/// `--move`, which is refused, neither source would be left.
 #[test]
 fn a_second_file_of_a_name_is_refused_and_its_source_stays() {
     let place = Place::new();
@@ -197,12 +194,13 @@ fn a_second_file_of_a_name_is_refused_and_its_source_stays() {
         fs::write(place.source(directory).join(format!("own-{directory}")), directory).unwrap();
     }
     let server = Server::start(&place);
-    let form = Form { sources: &["one/", "two/"], names: &[], renamed: None };
-    let ran = push(&place, &form, server.url("to/"), &["--move"]);
+    let form = Form { sources: &["one/", "two/"], names: &[], is_file: false };
+    push(&place, &form, server.url("to/"), &["--move"]).refused(&["contents of a directory"]);
+    assert!(place.source("one/same").exists() && !place.root("to").exists());
+    let ran = push(&place, &form, server.url("to/"), &[]);
     assert_eq!(ran.status, 1, "{}", ran.err);
     ran.failed(1);
     assert_eq!(fs::read_to_string(place.root("to/same")).unwrap(), "one");
-    assert!(!place.source("one/same").exists(), "it was moved");
     assert_eq!(fs::read_to_string(place.source("two/same")).unwrap(), "two");
     assert!(place.root("to/own-one").exists() && place.root("to/own-two").exists());
     let errors = ran.named("error");
@@ -211,19 +209,67 @@ fn a_second_file_of_a_name_is_refused_and_its_source_stays() {
 }
 
 #[test]
-fn a_pull_of_contents_goes_into_a_directory_by_every_form() {
-    for (path, expected) in [
-        ("x/.", ["new/a", "new/b", "new/sub/c"]),
-        ("x/", ["new/a", "new/b", "new/sub/c"]),
-        ("x", ["new/a", "new/b", "new/sub/c"]),
+fn a_pull_goes_to_the_same_place_again_and_says_where_by_every_form() {
+    let (contents, named) =
+        (&["new/a", "new/b", "new/sub/c"][..], &["new/x/a", "new/x/b", "new/x/sub/c"][..]);
+    for (path, expected, to) in [
+        ("x/.", contents, "new/"),
+        ("x/", contents, "new/"),
+        ("x", named, "new/x"),
+        ("x/a", &["new"], "new"),
     ] {
         let place = Place::new();
         make_sources(&place.path("root"));
         let server = Server::start(&place);
-        let words = [server.url(path), place.target("new").into()];
-        let ran = place.pull(&words);
-        assert_eq!(ran.status, 0, "{path}: {}", ran.err);
-        let arrived = listing(&place.path("target"));
-        assert_eq!(arrived.keys().collect::<Vec<_>>(), expected, "{path}");
+        let words = words![server.url(path), place.target("new")];
+        place.pull(&[words.clone(), words!["-n"]].concat()).ok();
+        assert!(!place.target("new").exists(), "{path}: a dry run makes nothing");
+        let manifest = place.path("manifest");
+        for round in 0..3 {
+            let ran = place.pull(&[words.clone(), words!["--manifest", manifest]].concat());
+            let told = ran.ok();
+            assert_eq!(told["files"]["done"] == 0, round > 0, "{path}, round {round}");
+            assert!(told["to"].as_str().unwrap().ends_with(&format!("/{to}")), "{path}: {told}");
+            let arrived = listing(&place.path("target"));
+            assert_eq!(arrived.keys().collect::<Vec<_>>(), expected, "{path}");
+            // Its names are those below the directory that the command names.
+            let below = if path == "x/a" { place.target("") } else { place.target("new") };
+            for line in fs::read_to_string(&manifest).unwrap().lines() {
+                let name = line.split("  ").nth(1).unwrap();
+                assert!(below.join(name).is_file(), "{path}, round {round}: {line}");
+            }
+        }
+    }
+}
+
+/// `push rs URL/new` made `new` a copy of rs; after a break the same command began anew below it.
+#[test]
+fn a_directory_under_a_new_path_is_gone_on_with_by_the_same_command() {
+    for is_push in [true, false] {
+        let place = Place::new();
+        let server = Server::start(&place);
+        let from = if is_push { place.source("x") } else { place.root("x") };
+        let to = if is_push { place.root("new") } else { place.target("new") };
+        place.file(&from.join("large"), 8 << 20);
+        fs::hard_link(from.join("large"), from.join("second")).unwrap();
+        let command = match is_push {
+            true => words!["push", from, server.url("new")],
+            false => words!["pull", server.url("x"), to],
+        };
+        let slow = [command.clone(), words!["--bwlimit", "1M", "--span-size", "64K"]].concat();
+        let mut client = place.start(&slow);
+        client.wait_for_bytes("bytes_durable", 2 << 20);
+        client.kill();
+        let ran = place.run(&[command.clone(), words!["--span-size", "64K"]].concat());
+        assert!(ran.ok()["resumed_bytes"].as_u64().unwrap() > 0, "{ran:?}");
+        harness::assert_same_trees(&from, &to.join("x"));
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 1, "no hidden temporary is left");
+        // What the source lacks goes below the name that it keeps, and nowhere else.
+        fs::write(to.join("x/extra"), b"extra").unwrap();
+        fs::write(to.join("beside"), b"beside").unwrap();
+        let mirrored = [command, words!["--delete", "--move"]].concat();
+        place.run(&mirrored).ok();
+        assert!(!to.join("x/extra").exists() && to.join("beside").exists());
+        assert!(to.join("x/second").exists() && !from.join("large").exists());
     }
 }

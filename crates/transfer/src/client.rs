@@ -102,7 +102,7 @@ pub fn push(
     check_names(&names)?;
     check_moved(&names, request.options.wishes)?;
     let of_base = names.contains(&None);
-    let into_directory = go_into_directory(&names);
+    let into_directory = go_into_directory(&names) || request.sources.iter().any(is_directory);
     let open = wire::Open {
         direction: Direction::Push as i32,
         paths: vec![request.url.path.clone()],
@@ -181,8 +181,8 @@ pub fn pull(
         return Err(TransferError::start(problem(what, needs, "null:", "leave out --move")));
     }
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
-    let means = TargetMeans::name_if(matches!(&place, TargetPlace::Below { rename: Some(_), .. }));
     let report = client.run(&Work::Pull(place), on_event)?;
+    let means = TargetMeans::name_if(client.target_is_name.get());
     Ok(whereabouts::of_pull(report, request, &names, means))
 }
 
@@ -208,11 +208,7 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
 
 /// Only directories can be watched.
 fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
-    let is_other = |source: &&SourceSpec| match source {
-        SourceSpec::Path(path) => !Path::new(path).is_dir(),
-        SourceSpec::Zero(_) | SourceSpec::Beginning(_) => true,
-    };
-    let Some(other) = sources.iter().find(is_other) else { return Ok(()) };
+    let Some(other) = sources.iter().find(|source| !is_directory(source)) else { return Ok(()) };
     let found = match other {
         SourceSpec::Path(path) => format!("{}", Path::new(path).display()),
         SourceSpec::Zero(size) => format!("zero:{size}"),
@@ -220,6 +216,10 @@ fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
     };
     let hint = "watch the directory that holds it, or leave --watch out";
     Err(TransferError::start(problem("cannot watch this source", "a directory", &found, hint)))
+}
+
+fn is_directory(source: &SourceSpec) -> bool {
+    matches!(source, SourceSpec::Path(path) if Path::new(path).is_dir())
 }
 
 /// What the one source of a pull is called here, where that is another name.
@@ -255,8 +255,8 @@ struct Client<'a> {
     wishes: Wishes,
     matcher: Option<Matcher>,
     manifest: Option<Arc<Manifest>>,
-    /// The first session said that the target's path is the new name of the source. By the next one
-    /// a directory may have it: what this run has made of it.
+    /// The target's path is the new name of the source: for a push the first session said so, for a
+    /// pull the last one found it out.
     target_is_name: Cell<bool>,
     headway: Arc<Headway>,
     route: Arc<Route>,
@@ -404,6 +404,9 @@ impl<'a> Client<'a> {
     ) -> Result<Report, TransferError> {
         if let Some(problem) = nothing_started(&tally) {
             return Err(TransferError::start(problem));
+        }
+        if let Work::Pull(place) = work {
+            self.target_is_name.set(new_name(place).is_some() && !tally.keeps_source_name);
         }
         let checks = self.checks(run, work, &tally);
         let room = self.target_room(run, work);

@@ -2,6 +2,9 @@
 //!
 //! Decided here for both sides and both directions, by the path's text alone: `x` is called x;
 //! `x/`, `x/.`, `.`, `..`, `x/..` and `/` are the contents of that directory.
+//!
+//! A single file may take the target's path as its new name. A directory never does: it would be
+//! there at the next run of the same command, which would go below it.
 
 /// The name that a source brings to the target; `None`: its contents come without it.
 #[must_use]
@@ -12,8 +15,8 @@ pub fn name_of_source(path: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether sources of these names go into the target as a directory, whatever is there: one source
-/// with a name of its own may be given the target's path as a new name.
+/// Whether sources of these names go into the target as a directory, whatever is there and they
+/// are: one source with a name of its own may be a single file that takes the target's path.
 #[must_use]
 pub fn go_into_directory<Name>(names: &[Option<Name>]) -> bool {
     !matches!(names, [Some(_)])

@@ -29,8 +29,8 @@ use std::{
 /// so is written ./zero:SIZE.
 ///
 /// URL is what `haul serve` printed, with a path behind: `dir/` puts the sources into that
-/// directory, `name` gives a single source that name, `null:` throws everything away at the other
-/// side.
+/// directory, `name` gives a single file that name, `null:` throws everything away at the other
+/// side. A directory keeps its own name below the path; to give it another, push `dir/` to `new/`.
 #[derive(Debug, Args)]
 #[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL>")]
 pub struct LowPush {
@@ -50,7 +50,8 @@ pub struct LowPush {
 /// server; only the first needs the token.
 ///
 /// TARGET is an existing directory, a name that ends in `/`, for a single file its new name, or
-/// `null:` to throw away what arrives. Without it files come to the directory that you are in.
+/// `null:` to throw away what arrives. A directory keeps its own name below it; to give it another,
+/// pull `dir/` to `new/`. Without TARGET files come to the directory that you are in.
 #[derive(Debug, Args)]
 #[command(override_usage = "haul pull [OPTIONS] <URL>... [TARGET]")]
 pub struct LowPull {

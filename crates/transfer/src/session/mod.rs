@@ -173,6 +173,8 @@ pub struct OfferLimits {
 pub struct Tally {
     pub offered_files: u64,
     pub offered_bytes: u64,
+    /// The one source is a directory: the target's path is none of its names.
+    pub keeps_source_name: bool,
     /// No more is offered.
     pub total_known: bool,
     pub done_files: u64,

@@ -417,6 +417,7 @@ impl<'a> Receiving<'a> {
 
     fn offered(&mut self, offer: &FileOffer) {
         let file = FileId(offer.file);
+        self.learn_source(offer);
         if let Some(removing) = &mut self.removing {
             removing.offered(&offer.name);
         }

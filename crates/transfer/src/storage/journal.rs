@@ -56,7 +56,7 @@ pub struct Identity {
     pub target_device: u64,
     /// What verified the spans: what came under another digest is not taken over.
     pub digest: u32,
-    /// The first half of the SHA-256 of the target's name below its root.
+    /// The first half of the SHA-256 of the target's name in its directory.
     pub name_hash: [u8; 16],
 }
 

@@ -636,7 +636,8 @@ fn identity_of(
     digest: Digest,
 ) -> io::Result<Identity> {
     let stat = fstat(part)?;
-    let hash = Token::secret_hash(name);
+    // By its last component: the root of one and the same place may be another in the next run.
+    let hash = Token::secret_hash(split_last(name).1);
     Ok(Identity {
         size_bytes: offer.size_bytes,
         mtime_s: offer.mtime_s,

@@ -181,6 +181,16 @@ impl TargetPlace {
         place(base, Some(name.to_vec()))
     }
 
+    /// Learns by an offer what the one source is: a directory keeps its name, below the path that
+    /// a single file would take. True if that changes the place.
+    pub fn learn_source(&mut self, offer: &FileOffer) -> bool {
+        let Self::Below { base, rename, .. } = self else { return false };
+        let is_directory = offer.kind() == FileKind::Directory || offer.name.contains(&b'/');
+        let Some(new) = rename.take_if(|_| is_directory) else { return false };
+        *base = join(base, &new);
+        true
+    }
+
     #[must_use]
     pub fn root(&self) -> Option<Arc<Root>> {
         if let Self::Below { root, .. } = self { Some(root.clone()) } else { None }

@@ -7,7 +7,7 @@
 use super::Receiving;
 use crate::{
     rights::{Right, Rights},
-    session::lock,
+    session::{lock, removing::Removing},
     storage::target::{Prepared, TargetPlace},
 };
 use haul_protocol::wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side};
@@ -28,6 +28,18 @@ impl Telling {
 }
 
 impl Receiving<'_> {
+    /// The one source turned out to be a directory.
+    pub(super) fn learn_source(&mut self, offer: &FileOffer) {
+        if !self.place.learn_source(offer) {
+            return;
+        }
+        self.tally.keeps_source_name = true;
+        self.removing = Removing::new(&self.place, self.shared.streams.clone());
+        if let Some(manifest) = &mut self.options.manifest {
+            manifest.rename = None;
+        }
+    }
+
     pub(super) fn prepare_telling(
         &mut self,
         offer: &FileOffer,
