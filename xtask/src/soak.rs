@@ -149,6 +149,7 @@ fn run_suite(root: &Path, suite: &Suite) -> Result<Ran> {
     let begun = Instant::now();
     let mut cargo = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
     let mut ran = Ran::default();
+    #[expect(clippy::disallowed_methods, reason = "an error of it is returned")]
     if let Some(output) = cargo.stdout.take() {
         read(BufReader::new(output), &mut std::io::stdout(), &mut ran)?;
     }

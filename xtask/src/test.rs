@@ -42,6 +42,7 @@ fn run_cargo_test(
     command.args(arguments).env(SKIP_LOG_VARIABLE, &skip_log.path);
     command.env("PATH", std::env::join_paths(child::search_path())?);
     let mut cargo = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
+    #[expect(clippy::disallowed_methods, reason = "an error of it is returned")]
     let passed_on = match cargo.stdout.take() {
         Some(output) => pass_on(BufReader::new(output), &mut std::io::stdout(), totals),
         None => Ok(()),

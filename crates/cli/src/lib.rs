@@ -29,6 +29,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(error) => show_usage_error(&error, &words),
     };
+    let is_cut_short = status == ExitStatus::AllDone && ui::output::has_failed();
+    let status = if is_cut_short { ExitStatus::SomeFailed } else { status };
     ExitCode::from(status as u8)
 }
 
@@ -77,11 +79,15 @@ fn show_usage_error(error: &clap::Error, words: &[OsString]) -> ExitStatus {
     if let Some(problem) = args::habits::habit(error, words) {
         return Failure::from(problem).show(json);
     }
-    // Nothing can be done about a closed standard output.
-    let _ = error.print();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let has_colours = ui::Look::of_output(false).colour == ui::line::Colour::On;
+        let text = error.render();
+        let text = if has_colours { text.ansi().to_string() } else { text.to_string() };
+        ui::print_to_stdout(text.trim_end());
         return ExitStatus::AllDone;
     }
+    // Nothing can be done about a closed standard error.
+    let _ = error.print();
     if json {
         let text = error.to_string();
         // Its first paragraph: what it speaks of may stand on lines of its own.

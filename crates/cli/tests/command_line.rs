@@ -360,3 +360,18 @@ fn a_closed_output_is_no_panic() {
     assert!(output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+/// `haul ls > FILE` on a full file system ended with status 0 and half of the lines.
+#[test]
+fn an_output_that_cannot_be_written_ends_with_status_1_and_says_so_once() {
+    let fresh = Fresh::new();
+    fresh.run(&["token", "new", "--for", "."]).ok();
+    fresh.run(&["token", "new", "--for", "."]).ok();
+    for words in [&["token", "list"][..], &["token", "list", "--json"], &["--help"], &["tune"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ran = Ran::of(fresh.command(words).stdout(full).output().unwrap());
+        assert_eq!(ran.status, 1, "{words:?}: {}", ran.err);
+        let told = ran.err.matches("standard output is not complete").count();
+        assert_eq!(told, 1, "{words:?}: {}", ran.err);
+    }
+}

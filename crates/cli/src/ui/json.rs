@@ -3,6 +3,7 @@
 use super::{
     Screen,
     notices::{Notices, Shows},
+    output::Output as StandardOutput,
     write_line,
 };
 use haul_transfer::{Event, Report, events::Problem};
@@ -85,7 +86,7 @@ impl<Output: Write> Screen for Json<Output> {
 
 /// One object on standard output.
 pub fn print(object: &impl Serialize) {
-    write_line(&mut std::io::stdout(), &text_of(object));
+    write_line(&mut StandardOutput::new(), &text_of(object));
 }
 
 /// An error as an event on standard output.

@@ -5,6 +5,7 @@ pub mod explain;
 pub mod json;
 pub mod line;
 pub mod notices;
+pub mod output;
 pub mod plain;
 pub mod progress;
 pub mod quiet;
@@ -15,6 +16,7 @@ pub mod verify;
 use crate::args::transfer::LowTransfer;
 use haul_transfer::{Event, Report};
 use line::Colour;
+use output::Output;
 use std::io::{IsTerminal, Write};
 
 /// How an output looks: how wide it is, whether it has colours, and how much is told.
@@ -44,7 +46,7 @@ impl Look {
     /// Of standard output.
     #[must_use]
     pub fn of_output(whole: bool) -> Self {
-        let is_terminal = std::io::stdout().is_terminal();
+        let is_terminal = Output::new().is_terminal();
         Self { width: Width::Output.if_terminal(is_terminal), colour: colour(is_terminal), whole }
     }
 
@@ -103,12 +105,12 @@ pub trait Screen {
 #[must_use]
 pub fn screen(low: &LowTransfer) -> Box<dyn Screen> {
     if low.json {
-        Box::new(json::Json::new(std::io::stdout(), low.quiet))
+        Box::new(json::Json::new(Output::new(), low.quiet))
     } else if low.quiet {
         Box::new(quiet::Quiet::new(std::io::stderr()))
     } else if low.tree.preflight {
         let look = Look::of_output(low.report);
-        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr(), look).without_files())
+        Box::new(plain::Plain::new(Output::new(), std::io::stderr(), look).without_files())
     } else {
         for_people(low.report)
     }
@@ -120,15 +122,15 @@ pub fn screen(low: &LowTransfer) -> Box<dyn Screen> {
 pub fn for_people(whole: bool) -> Box<dyn Screen> {
     let look = Look::of_output(whole);
     if std::io::stderr().is_terminal() && !is_dumb() {
-        Box::new(progress::ProgressLine::new(std::io::stdout(), Look::of_errors(whole), look))
+        Box::new(progress::ProgressLine::new(Output::new(), Look::of_errors(whole), look))
     } else {
-        Box::new(plain::Plain::new(std::io::stdout(), std::io::stderr(), look))
+        Box::new(plain::Plain::new(Output::new(), std::io::stderr(), look))
     }
 }
 
-/// One line, at once. A closed output does not stop a transfer.
+/// One line, at once. A closed output does not stop a transfer: see [`output`].
 pub fn print_to_stdout(line: &str) {
-    write_line(&mut std::io::stdout(), line);
+    write_line(&mut Output::new(), line);
 }
 
 /// One message in words, at once.

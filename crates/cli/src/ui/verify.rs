@@ -75,8 +75,8 @@ impl VerifyScreen {
     }
 
     fn flush(&mut self) {
-        let mut output = std::io::stdout();
-        // A reader who went away does not stop it: the exit status says how it ended.
+        let mut output = super::output::Output::new();
+        // That does not stop it: the exit status says how it ended.
         let _ = output.write_all(self.gathered.as_bytes()).and_then(|()| output.flush());
         self.gathered.clear();
     }

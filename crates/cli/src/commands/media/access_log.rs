@@ -97,7 +97,7 @@ impl LogWriter {
 
 fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     if path.as_os_str() == "-" {
-        return Ok(Box::new(io::stdout()));
+        return Ok(Box::new(ui::output::Output::new()));
     }
     // The end of a pipe that nobody reads is not waited for.
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
