@@ -100,8 +100,8 @@ struct Followed {
     samples: VecDeque<(Instant, u64)>,
 }
 
-/// What a session leaves to the next one of the same run: when each file was looked at last, and the
-/// sizes that it had. What is not durable yet was written before the next session began.
+/// What a session leaves to the next one of the same run: when each file was looked at last, and
+/// the sizes that it had. What is not durable yet was written before the next session began.
 pub type Written = BTreeMap<Vec<u8>, (Instant, VecDeque<(Instant, u64)>)>;
 
 pub struct Following {

@@ -239,8 +239,8 @@ impl Attributes {
         owner_differs || time_differs || mode_differs || self.preserve.needs_xattrs()
     }
 
-    /// The permission bits that a target gets: the source's, as it is. Where modes are not kept, the
-    /// umask takes its part of them, as cp(1) has it; nobody may do more than at the source.
+    /// The permission bits that a target gets: the source's, as it is. Where modes are not kept,
+    /// the umask takes its part of them, as cp(1) has it; nobody may do more than at the source.
     pub(super) fn mode_of(&self, offer: &FileOffer) -> u32 {
         let mode = offer.mode & MODE_BITS;
         if self.preserve.mode { mode } else { mode & !umask() }

@@ -118,6 +118,15 @@ pub(super) fn same_file(name: &[u8]) -> Fault {
         .hint("nothing is to be done, or choose another target")
 }
 
+/// What keep-both stores under another name is none that the sources have.
+pub(super) fn keeps_and_removes(path: &[u8]) -> Fault {
+    Fault::new(FaultCode::NameRefused, Side::Target, "cannot keep both files and remove others")
+        .at(path)
+        .needs("one of --on-conflict keep-both and --delete")
+        .found("both: --delete would remove what keep-both keeps")
+        .hint("leave out one of them")
+}
+
 fn exists(name: &[u8], there: &Stat, offer: &FileOffer) -> Fault {
     let found = if is_regular(there) && !same_size(there, offer) {
         format!("a file of {} bytes, not of {}", there.st_size, offer.size_bytes)

@@ -49,8 +49,8 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
 /// The same while a session of this process is known to be ending, which can take a sync.
 /// Less than the time after which a silent side is given up.
 const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
-/// From this size on the free space is looked at before any is taken: fallocate(2) of more than there
-/// is takes all of it until it fails, and others find none meanwhile.
+/// From this size on the free space is looked at before any is taken: fallocate(2) of more than
+/// there is takes all of it until it fails, and others find none meanwhile.
 const LOOK_FIRST_FROM_BYTES: u64 = 1 << 20;
 const LOCK_POLL: Duration = Duration::from_millis(20);
 

@@ -287,3 +287,29 @@ impl Preparing<'_> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        storage::target::{PathMeans, TargetPlace},
+        wishes::Wishes,
+    };
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_directory_is_never_wider_than_its_source_while_it_is_received() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, mode) in [("private", 0o700), ("closed", 0o500), ("group", 0o750)] {
+            let kind = FileKind::Directory as i32;
+            let offer = FileOffer { name: name.into(), kind, mode, ..FileOffer::default() };
+            let fresh = &mut Fresh::default();
+            let root = Root::open(directory.path()).unwrap();
+            let means = PathMeans::Directory;
+            let place = TargetPlace::resolve(&root, b"", means, Wishes::default()).unwrap();
+            place.prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap();
+            let there = std::fs::metadata(directory.path().join(name)).unwrap().mode() & 0o777;
+            assert!(there & !(mode | 0o700) == 0 && there & 0o700 == 0o700, "{name}: {there:o}");
+        }
+    }
+}

@@ -142,8 +142,9 @@ impl Root {
         Ok((directory, last))
     }
 
-    /// Makes a directory with these permission bits, and those above it, as far as they are missing.
-    /// Returns how many were: they are durable when [`Self::each_parent`] of so many is synced.
+    /// Makes a directory with these permission bits, and those above it, as far as they are
+    /// missing. Returns how many were: they are durable when [`Self::each_parent`] of so many is
+    /// synced.
     ///
     /// # Errors
     /// If something else has that name, or it may not be made.

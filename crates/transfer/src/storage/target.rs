@@ -145,7 +145,7 @@ impl TargetPlace {
             return Ok(Self::Null);
         }
         if wishes.removal.is_some() && wishes.on_conflict == crate::wishes::OnConflict::KeepBoth {
-            return Err(keeps_and_removes(path));
+            return Err(super::conflict::keeps_and_removes(path));
         }
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
         let make = |name: &[u8]| {
@@ -281,15 +281,6 @@ pub fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8>
             None => join(base, new),
         },
     }
-}
-
-/// What keep-both stores under another name is none that the sources have.
-fn keeps_and_removes(path: &[u8]) -> Fault {
-    Fault::new(FaultCode::NameRefused, Side::Target, "cannot keep both files and remove others")
-        .at(path)
-        .needs("one of --on-conflict keep-both and --delete")
-        .found("both: --delete would remove what keep-both keeps")
-        .hint("leave out one of them")
 }
 
 fn name_refused(name: &[u8], why: &str) -> Fault {
@@ -727,19 +718,6 @@ mod tests {
             assert_eq!(mode_now(&part) & 0o600, 0o600);
             part.seal(&offer, &attributes).unwrap();
             assert_eq!(mode_now(&part), mode, "{wanted:o}");
-        }
-    }
-
-    #[test]
-    fn a_directory_is_never_wider_than_its_source_while_it_is_received() {
-        let directory = tempfile::tempdir().unwrap();
-        for (name, mode) in [("private", 0o700), ("closed", 0o500), ("group", 0o750)] {
-            let kind = FileKind::Directory as i32;
-            let offer = FileOffer { kind, mode, ..offer(name.as_bytes(), 0) };
-            let fresh = &mut Fresh::default();
-            place(directory.path()).prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap();
-            let there = std::fs::metadata(directory.path().join(name)).unwrap().mode() & 0o777;
-            assert!(there & !(mode | 0o700) == 0 && there & 0o700 == 0o700, "{name}: {there:o}");
         }
     }
 
