@@ -23,7 +23,7 @@ impl Talking {
         let log = place.path("log");
         let options: Vec<_> = options.iter().map(std::ffi::OsString::from).collect();
         let mut command = place.command(&[words!["serve", place.path("root")], options].concat());
-        command.stdout(File::create(&log).unwrap()).stderr(Stdio::null());
+        command.stdout(File::create(&log).unwrap()).stderr(Stdio::null()).stdin(Stdio::null());
         let talking = Self { child: command.spawn().unwrap(), log };
         talking.wait_for("Ctrl-C");
         talking
@@ -73,6 +73,44 @@ fn the_log_has_times_and_addresses_as_people_write_them_and_names_files_where_as
         assert!(log.contains("] 127.0.0.1:") && !log.contains("::ffff:"), "{log}");
         assert_eq!(log.contains("] done d/one (10 bytes)"), options.contains(&"-v"), "{log}");
     }
+}
+
+/// The record of what happened to the files of this host.
+#[test]
+fn the_log_says_what_was_done_here_and_by_which_name() {
+    let place = Place::new();
+    place.file(&place.root("t/only-here"), 10);
+    place.file(&place.source("t/one"), 10);
+    place.file(&place.source("large"), 64 << 20);
+    let server = Talking::start(&place, &["--listen", "127.0.0.1:0", "-v"]);
+    let url = |path: &str| format!("{}{path}", server.url().reveal());
+    place.push(&words![place.source("t/"), url("t/"), "--delete", "-n"]).ok();
+    server.wait_for("finished: 0 bytes");
+    assert!(server.text().contains("dry run, nothing was changed: 1 files would be copied"));
+    assert!(!server.text().contains("removed") && place.root("t/only-here").exists());
+    place.push(&words![place.source("t/one"), url("same")]).ok();
+    server.wait_for("] done same (10 bytes)");
+    let words = words!["push", place.source("large"), url("cut"), "--bwlimit", "16M"];
+    let mut client = place.start(&words);
+    let durable = client.wait_for_bytes("bytes_durable", 4 << 20);
+    client.kill();
+    server.wait_for("ended: ");
+    let text = server.text();
+    let bytes = text.split_once("ended: ").unwrap().1.split(' ').next().unwrap();
+    assert!(bytes.parse::<u64>().unwrap() >= durable, "{durable} were durable: {text}");
+}
+
+#[test]
+fn a_hangup_ends_no_server_that_has_no_terminal() {
+    let place = Place::new();
+    place.file(&place.source("data"), 10);
+    let server = Talking::start(&place, &["--listen", "127.0.0.1:0"]);
+    for _ in 0..2 {
+        let id = rustix::process::Pid::from_child(&server.child);
+        rustix::process::kill_process(id, rustix::process::Signal::HUP).unwrap();
+        server.wait_for("SIGHUP: nothing to read again");
+    }
+    place.push(&words![place.source("data"), server.url().reveal()]).ok();
 }
 
 #[test]

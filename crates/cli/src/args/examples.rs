@@ -90,6 +90,13 @@ haul serve null:                        the network and the sender's disk, witho
 haul serve /data --listen 10.0.0.1:7000 --advertise dtn1.example.org",
     },
     Section {
+        title: "Signals",
+        lines: "\
+SIGINT, SIGTERM  cuts the sessions, which go on when it is started again
+SIGHUP           changes nothing, as tokens are read at each use; a server at a terminal ends,
+                 as its terminal has been closed",
+    },
+    Section {
         title: "Exit status",
         lines: "\
 0  ended by Ctrl-C, SIGTERM, or with --once after its session

@@ -7,8 +7,13 @@ use crate::{
     interrupt, ui,
 };
 use haul_transfer::{
-    HaulUrl, ServeOptions, ServeRoot,
-    server::{Server, reachable::Hosts},
+    HaulUrl, Interrupt, ServeOptions, ServeRoot,
+    server::{Server, ServerEvent, reachable::Hosts},
+};
+use signal_hook::{consts::SIGHUP, flag, iterator::Signals};
+use std::{
+    io::{self, IsTerminal},
+    thread,
 };
 
 /// # Errors
@@ -22,6 +27,9 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
     let options = low.checked()?;
     let welcome = Welcome::of(&options);
     let interrupt = interrupt::on_signals()?;
+    let hangups = Hangups::expect(&interrupt).map_err(|error| {
+        usage_problem("cannot set a handler for signals", "", &error.to_string(), "")
+    })?;
     haul_transfer::raise_open_files_limit();
     let server = Server::bind(options)?;
     if lines == Lines::Json {
@@ -41,9 +49,38 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
     let log = Log::start(lines).map_err(|error| {
         usage_problem("cannot start a thread for the log", "", &error.to_string(), "")
     })?;
-    server.run(&interrupt, &|event| log.tell(&event))?;
+    hangups.told_while(&log, || server.run(&interrupt, &|event| log.tell(&event)))?;
     log.end();
     Ok(ExitStatus::AllDone)
+}
+
+/// What a hangup means. It says that the terminal was closed, and a server that was started there
+/// ends in order. Others, such as logrotate(8), send it to any server.
+enum Hangups {
+    End,
+    AreTold(Signals),
+}
+
+impl Hangups {
+    fn expect(interrupt: &Interrupt) -> io::Result<Self> {
+        // Asked now: a terminal that is closed is none.
+        if io::stdin().is_terminal() {
+            flag::register(SIGHUP, interrupt.clone())?;
+            return Ok(Self::End);
+        }
+        Ok(Self::AreTold(Signals::new([SIGHUP])?))
+    }
+
+    fn told_while<T>(self, log: &Log, run: impl FnOnce() -> T) -> T {
+        let Self::AreTold(mut signals) = self else { return run() };
+        let handle = signals.handle();
+        thread::scope(|scope| {
+            scope.spawn(move || signals.forever().for_each(|_| log.tell(&ServerEvent::Hangup)));
+            let ran = run();
+            handle.close();
+            ran
+        })
+    }
 }
 
 /// What the user reads first: the URL, who may do what with it, and the commands to copy.

@@ -188,6 +188,7 @@ mod tests {
             session: session.clone(),
             peer: "p".into(),
             ok: true,
+            dry_run: false,
             bytes: 1,
             seconds: 1.0,
             files: FileCounts::default(),

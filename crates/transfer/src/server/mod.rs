@@ -83,11 +83,16 @@ pub enum ServerEvent {
         session: String,
         peer: String,
         ok: bool,
+        /// Nothing was written or removed.
+        dry_run: bool,
+        /// Of files in place; where it was cut off, what became durable.
         bytes: u64,
         seconds: f64,
         files: FileCounts,
         why: String,
     },
+    /// SIGHUP came, and changes nothing: tokens are read at each use.
+    Hangup,
     /// A connection that was not let in, or so many of them.
     Refused {
         peer: String,
@@ -112,15 +117,23 @@ impl std::fmt::Display for ServerEvent {
             Self::Fallback { session, from_to, why } => {
                 write!(f, "[{}] {from_to}: {why}", short(session))
             }
-            Self::SessionEnded { session, peer, ok, bytes, seconds, files, why } => {
+            Self::SessionEnded { session, peer, ok, dry_run, bytes, seconds, files, why } => {
                 let end = if *ok { "finished" } else { "ended" };
-                let FileCounts { done, skipped, failed, removed, .. } = files;
+                let FileCounts { done, skipped, failed, removed, planned, .. } = files;
                 write!(f, "[{}] {end}: {bytes} bytes in {seconds:.2} s, ", short(session))?;
-                write!(f, "{done} files done, {skipped} skipped, {failed} failed")?;
+                if *dry_run {
+                    write!(f, "dry run, nothing was changed: {planned} files would be copied, ")?;
+                    write!(f, "{skipped} skipped, {failed} failed")?;
+                } else {
+                    write!(f, "{done} files done, {skipped} skipped, {failed} failed")?;
+                }
                 if *removed > 0 {
                     write!(f, ", {removed} removed")?;
                 }
                 if why.is_empty() { Ok(()) } else { write!(f, " ({peer}: {why})") }
+            }
+            Self::Hangup => {
+                f.write_str("SIGHUP: nothing to read again, tokens are read at each use")
             }
             Self::Refused { peer, why, .. } => write!(f, "refused {peer}: {why}"),
         }

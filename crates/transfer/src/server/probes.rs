@@ -204,6 +204,7 @@ fn session_ended(
         session,
         peer,
         ok: matches!(ended, Ended::Closed),
+        dry_run: false,
         bytes: moved.bytes,
         seconds: begun.elapsed().as_secs_f64(),
         files: FileCounts::default(),

@@ -6,7 +6,7 @@ use crate::{
     client::{BUFFER_BYTES_MAX, SOFTWARE},
     digest::SessionKeys,
     error::problem,
-    events::Event,
+    events::{Event, FileCounts, Name},
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight, reporting, rights,
     selection::Arriving,
@@ -24,7 +24,7 @@ use crate::{
         attributes::Attributes,
         root::Links,
         source::asked_sources,
-        target::{PathMeans, SESSIONS_ENDING, TargetPlace},
+        target::{PathMeans, SESSIONS_ENDING, TargetPlace, final_name},
         walk::{Top, Walk, WalkOptions},
     },
     token::{Token, hex, random_bytes},
@@ -448,14 +448,21 @@ impl Server {
         });
         self.say_facts(control, &accepted.open, &work);
         let mut told = 0;
+        let new_name = new_name(&work);
         let mut tell = |event: Event| {
             let session = session.clone();
             // The files of a session are counted at its end; a client can have any number fail.
             told += u64::from(matches!(event, Event::Error(_) | Event::Fallback { .. }));
             match event {
-                Event::File(file) => on_event(ServerEvent::File { session, file }),
+                Event::File(mut file) => {
+                    file.path = here(new_name.as_deref(), file.path);
+                    on_event(ServerEvent::File { session, file });
+                }
                 Event::Error(_) | Event::Fallback { .. } if told > PROBLEMS_TOLD_MAX => {}
-                Event::Error(problem) => on_event(ServerEvent::Error { session, problem }),
+                Event::Error(mut problem) => {
+                    problem.path = here(new_name.as_deref(), problem.path);
+                    on_event(ServerEvent::Error { session, problem });
+                }
                 Event::Fallback { from_to, why, .. } => {
                     on_event(ServerEvent::Fallback { session, from_to, why });
                 }
@@ -465,6 +472,7 @@ impl Server {
         let uses_up = accepted.grant.single_use && purpose_of(&accepted.open).is_some();
         let single_use = uses_up.then(|| accepted.grant.token_id.clone());
         let peer = accepted.peer.clone();
+        let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
         let (end, tally) = run_role(control, accepted, work, &mut tell);
         if told > PROBLEMS_TOLD_MAX {
             let found = format!("{} more than {PROBLEMS_TOLD_MAX}", told - PROBLEMS_TOLD_MAX);
@@ -477,6 +485,7 @@ impl Server {
             on_event(ServerEvent::Error { session: session.clone(), problem });
         }
         self.leave(&id, Some(&end));
+        let counts = tally.counts();
         let why = match &end {
             SessionEnd::Finished => String::new(),
             SessionEnd::Refused(fault) => crate::events::Problem::from(fault).to_string(),
@@ -487,9 +496,11 @@ impl Server {
             session: hex(&id),
             peer,
             ok: matches!(end, SessionEnd::Finished) && tally.failed_files == 0,
-            bytes: tally.done_bytes,
+            dry_run,
+            bytes: tally.done_bytes.max(tally.durable_bytes.saturating_sub(tally.there_before())),
             seconds: begun.elapsed().as_secs_f64(),
-            files: tally.counts(),
+            // What a dry run would remove stays.
+            files: FileCounts { removed: tally.removed_files * u64::from(!dry_run), ..counts },
             why,
         });
     }
@@ -513,6 +524,22 @@ impl Server {
             Some(_) => sessions.cut_off_at = Some(Instant::now()),
             None => {}
         }
+    }
+}
+
+/// What the one source of a push is called here, where that is another name.
+fn new_name(work: &Work) -> Option<Vec<u8>> {
+    match work {
+        Work::Receive(TargetPlace::Below { rename, .. }) => rename.clone(),
+        Work::Receive(TargetPlace::Null) | Work::Send(_) => None,
+    }
+}
+
+/// The name that an offered file has here: the log of this host speaks of its own files.
+fn here(new_name: Option<&[u8]>, offered: Name) -> Name {
+    match new_name {
+        Some(_) if !offered.0.is_empty() => Name(final_name(b"", new_name, &offered.0)),
+        _ => offered,
     }
 }
 
@@ -578,6 +605,7 @@ fn run_role(
                     let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();
+                    telling.role.count_progress();
                     SESSIONS_ENDING.fetch_sub(1, Ordering::Relaxed);
                     (end, telling.role.tally.clone())
                 }

@@ -15,7 +15,7 @@ use std::{
 
 impl Receiving<'_> {
     /// Bytes that have arrived: verified ones, and what the open spans have so far.
-    pub(super) fn count_progress(&mut self) {
+    pub fn count_progress(&mut self) {
         let verified = self.shared.verified_bytes.load(Ordering::Relaxed);
         let partial: u64 = self
             .shared
