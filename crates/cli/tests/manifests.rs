@@ -717,14 +717,24 @@ fn what_a_broken_transfer_left_is_verified_by_its_journal() {
     verify(&held.place, &words![journal]).refused(&["by the journal", "haul-part"]);
 }
 
+/// By the digests that every journal has.
 #[test]
-fn a_journal_that_knows_no_content_says_so() {
-    let Some(mut held) = Held::start("push", &[]) else { return };
-    held.kill();
-    let journal = held.target.with_file_name(".data.haul-journal");
-    let ran = verify(&held.place, &words![journal]);
-    assert_eq!((ran.status, &ran.report()["unfinished"]["compared_bytes"]), (1, &0.into()));
-    assert!(format!("{ran:?}").contains("--verify-target"), "{ran:?}");
+fn what_a_plain_transfer_left_is_compared_by_its_journal() {
+    for way in ["push", "pull"] {
+        let Some(mut held) = Held::start(way, &[]) else { return };
+        held.kill();
+        let journal = held.target.with_file_name(".data.haul-journal");
+        let ran = verify(&held.place, &words![journal]);
+        let unfinished = &ran.report()["unfinished"];
+        assert_eq!(ran.status, 0, "{way}: {ran:?}");
+        assert!(unfinished["durable_bytes"].as_u64() >= Some(2 * MIB), "{ran:?}");
+        assert_eq!(unfinished["durable_bytes"], unfinished["compared_bytes"], "{ran:?}");
+        held.rot();
+        let ran = verify(&held.place, &words![journal]);
+        let file = ran.named("file")[0];
+        assert_eq!((ran.status, &file["status"]), (1, &"differs".into()), "{ran:?}");
+        assert!(file["why"].as_str().unwrap().contains(ROTTEN_SPAN), "{file}");
+    }
 }
 
 #[test]

@@ -128,7 +128,13 @@ pub fn report_text(report: &VerifyReport) -> String {
     match &report.unfinished {
         None => format!("{}; {}", verdict(report), how_read(report)),
         Some(unfinished) => {
-            let verdict = if report.ok { "as it arrived" } else { "NOT as it arrived" };
+            let is_compared = unfinished.compared_bytes >= unfinished.durable_bytes;
+            let verdict = match report.ok {
+                true => "as it arrived",
+                false if report.differs > 0 => "NOT as it arrived",
+                false if is_compared => "NOT readable",
+                false => "not known whether as it arrived",
+            };
             format!(
                 "unfinished, {verdict}: {} of {} are durable, {} of these were compared; {}",
                 units::bytes(unfinished.durable_bytes),
@@ -183,6 +189,19 @@ fn how_read(report: &VerifyReport) -> String {
 mod tests {
     use super::*;
     use haul_transfer::events::Name;
+
+    #[test]
+    fn a_journal_without_digests_accuses_nobody() {
+        let unfinished = haul_transfer::verify::UnfinishedReport {
+            size_bytes: 9,
+            durable_bytes: 5,
+            compared_bytes: 0,
+        };
+        let report =
+            VerifyReport { unreadable: 1, unfinished: Some(unfinished), ..VerifyReport::default() };
+        let text = report_text(&report);
+        assert!(text.starts_with("unfinished, not known whether as it arrived: 5 B of"), "{text}");
+    }
 
     #[test]
     fn bad_files_are_named_and_counted() {

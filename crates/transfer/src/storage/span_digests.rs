@@ -39,6 +39,11 @@ impl SpanDigests {
     }
 
     #[must_use]
+    pub fn known(&self) -> &SpanSet {
+        &self.known
+    }
+
+    #[must_use]
     pub fn get(&self, span: SpanIndex) -> Option<Digest> {
         self.known.contains(span).then(|| self.digests[span.0 as usize])
     }

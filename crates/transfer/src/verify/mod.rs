@@ -69,6 +69,8 @@ pub enum VerifyStatus {
     Differs,
     Missing,
     Unreadable,
+    /// Of a journal that does not say what its spans hold.
+    Unknown,
     /// There, and not in the manifest.
     Extra,
 }
@@ -81,6 +83,7 @@ impl VerifyStatus {
             Self::Differs => "differs",
             Self::Missing => "missing",
             Self::Unreadable => "unreadable",
+            Self::Unknown => "not known",
             Self::Extra => "extra",
         }
     }
@@ -303,7 +306,7 @@ impl Run<'_> {
             VerifyStatus::Ok => &mut self.report.same,
             VerifyStatus::Differs => &mut self.report.differs,
             VerifyStatus::Missing => &mut self.report.missing,
-            VerifyStatus::Unreadable => &mut self.report.unreadable,
+            VerifyStatus::Unreadable | VerifyStatus::Unknown => &mut self.report.unreadable,
             VerifyStatus::Extra => &mut self.report.extra,
         };
         *count += 1;

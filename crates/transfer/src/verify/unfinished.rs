@@ -1,7 +1,7 @@
 //! `haul verify` of an unfinished transfer: the temporary, against the journal beside it.
 //!
-//! A journal tells which spans are durable. What they hold it tells only where the transfer
-//! computed that, for `--manifest` (of a pull) or `--verify-target`.
+//! A journal tells which spans are durable, and by digests what they hold: XXH3-128 of each, or
+//! BLAKE3 where the transfer computed that, for `--manifest` (of a pull) or `--verify-target`.
 
 use super::{Run, VerifiedFile, VerifyReport, VerifyRequest, VerifyStatus};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
-use haul_protocol::{SpanGrid, SpanIndex};
+use haul_protocol::{SpanGrid, SpanIndex, SpanSet};
 use rustix::fs::{Mode, OFlags, fstat};
 use serde::Serialize;
 use std::{
@@ -39,7 +39,7 @@ pub struct UnfinishedReport {
     pub size_bytes: u64,
     /// The same command goes on from here.
     pub durable_bytes: u64,
-    /// Of these, what the journal knows the content of: it was read and compared.
+    /// Of these, what the journal has a digest of: it was read and compared.
     pub compared_bytes: u64,
 }
 
@@ -54,6 +54,35 @@ struct Found {
     read_back: ReadBack,
     grid: SpanGrid,
     told: Told,
+}
+
+impl Found {
+    /// The durable spans of which the journal has a digest.
+    fn known(&self) -> SpanSet {
+        let mut unknown = self.told.durable.clone();
+        unknown.subtract(self.told.content.known());
+        unknown.subtract(self.told.digests.known());
+        let mut known = self.told.durable.clone();
+        known.subtract(&unknown);
+        known
+    }
+
+    /// Whether a span holds what the journal says; `seen` as in [`ReadBack::hash`].
+    fn is_same(
+        &self,
+        span: SpanIndex,
+        buffer: &mut AlignedBuffer,
+        seen: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<bool> {
+        let (offset, len) = self.grid.range(span);
+        let content: &FileContent = &self.told.content;
+        if let Some(value) = content.value(span) {
+            let hash = self.read_back.hash(offset, len, content.part(), buffer, seen)?;
+            return Ok(hash == value);
+        }
+        let digest = self.read_back.digest(offset, len, buffer, seen)?;
+        Ok(self.told.digests.get(span) == Some(digest))
+    }
 }
 
 /// Compares the temporary with the journal.
@@ -72,7 +101,7 @@ pub(super) fn verify(
         return Err(TransferError::Interrupted);
     }
     let durable_bytes = found.told.durable.bytes(&found.grid);
-    let compared_bytes = found.told.content.known().bytes(&found.grid);
+    let compared_bytes = found.known().bytes(&found.grid);
     let (status, why) = match bad {
         Some((span, None)) => {
             let (offset, len) = found.grid.range(span);
@@ -81,9 +110,9 @@ pub(super) fn verify(
         }
         Some((_, Some(error))) => (VerifyStatus::Unreadable, error.to_string()),
         None if compared_bytes < durable_bytes => {
-            let why = "the journal does not know what all of the durable spans hold; it does where \
-                       a transfer runs with --verify-target, or is a pull with --manifest";
-            (VerifyStatus::Unreadable, why.to_owned())
+            let why = "the journal has no digest of some durable spans: an older version wrote \
+                       it, or the spans were made smaller since";
+            (VerifyStatus::Unknown, why.to_owned())
         }
         None => (VerifyStatus::Ok, String::new()),
     };
@@ -127,22 +156,19 @@ type Bad = Option<(SpanIndex, Option<io::Error>)>;
 
 /// Reads every span that is known.
 fn read(found: &Found, threads: usize, interrupt: &Interrupt) -> (Bad, WayBytes) {
-    let content: &FileContent = &found.told.content;
-    let spans: Vec<SpanIndex> = content.known().iter().collect();
+    let spans: Vec<SpanIndex> = found.known().iter().collect();
     let (next, bytes) = (AtomicUsize::new(0), WayBytes::default());
     let bad: Mutex<Bad> = Mutex::new(None);
     let work = || {
         let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
         while let Some(span) = spans.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (offset, len) = found.grid.range(*span);
             let mut seen = |read| {
                 bytes.add(found.read_back.way(), read);
                 !interrupt.load(Ordering::Relaxed)
             };
-            let hash = found.read_back.hash(offset, len, content.part(), &mut buffer, &mut seen);
-            let why = match hash {
-                Ok(value) if content.value(*span) == Some(value) => continue,
-                Ok(_) => None,
+            let why = match found.is_same(*span, &mut buffer, &mut seen) {
+                Ok(true) => continue,
+                Ok(false) => None,
                 Err(error) => Some(error),
             };
             let mut first = lock(&bad);
