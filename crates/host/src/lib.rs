@@ -14,6 +14,7 @@ mod cgroup;
 pub mod checks;
 pub mod control_group;
 mod cpu;
+pub mod cpu_quota;
 mod credentials;
 mod disk_use;
 mod disks;

@@ -30,6 +30,8 @@ const PACED_SHARE: f64 = 0.7;
 const REACHED_SHARE: f64 = 0.85;
 /// Decimal places of a share.
 const SHARE_DIGITS: i32 = 3;
+/// From this share of a side's time on, waiting for a processor is its own quota's doing.
+const THROTTLED_SHARE_MIN: f64 = 0.1;
 /// In bytes.
 const MIB: f64 = (1 << 20) as f64;
 
@@ -45,10 +47,13 @@ struct Facts {
     resent_share: f64,
     streams: u32,
     gbit_per_s: f64,
+    /// Of each side's time, what its own CPU quota took.
+    source_throttled: f64,
+    target_throttled: f64,
 }
 
 impl Facts {
-    fn new(source: &SideReport, moved_bytes: u64) -> Self {
+    fn new(source: &SideReport, target: &SideReport, moved_bytes: u64) -> Self {
         let seconds = stream_seconds(source);
         let rate = moved_bytes as f64 * 8.0 / 1e9 / seconds;
         Self {
@@ -56,8 +61,23 @@ impl Facts {
             resent_share: source.resent_bytes as f64 / source.sent_bytes.max(1) as f64,
             streams: source.threads.max(1),
             gbit_per_s: if seconds > 0.0 { rate } else { 0.0 },
+            source_throttled: throttled(source),
+            target_throttled: throttled(target),
         }
     }
+
+    /// The stage waited for a processor that its own control group was not given.
+    fn is_throttled(&self, stage: &str) -> bool {
+        match stage {
+            "source_run_queue" => self.source_throttled >= THROTTLED_SHARE_MIN,
+            "target_run_queue" => self.target_throttled >= THROTTLED_SHARE_MIN,
+            _ => false,
+        }
+    }
+}
+
+fn throttled(side: &SideReport) -> f64 {
+    side.throttled_ns as f64 / 1e9 / stream_seconds(side).max(f64::MIN_POSITIVE)
 }
 
 /// How long a side's streams were open, as if they all had been so from first to last.
@@ -162,7 +182,7 @@ pub fn of_reports(source: &SideReport, target: &SideReport, path: Path, rate: &R
     let (of_source, of_target) = (figures_of(source), figures_of(target));
     let (seconds, limit) = (stream_seconds(source), rate.limit());
     let shares = judged(&of_source, &of_target, seconds, path, limit);
-    let facts = Facts::new(source, rate.bytes);
+    let facts = Facts::new(source, target, rate.bytes);
     let verdict = held(&shares, limit).map(|held| verdict(&held, &shares, &facts));
     (verdict.unwrap_or_default(), told(&shares))
 }
@@ -293,7 +313,12 @@ fn verdict(held: &Held, shares: &Shares, facts: &Facts) -> Bottleneck {
     let is_bounded = grows_with_bytes(stage) && facts.gbit_per_s > 0.0;
     let at_most = is_bounded.then(|| facts.gbit_per_s / share);
     let remedy = remedy(stage, facts, facts.gbit_per_s / next_share.max(SHARE_TOLD_MIN));
-    let mut held = format!("{} {} of the time", what(stage), percent(share));
+    let what = match stage {
+        "source_run_queue" if facts.is_throttled(stage) => "the sender's own CPU quota held it",
+        "target_run_queue" if facts.is_throttled(stage) => "the receiver's own CPU quota held it",
+        _ => what(stage),
+    };
+    let mut held = format!("{what} {} of the time", percent(share));
     if facts.gbit_per_s > 0.0 {
         held += &format!(", at {}", gbit(facts.gbit_per_s));
     }
@@ -371,6 +396,11 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
         "source_disk" => "a faster source disk, or sources that are in the page cache".into(),
         "source_digest" => format!("{more} at the sender, {cheaper}"),
         "source_processor" => format!("{more} at the sender"),
+        "source_run_queue" | "target_run_queue" if facts.is_throttled(stage) => {
+            "raise the CPU quota of haul's control group there (cpu.max or cpu.cfs_quota_us, \
+             CPUQuota= of systemd, --cpus of docker)"
+                .into()
+        }
         "source_run_queue" | "target_run_queue" => cores.into(),
         "network" if facts.resent_share >= LOSS_SHARE_MIN => format!(
             "find where packets are lost (ip -s link, ethtool -S on every hop), as {:.1} % of the \
@@ -414,6 +444,31 @@ fn buffer_advised(facts: &Facts, without: f64) -> String {
 mod tests {
     use super::*;
     use haul_protocol::wire::StageTime;
+
+    const FACTS: Facts = Facts {
+        rtt_us: 0,
+        resent_share: 0.0,
+        streams: 2,
+        gbit_per_s: 0.0,
+        source_throttled: 0.0,
+        target_throttled: 0.0,
+    };
+
+    /// Stored from a server with a quota of 5 % of a processor: `waited for a processor that others
+    /// had`.
+    #[test]
+    fn a_quota_of_its_own_is_not_blamed_on_others() {
+        let source = side(&[(Stage::SendReceiverWindow, 950)]);
+        let mut target = side(&[(Stage::RunQueue, 950), (Stage::Receive, 50)]);
+        let rate = Rate { bytes: 1000, seconds: 1e-6, limit: None };
+        let (others, _) = of_reports(&source, &target, Path::Network, &rate);
+        assert!(others.verdict.contains("that others had 95 %"), "{others:?}");
+        target.throttled_ns = 900;
+        let (own, _) = of_reports(&source, &target, Path::Network, &rate);
+        assert_eq!(own.stage, "target_run_queue");
+        assert!(own.verdict.contains("own CPU quota held it 95 % of the time"), "{own:?}");
+        assert!(own.remedy.contains("cpu.max"), "{own:?}");
+    }
 
     fn figures(stages: &[(Stage, u64)]) -> Figures {
         let stages = stages.iter().map(|(stage, ns)| StageTime { stage: *stage as i32, ns: *ns });
@@ -465,7 +520,7 @@ mod tests {
 
     #[test]
     fn the_verdict_says_the_stage_the_next_one_and_what_to_do() {
-        let facts = Facts { rtt_us: 50_000, resent_share: 0.0, streams: 2, gbit_per_s: 0.9 };
+        let facts = Facts { rtt_us: 50_000, gbit_per_s: 0.9, ..FACTS };
         let shares: Shares = vec![("receiver_window", 0.9), ("waiting", 0.5), ("target_disk", 0.1)];
         let judge = |shares: &Shares, facts: &Facts, limit| {
             held(shares, limit).map(|held| verdict(&held, shares, facts)).unwrap()
@@ -495,7 +550,7 @@ mod tests {
     /// about 3.0 Gbit/s`.
     #[test]
     fn nothing_is_said_to_allow_more_than_was_seen_but_as_a_bound() {
-        let facts = Facts { rtt_us: 30, resent_share: 0.0, streams: 2, gbit_per_s: 0.252 };
+        let facts = Facts { rtt_us: 30, gbit_per_s: 0.252, ..FACTS };
         let shares: Shares = vec![("target_disk", 0.86), ("network", 0.084)];
         let told = held(&shares, Limit::Far).map(|held| verdict(&held, &shares, &facts)).unwrap();
         assert_eq!((told.gbit_per_s, told.at_most_gbit_per_s), (0.252, Some(0.293)));

@@ -553,6 +553,9 @@ pub struct SideReport {
     /// of the sender with --move: files; in a dry run, those that would be
     #[prost(uint64, tag = "28")]
     pub sources_removed: u64,
+    /// in which the CPU quota of this side's control group held it
+    #[prost(uint64, tag = "29")]
+    pub throttled_ns: u64,
 }
 /// Client to server, in a session of direction PROBE: the next measurement.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -224,6 +224,7 @@ impl<'a> Receiving<'a> {
             rechecked_bytes: self.recheck_tally.bytes,
             recheck_lost_bytes: self.recheck_tally.lost_bytes,
             recheck_ns: self.recheck_tally.ns,
+            throttled_ns: self.shared.streams.throttled_ns(),
             ..self.part().report(because)
         }
     }

@@ -213,8 +213,10 @@ impl<'a> Sending<'a> {
         let congestion = &self.shared.setup.congestion.because;
         let because =
             if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
-        let part = stages::Part::of_sender(&self.shared.streams).report(because);
-        wire::SideReport { sources_removed: self.tally.sources_removed, ..part }
+        let streams = &self.shared.streams;
+        let (throttled_ns, sources_removed) = (streams.throttled_ns(), self.tally.sources_removed);
+        let report = stages::Part::of_sender(streams).report(because);
+        wire::SideReport { throttled_ns, sources_removed, ..report }
     }
 
     /// Where the time of this side's streams went so far.

@@ -7,6 +7,8 @@ use super::{
 };
 use haul_protocol::wire::HostFacts;
 
+/// A thread waits for a processor too where its control group has used up its time.
+const QUOTA: &str = "or raise haul's CPU quota there, if its control group has one";
 /// From this share of the rate that was asked for, that was the limit.
 const PACED_SHARE: f64 = 0.9;
 /// A thread that computes for this share of the time has a core to itself, and no more.
@@ -100,7 +102,7 @@ fn processors(way: &Way, hosts: Hosts) -> Option<Verdict> {
             "the {at}'s thread computes {computes} of the time, and waits for a processor {}",
             percent(side.waited)
         );
-        let advice = format!("free a core at the {at}");
+        let advice = format!("free a core at the {at}, {QUOTA}");
         return Some(verdict(limit, sentence, advice));
     }
     let sentence =
@@ -126,8 +128,8 @@ fn sockets(way: &Way, hosts: Hosts) -> Verdict {
                 "the receiver's thread waits for a processor {} of the time, so its window is full",
                 percent(way.receiver.waited)
             );
-            let advice = "free a core at the receiver";
-            return verdict("receiver_processor", sentence, advice.into());
+            let advice = format!("free a core at the receiver, {QUOTA}");
+            return verdict("receiver_processor", sentence, advice);
         }
         let sentence = format!("the receiver's window is full {share} of the time");
         let advice = "raise the last number of net.ipv4.tcp_rmem at the receiver, or take more \
