@@ -69,9 +69,13 @@ pub(crate) fn io_fault(
             "free space there, then run the same command again: it goes on where it stopped",
         ),
         Some(Errno::ROFS) => (wire::FaultCode::ReadOnly, "remount it writable or choose another"),
-        Some(Errno::LOOP | Errno::XDEV) => (
+        Some(Errno::XDEV) => (
             wire::FaultCode::NameRefused,
             "a symbolic link on the way leads out of the root; name the real place",
+        ),
+        Some(Errno::LOOP) => (
+            wire::FaultCode::NameRefused,
+            "a symbolic link is on the way, and none is followed; name the real place",
         ),
         Some(Errno::MFILE) => {
             (wire::FaultCode::IoFailed, "let that side have more open files (ulimit -n)")

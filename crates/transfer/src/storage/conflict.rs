@@ -130,6 +130,8 @@ pub(super) fn keeps_and_removes(path: &[u8]) -> Fault {
 fn exists(name: &[u8], there: &Stat, offer: &FileOffer) -> Fault {
     let found = if is_regular(there) && !same_size(there, offer) {
         format!("a file of {} bytes, not of {}", there.st_size, offer.size_bytes)
+    } else if is_regular(there) && offer.compared() == Compared::OtherContent {
+        "a file of the same size with other bytes".to_owned()
     } else if is_regular(there) {
         "a file of another time".to_owned()
     } else {

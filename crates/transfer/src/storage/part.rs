@@ -17,6 +17,7 @@ use super::{
 use crate::{
     content::FileContent,
     error::io_fault,
+    events::Name,
     token::{Token, hex, random_bytes},
 };
 use haul_datapath::SpanFile;
@@ -367,7 +368,9 @@ impl Part {
     ) -> Result<(), Fault> {
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be prepared", &error);
         // The journal first: while it is there, it must not speak of other bytes than these.
-        let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
+        if unlinkat(&self.directory, &*self.journal_name, AtFlags::empty()) == Err(Errno::ISDIR) {
+            return Err(in_the_way(&self.journal_name, name, "a directory"));
+        }
         self.file.file().set_len(0).map_err(failed)?;
         self.preallocate(offer, name)?;
         if wanted.spans > 1 {
@@ -729,11 +732,18 @@ fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, 
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     loop {
-        let file = openat(directory, part, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+        let file = match openat(directory, part, flags, Mode::from_raw_mode(0o600)) {
+            Err(Errno::LOOP) => return Err(in_the_way(part, name, "a symbolic link")),
+            Err(Errno::ISDIR) => return Err(in_the_way(part, name, "a directory")),
+            Err(Errno::NXIO) => return Err(in_the_way(part, name, "a socket or device")),
+            opened => opened.map_err(failed)?,
+        };
         let opened = fstat(&file).map_err(failed)?;
-        if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile || opened.st_nlink > 1 {
-            let what = "something else stands where the temporary belongs";
-            return Err(Fault::new(FaultCode::NameRefused, Side::Target, what).at(name));
+        if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile {
+            return Err(in_the_way(part, name, "a FIFO or device"));
+        }
+        if opened.st_nlink > 1 {
+            return Err(in_the_way(part, name, "a file that has another name too"));
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
@@ -757,6 +767,17 @@ fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, 
     }
 }
 
+/// What haul did not make stays until its owner removes it.
+fn in_the_way(hidden: &[u8], name: &[u8], found: &str) -> Fault {
+    let hidden = Name(hidden.to_vec());
+    let what = "something else has the name of its hidden temporary";
+    Fault::new(FaultCode::NameRefused, Side::Target, what)
+        .at(name)
+        .needs(format!("the name {hidden} beside it, for what arrives until it is whole"))
+        .found(found)
+        .hint(format!("remove {hidden} from that directory, then run the same command again"))
+}
+
 fn locked(name: &[u8]) -> Fault {
     Fault::new(FaultCode::Locked, Side::Target, "another transfer is writing to it")
         .at(name)
@@ -768,6 +789,38 @@ fn locked(name: &[u8]) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_the_temporarys_name_is_named_with_what_to_do() {
+        use std::{fs, os::unix::fs::symlink};
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let part = directory.path().join(".f.haul-part");
+        let refused = |found: &str, hidden: &str| {
+            let offer = FileOffer { name: b"f".to_vec(), size_bytes: 8, ..FileOffer::default() };
+            let wanted =
+                Wanted { span_bytes: 4, spans: 2, digest: Digest::AesGmac, recheck: false };
+            let fault = Part::open(&root, b"f", &offer, &wanted).unwrap_err();
+            assert_eq!(fault.found, found);
+            assert!(fault.hint.contains(&format!("remove {hidden} ")), "{fault:?}");
+        };
+        symlink("elsewhere", &part).unwrap();
+        refused("a symbolic link", ".f.haul-part");
+        fs::remove_file(&part).unwrap();
+        fs::create_dir(&part).unwrap();
+        refused("a directory", ".f.haul-part");
+        fs::remove_dir(&part).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &part, FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .unwrap();
+        refused("a FIFO or device", ".f.haul-part");
+        fs::remove_file(&part).unwrap();
+        fs::write(directory.path().join("g"), b"").unwrap();
+        fs::hard_link(directory.path().join("g"), &part).unwrap();
+        refused("a file that has another name too", ".f.haul-part");
+        fs::remove_file(&part).unwrap();
+        fs::create_dir(directory.path().join(".f.haul-journal")).unwrap();
+        refused("a directory", ".f.haul-journal");
+    }
 
     #[test]
     fn what_is_only_measured_has_no_name_at_any_time() {

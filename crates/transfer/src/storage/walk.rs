@@ -13,7 +13,11 @@ use crate::{
     error::io_fault,
     selection::{Fit, Matcher},
 };
-use haul_protocol::wire::{Fault, FaultCode, FileKind, Side};
+use haul_protocol::{
+    limits::NAME_BYTES_MAX,
+    name::check_relative_name,
+    wire::{Fault, FaultCode, FileKind, Side},
+};
 use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
 use std::{
     collections::VecDeque,
@@ -284,6 +288,9 @@ impl Walk {
 
     /// Looks at an entry; a directory is entered behind it where `enter` says so.
     fn take(&mut self, tree: Tree, above_included: bool, enter: bool) {
+        if let Err(why) = check_relative_name(&tree.name) {
+            return self.ready.push_back(Listed::Failed(too_long(&tree.name, why)));
+        }
         let location = Location::Beneath(tree.root.clone(), tree.path.clone());
         let described = tree
             .root
@@ -373,6 +380,15 @@ impl Iterator for Walk {
         }
         self.ready.pop_front()
     }
+}
+
+/// What no receiver takes would end the session for all that come after it.
+fn too_long(name: &[u8], why: &str) -> Fault {
+    Fault::new(FaultCode::NameRefused, Side::Source, "cannot be sent under its name")
+        .at(&name[..name.len().min(NAME_BYTES_MAX)])
+        .needs("a path of at most 4095 bytes, from the source as it is named")
+        .found(why)
+        .hint("move a directory nearer to it by a command of its own")
 }
 
 /// Whether `name` is `directory` or below it.
@@ -474,6 +490,25 @@ mod tests {
         assert_eq!(all, expected);
         let some = walked(&[("b/", Verdict::Exclude), ("two*", Verdict::Exclude)], None);
         assert_eq!(some, ["t", "t/a", "t/a/one.fits", "t/empty", "t/empty/.keep"]);
+    }
+
+    /// The receiver ended the session at such a name, and what came later was not sent.
+    #[test]
+    fn a_path_longer_than_the_protocol_has_fails_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = vec!["d".repeat(195); 20].join("/");
+        std::fs::create_dir_all(directory.path().join("a").join(deep)).unwrap();
+        std::fs::write(directory.path().join("b"), b"later").unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let tree = Tree { root, path: Vec::new(), name: vec![b'x'; 255] };
+        let listed: Vec<Listed> = Walk::new([Top::Tree(tree)], WalkOptions::default()).collect();
+        let failed = |listed: &&Listed| match listed {
+            Listed::Failed(fault) => fault.found.contains("longer than 4095"),
+            _ => false,
+        };
+        assert_eq!(listed.iter().filter(failed).count(), 1);
+        let Some(Listed::Entry(last)) = listed.last() else { panic!("b comes") };
+        assert!(last.offer.name.ends_with(b"/b"));
     }
 
     #[test]
