@@ -64,6 +64,7 @@ fn full_report() -> Report {
         bytes: 12 << 30,
         resumed_bytes: 2 << 30,
         skipped_bytes: 0,
+        compared_content: false,
         dry_run: false,
         planned_bytes: 0,
         preflight: Vec::new(),

@@ -1,8 +1,8 @@
 //! What a transfer tells while it runs, and its final report. The names are those of `--json`.
 
-use crate::{explain::Explained, manifest::ManifestReport, preflight::Check};
+use crate::{explain::Explained, manifest::ManifestReport, preflight::Check, url::encode_path};
 use haul_protocol::wire;
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 
 /// A name as bytes; shown as text, with what is no UTF-8 replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,21 @@ impl Serialize for Name {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&String::from_utf8_lossy(&self.0))
     }
+}
+
+/// A path in `--json`: `path`, and where that is not exact, because bytes of it are no UTF-8,
+/// `path_encoded`, with these percent-encoded as in a URL.
+///
+/// # Errors
+/// If the output cannot be written.
+pub fn exact_path<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+    let is_exact = std::str::from_utf8(&name.0).is_ok();
+    let mut map = serializer.serialize_map(None)?;
+    map.serialize_entry("path", name)?;
+    if !is_exact {
+        map.serialize_entry("path_encoded", &encode_path(&name.0))?;
+    }
+    map.end()
 }
 
 /// One line of `--json`.
@@ -60,6 +75,7 @@ pub enum Event {
     Lag(Lag),
     /// A source is read again, to be compared with what was sent of it.
     Rereading {
+        #[serde(flatten, serialize_with = "exact_path")]
         path: Name,
         why: String,
     },
@@ -164,6 +180,7 @@ pub fn percent(share: f64) -> String {
 /// the file, some a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lag {
+    #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
     /// Written and not durable at the target.
     pub bytes: u64,
@@ -203,6 +220,7 @@ impl FileStatus {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileEnded {
+    #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
     pub status: FileStatus,
     pub bytes: u64,
@@ -230,6 +248,7 @@ pub enum Side {
 /// An error in words: what was tried, what it needs, what was found, what to do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Problem {
+    #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
     pub side: Side,
     pub what: String,
@@ -420,6 +439,9 @@ pub struct Report {
     pub resumed_bytes: u64,
     /// Of these, the bytes of whole files that were skipped.
     pub skipped_bytes: u64,
+    /// Files of the same size were compared by their bytes, not by their times.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub compared_content: bool,
     pub moved_bytes: u64,
     /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
     pub dry_run: bool,

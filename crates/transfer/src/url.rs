@@ -1,7 +1,7 @@
 //! `haul://TOKEN@HOST[:PORT]/path`: what a user copies from one machine to the other.
 
 use crate::{options::PORT_DEFAULT, token::Token};
-use std::{fmt, str::FromStr};
+use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 /// A server, the token that opens it, and a path below the token's root.
 #[derive(Clone, PartialEq, Eq)]
@@ -67,7 +67,9 @@ impl FromStr for HaulUrl {
             None => (None, authority),
         };
         let (host, port) = split_port(server).ok_or_else(|| error("the host or port is wrong"))?;
-        let path = decode_path(path).ok_or_else(|| error("a % is not followed by two digits"))?;
+        let wrong = "a % in its path is not followed by two hexadecimal digits; a % of a name is \
+                     written %25";
+        let path = decode_path(path).ok_or_else(|| error(wrong))?;
         Ok(Self { token, host, port, path })
     }
 }
@@ -75,6 +77,8 @@ impl FromStr for HaulUrl {
 fn split_port(server: &str) -> Option<(String, u16)> {
     let (host, port) = if let Some(rest) = server.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
+        // Behind a % is the interface of a link-local address.
+        host.split('%').next()?.parse::<Ipv6Addr>().ok()?;
         (host, rest.strip_prefix(':').or(rest.is_empty().then_some(""))?)
     } else {
         server.split_once(':').unwrap_or((server, ""))
@@ -101,7 +105,7 @@ fn decode_path(text: &str) -> Option<Vec<u8>> {
     Some(path)
 }
 
-fn encode_path(path: &[u8]) -> String {
+pub(crate) fn encode_path(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for &byte in path {
         if byte.is_ascii_graphic() && byte != b'%' {
@@ -136,7 +140,14 @@ mod tests {
     fn the_port_has_a_default_and_nonsense_is_refused() {
         assert_eq!("haul://host/x".parse::<HaulUrl>().expect("valid").port, PORT_DEFAULT);
         assert_eq!("haul://[::1]".parse::<HaulUrl>().expect("valid").server(), "[::1]:7117");
-        for bad in ["http://a", "haul://", "haul://a:b", "haul://xyz@host/", "haul://h/%4"] {
+        for bad in [
+            "http://a",
+            "haul://",
+            "haul://a:b",
+            "haul://xyz@host/",
+            "haul://h/%4",
+            "haul://[h:9]:1/",
+        ] {
             assert!(bad.parse::<HaulUrl>().is_err(), "{bad}");
         }
     }

@@ -7,7 +7,10 @@ use crate::{
     interrupt, ui,
 };
 use haul_protocol::wire::FileKind;
-use haul_transfer::{client::listing::Entry, events::Name};
+use haul_transfer::{
+    client::listing::Entry,
+    events::{Name, exact_path},
+};
 use serde::Serialize;
 
 /// # Errors
@@ -43,6 +46,7 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
 #[derive(Debug, Serialize)]
 struct EntryLine {
     event: &'static str,
+    #[serde(flatten, serialize_with = "exact_path")]
     path: Name,
     kind: &'static str,
     bytes: u64,
@@ -78,12 +82,28 @@ fn text(entry: &Entry) -> String {
     };
     let behind = match entry.kind {
         FileKind::Directory => "/".to_owned(),
-        FileKind::Symlink => format!(" -> {}", entry.link_target),
+        FileKind::Symlink => format!(" -> {}", escaped(&entry.link_target.0)),
         _ => String::new(),
     };
     // To the second: a column of one width.
     let time = utc((entry.modified.0, 0));
-    format!("{bytes:>15}  {time:>20}  {}{behind}", entry.name)
+    format!("{bytes:>15}  {time:>20}  {}{behind}", escaped(&entry.name.0))
+}
+
+/// A name as no other is shown: with `\\` for a backslash, and what is no text by its number.
+fn escaped(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
 }
 
 /// As RFC 3339 has it, in UTC; `-` for a time that no calendar has.
@@ -111,6 +131,9 @@ mod tests {
         assert_eq!(file, "           1234  1970-01-01T00:00:00Z  a b");
         let directory = text(&entry(FileKind::Directory, b"d\n"));
         assert_eq!(directory, "              -  1970-01-01T00:00:00Z  d\\n/");
+        let names = [&b"a\nb"[..], b"a\\nb", b"\xff", b"\xfe", b"\\xff", "\u{fffd}".as_bytes()];
+        let shown: std::collections::BTreeSet<_> = names.iter().map(|name| escaped(name)).collect();
+        assert_eq!(shown.len(), names.len(), "{shown:?}");
         assert!(text(&entry(FileKind::Symlink, b"l")).ends_with("l -> over\\u{1b}there"));
         assert_eq!(utc((i64::MAX, 0)), "-");
     }

@@ -85,8 +85,10 @@ fn check_line_in(check: &Check, text_columns: usize) -> String {
 
 /// The same command again finds everything done.
 fn nothing_to_do(report: &Report) -> String {
+    let compared =
+        if report.compared_content { "compared byte by byte" } else { "by size and time" };
     format!(
-        "nothing to do: {} with {} there already, by size and time (looked for {})",
+        "nothing to do: {} with {} there already, {compared} (looked for {})",
         units::count(report.files.skipped, "file"),
         units::bytes(report.bytes),
         units::time(report.seconds)

@@ -57,6 +57,7 @@ impl Client<'_> {
             resumed_bytes: there.resumed_bytes,
             skipped_bytes: there.skipped_bytes,
             moved_bytes: moved,
+            compared_content: self.wishes.compare_content,
             dry_run: self.wishes.dry_run,
             planned_bytes: tally.planned_bytes,
             preflight: Vec::new(),

@@ -15,7 +15,7 @@ pub use unfinished::UnfinishedReport;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Name, Problem},
+    events::{Name, Problem, exact_path},
     manifest::line::{LINE_BYTES_MAX, Line},
     stages,
     storage::read_back::{Way, WayBytes},
@@ -91,6 +91,7 @@ impl VerifyStatus {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VerifiedFile {
+    #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
     pub status: VerifyStatus,
     pub bytes: u64,
