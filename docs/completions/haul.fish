@@ -249,7 +249,7 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l expires -d 'How long it is good for, like 12h or 7d; without it for ever' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l label -d 'A note that `haul token list` shows' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL' -r
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL: that of the `haul serve` which it is for' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch and to list files (without one of the four: all of them)'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files, which replace others of their names'

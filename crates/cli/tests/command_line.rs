@@ -127,7 +127,13 @@ fn mistakes_end_with_status_2_and_say_what_to_do() {
     let fresh = Fresh::new();
     for (words, says) in [
         (&["pusj"][..], "unrecognized subcommand"),
-        (&["push", "a"], "<URL>"),
+        (&["push", "a"], "the URL that haul serve printed last"),
+        (&["push", "haul://host/"], "haul push SOURCE URL"),
+        (&["push", "a", "-q", "haul://host/100%"], "written %25"),
+        (&["get", "haul://host/a"], "haul pull URL DIR"),
+        (&["pull", "haul://host/a", "--resume"], "goes on where it stopped"),
+        (&["serve", ".", "--port", "9"], "--listen :PORT"),
+        (&["serve", ".", "--advertise", "dtn1.example.org:9"], "without a port"),
         (&["push", "a", "host/b"], "no haul:// in front"),
         (&["push", "a", "haul://host/"], "HAUL_TOKEN"),
         (&["push", "a", "haul://host/", "--bwlimit", "fast"], "10Gbit"),

@@ -264,6 +264,9 @@ fn a_mirror_removes_what_the_source_lacks_after_all_else_succeeded() {
         ran.failed(1);
         ran.says(&["--max-delete", "8", "nothing was removed"]);
         assert!(to.join("gone/p/q").exists());
+        // It says to look at them with a dry run, which named none.
+        let dry = journey.moved("t", &[&few[..], &words!["--dry-run"]].concat());
+        assert_eq!(with_status(&dry, "would-remove").len(), 8, "{way:?}");
         let dry = journey.moved("t", &words!["--delete", "--dry-run", "--exclude", "*.log"]);
         dry.ok();
         let removed = with_status(&dry, "would-remove");
@@ -282,9 +285,12 @@ fn a_mirror_removes_what_the_source_lacks_after_all_else_succeeded() {
         let there = names(&journey.to(""));
         assert_eq!(there, ["a", "d", "d/b", "d/keep.log"], "{way:?}");
         journey.moved_to("t", "renamed", &[]).ok();
+        // The directory keeps its name below another path, and is all that is mirrored there.
         write(&journey.to("renamed/extra"), "x");
+        write(&journey.to("renamed/t/extra"), "x");
         let ran = journey.moved_to("t", "renamed", &words!["--delete"]);
-        ran.ok();
+        assert_eq!(ran.ok()["files"]["removed"], 1, "{way:?}");
+        assert!(journey.to("renamed/extra").exists() && journey.to("renamed/t/a").exists());
         assert_no_temporaries(&journey.place.path(""));
     }
 }

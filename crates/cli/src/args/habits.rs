@@ -7,7 +7,7 @@ use haul_transfer::events::Problem;
 use std::ffi::OsString;
 
 /// By habit, and what to do instead.
-const HABITS: [(&[&str], &str); 6] = [
+const HABITS: [(&[&str], &str); 8] = [
     (&["-r", "-R", "--recursive"], "leave it out: a directory always comes with all that is in it"),
     (
         &["-a", "--archive"],
@@ -17,20 +17,44 @@ const HABITS: [(&[&str], &str); 6] = [
     (&["-v", "--verbose"], "leave it out: -n names all that would be done, --json each file"),
     (&["-p", "-t"], "leave it out: modes and times always come; --preserve chooses"),
     (&["-P", "--progress", "--partial"], "leave it out: progress is shown, and what came is kept"),
+    (
+        &["--resume", "--continue", "--append"],
+        "leave it out: the same command, run again, goes on where it stopped",
+    ),
+    (&["--port"], "leave it out: the port stands in the URL, haul://TOKEN@HOST:PORT/path"),
     (&["-z", "--compress"], "leave it out: haul moves the bytes as they are"),
 ];
 
-/// The same as a problem, where it is why a command line of push or pull cannot be read.
+/// Commands of other movers, and what they are called here.
+const COMMANDS: [(&[&str], &str); 3] = [
+    (&["get", "fetch", "download", "receive", "recv"], "pull URL DIR"),
+    (
+        &["put", "send", "upload", "copy", "cp", "sync"],
+        "push SOURCE URL; haul pull URL DIR fetches",
+    ),
+    (&["list", "dir"], "ls URL"),
+];
+
+/// The same as a problem, where it is why a command line cannot be read.
 #[must_use]
 pub fn habit(error: &clap::Error, words: &[OsString]) -> Option<Problem> {
-    let command = words.get(1)?.to_str().filter(|word| ["push", "pull"].contains(word))?;
+    let command = words.get(1)?.to_str()?;
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        let (_, instead) = COMMANDS.iter().find(|(habits, _)| habits.contains(&command))?;
+        let what = format!("haul has no command {command}");
+        return Some(usage_problem(&what, "", "", &format!("it is haul {instead}")));
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
-    let (_, hint) = HABITS.iter().find(|(options, _)| options.contains(&option.as_str()))?;
+    let hint = match command {
+        "push" | "pull" => HABITS.iter().find(|(names, _)| names.contains(&option.as_str()))?.1,
+        "serve" if option == "--port" => "it is --listen :PORT, or --listen ADDRESS:PORT",
+        _ => return None,
+    };
     let what = format!("haul {command} has no option {option}");
     Some(usage_problem(&what, "", "", hint))
 }
@@ -61,6 +85,16 @@ mod tests {
         }
         assert_eq!(refused(&["haul", "push", "--nonsense", "a", "haul://h"]), None);
         assert_eq!(refused(&["haul", "serve", "-r"]), None);
+        assert!(
+            refused(&["haul", "serve", ".", "--port", "9"]).unwrap().contains("--listen :PORT")
+        );
+        for (habits, instead) in COMMANDS {
+            for habit in habits {
+                let said = refused(&["haul", habit, "haul://h/x"]).unwrap();
+                assert!(said.ends_with(&format!("t is haul {instead}.")), "{said}");
+                assert!(crate::args::command().find_subcommand(habit).is_none(), "{habit}");
+            }
+        }
         // None of them is an option of haul meanwhile.
         let known = crate::args::command();
         for command in ["push", "pull"] {

@@ -7,7 +7,8 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// Lists what a server has
 ///
-/// URL is what `haul serve` printed, with the path of a directory or file behind. A line has size
+/// URL is what `haul serve` printed, with the path of a directory or file behind, and no pattern:
+/// `haul pull -n` shows what one fits. A line has size
 /// in bytes, time in UTC, and name; a directory ends in `/`. The right to list is enough (`haul
 /// token new --list`).
 #[derive(Debug, Args)]

@@ -97,6 +97,20 @@ pub fn command() -> clap::Command {
     examples::with_examples(LowArgs::command())
 }
 
+/// A host as it stands in a URL, without the brackets of IPv6.
+///
+/// # Errors
+/// If it is none, or has a port behind it.
+pub fn checked_host(option: &str, host: &str, hint: &str) -> Result<String, Problem> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let bracketed = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
+    let parsed = format!("haul://{bracketed}:1/").parse::<haul_transfer::HaulUrl>().ok();
+    parsed.filter(|url| url.host == bare).map(|url| url.host).ok_or_else(|| {
+        let what = format!("cannot take {option}");
+        usage_problem(&what, "a host name or an address, without a port", host, hint)
+    })
+}
+
 /// A mistake on the command line that `clap` cannot know.
 #[must_use]
 pub fn usage_problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {

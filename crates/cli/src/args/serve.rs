@@ -1,6 +1,6 @@
 //! `haul serve`: what can be chosen, and its check.
 
-use super::{LowState, transfer::ProtectionName, usage_problem, values::Period};
+use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
 use clap::Args;
 use haul_transfer::{ServeOptions, ServeRoot, events::Problem, options::PORT_DEFAULT};
 use std::path::PathBuf;
@@ -84,9 +84,12 @@ impl LowServe {
             let needs = "more than nothing";
             return Err(usage_problem("cannot take --handshake-timeout", needs, "0s", ""));
         }
+        let hint = "the port is that of --listen";
+        let checked = |host: &str| checked_host("--advertise", host, hint);
+        let advertise = self.advertise.as_deref().map(checked).transpose()?;
         Ok(ServeOptions {
             listen: with_port(self.listen),
-            advertise: self.advertise,
+            advertise,
             once: self.once,
             read_only: self.read_only,
             protection_min: self.protection_min.into(),

@@ -61,7 +61,7 @@ pub struct LowTokenNew {
     /// Print a whole URL with this host name
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// The port in the printed URL
+    /// The port in the printed URL: that of the `haul serve` which it is for
     #[arg(long, value_name = "N", requires = "host", default_value_t = PORT_DEFAULT)]
     pub port: u16,
     /// Print one JSON object a line

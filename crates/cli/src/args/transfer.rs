@@ -31,14 +31,16 @@ use std::{
 /// URL is what `haul serve` printed, with a path behind: `dir/` puts the sources into that
 /// directory, `name` gives a single file that name, `null:` throws everything away at the other
 /// side. A directory keeps its own name below the path; to give it another, push `dir/` to `new/`.
+/// In the path `%25` stands for a %, `%20` for a blank.
 #[derive(Debug, Args)]
 #[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL>")]
 pub struct LowPush {
-    /// Files, `dir`, `dir/` or `zero:SIZE`
+    // One list, so that options may stand anywhere among the words.
     #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
-    pub sources: Vec<OsString>,
-    #[arg(value_name = "URL", required = true, help = "haul://[TOKEN@]HOST[:PORT]/dir/")]
-    pub url: OsString,
+    #[arg(
+        help = "Files, `dir`, `dir/` or `zero:SIZE`, and last URL: haul://[TOKEN@]HOST[:PORT]/dir/"
+    )]
+    pub words: Vec<OsString>,
     #[command(flatten)]
     pub transfer: LowTransfer,
 }
@@ -46,8 +48,9 @@ pub struct LowPush {
 /// Fetches files and directories from a server
 ///
 /// URL is what `haul serve` printed, with the path of a file or directory behind: `dir` fetches the
-/// directory itself, `dir/` its contents, `zero:SIZE` that many zero bytes. All URLs name the same
-/// server; only the first needs the token.
+/// directory itself, `dir/` its contents, `zero:SIZE` that many zero bytes. In the path `%25`
+/// stands for a %, `%20` for a blank. All URLs name the same server; only the first needs the
+/// token.
 ///
 /// TARGET is an existing directory, a name that ends in `/`, for a single file its new name, or
 /// `null:` to throw away what arrives. A directory keeps its own name below it; to give it another,
@@ -236,11 +239,12 @@ impl LowPush {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPush, Problem> {
-        let sources = self.sources.iter().map(|source| parse_source(source));
+        let (sources, url) = split_push(&self.words)?;
+        let parsed = sources.iter().map(|source| parse_source(source));
         Ok(CheckedPush {
-            sources: sources.collect::<Result<_, _>>()?,
-            url: parse_url(&self.url)?,
-            options: self.transfer.checked(&self.sources)?,
+            sources: parsed.collect::<Result<_, _>>()?,
+            url: parse_url(url)?,
+            options: self.transfer.checked(sources)?,
         })
     }
 }
@@ -348,6 +352,21 @@ fn parse_target(word: &OsStr) -> Result<TargetSpec, Problem> {
     Ok(if word == "null:" { TargetSpec::Null } else { TargetSpec::Path(word.into()) })
 }
 
+/// The words of a push: its sources, and last the URL.
+fn split_push(words: &[OsString]) -> Result<(&[OsString], &OsStr), Problem> {
+    match words {
+        [sources @ .., url] if !sources.is_empty() => Ok((sources, url)),
+        [only] if only.as_bytes().starts_with(b"haul://") => {
+            let hint = "name files or directories before it: haul push SOURCE URL";
+            Err(usage_problem("nothing to push", "a source", "a URL alone", hint))
+        }
+        _ => {
+            let hint = "put the URL that haul serve printed last: haul push SOURCE URL/dir/";
+            Err(usage_problem("no place to push to", "a URL", "a source alone", hint))
+        }
+    }
+}
+
 /// Bytes that are no UTF-8 are taken as they are: `na\xffme` is the same as `na%FFme`.
 pub(super) fn parse_url(word: &OsStr) -> Result<HaulUrl, Problem> {
     let mut text = String::with_capacity(word.len());
@@ -405,6 +424,21 @@ mod tests {
         assert_eq!((options.streams, options.span_bytes), (Some(3), Some(1 << 20)));
         let plain = push(&["a", "haul://h"]).unwrap().options;
         assert_eq!(format!("{plain:?}"), format!("{:?}", TransferOptions::default()));
+    }
+
+    /// `haul push a -q URL`, as users of rsync and scp write it.
+    #[test]
+    fn options_may_stand_anywhere() {
+        for words in [
+            &["-q", "a", "b", "haul://h/x"][..],
+            &["a", "-q", "b", "haul://h/x"],
+            &["a", "b", "--bwlimit", "100M", "haul://h/x"],
+            &["a", "b", "haul://h/x", "--json"],
+        ] {
+            let push = push(words).unwrap();
+            assert_eq!((push.sources.len(), &push.url.path[..]), (2, &b"x"[..]), "{words:?}");
+        }
+        assert_eq!(push(&["--", "-a", "haul://h/x"]).unwrap().sources.len(), 1);
     }
 
     #[test]
@@ -466,6 +500,9 @@ mod tests {
             (&["zero:much", "haul://h"], "is not a size"),
             (&["haul://h/a", "haul://h/b"], "haul pull URL DIR"),
             (&["a", "b"], "no haul:// in front"),
+            (&["a"], "needs a URL"),
+            (&["haul://h"], "needs a source"),
+            (&["a", "haul://h/100%"], "written %25"),
             (&["a", "haul://h", "--span-size=3M"], "power of two"),
             (&["a", "haul://h", "--streams=0"], "1..=64"),
         ] {

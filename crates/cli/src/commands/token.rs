@@ -2,6 +2,7 @@
 
 use crate::{
     args::{
+        checked_host,
         token::{LowToken, LowTokenCommand, LowTokenNew},
         usage_problem,
     },
@@ -75,7 +76,11 @@ impl<'record> TokenLine<'record> {
 
 fn new(low: LowTokenNew) -> Result<(), Failure> {
     let wanted = low.checked()?;
-    let host = low.host.as_deref().map(checked_host).transpose()?;
+    let host = low
+        .host
+        .as_deref()
+        .map(|host| checked_host("--host", host, "the port is given by --port"))
+        .transpose()?;
     let state = StateDirectory::open(&low.state.directory_or_default())?;
     let (served, directory) = match &low.served {
         Some(named) => (ServedRoot::named(named)?, named.clone()),
@@ -144,18 +149,6 @@ fn only_served(state: &StateDirectory) -> Result<(ServedRoot, PathBuf), Failure>
     let found = format!("{} that were served from this state directory", names.len());
     let needs = "the directory that it is to open";
     Err(usage_problem("cannot make a token", needs, &found, &ui::printable(&hint)).into())
-}
-
-/// A host as it stands in a URL, without the brackets of IPv6.
-fn checked_host(host: &str) -> Result<String, Failure> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let bracketed = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
-    let parsed = format!("haul://{bracketed}:1/").parse::<HaulUrl>().ok();
-    parsed.filter(|url| url.host == bare).map(|url| url.host).ok_or_else(|| {
-        let needs = "a host name or an address";
-        let hint = "the port is given by --port";
-        usage_problem("cannot take --host", needs, &format!("{host:?}"), hint).into()
-    })
 }
 
 fn url(token: &Token, host: String, port: u16) -> String {

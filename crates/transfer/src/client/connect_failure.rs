@@ -42,7 +42,14 @@ impl ConnectFailure {
                 error,
                 "check host, port and firewall",
             ),
-            Self::Cut { server, error } | Self::Broken { server, error } => problem(
+            Self::Cut { server, error } => problem(
+                &format!("{server} does not open a session"),
+                "a `haul serve` on that port that has room for another",
+                error,
+                "try again if it may be busy; if not, check that the port is haul's, and the \
+                 server's messages",
+            ),
+            Self::Broken { server, error } => problem(
                 &format!("{server} does not open a session"),
                 "a `haul serve` on that port",
                 error,

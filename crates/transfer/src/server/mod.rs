@@ -359,7 +359,15 @@ fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
     });
     ready.map_err(|error| {
         let what = format!("cannot listen on {address}");
-        let hint = "choose another with --listen ADDRESS:PORT; port 0 takes a free one";
-        problem(&what, "a free port", &error.to_string(), hint)
+        let (needs, hint) = match error.kind() {
+            io::ErrorKind::AddrNotAvailable => {
+                ("an address of this host", "`ip address` lists them; --listen :PORT takes all")
+            }
+            _ => (
+                "a free port",
+                "choose another with --listen ADDRESS:PORT; port 0 takes a free one",
+            ),
+        };
+        problem(&what, needs, &error.to_string(), hint)
     })
 }

@@ -64,13 +64,22 @@ impl Mirror {
     pub fn sweep(&self, ending: &AtomicBool, tell: &mut dyn FnMut(Swept)) -> Result<(), Fault> {
         if let Some(names_max) = self.removal.names_max {
             let mut count = 0;
-            self.walk(Act::Look, ending, &mut |_| count += 1)?;
+            // A dry run names them even where they are too many: that is what it is looked at for.
+            self.walk(Act::Look, ending, &mut |swept| {
+                count += 1;
+                if self.dry_run {
+                    tell(swept);
+                }
+            })?;
             if count > names_max {
                 let what = "nothing was removed: more would go than --max-delete allows";
                 return Err(Fault::new(FaultCode::TooManyRemovals, Side::Target, what)
                     .needs(format!("at most {names_max}"))
                     .found(format!("{count} names that the sources do not have"))
                     .hint("look at them with --dry-run, then raise --max-delete"));
+            }
+            if self.dry_run {
+                return Ok(());
             }
         }
         self.walk(if self.dry_run { Act::Look } else { Act::Remove }, ending, tell)
