@@ -474,9 +474,7 @@ impl Server {
         let peer = accepted.peer.clone();
         let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
         let (end, tally) = run_role(control, accepted, work, &mut tell);
-        if told > PROBLEMS_TOLD_MAX {
-            let found = format!("{} more than {PROBLEMS_TOLD_MAX}", told - PROBLEMS_TOLD_MAX);
-            let problem = problem("not every problem of this session is told", "", &found, "");
+        if let Some(problem) = untold(told) {
             on_event(ServerEvent::Error { session: session.clone(), problem });
         }
         if let (SessionEnd::Finished, Some(token), 0) = (&end, single_use, tally.failed_files)
@@ -485,13 +483,6 @@ impl Server {
             on_event(ServerEvent::Error { session: session.clone(), problem });
         }
         self.leave(&id, Some(&end));
-        let counts = tally.counts();
-        let why = match &end {
-            SessionEnd::Finished => String::new(),
-            SessionEnd::Refused(fault) => crate::events::Problem::from(fault).to_string(),
-            SessionEnd::Lost(why) => format!("connection lost: {why}"),
-            SessionEnd::Interrupted => "interrupted".into(),
-        };
         on_event(ServerEvent::SessionEnded {
             session: hex(&id),
             peer,
@@ -500,8 +491,11 @@ impl Server {
             bytes: tally.done_bytes.max(tally.durable_bytes.saturating_sub(tally.there_before())),
             seconds: begun.elapsed().as_secs_f64(),
             // What a dry run would remove stays.
-            files: FileCounts { removed: tally.removed_files * u64::from(!dry_run), ..counts },
-            why,
+            files: FileCounts {
+                removed: tally.removed_files * u64::from(!dry_run),
+                ..tally.counts()
+            },
+            why: why_ended(&end),
         });
     }
 
@@ -525,6 +519,22 @@ impl Server {
             None => {}
         }
     }
+}
+
+fn why_ended(end: &SessionEnd) -> String {
+    match end {
+        SessionEnd::Finished => String::new(),
+        SessionEnd::Refused(fault) => crate::events::Problem::from(fault).to_string(),
+        SessionEnd::Lost(why) => format!("connection lost: {why}"),
+        SessionEnd::Interrupted => "interrupted".into(),
+    }
+}
+
+/// Says how many problems of a session were left out.
+fn untold(problems: u64) -> Option<crate::events::Problem> {
+    let more = problems.checked_sub(PROBLEMS_TOLD_MAX).filter(|more| *more > 0)?;
+    let found = format!("{more} more than {PROBLEMS_TOLD_MAX}");
+    Some(problem("not every problem of this session is told", "", &found, ""))
 }
 
 /// What the one source of a push is called here, where that is another name.
