@@ -447,8 +447,7 @@ impl Server {
             path: shown_paths(&accepted.open),
         });
         self.say_facts(control, &accepted.open, &work);
-        let mut told = 0;
-        let new_name = new_name(&work);
+        let (mut told, new_name) = (0, new_name(&work));
         let mut tell = |event: Event| {
             let session = session.clone();
             // The files of a session are counted at its end; a client can have any number fail.
@@ -469,8 +468,7 @@ impl Server {
                 _ => {}
             }
         };
-        let uses_up = accepted.grant.single_use && purpose_of(&accepted.open).is_some();
-        let single_use = uses_up.then(|| accepted.grant.token_id.clone());
+        let single_use = used_up_by(&accepted);
         let peer = accepted.peer.clone();
         let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
         let (end, tally) = run_role(control, accepted, work, &mut tell);
@@ -519,6 +517,12 @@ impl Server {
             None => {}
         }
     }
+}
+
+/// The token that is of no use any more once this session is complete.
+fn used_up_by(accepted: &Accepted) -> Option<String> {
+    let uses_up = accepted.grant.single_use && purpose_of(&accepted.open).is_some();
+    uses_up.then(|| accepted.grant.token_id.clone())
 }
 
 fn why_ended(end: &SessionEnd) -> String {
