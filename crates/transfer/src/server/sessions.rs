@@ -587,8 +587,7 @@ fn run_role(
             let walk = WalkOptions { attributes, watch, ..WalkOptions::default() };
             let sources = match selection {
                 Some(arriving) => {
-                    let options = Box::new(walk);
-                    Sources::AwaitSelection { top, options, arriving }
+                    Sources::AwaitSelection { top, options: Box::new(walk), arriving }
                 }
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
