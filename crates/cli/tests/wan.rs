@@ -67,7 +67,7 @@ fn an_outage_is_waited_for_or_come_back_from() {
     far.wan.cut(false);
     let ran = client.finish();
     ran.ok();
-    assert!(ran.number("resumed_bytes") == 0 || ran.number("resumed_bytes") >= durable, "{ran:?}");
+    assert!(ran.gone_on_from() == 0 || ran.gone_on_from() >= durable, "{ran:?}");
     assert_same_trees(&place.source("tree"), &place.root("tree"));
     assert_no_temporaries(&place.path(""));
 }

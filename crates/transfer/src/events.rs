@@ -325,10 +325,15 @@ impl Problem {
     }
 
     /// The problem of a file by the name that all its events have: a fault may give that of the
-    /// other side, or none.
+    /// other side, or none. What the other side calls by another name is said so.
     #[must_use]
     pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
-        Self { path: Name(name.to_vec()), ..Self::from(fault) }
+        let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };
+        // A directory before it is no other name, and would tell equal problems apart.
+        if !fault.path.ends_with(name) && !fault.path.is_empty() {
+            this.what = format!("{} (called {} there)", this.what, Name(fault.path.clone()));
+        }
+        this
     }
 }
 

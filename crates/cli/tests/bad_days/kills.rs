@@ -110,7 +110,7 @@ impl Victim {
         ran.ok();
         self.journey.assert_arrived(self.name, "");
         if self.journey.from(self.name).is_file() {
-            let resumed = ran.number("resumed_bytes");
+            let resumed = ran.gone_on_from();
             assert!(resumed >= self.durable, "{} were durable: {ran:?}", self.durable);
         }
         self.count.completed += 1;

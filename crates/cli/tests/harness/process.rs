@@ -264,6 +264,13 @@ impl Ran {
         self.report()[key].as_u64().unwrap_or_else(|| panic!("no number {key}: {self:?}"))
     }
 
+    /// The most that a session of this run went on from, whether it was there before the run or an
+    /// earlier session brought it.
+    pub fn gone_on_from(&self) -> u64 {
+        let bytes = |event: &&Value| event["bytes"].as_u64();
+        self.named("resume").iter().filter_map(bytes).max().unwrap_or(0)
+    }
+
     /// An error event whose words, all parts together, hold all of these; on standard error they
     /// stand too.
     #[track_caller]

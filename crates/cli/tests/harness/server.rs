@@ -16,8 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The threads of a server that serves nobody: the first, its listener's and its log's.
-pub const IDLE_THREADS: u64 = 3;
+/// The threads of a server that serves nobody: the first, its listener's, its log's, and the one
+/// that waits for a hangup.
+pub const IDLE_THREADS: u64 = 4;
 
 /// How a server is started.
 pub struct ServerSetup {

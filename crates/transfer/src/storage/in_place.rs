@@ -55,6 +55,9 @@ impl TargetFile {
     /// If the path of its directory leads somewhere else.
     pub fn check_in_place(&self, looked: &mut Looked) -> Result<(), Fault> {
         let Shape::Named(named) = &self.shape else { return Ok(()) };
+        if named.discarded {
+            return Ok(());
+        }
         let found = match (inode(&*named.directory), looked.inode_of(split_last(&self.name).0)) {
             (Ok(entered), Ok(found)) if entered == *found => return Ok(()),
             (Err(error), _) => error.to_string(),

@@ -148,6 +148,8 @@ pub(super) struct Part {
 pub(super) struct Named {
     pub directory: Arc<OwnedFd>,
     pub device: u64,
+    /// It was only measured, and has none.
+    pub discarded: bool,
 }
 
 impl Part {
@@ -555,7 +557,8 @@ impl Part {
         } else {
             renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
         }
-        Ok(Named { directory: self.directory.clone(), device: self.device() })
+        let (directory, device) = (self.directory.clone(), self.device());
+        Ok(Named { directory, device, discarded: self.discarded })
     }
 
     /// Gives a nameless file its final name, in the place of whatever has it.
