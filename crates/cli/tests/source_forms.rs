@@ -7,7 +7,7 @@ mod harness;
 
 use harness::{Place, process::Ran, server::Server};
 use haul_testkit::tree;
-use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::fs::PermissionsExt, path::Path};
 
 /// Where a command runs, its sources, and the names that they bring into a directory.
 struct Form {
@@ -271,5 +271,53 @@ fn a_directory_under_a_new_path_is_gone_on_with_by_the_same_command() {
         place.run(&mirrored).ok();
         assert!(!to.join("x/extra").exists() && to.join("beside").exists());
         assert!(to.join("x/second").exists() && !from.join("large").exists());
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// What is private stays so: a directory made for the contents of others is no wider than they are.
+#[test]
+fn a_directory_made_for_contents_has_their_mode_and_one_that_was_there_keeps_its_own() {
+    let place = Place::new();
+    make_sources(&place.path("source"));
+    make_sources(&place.root("served"));
+    let usual = mode_of(&place.path("source"));
+    for (source, mode) in [("x", 0o700), ("empty", 0o750)] {
+        set_mode(&place.path("source").join(source), mode);
+        set_mode(&place.root("served").join(source), mode);
+    }
+    fs::create_dir(place.root("there")).unwrap();
+    set_mode(&place.root("there"), 0o711);
+    let server = Server::start(&place);
+    for (sources, target, mode) in [
+        (&["x/"][..], "new/deep", 0o700),
+        (&["x/."], "new2/", 0o700),
+        (&["empty/"], "new3", 0o750),
+        (&["empty/", "x/"], "new4", 0o700),
+        (&["x/"], "there", 0o711),
+        (&["x/"], "there/", 0o711),
+    ] {
+        let form = Form { sources, names: &[], is_file: false };
+        let ran = push(&place, &form, server.url(target), &[]);
+        assert_eq!(ran.status, 0, "{sources:?} to {target}: {}", ran.err);
+        assert_eq!(mode_of(&place.root(target)), mode, "{sources:?} to {target}");
+    }
+    assert_eq!(mode_of(&place.root("new")), usual & 0o755, "one above is no source's");
+    for (source, target, mode) in [
+        ("served/x/", "pulled/deep", 0o700),
+        ("served/x/.", "pulled2/", 0o700),
+        ("served/empty/", "source", usual),
+    ] {
+        let words = ["pull".into(), server.url(source), place.path(target).into_os_string()];
+        let ran = harness::process::Haul::start(place.command(&words)).finish();
+        assert_eq!(ran.status, 0, "{source} to {target}: {}", ran.err);
+        assert_eq!(mode_of(&place.path(target)), mode, "{source} to {target}");
     }
 }

@@ -38,7 +38,10 @@ use crate::{
         supply,
     },
     source_name::go_into_directory,
-    storage::{attributes::Attributes, source::walk_named, target::TargetPlace, walk::WalkOptions},
+    storage::{
+        attributes::Attributes, contents_mode, source::walk_named, target::TargetPlace,
+        walk::WalkOptions,
+    },
     token::{hex, random_bytes},
     transport::{
         control::{Control, ControlError},
@@ -107,6 +110,7 @@ pub fn push(
         direction: Direction::Push as i32,
         paths: vec![request.url.path.clone()],
         into_directory,
+        contents_mode: contents_mode::of_named(&request.sources),
         peer_engine: request.options.receive_engine.clone().unwrap_or_default(),
         ..wire::Open::default()
     };
@@ -577,6 +581,11 @@ impl<'a> Client<'a> {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(SessionEnd, Tally), TransferError> {
         let granted = opened.granted.opened.clone();
+        if let Work::Pull(place) = work
+            && let Err(fault) = contents_mode::give(place, granted.contents_mode)
+        {
+            return Err(TransferError::start((&fault).into()));
+        }
         let setup = self.stream_setup(&opened, run)?;
         on_event(Event::Session(SessionOpened {
             session: hex(&opened.session),

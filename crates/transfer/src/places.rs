@@ -97,6 +97,7 @@ pub fn resolve_local(
     };
     let bytes = path.as_os_str().as_bytes();
     let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
+    let is_new = directory && !wishes.dry_run && !path.is_dir();
     let (base, name): (&Path, &[u8]) = if directory {
         if !wishes.dry_run {
             std::fs::create_dir_all(path).map_err(|e| failed("cannot make the directory", &e))?;
@@ -115,6 +116,7 @@ pub fn resolve_local(
     let missing = base.strip_prefix(there).unwrap_or(os_path(b"")).as_os_str().as_bytes();
     let name = join(missing, name);
     let root = Root::open(there).map_err(|e| failed("cannot open the target directory of", &e))?;
-    TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
-        .map_err(|fault| TransferError::start((&fault).into()))
+    let place = TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
+        .map_err(|fault| TransferError::start((&fault).into()))?;
+    Ok(place.made_before(is_new))
 }

@@ -144,6 +144,9 @@ pub struct Open {
     /// the server says `figures` about twice a second
     #[prost(bool, tag = "22")]
     pub wants_figures: bool,
+    /// push: st_mode of the directory whose contents come; 0: not known
+    #[prost(uint32, tag = "24")]
+    pub contents_mode: u32,
 }
 /// What the user asks for beyond the bytes, of whichever side the server is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -269,6 +272,9 @@ pub struct Opened {
     /// push: the path is the new name of the one source, no directory
     #[prost(bool, tag = "21")]
     pub target_is_name: bool,
+    /// pull: st_mode of the directory whose contents come; 0: not known
+    #[prost(uint32, tag = "24")]
+    pub contents_mode: u32,
     /// as asked for
     #[prost(bool, tag = "30")]
     pub discard: bool,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 /// A name and the fields of a `Control`.
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
+    all.extend(contents_messages());
     all.extend(wish_messages());
     all.extend(offer_messages());
     all.extend(file_messages());
@@ -98,6 +99,26 @@ fn session_messages() -> Vec<(&'static str, Value)> {
         ),
         ("a ping", json!({"ping": {"number": 300}})),
         ("a pong", json!({"pong": {"number": 300}})),
+    ]
+}
+
+fn contents_messages() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "a push of the contents of a directory of mode 0700",
+            json!({"open": {
+            "token_secret": "000102030405060708090a0b0c0d0e0f",
+            "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+            "direction": "PUSH", "paths": ["6e6577"], "into_directory": true,
+            "protection": "SAFE", "digest": "AES_GMAC", "contents_mode": 0o40700}}),
+        ),
+        (
+            "the session of a pull of contents",
+            json!({"opened": {
+            "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
+            "digest": "AES_GMAC", "streams": 1, "offers_max": 16, "offer_bytes_max": 65536,
+            "contents_mode": 0o40750}}),
+        ),
     ]
 }
 

@@ -22,6 +22,7 @@ use crate::{
     state::Grant,
     storage::{
         attributes::Attributes,
+        contents_mode,
         root::Links,
         source::asked_sources,
         target::{PathMeans, SESSIONS_ENDING, TargetPlace, final_name},
@@ -176,13 +177,15 @@ impl Accepted {
                 Work::Receive(TargetPlace::Below { rename: Some(_), .. })
             ),
             discard: self.open.wishes.as_ref().is_some_and(|wishes| wishes.discard),
+            contents_mode: if let Work::Send(_, mode) = work { *mode } else { 0 },
         }
     }
 }
 
 enum Work {
     Receive(TargetPlace),
-    Send(Vec<Top>),
+    /// And the mode of the directories whose contents these are.
+    Send(Vec<Top>, u32),
 }
 
 impl Server {
@@ -408,6 +411,7 @@ impl Server {
                         TargetPlace::resolve(&root, path, means, wishes)?
                     }
                 };
+                contents_mode::give(&place, open.contents_mode)?;
                 if wishes.move_sources && matches!(place, TargetPlace::Null) {
                     return Err(thrown_away());
                 }
@@ -418,7 +422,10 @@ impl Server {
                 }
                 Ok(Work::Receive(place))
             }
-            Direction::Pull => Ok(Work::Send(asked_sources(root.as_ref(), &open.paths))),
+            Direction::Pull => {
+                let mode = contents_mode::of_asked(root.as_ref(), &open.paths);
+                Ok(Work::Send(asked_sources(root.as_ref(), &open.paths), mode))
+            }
             Direction::Unknown | Direction::Probe => {
                 let what = "the client asked neither to push nor to pull";
                 Err(Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what))
@@ -441,7 +448,7 @@ impl Server {
             peer: accepted.peer.clone(),
             direction: match work {
                 Work::Receive(_) => "pushes to".into(),
-                Work::Send(_) => "pulls".into(),
+                Work::Send(..) => "pulls".into(),
             },
             token: accepted.grant.token_id.clone(),
             path: shown_paths(&accepted.open),
@@ -502,7 +509,7 @@ impl Server {
         if open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
             let place = match work {
                 Work::Receive(place) => Some(place),
-                Work::Send(_) => None,
+                Work::Send(..) => None,
             };
             control.queue(Message::Facts(preflight::facts(&self.host, place)));
         }
@@ -545,7 +552,7 @@ fn untold(problems: u64) -> Option<crate::events::Problem> {
 fn new_name(work: &Work) -> Option<Vec<u8>> {
     match work {
         Work::Receive(TargetPlace::Below { rename, .. }) => rename.clone(),
-        Work::Receive(TargetPlace::Null) | Work::Send(_) => None,
+        Work::Receive(TargetPlace::Null) | Work::Send(..) => None,
     }
 }
 
@@ -571,7 +578,7 @@ fn run_role(
     let selection = follows.then(Arriving::default);
     let engine = Some(open.peer_engine.clone()).filter(|name| !name.is_empty());
     match work {
-        Work::Send(top) => {
+        Work::Send(top, _) => {
             let options = SendingOptions {
                 giving: Giving::to(&grant, &open),
                 offers: offer_limits(accepted.rtt),

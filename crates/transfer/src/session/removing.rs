@@ -64,7 +64,7 @@ pub struct Removing {
 impl Removing {
     /// `None` when nothing is to be removed.
     pub fn new(place: &TargetPlace, streams: Arc<Streams>) -> Option<Self> {
-        let TargetPlace::Below { root, base, rename, rules } = place else { return None };
+        let TargetPlace::Below { root, base, rename, rules, .. } = place else { return None };
         Some(Self {
             root: root.clone(),
             base: base.clone(),

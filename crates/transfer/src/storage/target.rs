@@ -54,6 +54,8 @@ pub enum TargetPlace {
         /// The new name of the one source; `None`: sources keep theirs.
         rename: Option<Vec<u8>>,
         rules: Arc<TargetRules>,
+        /// The base was made for this transfer.
+        is_new: bool,
     },
 }
 
@@ -150,7 +152,7 @@ impl TargetPlace {
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
         let make = |name: &[u8]| {
             let leaves_nothing = wishes.leaves_nothing();
-            let made = if leaves_nothing { Ok(()) } else { make_durable_directories(root, name) };
+            let made = if leaves_nothing { Ok(0) } else { make_durable_directories(root, name) };
             made.map_err(|error| {
                 io_fault(Side::Target, path, "the target directory cannot be made", &error)
             })
@@ -164,8 +166,9 @@ impl TargetPlace {
             return Err(name_refused(path, "haul's own temporaries have such names"));
         }
         let rules = TargetRules::new(wishes);
-        let place = |base: &[u8], rename| {
-            Ok(Self::Below { root: root.clone(), base: base.to_vec(), rename, rules })
+        let place = |base: &[u8], rename, levels_made: usize| {
+            let (root, base, is_new) = (root.clone(), base.to_vec(), levels_made > 0);
+            Ok(Self::Below { root, base, rename, rules, is_new })
         };
         let is_directory = match means {
             PathMeans::Directory => true,
@@ -173,12 +176,19 @@ impl TargetPlace {
             PathMeans::WhatIsThere => path.ends_with(b"/") || root.is_directory(trimmed),
         };
         if is_directory || trimmed.is_empty() {
-            make(trimmed)?;
-            return place(trimmed, None);
+            return place(trimmed, None, make(trimmed)?);
         }
         let (base, name) = split_last(trimmed);
-        make(base)?;
-        place(base, Some(name.to_vec()))
+        place(base, Some(name.to_vec()), make(base)?)
+    }
+
+    /// The same place, whose base was made for this transfer already.
+    #[must_use]
+    pub fn made_before(mut self, made: bool) -> Self {
+        if let Self::Below { is_new, .. } = &mut self {
+            *is_new |= made;
+        }
+        self
     }
 
     /// Learns by an offer what the one source is: a directory keeps its name, below the path that
@@ -217,7 +227,7 @@ impl TargetPlace {
     ) -> Result<Prepared, Fault> {
         let grid = SpanGrid::new(offer.size_bytes, span_bytes)
             .map_err(|error| Fault::new(FaultCode::ProtocolViolation, Side::Target, error.what))?;
-        let Self::Below { root, base, rename, rules } = self else {
+        let Self::Below { root, base, rename, rules, .. } = self else {
             return Ok(null_target(offer, &grid));
         };
         let name = final_name(base, rename.as_deref(), &offer.name);
@@ -249,7 +259,7 @@ impl TargetPlace {
     /// # Errors
     /// If the directory is there and cannot be given what was offered.
     pub fn finish_directory(&self, offer: &FileOffer) -> Result<(), Fault> {
-        let Self::Below { root, base, rename, rules } = self else { return Ok(()) };
+        let Self::Below { root, base, rename, rules, .. } = self else { return Ok(()) };
         let name = final_name(base, rename.as_deref(), &offer.name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let set = root
@@ -267,9 +277,10 @@ impl TargetPlace {
     }
 }
 
-fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<()> {
+fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<usize> {
     let new_levels = root.make_directories(name, DIRECTORY_MODE)?;
-    root.each_parent(name, new_levels, |directory| sync_directory(directory))
+    root.each_parent(name, new_levels, |directory| sync_directory(directory))?;
+    Ok(new_levels)
 }
 
 /// What an offered name is called below the root.
