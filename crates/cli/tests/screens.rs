@@ -661,7 +661,8 @@ fn what_a_server_says_first() {
     ]
     .map(|(root, read_only, hosts)| {
         let url = format!("haul://TOKEN@{}:7117/", hosts.names[0]);
-        Welcome { root, read_only }.text(&url, &hosts, "[::]:7117")
+        let state_inside = read_only.then(|| "/data/.local/state/haul".into());
+        Welcome { root, read_only, state_inside }.text(&url, &hosts, "[::]:7117")
     });
     assert_screen("serve.txt", &screens.join("\n\n----\n\n"));
 }

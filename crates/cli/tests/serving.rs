@@ -143,3 +143,22 @@ fn the_printed_urls_lead_to_addresses_of_this_machine_or_are_said_not_to() {
     let url = named.start(&place).url("");
     assert!(url.to_str().unwrap().contains("@dtn1.example.org:"));
 }
+
+/// Another port is the cure of a busy port only.
+#[test]
+fn what_cannot_be_listened_on_is_told_by_what_is_wrong_with_it() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap().to_string();
+    for (listen, needs) in [
+        (busy.as_str(), "a free port"),
+        ("no-such-host.invalid:22001", "an address of this host"),
+        ("[::1", "an address of this host"),
+        ("192.0.2.1:0", "an address of this host"),
+        ("99999", "a port up to 65535"),
+    ] {
+        let ran = place.run(&words!["serve", place.path("root"), "--listen", listen]);
+        assert_eq!(ran.status, 2, "{listen}: {}", ran.err);
+        assert!(ran.err.contains(needs), "{listen}: {}", ran.err);
+    }
+}

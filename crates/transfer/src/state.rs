@@ -140,6 +140,26 @@ impl StateDirectory {
         &self.path
     }
 
+    /// Refuses to serve the server's own key and tokens.
+    ///
+    /// # Errors
+    /// If what is served is this directory, or lies in it.
+    pub fn check_not_served(&self, served: &Path) -> Result<(), Problem> {
+        let (Ok(here), Ok(served)) = (self.path.canonicalize(), served.canonicalize()) else {
+            return Ok(());
+        };
+        if !served.starts_with(&here) {
+            return Ok(());
+        }
+        let hint = "serve another directory, or keep the state in another by --state DIR";
+        Err(problem(
+            &format!("cannot serve {}", served.display()),
+            "a directory outside of the server's own state, which holds its key",
+            &format!("the state directory {}", here.display()),
+            hint,
+        ))
+    }
+
     /// The server's identity, made at the first call.
     ///
     /// # Errors
@@ -256,7 +276,7 @@ impl StateDirectory {
                     Ok(one.clone())
                 }
                 others => Err(problem(
-                    &format!("revoke the token {id}"),
+                    &format!("cannot revoke the token {id}"),
                     "the id of one token",
                     &format!("{} tokens whose id begins so", others.len()),
                     "`haul token list` shows the ids",
@@ -543,6 +563,21 @@ mod tests {
     use super::*;
     use crate::rights::Right;
     use wire::FaultCode;
+
+    #[test]
+    fn the_servers_own_key_is_nothing_to_serve() {
+        let place = Fixture::new();
+        let at = |name: &str| place.place.path().join(name);
+        std::fs::create_dir(at("state/deep")).unwrap();
+        std::os::unix::fs::symlink(at("state"), at("link")).unwrap();
+        for refused in ["state", "state/deep", "link", "a/../state"] {
+            let problem = place.state.check_not_served(&at(refused)).unwrap_err();
+            assert!(problem.needs.contains("holds its key"), "{refused}: {problem}");
+        }
+        for served in ["a", ".", "missing"] {
+            assert_eq!(place.state.check_not_served(&at(served)), Ok(()), "{served}");
+        }
+    }
 
     const READ: &[Need] = &[Need::new(Right::Read)];
     const WRITE: &[Need] = &[Need::new(Right::Write)];

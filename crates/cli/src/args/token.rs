@@ -98,8 +98,12 @@ impl LowTokenNew {
     /// What is asked for; which directory is served is not known yet.
     ///
     /// # Errors
-    /// If the root is no directory below the server's.
+    /// If the root is no directory below the server's, or the time to expire is now.
     pub fn checked(&self) -> Result<NewToken, Problem> {
+        if self.expires.is_some_and(|period| period.0.is_zero()) {
+            let (what, needs) = ("cannot make a token that has expired", "a time to come");
+            return Err(usage_problem(what, needs, "--expires 0", "like --expires 12h, or 7d"));
+        }
         Ok(NewToken {
             rights: self.rights(),
             served: ServedRoot::Unknown,

@@ -13,6 +13,7 @@ use haul_transfer::{
 use signal_hook::{consts::SIGHUP, flag, iterator::Signals};
 use std::{
     io::{self, IsTerminal},
+    path::PathBuf,
     thread,
 };
 
@@ -25,13 +26,14 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
         (false, false) => Lines::OfSessions,
     };
     let options = low.checked()?;
-    let welcome = Welcome::of(&options);
+    let mut welcome = Welcome::of(&options);
     let interrupt = interrupt::on_signals()?;
     let hangups = Hangups::expect(&interrupt).map_err(|error| {
         usage_problem("cannot set a handler for signals", "", &error.to_string(), "")
     })?;
     haul_transfer::raise_open_files_limit();
     let server = Server::bind(options)?;
+    welcome.state_inside = server.state_inside();
     if lines == Lines::Json {
         let urls: Vec<String> = server.urls().iter().map(HaulUrl::reveal).collect();
         ui::json::print(&serde_json::json!({
@@ -88,24 +90,37 @@ impl Hangups {
 pub struct Welcome {
     pub root: ServeRoot,
     pub read_only: bool,
+    /// The server's own state, where it lies within what is served.
+    pub state_inside: Option<PathBuf>,
 }
 
 impl Welcome {
     fn of(options: &ServeOptions) -> Self {
-        Self { root: options.root.clone(), read_only: options.read_only }
+        let root = match &options.root {
+            // As it was typed it says nothing to who reads the log later.
+            ServeRoot::Directory(path) => {
+                ServeRoot::Directory(path.canonicalize().unwrap_or_else(|_| path.clone()))
+            }
+            ServeRoot::Null => ServeRoot::Null,
+        };
+        Self { root, read_only: options.read_only, state_inside: None }
     }
 
     /// The lines for a server that listens on `address` and is reached by `url`, or other hosts.
     #[must_use]
     pub fn text(&self, url: &str, hosts: &Hosts, address: &str) -> String {
         let (served, may) = match (&self.root, self.read_only) {
-            (ServeRoot::Null, _) => ("null:".to_owned(), "send bytes here, to be thrown away"),
+            (ServeRoot::Null, _) => {
+                ("null:".to_owned(), "send bytes here, to be thrown away".to_owned())
+            }
             (ServeRoot::Directory(path), read_only) => (
                 path.display().to_string(),
-                if read_only { "read all files there" } else { "read and write all files there" },
+                if read_only { "read" } else { "read, write and delete" }.to_owned()
+                    + " all files there",
             ),
         };
         let null = self.root == ServeRoot::Null;
+        let on = if hosts.for_others { "On the other machine" } else { "With it" };
         let mut lines = vec![
             format!("haul serves {served} on {address}"),
             String::new(),
@@ -113,8 +128,15 @@ impl Welcome {
             String::new(),
         ];
         lines.extend(other_hosts(hosts));
+        if let Some(state) = &self.state_inside {
+            lines.push(format!("The server's own key lies there too: {}", state.display()));
+            lines.push(
+                "Whoever may read all there may read it. --state DIR keeps it elsewhere.".into(),
+            );
+            lines.push(String::new());
+        }
         lines.extend([
-            format!("Whoever has this URL may {may}; it is a password. On the other machine:"),
+            format!("Whoever has this URL may {may}; it is a password. {on}:"),
             String::new(),
         ]);
         if !self.read_only {
@@ -133,8 +155,8 @@ impl Welcome {
 fn other_hosts(hosts: &Hosts) -> Vec<String> {
     let words = match hosts.names.as_slice() {
         _ if !hosts.for_others => {
-            "This machine has no address that others could reach: the URL is for itself.\n\
-             Where a name leads to it, --advertise NAME puts that in."
+            "Only this machine reaches that: no address of its own leads there from others.\n\
+             --listen :PORT takes all addresses; --advertise NAME puts in a name that leads here."
                 .to_owned()
         }
         [_] | [] => return Vec::new(),

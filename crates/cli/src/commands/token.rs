@@ -164,7 +164,10 @@ fn list(state: &StateDirectory, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if records.is_empty() {
-        ui::print_to_stdout("no tokens yet: `haul serve` and `haul token new` make them");
+        let directory = ui::printable(&state.path().display().to_string());
+        ui::print_to_stdout(&format!(
+            "no tokens in {directory}: `haul serve` and `haul token new` make them"
+        ));
         return Ok(());
     }
     let mut rows =

@@ -34,7 +34,7 @@ use sessions::Sessions;
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -173,6 +173,9 @@ impl Server {
             })?),
         };
         let state = StateDirectory::open(&options.state_directory)?;
+        if let ServeRoot::Directory(path) = &options.root {
+            state.check_not_served(path)?;
+        }
         let identity = state.identity()?;
         let tls = tls::server_config(&identity).map_err(|error| {
             let what = "the server's key in the state directory cannot be used";
@@ -223,6 +226,14 @@ impl Server {
     #[must_use]
     pub fn urls(&self) -> Vec<HaulUrl> {
         self.hosts.names.iter().map(|host| self.url_by(host)).collect()
+    }
+
+    /// The state directory, where whoever may read all that is served may read it too.
+    #[must_use]
+    pub fn state_inside(&self) -> Option<PathBuf> {
+        let ServeRoot::Directory(served) = &self.options.root else { return None };
+        let (served, state) = (served.canonicalize().ok()?, self.state.path().canonicalize().ok()?);
+        state.starts_with(served).then_some(state)
     }
 
     /// By which hosts it is reached.
@@ -360,12 +371,17 @@ fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
     ready.map_err(|error| {
         let what = format!("cannot listen on {address}");
         let (needs, hint) = match error.kind() {
-            io::ErrorKind::AddrNotAvailable => {
-                ("an address of this host", "`ip address` lists them; --listen :PORT takes all")
-            }
-            _ => (
+            io::ErrorKind::AddrInUse => (
                 "a free port",
                 "choose another with --listen ADDRESS:PORT; port 0 takes a free one",
+            ),
+            io::ErrorKind::PermissionDenied => (
+                "a port that this user may listen on",
+                "choose one from 1024 on with --listen ADDRESS:PORT",
+            ),
+            _ => (
+                "an address of this host, and a port up to 65535",
+                "`ip address` lists the addresses; --listen :PORT takes all",
             ),
         };
         problem(&what, needs, &error.to_string(), hint)

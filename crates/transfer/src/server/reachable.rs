@@ -43,7 +43,7 @@ impl Hosts {
     #[must_use]
     pub fn of(listen: IpAddr) -> Self {
         if !listen.is_unspecified() {
-            return Self::chosen(listen.to_string());
+            return Self { names: vec![listen.to_string()], for_others: !listen.is_loopback() };
         }
         let all = addresses().unwrap_or_default();
         let defaults: Vec<IpAddr> = ELSEWHERE.iter().filter_map(source_address).collect();
