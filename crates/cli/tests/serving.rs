@@ -4,7 +4,12 @@
 
 mod harness;
 
-use harness::{Place, process::Haul, server::ServerSetup, wait_until};
+use harness::{
+    Place,
+    process::Haul,
+    server::{Server, ServerSetup},
+    wait_until,
+};
 use std::{
     fs::File,
     io::Read,
@@ -161,4 +166,30 @@ fn what_cannot_be_listened_on_is_told_by_what_is_wrong_with_it() {
         assert_eq!(ran.status, 2, "{listen}: {}", ran.err);
         assert!(ran.err.contains(needs), "{listen}: {}", ran.err);
     }
+}
+
+/// A directory that is held open keeps its file system from being unmounted.
+#[test]
+fn a_server_holds_no_directory_of_a_session_that_has_ended() {
+    let place = Place::new();
+    for name in ["d/a", "d/b/c", "d/b/e/f"] {
+        let path = place.source(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        place.file(&path, 100_000);
+    }
+    let server = Server::start(&place);
+    let below = place.root("up");
+    let held = || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", server.process.id())).unwrap();
+        let links = open.flatten().filter_map(|one| std::fs::read_link(one.path()).ok());
+        links.filter(|path| path.starts_with(&below)).collect::<Vec<_>>()
+    };
+    for options in [&[][..], &["--on-conflict", "replace"]] {
+        let words = words![place.source("d"), server.url("up/")];
+        let options = options.iter().map(std::ffi::OsString::from);
+        place.push(&words.into_iter().chain(options).collect::<Vec<_>>()).ok();
+        wait_until("the session has let go", || held().is_empty());
+    }
+    place.pull(&words![server.url("up/d"), place.target("")]).ok();
+    wait_until("the session has let go", || held().is_empty());
 }

@@ -516,6 +516,9 @@ impl Server {
     }
 
     fn leave(&self, session: &[u8; 16], end: Option<&SessionEnd>) {
+        if let Some(root) = &self.root {
+            root.close_parents();
+        }
         let mut sessions = lock(&self.sessions);
         sessions.open.remove(session);
         match end {

@@ -115,6 +115,12 @@ impl Root {
         }
     }
 
+    /// Lets go of the directories that are kept open: nobody asks for them soon, and they hold
+    /// their file system.
+    pub fn close_parents(&self) {
+        self.parents.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The directory that holds `name`, and its last component.
     ///
     /// # Errors
