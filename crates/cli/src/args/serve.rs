@@ -12,9 +12,9 @@ fn defaults() -> ServeOptions {
 
 /// Serves a directory: receives into it and sends from it
 ///
-/// Prints one haul:// URL. Whoever has it may read, write and delete below ROOT and nowhere else, and knows
-/// that the server is the right one. The URL stays the same when the server is started again, so
-/// that a client resumes with the URL it has. `haul token` makes URLs that may less.
+/// Prints one haul:// URL. Whoever has it may read, write and delete below ROOT and nowhere else,
+/// and knows that the server is the right one. The URL stays the same when the server is started
+/// again, so that a client resumes with the URL it has. `haul token` makes URLs that may less.
 ///
 /// One port serves everything; all connections are opened by the client.
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 mod choosing;
 mod progress;
 mod rechecking;
+mod refusing;
 mod room;
 mod rounds;
 mod telling;
@@ -31,10 +32,11 @@ use crate::{
     selection::{Arriving, Matcher},
     stages,
     storage::{
+        fresh::Fresh,
         holes,
         open_files::{Pass, Share},
         part::growing::growing_span_bytes,
-        target::{Fresh, Prepared, TargetPlace},
+        target::{Prepared, TargetPlace},
     },
 };
 use haul_datapath::choose;
@@ -525,19 +527,6 @@ impl<'a> Receiving<'a> {
             }
         };
         self.say(file, answer);
-    }
-
-    /// The machine has refused it: the file that came first under its name stands.
-    fn name_taken(&mut self, offer: &FileOffer, fault: &Fault) {
-        self.tally.failed_files += 1;
-        self.tally.first_problem.get_or_insert_with(|| fault.into());
-        (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
-        (self.events)(Event::File(FileEnded::new(offer.name.clone(), FileStatus::Failed, 0)));
-    }
-
-    fn refuse(&mut self, file: FileId, fault: Fault) {
-        self.settled(file, FileStatus::Failed, Some(&fault));
-        self.say(file, Answer::Fault(fault));
     }
 
     fn say(&mut self, file: FileId, answer: Answer) {

@@ -18,6 +18,7 @@ use haul_protocol::{
     wire::{Fault, FaultCode, Side},
 };
 use std::{
+    collections::BTreeSet,
     io,
     sync::{
         Arc, Mutex,
@@ -28,6 +29,8 @@ use std::{
 
 /// Names of a batch, in bytes: a message holds them.
 const BATCH_BYTES_MAX: usize = 256 << 10;
+/// Directories in the way of files that are removed in one run, at most.
+const GIVING_WAY_MAX: usize = 10_000;
 /// Names that cannot be removed are told up to this number.
 const FAILURES_MAX: usize = 100;
 
@@ -54,6 +57,8 @@ pub struct Removing {
     removal: Removal,
     dry_run: bool,
     names: Option<NameSorter>,
+    /// Offered files in whose way a directory is: it goes too.
+    giving_way: BTreeSet<Vec<u8>>,
     /// Why the names are not complete.
     failed: Option<io::Error>,
     streams: Arc<Streams>,
@@ -73,6 +78,7 @@ impl Removing {
             removal: rules.wishes.removal?,
             dry_run: rules.wishes.dry_run,
             names: Some(NameSorter::default()),
+            giving_way: BTreeSet::new(),
             failed: None,
             streams,
             shared: Arc::default(),
@@ -88,6 +94,13 @@ impl Removing {
         let relative = final_name(b"", self.rename.as_deref(), name);
         if let Err(error) = names.push(&relative, &self.root) {
             self.failed.get_or_insert(error);
+        }
+    }
+
+    /// A file that failed as a directory is in its way, which goes with what was not offered.
+    pub fn gives_way(&mut self, name: &[u8]) {
+        if self.giving_way.len() < GIVING_WAY_MAX {
+            self.giving_way.insert(final_name(b"", self.rename.as_deref(), name));
         }
     }
 
@@ -111,6 +124,7 @@ impl Removing {
         failed_files: u64,
         matcher: Option<Matcher>,
     ) -> Result<(), Fault> {
+        let failed_files = failed_files.saturating_sub(self.giving_way.len() as u64);
         if failed_files > 0 {
             let what = "nothing was removed, as not everything else succeeded";
             return Err(Fault::new(FaultCode::IoFailed, Side::Target, what)
@@ -130,6 +144,7 @@ impl Removing {
             removal: self.removal,
             matcher,
             offered: names.sorted().map_err(cannot)?,
+            giving_way: std::mem::take(&mut self.giving_way),
             dry_run: self.dry_run,
         };
         let (shared, streams) = (self.shared.clone(), self.streams.clone());

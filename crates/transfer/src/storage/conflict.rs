@@ -3,7 +3,7 @@
 
 use super::{
     root::{Links, Root, split_last},
-    target::has_time,
+    target::{TargetPlace, final_name, has_time},
 };
 use crate::wishes::{OnConflict, Wishes};
 use haul_protocol::{
@@ -67,12 +67,59 @@ pub fn decide(
     if is_directory(&there) {
         let what = "a directory of that name is there";
         let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
-        return Err(fault.hint("remove it, or choose another target"));
+        return Err(fault.hint(match gives_way(offer, wishes) {
+            true => "--delete removes it when all else succeeded; then run the same command again",
+            false => "remove it, or choose another target",
+        }));
     }
     if wishes.on_conflict == OnConflict::Fail {
         return Err(exists(name, &there, offer));
     }
     Ok(Decision::Take { replaces: true, other_name: None })
+}
+
+/// Whether a directory that has the name of this file is one that the sources do not have: then it
+/// is removed with the rest of what they do not have.
+pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
+    let is_below = offer.name.contains(&b'/');
+    let replaces = matches!(wishes.on_conflict, OnConflict::SkipSame | OnConflict::Replace);
+    offer.kind() != FileKind::Directory
+        && replaces
+        && wishes.removal.is_some_and(|removal| removal.of_base || is_below)
+}
+
+/// Whether a directory that stays in the way of this file is to be removed in the end.
+pub fn is_in_the_way(place: &TargetPlace, offer: &FileOffer) -> bool {
+    let TargetPlace::Below { root, base, rename, rules, .. } = place else { return false };
+    let name = final_name(base, rename.as_deref(), &offer.name);
+    let there = || root.stat(&name, Links::Refuse);
+    gives_way(offer, rules.wishes) && there().is_ok_and(|there| is_directory(&there))
+}
+
+/// Decides about a directory where something else has its name: with `--delete` that goes, for the
+/// sources do not have it.
+///
+/// # Errors
+/// The fault to answer with.
+pub(super) fn give_way_to_directory(
+    name: &[u8],
+    there: &Stat,
+    wishes: Wishes,
+) -> Result<(), Fault> {
+    if wishes.removal.is_some() && wishes.on_conflict != OnConflict::Fail {
+        return Ok(());
+    }
+    let found = match FileType::from_raw_mode(there.st_mode) {
+        FileType::RegularFile => "a file",
+        FileType::Symlink => "a symbolic link, which is not followed",
+        _ => "a FIFO, socket or device",
+    };
+    let what = "something else has the name of this directory";
+    Err(Fault::new(FaultCode::NameRefused, Side::Target, what)
+        .at(name)
+        .needs("a directory, or none yet")
+        .found(found)
+        .hint("remove it, or let --delete do so"))
 }
 
 /// The first numbered name that is free, or that this very file has already.

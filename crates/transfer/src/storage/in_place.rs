@@ -77,7 +77,10 @@ impl TargetFile {
 mod tests {
     use super::*;
     use crate::{
-        storage::target::{Fresh, PathMeans, Prepared, TargetPlace},
+        storage::{
+            fresh::Fresh,
+            target::{PathMeans, Prepared, TargetPlace},
+        },
         wishes::Wishes,
     };
     use haul_protocol::wire::{Digest, FileKind, FileOffer};

@@ -25,6 +25,7 @@ use rustix::{
 };
 use std::{
     cmp::Ordering,
+    collections::BTreeSet,
     io,
     sync::{
         Arc,
@@ -44,6 +45,8 @@ pub struct Mirror {
     pub matcher: Option<Matcher>,
     /// As they are called below `base`.
     pub offered: SortedNames,
+    /// Those of them that a directory of the target gives way to.
+    pub giving_way: BTreeSet<Vec<u8>>,
     pub dry_run: bool,
 }
 
@@ -204,7 +207,8 @@ impl Sweep<'_> {
             // Somebody else removed it.
             return Ok(true);
         };
-        if self.offered.holds(&name)? {
+        let gives_way = is_directory(&stat) && self.mirror.giving_way.contains(&name);
+        if self.offered.holds(&name)? && !gives_way {
             self.keep();
             if is_directory(&stat) {
                 self.enter(name, Kind::Offered)?;
@@ -329,6 +333,7 @@ mod tests {
             removal: Removal { names_max: None, of_base },
             matcher: None,
             offered: sorter.sorted().unwrap(),
+            giving_way: BTreeSet::new(),
             dry_run: false,
         }
     }

@@ -4,6 +4,7 @@ pub mod aborted;
 pub mod attributes;
 pub mod conflict;
 pub mod contents_mode;
+pub mod fresh;
 pub mod hidden_names;
 pub mod holes;
 pub mod in_place;

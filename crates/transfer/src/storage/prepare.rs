@@ -4,11 +4,12 @@ use super::{
     aborted::sync_directory,
     attributes::{MODE_BITS, attributes_fault},
     conflict::{self, Decision, is_directory, is_source_itself, same_file},
+    fresh::Fresh,
     hidden_names::hidden_link_name,
     holes,
     part::{Naming, Part, Wanted},
     root::{Links, Root, join},
-    target::{Fresh, Prepared, Shape, TargetFile, TargetRules, has_time, remove_leftovers},
+    target::{Prepared, Shape, TargetFile, TargetRules, has_time, remove_leftovers},
 };
 use crate::{error::io_fault, wishes::Preserve};
 use haul_datapath::SpanFile;
@@ -20,7 +21,7 @@ use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, unlinkat},
     io::Errno,
 };
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// A target in `null:`.
 pub(super) fn null_target(offer: &FileOffer, grid: &SpanGrid) -> Prepared {
@@ -72,9 +73,24 @@ impl Preparing<'_> {
             }
             return Ok(Prepared::Skip);
         }
+        if let Some(there) = there {
+            conflict::give_way_to_directory(&name, there, self.rules.wishes)?;
+        }
         if self.rules.wishes.dry_run {
+            if !self.in_fresh {
+                self.check_parent(&name)?;
+            }
             fresh.add(&name);
-            return Ok(self.plan(false, Vec::new()));
+            return Ok(self.plan(there.is_some(), Vec::new()));
+        }
+        if there.is_some() {
+            let parent = self.root.parent_of(&name);
+            parent
+                .and_then(|(parent, last)| Ok(unlinkat(&parent, last, AtFlags::empty())?))
+                .map_err(|error| {
+                    let what = "what is in its way cannot be removed";
+                    io_fault(Side::Target, &name, what, &error)
+                })?;
         }
         // Never wider than the source, also until its end, and this session may write into it.
         let mode = self.offer.mode & MODE_BITS | 0o700;
@@ -89,13 +105,36 @@ impl Preparing<'_> {
         Ok(self.ready(name, Shape::Directory { root, new_levels }, None))
     }
 
+    /// In a dry run: what is in the way of a directory is in the way of all below it.
+    fn check_parent(&self, name: &[u8]) -> Result<(), Fault> {
+        match self.root.parent_of(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_fault(Side::Target, name, "cannot be created", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn hard_link(
         &self,
         name: Vec<u8>,
         there: Option<Stat>,
         first: &[u8],
+        fresh: &Fresh,
     ) -> Result<Prepared, Fault> {
+        let inode = |stat: &Stat| (stat.st_ino, stat.st_dev);
         if self.rules.wishes.dry_run {
+            // A file that would be replaced gets another inode, and its other names with it.
+            let to =
+                self.root.stat(first, Links::Refuse).ok().filter(|_| !fresh.is_replaced(first));
+            let is_link = to.is_some_and(|to| there.is_some_and(|now| inode(&now) == inode(&to)));
+            if is_link {
+                return Ok(Prepared::Skip);
+            }
+            if let Decision::Skip(_) = self.decide(&name, there)? {
+                return Ok(Prepared::Skip);
+            }
+            self.check_parent(&name)?;
             return Ok(self.plan(there.is_some(), Vec::new()));
         }
         let cannot = |found: String| {
@@ -106,7 +145,6 @@ impl Preparing<'_> {
         if FileType::from_raw_mode(to.st_mode) != FileType::RegularFile {
             return Err(cannot("what it shall be a link to is no file".into()));
         }
-        let inode = |stat: &Stat| (stat.st_ino, stat.st_dev);
         if there.as_ref().is_some_and(|there| inode(there) == inode(&to)) {
             return Ok(Prepared::Skip);
         }
@@ -136,6 +174,7 @@ impl Preparing<'_> {
         name: Vec<u8>,
         base: &[u8],
         there: Option<Stat>,
+        fresh: &mut Fresh,
     ) -> Result<Prepared, Fault> {
         let dry_run = self.rules.wishes.dry_run;
         let (replaces, other_name) = match self.decide(&name, there)? {
@@ -154,6 +193,11 @@ impl Preparing<'_> {
             None => Vec::new(),
         };
         if dry_run {
+            if replaces {
+                fresh.will_replace(&name);
+            } else if !self.in_fresh {
+                self.check_parent(&name)?;
+            }
             return Ok(self.plan(replaces, stored_as));
         }
         let mut prepared = self.receive(other_name.unwrap_or(name))?;

@@ -7,6 +7,7 @@
 use super::{
     aborted::sync_directory,
     attributes::{Attributes, attributes_fault},
+    fresh::Fresh,
     hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name, is_hidden},
     journal::Recorded,
     open_files::Pass,
@@ -32,14 +33,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::{
-    collections::BTreeSet,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, OnceLock, atomic::AtomicU32},
 };
 
-/// The names of fresh directories, in bytes at most: others are looked into.
-const FRESH_BYTES_MAX: usize = 1 << 20;
 /// Sessions of this process that are ending and will let go of their locks.
 pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
 
@@ -75,25 +73,6 @@ impl TargetRules {
 
 /// Opens a file, on the thread that reads it.
 pub type OpenFile = Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>;
-
-/// Directories that a session made: what is offered in them is not there.
-#[derive(Debug, Default)]
-pub struct Fresh {
-    names: BTreeSet<Vec<u8>>,
-    bytes: usize,
-}
-
-impl Fresh {
-    pub(super) fn add(&mut self, name: &[u8]) {
-        if self.bytes < FRESH_BYTES_MAX && self.names.insert(name.to_vec()) {
-            self.bytes += name.len() + size_of::<Vec<u8>>();
-        }
-    }
-
-    fn holds(&self, name: &[u8]) -> bool {
-        self.names.contains(name)
-    }
-}
 
 /// What the path of a target means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,9 +222,11 @@ impl TargetPlace {
             FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
             FileKind::HardLink => {
                 let first = final_name(base, rename.as_deref(), &offer.link_target);
-                preparing.hard_link(name, there, &first)
+                preparing.hard_link(name, there, &first, fresh)
             }
-            FileKind::Regular | FileKind::Symlink => preparing.file_or_link(name, base, there),
+            FileKind::Regular | FileKind::Symlink => {
+                preparing.file_or_link(name, base, there, fresh)
+            }
             FileKind::Unknown => {
                 let what = "is of a kind that this version does not know";
                 Err(Fault::new(FaultCode::KindUnsupported, Side::Target, what).at(name))
