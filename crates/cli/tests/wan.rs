@@ -105,6 +105,30 @@ fn a_path_that_swallows_all_but_the_smallest_packets_is_crossed_too() {
     cross_a_narrow_path(600, "segments of 1448 -> 536 bytes");
 }
 
+/// `tc qdisc add ... tbf ... burst 1000` drops what is larger, and TCP takes it for never sent.
+#[test]
+fn a_sender_whose_own_queue_drops_large_packets_takes_smaller_segments() {
+    let place = Place::new();
+    let Some(far) = Far::start(&place, Path::new(RTT / 5, 200_000_000, 0.0)) else { return };
+    let hosts = far.wan.hosts();
+    let tbf = ["rate", "1gbit", "burst", "1000", "latency", "50ms"];
+    let add = [&["qdisc", "add", "dev", hosts.device, "root", "tbf"], &tbf[..]].concat();
+    if let Err(why) = hosts.near.run("tc", &add) {
+        return haul_testkit::skip::skip("tc(8) and tbf", &why.to_string());
+    }
+    place.file(&place.source("large"), 12 * MIB);
+    let words = words!["push", place.source("large"), far.url(), "--retry-for", "30s"];
+    let ran = far.run(&place, &words);
+    ran.ok();
+    harness::assert_same_files(&place.source("large"), &place.root("large"));
+    let said = ran.named("fallback");
+    let of_path = said.iter().filter(|said| said["side"] == "path").collect::<Vec<_>>();
+    assert_eq!(of_path.len(), 1, "once: {ran:?}");
+    assert_eq!(of_path[0]["from_to"], "segments of 1448 -> 536 bytes", "{ran:?}");
+    let why = of_path[0]["why"].as_str().unwrap();
+    assert!(why.contains("own queue") && why.contains("tc -s qdisc"), "{why}");
+}
+
 #[test]
 fn a_path_that_begins_to_swallow_all_packets_of_data_ends_in_time() {
     let place = Place::new();

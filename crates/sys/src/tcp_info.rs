@@ -13,6 +13,9 @@ const INFO_BYTES_MAX: usize = 512;
 /// The state of a TCP connection, in the units of the names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Tries since the last acknowledgement to send while nothing is in flight: of a window that is
+    /// full, or of what this host's own queueing discipline drops.
+    pub probes: u8,
     pub rtt_us: u32,
     pub rtt_variance_us: u32,
     pub min_rtt_us: u32,
@@ -82,6 +85,7 @@ impl TcpInfo {
     fn parse(bytes: &[u8]) -> Self {
         Self {
             delivery_rate_app_limited: bytes.get(7).is_some_and(|flags| flags & 1 == 1),
+            probes: bytes.get(3).copied().unwrap_or(0),
             mss_bytes: u32_at(bytes, 16),
             unacked_segments: u32_at(bytes, 24),
             lost_segments: u32_at(bytes, 32),

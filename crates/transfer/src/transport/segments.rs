@@ -1,7 +1,9 @@
 //! How large the segments of a run's connections are: smaller where a path swallows large packets.
 //!
 //! Where a tunnel is narrower than its ends, and what it says of that (ICMP, RFC 1191) is filtered,
-//! a connection is made and its first full segments never arrive: a black hole (RFC 2923). Linux
+//! a connection is made and its first full segments never arrive: a black hole (RFC 2923). The same
+//! comes of a queueing discipline of the sending host that drops what is larger than its bucket
+//! (tc-tbf(8), burst), which TCP does not take for sent. Linux
 //! finds one by itself only where `net.ipv4.tcp_mtu_probing` asks for it. The client opens all
 //! connections, so the most that it sets before a handshake holds for what both sides send.
 //!
@@ -21,6 +23,9 @@ const STEPS_BYTES: [u32; 2] = [1200, 536];
 /// A segment was sent again so often, and nothing was acknowledged in between.
 const RETRANSMITS_MIN: u32 = 3;
 const UNACKNOWLEDGED_MS_MIN: u32 = 1000;
+/// A segment that this host itself dropped was tried again so often: twice a second
+/// (`TCP_RESOURCE_PROBE_INTERVAL`, include/net/tcp.h).
+const PROBES_MIN: u8 = 3;
 /// How long a stream may bring nothing at all before its packets are suspected to vanish.
 pub const NOTHING_AFTER: Duration = Duration::from_secs(3);
 
@@ -45,6 +50,15 @@ struct State {
 struct Swallowed {
     segment_bytes: u32,
     packet_bytes: u32,
+    by: DroppedBy,
+}
+
+/// Who drops packets that are too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DroppedBy {
+    Path,
+    /// The queueing discipline of this host's interface.
+    OwnQueue,
 }
 
 /// Smaller segments helped.
@@ -54,12 +68,21 @@ pub struct Narrowed {
     pub to_bytes: u32,
     /// Packets of this size do not arrive.
     pub packet_bytes: u32,
+    pub by: DroppedBy,
 }
 
 impl std::fmt::Display for Narrowed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { to_bytes, packet_bytes, .. } = self;
-        write!(f, "the path drops packets of {packet_bytes} bytes and does not say so; ")?;
+        let Self { to_bytes, packet_bytes, by, .. } = self;
+        match by {
+            DroppedBy::Path => {
+                write!(f, "the path drops packets of {packet_bytes} bytes and does not say so; ")?;
+            }
+            DroppedBy::OwnQueue => {
+                write!(f, "this host's own queue drops packets of {packet_bytes} bytes ")?;
+                write!(f, "(tc -s qdisc: is a burst smaller than the MTU?); ")?;
+            }
+        }
         write!(f, "streams use an MSS of {to_bytes}")
     }
 }
@@ -105,7 +128,8 @@ impl Segments {
             return false;
         }
         let packet_bytes = tcp.path_mtu_bytes.max(tcp.mss_bytes);
-        let this = Swallowed { segment_bytes: tcp.mss_bytes, packet_bytes };
+        let by = if dropped_here(tcp) { DroppedBy::OwnQueue } else { DroppedBy::Path };
+        let this = Swallowed { segment_bytes: tcp.mss_bytes, packet_bytes, by };
         state.swallowed.get_or_insert(this);
         state.steps = taken + 1;
         true
@@ -135,9 +159,10 @@ impl Segments {
     #[must_use]
     pub fn narrowed(&self) -> Option<Narrowed> {
         let state = self.state();
-        let Swallowed { segment_bytes, packet_bytes } = state.swallowed.filter(|_| state.told)?;
+        let swallowed = state.swallowed.filter(|_| state.told)?;
+        let Swallowed { segment_bytes, packet_bytes, by } = swallowed;
         let to_bytes = STEPS_BYTES[state.steps.checked_sub(1)?];
-        Some(Narrowed { from_bytes: segment_bytes, to_bytes, packet_bytes })
+        Some(Narrowed { from_bytes: segment_bytes, to_bytes, packet_bytes, by })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,10 +173,23 @@ impl Segments {
 /// The first full segments of a connection were sent again and again, and none of them arrived.
 #[must_use]
 pub fn first_segments_vanish(tcp: &TcpInfo) -> bool {
-    tcp.total_retransmits >= RETRANSMITS_MIN
-        && tcp.unacked_segments > 0
+    let on_the_way = tcp.total_retransmits >= RETRANSMITS_MIN && tcp.unacked_segments > 0;
+    (on_the_way || dropped_here(tcp))
         && tcp.last_ack_received_ms >= UNACKNOWLEDGED_MS_MIN
         && tcp.bytes_acked < u64::from(tcp.mss_bytes)
+}
+
+/// Bytes were sent that are neither acknowledged nor in flight: the host itself dropped them.
+///
+/// What a queueing discipline refuses (`NET_XMIT_DROP`) stays unsent for TCP, which counts no
+/// retransmission of it and tries again as it does for a window that is full
+/// (tcp_write_xmit, tcp_send_probe0, net/ipv4/tcp_output.c). A peer without room takes nothing, so
+/// no bytes are sent to it.
+fn dropped_here(tcp: &TcpInfo) -> bool {
+    tcp.unacked_segments == 0
+        && tcp.notsent_bytes > 0
+        && tcp.probes >= PROBES_MIN
+        && tcp.bytes_sent.saturating_sub(tcp.bytes_acked) >= u64::from(tcp.mss_bytes)
 }
 
 #[cfg(test)]
@@ -172,7 +210,8 @@ mod tests {
         assert_eq!(segments.moves(&stream(1188, 1000)), None, "it may have been one small frame");
         assert!(segments.swallows(&stream(1188, 65)));
         assert_eq!(segments.of_stream(), Some(536));
-        let narrowed = Narrowed { from_bytes: 1448, to_bytes: 536, packet_bytes: 1500 };
+        let by = DroppedBy::Path;
+        let narrowed = Narrowed { from_bytes: 1448, to_bytes: 536, packet_bytes: 1500, by };
         assert_eq!(segments.moves(&stream(524, 1 << 20)), Some(narrowed));
         assert_eq!(segments.moves(&stream(524, 1 << 20)), None, "once");
     }
@@ -214,5 +253,32 @@ mod tests {
         ] {
             assert!(!first_segments_vanish(&other), "{other:?}");
         }
+    }
+
+    /// Stored from a tbf with a burst of 1000 bytes: nothing was in flight, and nothing counted as
+    /// sent again.
+    #[test]
+    fn what_the_host_s_own_queue_drops_vanishes_too_and_is_told_from_a_full_window() {
+        let dropped = TcpInfo {
+            probes: 3,
+            last_ack_received_ms: 1504,
+            notsent_bytes: 70_952,
+            bytes_sent: 33_364,
+            ..stream(1448, 61)
+        };
+        assert!(first_segments_vanish(&dropped));
+        for other in [
+            TcpInfo { bytes_sent: 60, ..dropped },
+            TcpInfo { bytes_acked: 100_000, bytes_sent: 200_000, ..dropped },
+            TcpInfo { probes: 2, ..dropped },
+            TcpInfo { last_ack_received_ms: 20, ..dropped },
+            TcpInfo { notsent_bytes: 0, ..dropped },
+        ] {
+            assert!(!first_segments_vanish(&other), "{other:?}");
+        }
+        let segments = Segments::default();
+        assert!(segments.swallows(&dropped));
+        let told = segments.moves(&stream(1188, 1 << 20)).unwrap().to_string();
+        assert!(told.contains("own queue drops packets of 1500 bytes"), "{told}");
     }
 }
