@@ -232,6 +232,58 @@ fn lost_datagrams_and_a_long_path_are_told() {
     assert!(buffers["rtt_us"].as_u64().unwrap() >= 40_000, "{buffers}");
 }
 
+/// What a probe says of a path that swallows packets of more bytes: of its largest packet, and with
+/// a rate, whichever way.
+fn narrow(packet_bytes: usize, passes_bytes: u64, options: &[&str]) {
+    let place = Place::new();
+    let path = Path::new(Duration::from_millis(20), 200_000_000, 0.0);
+    let Some(far) = Far::start(&place, path) else { return };
+    far.wan.swallow_over(packet_bytes);
+    let time = ["--streams", "2", "--time", "5s", "--omit", "100ms"];
+    let ran = far.run(&place, &words_of(far.url().into(), &[&time[..], options].concat()));
+    rounds(&ran);
+    let report = ran.report();
+    let hole = &report["path"]["black_hole"];
+    assert_eq!(hole["passes_bytes"].as_u64(), Some(passes_bytes), "{report}");
+    assert_eq!(report["verdict"]["limit"], "black_hole", "{report}");
+    let sentence = report["verdict"]["sentence"].as_str().unwrap();
+    assert!(sentence.contains(&format!("while {passes_bytes} pass")), "{sentence}");
+    assert!(!sentence.contains(" 0.0 Mbit/s"), "{sentence}");
+}
+
+/// It said 0.0 Mbit/s, and nothing of the path's MTU.
+#[test]
+fn streams_of_a_probe_get_through_where_large_packets_are_swallowed() {
+    narrow(1400, 1240, &["--no-path-mtu"]);
+}
+
+#[test]
+fn a_probe_from_the_server_gets_through_where_all_but_the_smallest_are_swallowed() {
+    narrow(600, 576, &["--no-path-mtu", "--reverse"]);
+}
+
+/// A token bucket that holds less than a packet, on the sending host.
+#[test]
+fn a_probe_names_the_own_queue_that_drops_large_packets() {
+    let place = Place::new();
+    let path = Path::new(Duration::from_millis(20), 200_000_000, 0.0);
+    let Some(far) = Far::start(&place, path) else { return };
+    let hosts = far.wan.hosts();
+    let tbf = ["root", "tbf", "rate", "1gbit", "burst", "1000", "latency", "50ms"];
+    let add = [&["qdisc", "add", "dev", hosts.device], &tbf[..]].concat();
+    if let Err(why) = hosts.near.run("tc", &add) {
+        return skip("tc(8) and tbf", &why.to_string());
+    }
+    let options = ["--streams", "2", "--time", "3s", "--omit", "100ms", "--no-path-mtu"];
+    let ran = far.run(&place, &words_of(far.url().into(), &options));
+    rounds(&ran);
+    let report = ran.report();
+    assert_eq!(report["path"]["black_hole"]["own_queue"], true, "{report}");
+    assert_eq!(report["path"]["passes_to_server_bytes"], 576, "{report}");
+    let advice = report["verdict"]["advice"].as_str().unwrap();
+    assert!(advice.contains("tc -s qdisc"), "{advice}");
+}
+
 /// Two network namespaces and a bridge between them, which drops what is larger than one of its
 /// ports and tells nobody.
 struct Hole(Vec<String>);

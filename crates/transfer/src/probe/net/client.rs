@@ -4,6 +4,8 @@ use super::{
     AuditGoal, Event, NetProbe, NetReport, PeerAudit, Receive, Transport, Ways, audit,
     datagrams::{Datagrams, streams_of},
     marks::Marks,
+    narrow,
+    opening::open,
     path_mtu,
     report::{Direction, PathFacts, RefusedRound, Round, Verdict},
     streams::{RunningStreams, Work},
@@ -13,36 +15,30 @@ use super::{
 };
 use crate::{
     Interrupt,
-    client::{SOFTWARE, connect_failure::ConnectFailure},
     digest::SessionKeys,
     error::{TransferError, problem},
     events::{Problem, Side},
     preflight,
     session::streams::{StreamSetup, choose_congestion},
-    token::random_bytes,
-    transport::{
-        control::{Control, ControlError},
-        tcp,
-        tls::{self, WRONG_KEY},
-    },
+    transport::tcp::{self, Route},
 };
 use haul_datapath::Host;
 use haul_protocol::{
-    CAPABILITY_PROBE, ClientHandshake, Message, StreamId, limits,
+    Message, StreamId, limits,
     wire::{self, Fault, HostFacts, ProbeKind},
 };
 use haul_sys::tcp_info::TcpInfo;
-use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     io::{self, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often a round is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the server may take to answer, beside what a round takes.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Datagrams are no larger without being asked for: jumbo frames, less the headers.
@@ -59,7 +55,8 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<NetReport, TransferError> {
     let plan = plan(probe)?;
-    let mut opened = open(probe, interrupt)?;
+    let route = Route::new(probe.url.server());
+    let mut opened = open(probe, &route, interrupt)?;
     let socket = opened.control.socket().try_clone().map_err(|error| set_up_failed(&error))?;
     let mut session = Session {
         talk: Talk::new(&mut opened.control, None, interrupt),
@@ -73,6 +70,8 @@ pub(super) fn run(
         facts: HostFacts::default(),
         round: 0,
         next_stream: 0,
+        route,
+        stream_mss_bytes: 0,
         probe,
     };
     session.hear_facts()?;
@@ -110,6 +109,9 @@ pub(super) fn run(
         let what = format!("no round of the probe could be measured ({})", refused.what);
         return Err(TransferError::start(problem(&what, "", &refused.why, "")));
     }
+    if session.stream_mss_bytes > 0 {
+        report.path.tcp_mss_bytes = session.stream_mss_bytes;
+    }
     let own = preflight::facts(&session.host, None);
     report.buffers = verdict::buffers(&report.rounds, &own, &session.facts);
     let rtts = report.rounds.iter().flat_map(|round| &round.ways).map(|way| way.min_rtt_us);
@@ -140,17 +142,14 @@ fn plan(probe: &NetProbe) -> Result<Vec<Planned>, TransferError> {
             }
         }
     }
-    // One more is for the path's MTU.
-    let fits = (1..limits::PROBE_ROUNDS_MAX as usize).contains(&plan.len());
+    let rounds_max = limits::PROBE_ROUNDS_MAX as usize - narrow::ROUNDS_BESIDE;
+    let fits = (1..=rounds_max).contains(&plan.len());
     let whole = probe.time.checked_add(probe.omit).unwrap_or(Duration::MAX);
     if fits && whole.as_millis() <= u128::from(limits::PROBE_MS_MAX) {
         return Ok(plan);
     }
-    let needs = format!(
-        "1 to {} rounds of at most {} s each",
-        limits::PROBE_ROUNDS_MAX - 1,
-        limits::PROBE_MS_MAX / 1000
-    );
+    let needs =
+        format!("1 to {} rounds of at most {} s each", rounds_max, limits::PROBE_MS_MAX / 1000);
     let found = format!("{} of {} s", plan.len(), whole.as_secs());
     let hint = "take fewer of them, or shorter ones";
     Err(TransferError::start(problem("cannot run this probe", &needs, &found, hint)))
@@ -177,114 +176,6 @@ pub(super) fn words(
     words
 }
 
-struct OpenedProbe {
-    control: Control,
-    keys: Arc<SessionKeys>,
-    session: [u8; 16],
-    /// This side's and the server's.
-    addresses: (SocketAddr, SocketAddr),
-    rtt: Duration,
-    software: String,
-}
-
-fn open(probe: &NetProbe, interrupt: &Interrupt) -> Result<OpenedProbe, TransferError> {
-    let server = probe.url.server();
-    let Some(token) = &probe.url.token else {
-        let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
-        let problem = problem("no token", "the server's token", "none", hint);
-        return Err(TransferError::start(problem));
-    };
-    let broken = |error: &dyn std::fmt::Display| {
-        let (server, error) = (server.clone(), error.to_string());
-        ConnectFailure::Broken { server, error }.into_start()
-    };
-    let socket = tcp::connect(&server, None).map_err(|error| {
-        let (server, error) = (server.clone(), error.to_string());
-        ConnectFailure::Unreachable { server, error }.into_start()
-    })?;
-    let addresses =
-        (socket.local_addr().map_err(|e| broken(&e))?, socket.peer_addr().map_err(|e| broken(&e))?);
-    let config = tls::client_config(token.fingerprint).map_err(|e| broken(&e))?;
-    let name = ServerName::try_from("haul").expect("a valid name");
-    let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
-    let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
-    let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
-    let open = wire::Open {
-        token_secret: token.secret.to_vec(),
-        transfer: transfer.to_vec(),
-        direction: wire::Direction::Probe as i32,
-        ..wire::Open::default()
-    };
-    let granted = shake_hands(&mut control, open, &server, interrupt)?;
-    control.trust();
-    let session: [u8; 16] = granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
-    let keys = Arc::new(control.session_keys(&session).map_err(|e| broken(&e))?);
-    let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
-    let measured = [tcp.rtt_us, tcp.min_rtt_us].into_iter().filter(|rtt| *rtt > 0).min();
-    let rtt = Duration::from_micros(measured.unwrap_or(0).into());
-    Ok(OpenedProbe { control, keys, session, addresses, rtt, software: granted.software })
-}
-
-/// Asks what the server can do before it is asked for a probe: an older one would take it for
-/// something else.
-fn shake_hands(
-    control: &mut Control,
-    open: wire::Open,
-    server: &str,
-    interrupt: &Interrupt,
-) -> Result<haul_protocol::handshake::Granted, TransferError> {
-    let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
-    let (mut handshake, [hello, open]) = ClientHandshake::start(SOFTWARE, open);
-    control.queue(hello);
-    let mut open = Some(open);
-    loop {
-        let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
-            let (server, text) = (server.to_owned(), error.to_string());
-            match error {
-                ControlError::Tls(_) if text.contains(WRONG_KEY) => {
-                    ConnectFailure::WrongKey { server }
-                }
-                ControlError::Closed | ControlError::Io(_) => {
-                    ConnectFailure::Cut { server, error: text }
-                }
-                _ => ConnectFailure::Broken { server, error: text },
-            }
-            .into_start()
-        })?;
-        let mut messages = messages.into_iter();
-        while let Some(message) = messages.next() {
-            let refused = |fault| ConnectFailure::Refused(fault).into_start();
-            if let Some(granted) = handshake.handle(message).map_err(refused)? {
-                control.unread(messages.collect());
-                return Ok(granted);
-            }
-            if let Some(reply) = handshake.reply() {
-                if !reply.capabilities.contains(&CAPABILITY_PROBE) {
-                    return Err(too_old(control, server, &reply.software));
-                }
-                open.take().into_iter().for_each(|open| control.queue(open));
-            }
-        }
-        if interrupt.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted);
-        }
-        if Instant::now() > deadline {
-            let error = format!("no answer within {} s", HANDSHAKE_TIMEOUT.as_secs());
-            return Err(ConnectFailure::Broken { server: server.to_owned(), error }.into_start());
-        }
-    }
-}
-
-fn too_old(control: &mut Control, server: &str, software: &str) -> TransferError {
-    control.close(Duration::from_secs(1));
-    let what = format!("{server} cannot be probed");
-    let needs = "a haul there that knows `haul probe net`";
-    let found = format!("{software}, which does not");
-    let hint = "install the same haul version on both ends; `haul push zero:10G URL/null:` \
-                measures an older one";
-    TransferError::start(problem(&what, needs, &found, hint))
-}
-
 fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
     let needs = "memory, threads and descriptors for a probe";
     let hint = "see this host's limits (ulimit -a)";
@@ -295,6 +186,8 @@ fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
 enum Stop {
     /// The next one may.
     Round(Problem),
+    /// The same again, with smaller segments.
+    Narrowed,
     Interrupted,
     Refused(Fault),
     Violated(Fault),
@@ -308,6 +201,7 @@ impl Stop {
 
     fn into_error(self, server: &str) -> TransferError {
         match self {
+            Self::Narrowed => Self::Lost("its segments vanish".into()).into_error(server),
             // Of the only ones that there were.
             Self::Round(problem) => TransferError::start(problem),
             Self::Interrupted => TransferError::Interrupted,
@@ -350,6 +244,10 @@ struct Session<'a> {
     facts: HostFacts,
     round: u32,
     next_stream: u32,
+    /// How large its packets may be is found out by the rounds.
+    route: Route,
+    /// 0: no stream was opened.
+    stream_mss_bytes: u32,
     probe: &'a NetProbe,
 }
 
@@ -392,11 +290,11 @@ impl Session<'_> {
         self.look_at_path(report, on_event)?;
         let mut refused = None;
         for (at, planned) in plan.iter().enumerate() {
-            let (number, asked) = (at + 1, self.asked(planned, &report.path));
+            let number = at + 1;
             let what = self.words(planned);
             on_event(Event::RoundBegins { number, what: what.clone() });
-            match self.measure(&asked, report.loopback) {
-                Ok(ways) => {
+            match self.measure(planned, report) {
+                Ok((asked, ways)) => {
                     let round = Round {
                         number,
                         transport: self.transport(),
@@ -547,7 +445,28 @@ impl Session<'_> {
         packet_bytes.saturating_sub(header_bytes).clamp(512, DATAGRAM_BYTES_MAX)
     }
 
+    /// One round, and once more where its segments are too large for the path.
     fn measure(
+        &mut self,
+        planned: &Planned,
+        report: &mut NetReport,
+    ) -> Result<(wire::Probe, Vec<super::report::Way>), Stop> {
+        let (asked, ways) = loop {
+            let asked = self.asked(planned, &report.path);
+            match self.measure_once(&asked, report.loopback) {
+                Err(Stop::Narrowed) => self.give_up(&asked)?,
+                measured => break (asked, measured?),
+            }
+        };
+        if let Some(narrowed) = self.route.segments.narrowed() {
+            let to_server = if asked.to_server { Direction::ToServer } else { Direction::ToClient };
+            let is_v4 = canonical(self.addresses.0).is_ipv4();
+            narrow::tell(&mut report.path, narrowed, to_server, is_v4);
+        }
+        Ok((asked, ways))
+    }
+
+    fn measure_once(
         &mut self,
         asked: &wire::Probe,
         loopback: bool,
@@ -634,7 +553,7 @@ impl Session<'_> {
     ) -> io::Result<Vec<(StreamId, TcpStream, Work)>> {
         let congestion = setup.congestion.control.as_deref();
         let connect = |stream: u32, sends: bool| {
-            let mut socket = tcp::connect(&self.addresses.1.to_string(), congestion)?;
+            let mut socket = self.route.connect_stream(congestion, &|| false)?;
             let preface = self.keys.sign_preface(StreamId(stream), self.session);
             socket.write_all(&preface.encode())?;
             let work = match (sends, asked.discard) {
@@ -717,7 +636,7 @@ impl Session<'_> {
         let give_up_at = marks.begun() + round_time(asked) + ANSWER_MAX;
         loop {
             let until = marks.next().unwrap_or(give_up_at);
-            match self.hear(until)? {
+            match self.hear(until.min(Instant::now() + LOOK_EVERY))? {
                 Some(Message::ProbeFigures(figures)) if figures.round == asked.round => {
                     if theirs.samples.len() >= marks.count() {
                         return Err(out_of_place());
@@ -743,6 +662,7 @@ impl Session<'_> {
                     running.end();
                 }
             }
+            self.look(&running, theirs.samples.last(), marks.begun())?;
             if let Some(why) = running.broken() {
                 // Where the server went away its connection says so in the next moment.
                 self.hear(Instant::now() + Duration::from_millis(200))?;
@@ -772,6 +692,25 @@ impl Session<'_> {
             return Err(out_of_place());
         }
         Ok((mine, theirs, marks.counted_from()))
+    }
+
+    /// Whether a round's streams get through.
+    fn look(
+        &mut self,
+        running: &Running,
+        theirs: Option<&Sample>,
+        begun: Instant,
+    ) -> Result<(), Stop> {
+        let Running::Streams(streams) = running else { return Ok(()) };
+        let segments = &self.route.segments;
+        if narrow::must_narrow(streams, theirs, begun.elapsed(), segments) {
+            return Err(Stop::Narrowed);
+        }
+        for tcp in streams.sockets() {
+            segments.moves(&tcp);
+            self.stream_mss_bytes = tcp.mss_bytes;
+        }
+        Ok(())
     }
 
     /// The path's MTU, by the kernel's belief and by what arrives.

@@ -10,6 +10,8 @@ mod client;
 pub mod datagram;
 mod datagrams;
 mod marks;
+mod narrow;
+mod opening;
 mod paced;
 mod path_mtu;
 pub mod report;

@@ -202,7 +202,12 @@ impl Sizes<'_> {
                 // Nothing came back of what did not arrive, or could not leave.
                 Direction::ToClient => !of_size.arrived || of_size.too_large_there,
             };
-            (!is_known).then_some(BlackHole { direction, vanishes_bytes, passes_bytes })
+            (!is_known).then_some(BlackHole {
+                direction,
+                vanishes_bytes,
+                passes_bytes,
+                own_queue: false,
+            })
         };
         let largest = |passes| self.largest(passes).unwrap_or(0);
         PathFacts {

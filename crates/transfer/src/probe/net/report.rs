@@ -222,6 +222,8 @@ pub struct BlackHole {
     pub vanishes_bytes: u32,
     /// The largest that passes.
     pub passes_bytes: u32,
+    /// The client's own queueing discipline drops them.
+    pub own_queue: bool,
 }
 
 /// The bandwidth-delay product of one way, and what the hosts' buffers allow.

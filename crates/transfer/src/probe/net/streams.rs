@@ -4,9 +4,12 @@
 //! A sender hands the same warm bytes to sendmsg(2) again and again. MSG_ZEROCOPY would only add
 //! notices on loopback, where the kernel copies such sends after all.
 
-use crate::session::{
-    lock, placing,
-    streams::{StreamSetup, schedstat, set_up_sender},
+use crate::{
+    session::{
+        lock, placing,
+        streams::{StreamSetup, schedstat, set_up_sender},
+    },
+    transport::segments,
 };
 use haul_datapath::Host;
 use haul_protocol::{StreamId, wire};
@@ -112,6 +115,30 @@ impl RunningStreams {
     #[must_use]
     pub fn figures(&self) -> Vec<wire::ProbeStream> {
         self.streams.iter().map(Running::figures).collect()
+    }
+
+    /// The streams of a way on which nothing at all got through, though it was sent. `they_try`:
+    /// the other side has sent in vain what this one has not received.
+    #[must_use]
+    pub fn vanished(&self, they_try: bool) -> Vec<TcpInfo> {
+        let of_way = |sends: bool| {
+            let all = || self.streams.iter().filter(|s| (s.work == Work::Send) == sends);
+            let vanishes = |stream: &Running| {
+                let tcp = TcpInfo::of(&stream.socket).ok()?;
+                let nothing_came = || they_try && tcp.bytes_received == 0;
+                let is_gone =
+                    if sends { segments::first_segments_vanish(&tcp) } else { nothing_came() };
+                is_gone.then_some(tcp)
+            };
+            all().map(vanishes).collect::<Option<Vec<_>>>().unwrap_or_default()
+        };
+        [of_way(true), of_way(false)].concat()
+    }
+
+    /// What the kernel says of each connection.
+    #[must_use]
+    pub fn sockets(&self) -> Vec<TcpInfo> {
+        self.streams.iter().filter_map(|stream| TcpInfo::of(&stream.socket).ok()).collect()
     }
 
     /// Senders stop and say goodbye; receivers go on until they have heard it.

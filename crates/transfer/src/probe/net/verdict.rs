@@ -299,6 +299,13 @@ pub fn of_all(report: &NetReport, probe: &NetProbe) -> Verdict {
             hole.direction.words(),
             hole.passes_bytes
         );
+        if hole.own_queue {
+            advice =
+                "this host's own queue drops them: raise its burst above the MTU (tc -s qdisc \
+                      shows it)"
+                    .into();
+            return verdict("black_hole", sentence, advice);
+        }
         advice = format!(
             "set the interface's MTU to {} on the sending side, or net.ipv4.tcp_mtu_probing=1, or \
              mend the path",

@@ -1,0 +1,178 @@
+//! The control connection of a probe: its handshake, and what it is told of an older server.
+
+use super::NetProbe;
+use crate::{
+    Interrupt,
+    client::{SOFTWARE, connect_failure::ConnectFailure},
+    digest::SessionKeys,
+    error::{TransferError, problem},
+    token::random_bytes,
+    transport::{
+        control::{Control, ControlError},
+        tcp::{self, Route},
+        tls::{self, WRONG_KEY},
+    },
+};
+use haul_protocol::{CAPABILITY_PROBE, ClientHandshake, wire};
+use haul_sys::tcp_info::TcpInfo;
+use rustls::{ClientConnection, pki_types::ServerName};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A control connection that brings nothing for this long is made once again, in smaller segments.
+const SILENT_AFTER: Duration = Duration::from_secs(4);
+
+pub(super) struct OpenedProbe {
+    pub control: Control,
+    pub keys: Arc<SessionKeys>,
+    pub session: [u8; 16],
+    /// This side's and the server's.
+    pub addresses: (SocketAddr, SocketAddr),
+    pub rtt: Duration,
+    pub software: String,
+}
+
+/// Opens the control connection of a probe, once more in smaller segments where nothing comes by it.
+///
+/// # Errors
+/// As the first session of a transfer.
+pub(super) fn open(
+    probe: &NetProbe,
+    route: &Route,
+    interrupt: &Interrupt,
+) -> Result<OpenedProbe, TransferError> {
+    match open_once(probe, route, interrupt) {
+        Err(NotOpened { is_silent: true, .. }) if route.segments.control_is_silent() => {
+            open_once(probe, route, interrupt)
+        }
+        opened => opened,
+    }
+    .map_err(|not| not.error)
+}
+
+struct NotOpened {
+    error: TransferError,
+    /// A connection was made, and nothing came by it.
+    is_silent: bool,
+}
+
+impl From<TransferError> for NotOpened {
+    fn from(error: TransferError) -> Self {
+        Self { error, is_silent: false }
+    }
+}
+
+fn open_once(
+    probe: &NetProbe,
+    route: &Route,
+    interrupt: &Interrupt,
+) -> Result<OpenedProbe, NotOpened> {
+    let server = probe.url.server();
+    let Some(token) = &probe.url.token else {
+        let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
+        let problem = problem("no token", "the server's token", "none", hint);
+        return Err(TransferError::start(problem).into());
+    };
+    let broken = |error: &dyn std::fmt::Display| {
+        let (server, error) = (server.clone(), error.to_string());
+        ConnectFailure::Broken { server, error }.into_start()
+    };
+    let stop = || interrupt.load(Ordering::Relaxed);
+    let socket = route.connect(tcp::CONNECT_TIMEOUT, &stop).map_err(|error| {
+        let (server, error) = (server.clone(), error.to_string());
+        ConnectFailure::Unreachable { server, error }.into_start()
+    })?;
+    let addresses =
+        (socket.local_addr().map_err(|e| broken(&e))?, socket.peer_addr().map_err(|e| broken(&e))?);
+    let config = tls::client_config(token.fingerprint).map_err(|e| broken(&e))?;
+    let name = ServerName::try_from("haul").expect("a valid name");
+    let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
+    let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
+    let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
+    let open = wire::Open {
+        token_secret: token.secret.to_vec(),
+        transfer: transfer.to_vec(),
+        direction: wire::Direction::Probe as i32,
+        ..wire::Open::default()
+    };
+    let patience =
+        if route.segments.control_may_shrink() { SILENT_AFTER } else { HANDSHAKE_TIMEOUT };
+    let granted = shake_hands(&mut control, open, &server, (patience, interrupt));
+    let granted = granted.map_err(|error| NotOpened { is_silent: is_silent(&control), error })?;
+    control.trust();
+    let session: [u8; 16] = granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
+    let keys = Arc::new(control.session_keys(&session).map_err(|e| broken(&e))?);
+    let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
+    let measured = [tcp.rtt_us, tcp.min_rtt_us].into_iter().filter(|rtt| *rtt > 0).min();
+    let rtt = Duration::from_micros(measured.unwrap_or(0).into());
+    Ok(OpenedProbe { control, keys, session, addresses, rtt, software: granted.software })
+}
+
+fn is_silent(control: &Control) -> bool {
+    TcpInfo::of(control.socket()).is_ok_and(|tcp| tcp.bytes_received == 0)
+}
+
+/// Asks what the server can do before it is asked for a probe: an older one would take it for
+/// something else.
+fn shake_hands(
+    control: &mut Control,
+    open: wire::Open,
+    server: &str,
+    (silent_after, interrupt): (Duration, &Interrupt),
+) -> Result<haul_protocol::handshake::Granted, TransferError> {
+    let begun = Instant::now();
+    let (mut handshake, [hello, open]) = ClientHandshake::start(SOFTWARE, open);
+    control.queue(hello);
+    let mut open = Some(open);
+    loop {
+        let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
+            let (server, text) = (server.to_owned(), error.to_string());
+            match error {
+                ControlError::Tls(_) if text.contains(WRONG_KEY) => {
+                    ConnectFailure::WrongKey { server }
+                }
+                ControlError::Closed | ControlError::Io(_) => {
+                    ConnectFailure::Cut { server, error: text }
+                }
+                _ => ConnectFailure::Broken { server, error: text },
+            }
+            .into_start()
+        })?;
+        let mut messages = messages.into_iter();
+        while let Some(message) = messages.next() {
+            let refused = |fault| ConnectFailure::Refused(fault).into_start();
+            if let Some(granted) = handshake.handle(message).map_err(refused)? {
+                control.unread(messages.collect());
+                return Ok(granted);
+            }
+            if let Some(reply) = handshake.reply() {
+                if !reply.capabilities.contains(&CAPABILITY_PROBE) {
+                    return Err(too_old(control, server, &reply.software));
+                }
+                open.take().into_iter().for_each(|open| control.queue(open));
+            }
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        let patience = if is_silent(control) { silent_after } else { HANDSHAKE_TIMEOUT };
+        if begun.elapsed() > patience {
+            let error = format!("no answer within {} s", patience.as_secs());
+            return Err(ConnectFailure::Broken { server: server.to_owned(), error }.into_start());
+        }
+    }
+}
+
+fn too_old(control: &mut Control, server: &str, software: &str) -> TransferError {
+    control.close(Duration::from_secs(1));
+    let what = format!("{server} cannot be probed");
+    let needs = "a haul there that knows `haul probe net`";
+    let found = format!("{software}, which does not");
+    let hint = "install the same haul version on both ends; `haul push zero:10G URL/null:` \
+                measures an older one";
+    TransferError::start(problem(&what, needs, &found, hint))
+}
