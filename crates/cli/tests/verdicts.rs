@@ -154,10 +154,9 @@ enum At<'a> {
     Far(&'a str),
 }
 
-/// A push over a path with settings of the kernels at its ends.
-fn over(path: Path, settings: &[At<'_>], size_bytes: u64) -> Option<Ran> {
-    let place = Place::new();
-    let far = Far::start(&place, path)?;
+/// A server at the far end of a path, with settings of the kernels at its ends.
+fn far_with(place: &Place, path: Path, settings: &[At<'_>]) -> Option<Far> {
+    let far = Far::start(place, path)?;
     for setting in settings {
         let mut sysctl = Command::new("sysctl");
         let (At::Near(words) | At::Far(words)) = setting;
@@ -171,6 +170,13 @@ fn over(path: Path, settings: &[At<'_>], size_bytes: u64) -> Option<Ran> {
             return None;
         }
     }
+    Some(far)
+}
+
+/// A push over such a path.
+fn over(path: Path, settings: &[At<'_>], size_bytes: u64) -> Option<Ran> {
+    let place = Place::new();
+    let far = far_with(&place, path, settings)?;
     place.file(&place.source("file"), size_bytes);
     let words = words!["push", place.source("file"), far.url(), "--streams", "1"];
     Some(far.run(&place, &words))
@@ -203,6 +209,24 @@ fn a_small_send_buffer_is_named_where_the_kernel_counts_none() {
     let reno = "net.ipv4.tcp_congestion_control=reno";
     let Some(ran) = over(path, &[At::Near(small), At::Near(reno)], 16 * MIB) else { return };
     assert_verdict(&ran, "send_buffer", &["net.ipv4.tcp_wmem at the sender", "MiB"]);
+}
+
+/// The push's verdict named the buffer, and the probe the congestion window.
+#[test]
+fn a_probe_names_a_small_send_buffer_as_a_push_does() {
+    let path = Path::new(RTT, 1_000_000_000, 0.0);
+    let small = "net.ipv4.tcp_wmem=4096 16384 32768";
+    // It does not pace, so that the kernel counts no full buffer.
+    let reno = "net.ipv4.tcp_congestion_control=reno";
+    let place = Place::new();
+    let settings = [At::Near(small), At::Near(reno)];
+    let Some(far) = far_with(&place, path, &settings) else { return };
+    let options = words!["--streams", "1", "--time", "3s", "--omit", "1s", "--no-path-mtu"];
+    let ran = far.run(&place, &[words!["probe", "net", far.url()], options].concat());
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let verdict = &ran.report()["verdict"];
+    assert_eq!(verdict["limit"], "send_buffer", "{ran:?}");
+    assert!(verdict["advice"].as_str().unwrap().contains("tcp_wmem at the sender"), "{verdict}");
 }
 
 #[test]

@@ -115,8 +115,8 @@ fn sender_stages(figures: &StreamFigures) -> Spent {
 const PACE_FOLLOWS_FROM: u64 = 3;
 
 /// What of the time that the wire held a sender is the receiver's window's, and what its own
-/// buffer's.
-fn limited_ns(figures: &StreamFigures, held_ns: u64) -> (u64, u64) {
+/// buffer's: the one rule, of transfers and of probes.
+pub(crate) fn limited_ns(figures: &StreamFigures, held_ns: u64) -> (u64, u64) {
     let window_ns = held_ns.min(figures.tcp.rwnd_limited_us * 1000);
     // The kernel counts a full buffer from a send that empties the queue while somebody waits, and
     // not at all where each write is sent whole before its writer waits.

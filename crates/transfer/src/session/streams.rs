@@ -97,7 +97,7 @@ impl StreamFigures {
     }
 
     /// Takes what the socket says now.
-    fn look(&mut self, socket: &TcpStream) -> PollFlags {
+    pub(crate) fn look(&mut self, socket: &TcpStream) -> PollFlags {
         let now = Instant::now();
         let since = self.looked_at.replace(now).map(|at| now - at);
         if since.is_none() {

@@ -3,7 +3,7 @@
 use super::{
     AuditGoal, Event, NetProbe, NetReport, PeerAudit, Receive, Transport, Ways, audit,
     datagrams::{Datagrams, streams_of},
-    marks::Marks,
+    marks::{LOOK_EVERY, Marks},
     narrow,
     opening::open,
     path_mtu,
@@ -37,8 +37,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a round is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the server may take to answer, beside what a round takes.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Datagrams are no larger without being asked for: jumbo frames, less the headers.
@@ -702,6 +700,7 @@ impl Session<'_> {
         begun: Instant,
     ) -> Result<(), Stop> {
         let Running::Streams(streams) = running else { return Ok(()) };
+        streams.look();
         let segments = &self.route.segments;
         if narrow::must_narrow(streams, theirs, begun.elapsed(), segments) {
             return Err(Stop::Narrowed);

@@ -3,6 +3,9 @@
 use haul_protocol::wire;
 use std::time::{Duration, Instant};
 
+/// How often the sockets of a round are looked at in between.
+pub const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// The moments of a round, the same on both sides, each by its own clock.
 #[derive(Clone, Debug)]
 pub struct Marks {

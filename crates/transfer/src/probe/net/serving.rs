@@ -4,7 +4,7 @@ use super::{
     audit::{self, AUDITS_MAX},
     datagram::KEY_BYTES,
     datagrams::{self, Datagrams},
-    marks::Marks,
+    marks::{LOOK_EVERY, Marks},
     streams::{RunningStreams, Work},
     talk::{Ended, Talk},
 };
@@ -297,10 +297,13 @@ impl Serving<'_> {
         }
         let mut marks = Marks::begin(probe);
         while let Some(next) = marks.next() {
-            match self.talk.hear(next)?.as_slice() {
+            match self.talk.hear(next.min(Instant::now() + LOOK_EVERY))?.as_slice() {
                 [] => {}
                 [Message::ProbeStep(step)] if step.over && is_path_mtu => return Ok(Vec::new()),
                 _ => return Err(Stop::Session(out_of_place())),
+            }
+            if let Running::Streams(streams) = &running {
+                streams.look();
             }
             if Instant::now() >= next {
                 marks.take();

@@ -7,8 +7,9 @@
 use crate::{
     session::{
         lock, placing,
-        streams::{StreamSetup, schedstat, set_up_sender},
+        streams::{self, StreamSetup, schedstat, set_up_sender},
     },
+    stages,
     transport::segments,
 };
 use haul_datapath::Host;
@@ -71,6 +72,8 @@ struct Running {
     socket: TcpStream,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Of a sender: what its socket said whenever it was looked at.
+    looks: Mutex<streams::StreamFigures>,
 }
 
 /// The streams of one round; they end when it is dropped.
@@ -106,9 +109,19 @@ impl RunningStreams {
                     let (socket, shared, host) = of_thread;
                     run(&socket, work, block_bytes, &shared, &host);
                 })?;
-            running.streams.push(Running { id, work, socket, shared, thread: Some(thread) });
+            // It has always more to send.
+            let looks = streams::StreamFigures { in_span: true, ..Default::default() };
+            let (looks, thread) = (Mutex::new(looks), Some(thread));
+            running.streams.push(Running { id, work, socket, shared, thread, looks });
         }
         Ok(running)
+    }
+
+    /// Looks at the senders' sockets, as often as it is called.
+    pub fn look(&self) {
+        for stream in self.streams.iter().filter(|stream| stream.work == Work::Send) {
+            lock(&stream.looks).look(&stream.socket);
+        }
     }
 
     /// What they did so far.
@@ -179,6 +192,12 @@ impl Drop for RunningStreams {
 }
 
 impl Running {
+    fn looked(&self) -> streams::StreamFigures {
+        let mut looks = lock(&self.looks);
+        looks.look(&self.socket);
+        looks.clone()
+    }
+
     fn figures(&self) -> wire::ProbeStream {
         let bytes = self.shared.bytes.load(Ordering::Relaxed);
         let ended = || self.shared.times_ns.get().copied();
@@ -197,14 +216,19 @@ impl Running {
         match TcpInfo::of(&self.socket) {
             Ok(tcp) if sends => wire::ProbeStream {
                 congestion: haul_sys::congestion::congestion(&self.socket).unwrap_or_default(),
-                ..of_sender(stream, &tcp)
+                ..of_sender(stream, &tcp, &self.looked())
             },
             _ => stream,
         }
     }
 }
 
-fn of_sender(stream: wire::ProbeStream, tcp: &TcpInfo) -> wire::ProbeStream {
+fn of_sender(
+    stream: wire::ProbeStream,
+    tcp: &TcpInfo,
+    looks: &streams::StreamFigures,
+) -> wire::ProbeStream {
+    let (window_ns, buffer_ns) = stages::limited_ns(looks, tcp.busy_time_us * 1000);
     wire::ProbeStream {
         rtt_us: tcp.rtt_us,
         // All ones: nothing was measured yet.
@@ -215,8 +239,8 @@ fn of_sender(stream: wire::ProbeStream, tcp: &TcpInfo) -> wire::ProbeStream {
         sent_bytes: tcp.bytes_sent,
         resent_bytes: tcp.bytes_retransmitted,
         busy_us: tcp.busy_time_us,
-        receiver_window_us: tcp.rwnd_limited_us,
-        send_buffer_us: tcp.sndbuf_limited_us,
+        receiver_window_us: window_ns / 1000,
+        send_buffer_us: buffer_ns / 1000,
         ..stream
     }
 }
@@ -331,8 +355,14 @@ mod tests {
         }
         near.shutdown(Shutdown::Write).unwrap();
         receiver.join().unwrap();
-        let running =
-            Running { id: StreamId(0), work: Work::Receive, socket: far, shared, thread: None };
+        let running = Running {
+            id: StreamId(0),
+            work: Work::Receive,
+            socket: far,
+            shared,
+            thread: None,
+            looks: Mutex::default(),
+        };
         let figures = running.figures();
         assert_eq!(figures.bytes, 20 << 20);
         assert!(figures.cpu_ns > 0, "{figures:?}");
