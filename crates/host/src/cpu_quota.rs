@@ -16,6 +16,26 @@ pub fn throttled_ns(root: &Path) -> u64 {
     stats.map(|stat| of_stat(&stat)).max().unwrap_or(0)
 }
 
+/// How long a quota holds this process from a moment on.
+#[derive(Clone, Copy, Debug)]
+pub struct Throttling {
+    before_ns: u64,
+}
+
+impl Throttling {
+    /// From now on.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { before_ns: throttled_ns(Path::new("/")) }
+    }
+
+    /// So far.
+    #[must_use]
+    pub fn ns(self) -> u64 {
+        throttled_ns(Path::new("/")).saturating_sub(self.before_ns)
+    }
+}
+
 fn of_stat(stat: &str) -> u64 {
     let value = |name: &str| {
         let of_name = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();

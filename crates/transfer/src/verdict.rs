@@ -69,12 +69,23 @@ impl Facts {
     /// The stage waited for a processor that its own control group was not given.
     fn is_throttled(&self, stage: &str) -> bool {
         match stage {
-            "source_run_queue" => self.source_throttled >= THROTTLED_SHARE_MIN,
-            "target_run_queue" => self.target_throttled >= THROTTLED_SHARE_MIN,
+            "source_run_queue" => quota_holds(self.source_throttled),
+            "target_run_queue" => quota_holds(self.target_throttled),
             _ => false,
         }
     }
 }
+
+/// The one rule, of transfers and of probes: from which share of a side's time on its own quota is
+/// what its threads wait for.
+#[must_use]
+pub fn quota_holds(throttled_share: f64) -> bool {
+    throttled_share >= THROTTLED_SHARE_MIN
+}
+
+/// What to do about a quota.
+pub const QUOTA_REMEDY: &str = "raise the CPU quota of haul's control group there (cpu.max or \
+     cpu.cfs_quota_us, CPUQuota= of systemd, --cpus of docker)";
 
 fn throttled(side: &SideReport) -> f64 {
     side.throttled_ns as f64 / 1e9 / stream_seconds(side).max(f64::MIN_POSITIVE)
@@ -396,11 +407,7 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
         "source_disk" => "a faster source disk, or sources that are in the page cache".into(),
         "source_digest" => format!("{more} at the sender, {cheaper}"),
         "source_processor" => format!("{more} at the sender"),
-        "source_run_queue" | "target_run_queue" if facts.is_throttled(stage) => {
-            "raise the CPU quota of haul's control group there (cpu.max or cpu.cfs_quota_us, \
-             CPUQuota= of systemd, --cpus of docker)"
-                .into()
-        }
+        "source_run_queue" | "target_run_queue" if facts.is_throttled(stage) => QUOTA_REMEDY.into(),
         "source_run_queue" | "target_run_queue" => cores.into(),
         "network" if facts.resent_share >= LOSS_SHARE_MIN => format!(
             "find where packets are lost (ip -s link, ethtool -S on every hop), as {:.1} % of the \

@@ -687,6 +687,9 @@ pub struct ProbeFigures {
     pub at_us: u64,
     #[prost(message, repeated, tag = "3")]
     pub streams: ::prost::alloc::vec::Vec<ProbeStream>,
+    /// since then, in which the CPU quota of the server's control group held it
+    #[prost(uint64, tag = "40")]
+    pub throttled_ns: u64,
 }
 /// Server to client, last of a round: its streams when nothing more came, or why it could not be.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -349,7 +349,8 @@ fn probe_messages() -> Vec<(&'static str, Value)> {
         ("a round is over", json!({"probe_step": {"round": 3, "over": true}})),
         (
             "what a server's streams did so far",
-            json!({"probe_figures": {"round": 2, "at_us": 1_000_017, "streams": [stream]}}),
+            json!({"probe_figures": {
+            "round": 2, "at_us": 1_000_017, "streams": [stream], "throttled_ns": 9}}),
         ),
         (
             "what a server's streams did",

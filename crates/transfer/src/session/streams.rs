@@ -9,7 +9,7 @@ use haul_datapath::{
     Host, StageTimes,
     choose::{self, CongestionChoice},
 };
-use haul_host::cpu_quota;
+use haul_host::cpu_quota::Throttling;
 use haul_protocol::{StreamId, limits, wire};
 use haul_sys::{SocketMemory, TcpInfo};
 use rustix::{
@@ -22,7 +22,6 @@ use std::{
     io,
     net::{Shutdown, TcpStream},
     os::fd::OwnedFd,
-    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -207,8 +206,8 @@ pub struct Streams {
     next: AtomicU64,
     stopping: AtomicBool,
     waker: Waker,
-    /// What this process's CPU quota had taken before.
-    throttled_before_ns: u64,
+    /// By this process's CPU quota.
+    throttling: Throttling,
 }
 
 /// What every stream of a session needs.
@@ -255,14 +254,14 @@ impl Streams {
             next: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             waker,
-            throttled_before_ns: cpu_quota::throttled_ns(Path::new("/")),
+            throttling: Throttling::begin(),
         })
     }
 
     /// How long this process's own CPU quota has held it since these streams were made.
     #[must_use]
     pub fn throttled_ns(&self) -> u64 {
-        cpu_quota::throttled_ns(Path::new("/")).saturating_sub(self.throttled_before_ns)
+        self.throttling.ns()
     }
 
     /// Takes a stream's number for a connection that was given to this side. False when it was used

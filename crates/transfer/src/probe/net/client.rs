@@ -74,11 +74,10 @@ pub(super) fn run(
     };
     session.hear_facts()?;
     let server = opened.addresses.1.to_string();
-    let rounds = plan.len();
     on_event(Event::Connected {
         server: server.clone(),
         software: opened.software.clone(),
-        rounds,
+        rounds: plan.len(),
     });
     let mut report = NetReport {
         server,
@@ -639,8 +638,8 @@ impl Session<'_> {
                     if theirs.samples.len() >= marks.count() {
                         return Err(out_of_place());
                     }
-                    let wire::ProbeFigures { at_us, streams, .. } = figures;
-                    theirs.samples.push(Sample { at_us, streams });
+                    let wire::ProbeFigures { at_us, streams, throttled_ns, .. } = figures;
+                    theirs.samples.push(Sample { at_us, streams, throttled_ns });
                 }
                 Some(Message::ProbeResult(result)) if result.round == asked.round => {
                     if let Some(fault) = &result.fault {
@@ -654,8 +653,7 @@ impl Session<'_> {
             }
             if marks.next().is_some_and(|next| Instant::now() >= next) {
                 marks.take();
-                let (at_us, streams) = (marks.elapsed_us(), running.figures());
-                mine.samples.push(Sample { at_us, streams });
+                mine.samples.push(sample(&marks, &running));
                 if marks.next().is_none() {
                     running.end();
                 }
@@ -682,7 +680,7 @@ impl Session<'_> {
                 break;
             }
             marks.take();
-            mine.samples.push(Sample { at_us: marks.elapsed_us(), streams: running.figures() });
+            mine.samples.push(sample(&marks, &running));
         }
         running.end();
         mine.last = running.figures();
@@ -764,6 +762,12 @@ impl Session<'_> {
         })?;
         measured.map_err(|error| Stop::here("the path's MTU cannot be measured", &error))
     }
+}
+
+/// This side's figures of this moment.
+fn sample(marks: &Marks, running: &Running) -> Sample {
+    let (at_us, throttled_ns) = (marks.elapsed_us(), marks.throttled_ns());
+    Sample { at_us, streams: running.figures(), throttled_ns }
 }
 
 fn round_time(asked: &wire::Probe) -> Duration {

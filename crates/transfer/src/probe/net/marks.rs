@@ -1,5 +1,6 @@
 //! When a round's figures are taken: at its begin, after each interval, and where counting begins.
 
+use haul_host::cpu_quota::Throttling;
 use haul_protocol::wire;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ pub struct Marks {
     counted_from: usize,
     begun: Instant,
     taken: usize,
+    throttling: Throttling,
 }
 
 impl Marks {
@@ -32,7 +34,7 @@ impl Marks {
         let end = omit + time;
         at.extend(steps(omit, end).take_while(|at| *at == omit || end - *at >= interval / 2));
         at.push(end);
-        Self { at, counted_from, begun: Instant::now(), taken: 0 }
+        Self { at, counted_from, begun: Instant::now(), taken: 0, throttling: Throttling::begin() }
     }
 
     #[must_use]
@@ -60,6 +62,12 @@ impl Marks {
     /// The figures of this moment are taken.
     pub fn take(&mut self) {
         self.taken += 1;
+    }
+
+    /// Time since the round began in which this process's CPU quota held it.
+    #[must_use]
+    pub fn throttled_ns(&self) -> u64 {
+        self.throttling.ns()
     }
 
     #[must_use]

@@ -36,7 +36,8 @@ pub(super) struct OpenedProbe {
     pub software: String,
 }
 
-/// Opens the control connection of a probe, once more in smaller segments where nothing comes by it.
+/// Opens the control connection of a probe, once more in smaller segments where nothing comes by
+/// it.
 ///
 /// # Errors
 /// As the first session of a transfer.

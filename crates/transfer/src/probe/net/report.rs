@@ -130,6 +130,8 @@ pub struct SideUse {
     pub busiest: f64,
     /// The largest share that a thread waited for a processor.
     pub waited: f64,
+    /// Time that the control group's CPU quota took, by the time.
+    pub throttled: f64,
     pub cpu_s_per_gb: f64,
     /// Processors of the host.
     pub cores_max: u32,

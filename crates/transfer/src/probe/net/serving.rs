@@ -309,7 +309,8 @@ impl Serving<'_> {
                 marks.take();
                 let (at_us, streams) = (marks.elapsed_us(), running.figures());
                 if !is_path_mtu {
-                    let figures = wire::ProbeFigures { round, at_us, streams };
+                    let throttled_ns = marks.throttled_ns();
+                    let figures = wire::ProbeFigures { round, at_us, streams, throttled_ns };
                     self.talk.say(Message::ProbeFigures(figures));
                 }
             }

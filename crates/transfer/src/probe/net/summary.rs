@@ -10,6 +10,8 @@ use haul_protocol::wire::{self, ProbeStream};
 pub struct Sample {
     pub at_us: u64,
     pub streams: Vec<ProbeStream>,
+    /// Since the round began, by the side's own CPU quota.
+    pub throttled_ns: u64,
 }
 
 /// What one side counted in a round.
@@ -30,6 +32,11 @@ impl SideSamples {
     fn of(&self, sample: usize, stream: u32) -> ProbeStream {
         let streams = self.samples.get(sample).map_or(&[][..], |sample| &sample.streams);
         find(streams, stream)
+    }
+
+    fn throttled_ns(&self, from: usize, to: usize) -> u64 {
+        let at = |sample: usize| self.samples.get(sample).map_or(0, |sample| sample.throttled_ns);
+        at(to).saturating_sub(at(from))
     }
 
     fn end(&self) -> usize {
@@ -219,6 +226,7 @@ fn side_use(side: &SideSamples, ids: &[u32], from: usize, bytes: u64) -> SideUse
         cores: all_ns / whole_ns,
         busiest: cpu().fold(0.0, f64::max) / whole_ns,
         waited: ids.iter().map(|id| since(*id, |s| s.run_queue_ns)).fold(0.0, f64::max) / whole_ns,
+        throttled: side.throttled_ns(from, side.end()) as f64 / whole_ns,
         cpu_s_per_gb: if bytes > 0 { all_ns / bytes as f64 } else { 0.0 },
         cores_max: side.cores_max,
     }

@@ -5,10 +5,9 @@ use super::{
     report::{Buffers, Direction, NetReport, Round, SideUse, Verdict, Way},
     summary::gbit,
 };
+use crate::verdict::{QUOTA_REMEDY, quota_holds};
 use haul_protocol::wire::HostFacts;
 
-/// A thread waits for a processor too where its control group has used up its time.
-const QUOTA: &str = "or raise haul's CPU quota there, if its control group has one";
 /// From this share of the rate that was asked for, that was the limit.
 const PACED_SHARE: f64 = 0.9;
 /// A thread that computes for this share of the time has a core to itself, and no more.
@@ -91,19 +90,21 @@ fn processors(way: &Way, hosts: Hosts) -> Option<Verdict> {
     let sides =
         [(sender, "sender", "sender_processor"), (receiver, "receiver", "receiver_processor")];
     // What waits for a core has none for itself.
-    let wanted = |side: &SideUse| side.busiest + side.waited;
+    let wanted = |side: &SideUse| side.busiest + side.waited.max(side.throttled);
     let (side, at, limit) = sides
         .into_iter()
         .max_by(|one, other| wanted(one.0).total_cmp(&wanted(other.0)))
         .filter(|(side, ..)| wanted(side) >= BUSY_SHARE)?;
+    if quota_holds(side.throttled) && side.waited >= HELD_SHARE {
+        return Some(of_quota(side, at, limit));
+    }
     let computes = percent(side.busiest);
     if side.waited >= HELD_SHARE {
         let sentence = format!(
             "the {at}'s thread computes {computes} of the time, and waits for a processor {}",
             percent(side.waited)
         );
-        let advice = format!("free a core at the {at}, {QUOTA}");
-        return Some(verdict(limit, sentence, advice));
+        return Some(verdict(limit, sentence, format!("free a core at the {at}")));
     }
     let sentence =
         format!("one core is busy at the {at}: its thread computes {computes} of the time");
@@ -116,6 +117,13 @@ fn processors(way: &Way, hosts: Hosts) -> Option<Verdict> {
     Some(verdict(limit, sentence, advice.into()))
 }
 
+/// Its threads wait for a processor that its own control group does not give.
+fn of_quota(side: &SideUse, at: &str, limit: &str) -> Verdict {
+    let share = percent(side.throttled);
+    let sentence = format!("the {at}'s own CPU quota held it {share} of the time");
+    verdict(limit, sentence, QUOTA_REMEDY.into())
+}
+
 /// What TCP_INFO says.
 fn sockets(way: &Way, hosts: Hosts) -> Verdict {
     let limited = way.limited;
@@ -123,13 +131,16 @@ fn sockets(way: &Way, hosts: Hosts) -> Verdict {
     let loses = way.resent_share >= LOSS_SHARE;
     if most >= HELD_SHARE && limited.receiver_window >= limited.send_buffer && !loses {
         let share = percent(limited.receiver_window);
+        if way.receiver.waited >= HELD_SHARE && quota_holds(way.receiver.throttled) {
+            return of_quota(&way.receiver, "receiver", "receiver_processor");
+        }
         if way.receiver.waited >= HELD_SHARE {
             let sentence = format!(
                 "the receiver's thread waits for a processor {} of the time, so its window is full",
                 percent(way.receiver.waited)
             );
-            let advice = format!("free a core at the receiver, {QUOTA}");
-            return verdict("receiver_processor", sentence, advice);
+            let advice = "free a core at the receiver";
+            return verdict("receiver_processor", sentence, advice.into());
         }
         let sentence = format!("the receiver's window is full {share} of the time");
         let advice = "raise the last number of net.ipv4.tcp_rmem at the receiver, or take more \
@@ -436,6 +447,24 @@ mod tests {
             way.sender.waited = 0.5;
         };
         assert_eq!(limit(full), "processors");
+    }
+
+    #[test]
+    fn a_quota_of_its_own_is_named_in_a_probe_as_in_a_transfer() {
+        let url = "haul://host/".parse().expect("a URL");
+        let probe = NetProbe::new(url);
+        let held = |throttled| SideUse { waited: 0.8, busiest: 0.2, throttled, ..way().sender };
+        let mut others = Way { sender: held(0.0), ..way() };
+        assert!(judged(&mut others, &probe).advice.contains("free a core at the sender"));
+        let mut own = Way { sender: held(0.7), ..way() };
+        let told = judged(&mut own, &probe);
+        assert!(told.sentence.contains("sender's own CPU quota held it 70 %"), "{told:?}");
+        assert!(told.limit == "sender_processor" && told.advice.contains("cpu.max"), "{told:?}");
+        let limited = Limited { receiver_window: 0.9, ..Limited::default() };
+        let mut slow =
+            Way { receiver: SideUse { busiest: 0.0, waited: 0.6, ..held(0.6) }, limited, ..way() };
+        let told = judged(&mut slow, &probe);
+        assert!(told.sentence.contains("receiver's own CPU quota"), "{told:?}");
     }
 
     #[test]
