@@ -135,6 +135,8 @@ struct Watch {
     heard_at: Instant,
     seen: BTreeMap<StreamId, (u64, Instant)>,
     receiver: BTreeMap<StreamId, wire::StreamProgress>,
+    /// Given up, and not ended yet.
+    stalled: BTreeSet<StreamId>,
 }
 
 impl<'a> Sending<'a> {
@@ -200,6 +202,7 @@ impl<'a> Sending<'a> {
                 heard_at: Instant::now(),
                 seen: BTreeMap::new(),
                 receiver: BTreeMap::new(),
+                stalled: BTreeSet::new(),
             },
             patience,
             handled: 0,
@@ -460,7 +463,8 @@ impl<'a> Sending<'a> {
                         continue;
                     }
                     let why = why.unwrap_or_else(|| "it was closed".into());
-                    let at_work = lock(&self.shared.machine).awaits_acknowledgement(stream);
+                    let at_work = self.watch.stalled.remove(&stream)
+                        || lock(&self.shared.machine).awaits_acknowledgement(stream);
                     lock(&self.shared.machine).drop_stream(stream, &why);
                     self.replace_stream(&why, carried, at_work);
                 }
@@ -778,6 +782,8 @@ impl<'a> Sending<'a> {
             let told = self.supply.stall((stage, what), still, self.tally.headway());
             told.into_iter().for_each(|event| (self.events)(event));
             if !on_storage {
+                // Its spans go to others at once, and it ends later: it was at work all the same.
+                self.watch.stalled.insert(stream);
                 lock(&self.shared.machine).drop_stream(stream, "stalled");
                 self.shared.streams.shut(stream);
             }
