@@ -779,9 +779,18 @@ impl<'a> Client<'a> {
         };
         let explain = self.wishes.explain;
         let (server, silence) = (self.url.server(), outage::Silence::new(Instant::now()));
-        let headway = self.headway.clone();
-        let mut reporting =
-            Reporting { role, meter, facts: None, explain, their_side, server, silence, headway };
+        let (headway, stall_after) = (self.headway.clone(), self.options.stall_after);
+        let mut reporting = Reporting {
+            role,
+            meter,
+            facts: None,
+            explain,
+            their_side,
+            server,
+            silence,
+            headway,
+            stall_after,
+        };
         let end = drive(control, &mut reporting, waker, self.interrupt, self.headway.lost_after());
         let sockets = reporting.meter.streams.socket_figures();
         let narrowed = sockets.iter().find_map(|figures| self.route.segments.moves(&figures.tcp));

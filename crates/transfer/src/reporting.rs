@@ -130,7 +130,7 @@ impl Meter {
             bytes_durable: tally.durable_bytes.max(before),
             bytes_on_wire: sockets.iter().map(|socket| on_wire(&socket.tcp)).sum(),
             bytes_total: tally.offered_bytes,
-            gbit_per_s: stages::round(interval_bytes as f64 * 8.0 / 1e9 / seconds, 3),
+            gbit_per_s: stages::round_rate(interval_bytes as f64 * 8.0 / 1e9 / seconds),
             interval_bytes,
             interval_seconds: stages::round(seconds, 3),
             retransmits,
@@ -162,6 +162,8 @@ pub struct Reporting<R> {
     pub server: String,
     pub silence: Silence,
     pub headway: Arc<Headway>,
+    /// How long a stream may get nothing through.
+    pub stall_after: Duration,
 }
 
 /// What [`Reporting`] needs of a role.
@@ -250,7 +252,10 @@ impl<R: Reported> Reporting<R> {
         if let Some((state, since)) = self.silence.look(now) {
             let why = "the connection stands and nothing comes";
             let gone = now.saturating_duration_since(since);
-            let lost_in = self.headway.lost_after().saturating_sub(gone);
+            // The time for coming back begins with the first stream that is given up, or with the
+            // whole session.
+            let lost_after = self.headway.lost_after().min(self.stall_after);
+            let lost_in = lost_after.saturating_sub(gone);
             let wait_for = gone + self.headway.given_up_in(now, lost_in);
             self.role.tell(outage::event(state, &self.server, why, since, wait_for));
         }

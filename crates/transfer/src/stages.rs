@@ -117,6 +117,10 @@ const PACE_FOLLOWS_FROM: u64 = 3;
 /// What of the time that the wire held a sender is the receiver's window's, and what its own
 /// buffer's: the one rule, of transfers and of probes.
 pub(crate) fn limited_ns(figures: &StreamFigures, held_ns: u64) -> (u64, u64) {
+    // A window or buffer that fills a queue of the path is no limit: the link is.
+    if figures.queue_held_ns > figures.held_ns / 2 {
+        return (0, 0);
+    }
     let window_ns = held_ns.min(figures.tcp.rwnd_limited_us * 1000);
     // The kernel counts a full buffer from a send that empties the queue while somebody waits, and
     // not at all where each write is sent whole before its writer waits.
@@ -269,6 +273,17 @@ pub fn round(value: f64, digits: i32) -> f64 {
     (value * scale).round() / scale
 }
 
+/// A rate in Gbit/s with four digits that count, and three behind the point at least: a slow line
+/// has a rate too.
+#[must_use]
+pub fn round_rate(gbit_per_s: f64) -> f64 {
+    const DIGITS: i32 = 3;
+    if gbit_per_s <= 0.0 || !gbit_per_s.is_finite() {
+        return 0.0;
+    }
+    round(gbit_per_s, DIGITS.max(DIGITS - gbit_per_s.log10().floor() as i32))
+}
+
 /// What was added since earlier figures of the same streams. A call that goes on is guessed at
 /// until it returns, so a stage may also lose some.
 #[must_use]
@@ -369,6 +384,25 @@ mod tests {
         figures.is_paced = true;
         assert_eq!(limited_ns(&figures, 1000 * MS), (950 * MS, 50 * MS));
         assert_eq!(limited_ns(&figures, 9000 * MS), (500 * MS, 50 * MS), "mostly not full");
+    }
+
+    #[test]
+    fn a_slow_line_has_a_rate_and_a_fast_one_no_more_digits() {
+        assert_eq!([5.451_9e-4, 1e-9].map(round_rate), [5.452e-4, 1e-9]);
+        assert_eq!([0.904_96, 12.345_67, 99.999_9].map(round_rate), [0.905, 12.346, 100.0]);
+        assert_eq!([0.0, -1.0, f64::NAN, f64::INFINITY].map(round_rate), [0.0; 4]);
+    }
+
+    #[test]
+    fn a_window_that_fills_a_queue_of_the_path_is_not_what_limits() {
+        let mut figures = stream(0, 0, StageTimes::default());
+        figures.tcp = TcpInfo { rwnd_limited_us: 900_000, ..TcpInfo::default() };
+        (figures.held_ns, figures.queue_held_ns) = (1000 * MS, 400 * MS);
+        assert_eq!(limited_ns(&figures, 1000 * MS), (900 * MS, 0), "it was full at times");
+        figures.queue_held_ns = 600 * MS;
+        assert_eq!(limited_ns(&figures, 1000 * MS), (0, 0));
+        figures.is_paced = true;
+        assert_eq!(limited_ns(&figures, 1000 * MS), (0, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use crate::{
     events::{Bottleneck, Limiting, percent},
-    stages::round,
+    stages::{round, round_rate},
     transport::tcp,
 };
 use haul_protocol::wire::{Figures, SideReport, Stage};
@@ -343,8 +343,8 @@ fn verdict(held: &Held, shares: &Shares, facts: &Facts) -> Bottleneck {
         stage: stage.into(),
         share,
         because,
-        gbit_per_s: round(facts.gbit_per_s, 3),
-        at_most_gbit_per_s: at_most.map(|rate| round(rate, 3)),
+        gbit_per_s: round_rate(facts.gbit_per_s),
+        at_most_gbit_per_s: at_most.map(round_rate),
         next_stage: next_stage.into(),
         next_share,
         verdict: format!("{held}; to go faster: {remedy}"),
@@ -374,7 +374,8 @@ fn gbit(rate: f64) -> String {
     match rate {
         rate if rate >= 10.0 => format!("{rate:.0} Gbit/s"),
         rate if rate >= 1.0 => format!("{rate:.1} Gbit/s"),
-        rate => format!("{:.1} Mbit/s", rate * 1000.0),
+        rate if rate >= 1e-3 => format!("{:.1} Mbit/s", rate * 1e3),
+        rate => format!("{:.1} kbit/s", rate * 1e6),
     }
 }
 

@@ -250,7 +250,9 @@ impl Sheet<'_> {
         let mut lines = self.files(failed);
         let in_place = format!("{} ({} bytes)", units::bytes(report.bytes), report.bytes);
         if report.bytes > 0 {
-            lines.push(self.line("in place", &in_place));
+            let kept =
+                if report.to.to_string().ends_with("null:") { "thrown away" } else { "in place" };
+            lines.push(self.line(kept, &in_place));
         }
         lines
     }

@@ -64,7 +64,7 @@ impl Client<'_> {
             target_room: None,
             sources_removed: self.sources_removed(run, source),
             seconds: stages::round(seconds, 3),
-            gbit_per_s: stages::round(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3),
+            gbit_per_s: stages::round_rate(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9)),
             files: there.files,
             protection: self.options.protection.name().into(),
             digest: digest_name(self.options.wire_digest()).into(),

@@ -85,7 +85,7 @@ pub enum ServerEvent {
         ok: bool,
         /// Nothing was written or removed.
         dry_run: bool,
-        /// Of files in place; where it was cut off, what became durable.
+        /// That came in this session, and are as they were sent.
         bytes: u64,
         seconds: f64,
         files: FileCounts,

@@ -168,7 +168,9 @@ mod tests {
         assert!(!leads_to_one_of("localhost", &addresses));
         assert!(!leads_to_one_of("no-such-host.invalid", &addresses));
         let chosen = Hosts::of("127.0.0.1".parse().unwrap());
-        assert_eq!(chosen, Hosts::chosen("127.0.0.1".into()));
+        assert_eq!((chosen.names, chosen.for_others), (vec!["127.0.0.1".into()], false));
+        let chosen = Hosts::of("192.168.1.5".parse().unwrap());
+        assert_eq!(chosen, Hosts::chosen("192.168.1.5".into()));
         // Whatever this machine has.
         assert!(!Hosts::of(ANY).names.is_empty());
     }

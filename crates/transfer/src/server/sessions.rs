@@ -493,7 +493,7 @@ impl Server {
             peer,
             ok: matches!(end, SessionEnd::Finished) && tally.failed_files == 0,
             dry_run,
-            bytes: tally.done_bytes.max(tally.durable_bytes.saturating_sub(tally.there_before())),
+            bytes: tally.verified_bytes,
             seconds: begun.elapsed().as_secs_f64(),
             // What a dry run would remove stays.
             files: FileCounts {

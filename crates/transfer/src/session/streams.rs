@@ -64,6 +64,8 @@ pub struct StreamFigures {
     pub idle_held_ns: u64,
     /// Sending: so long the send buffer was full with less than both windows let through.
     pub buffer_held_ns: u64,
+    /// Sending: so long packets stood in a queue of the path while the socket had no room.
+    pub queue_held_ns: u64,
     /// Sending: the congestion control sends at the rate that it measured.
     pub is_paced: bool,
     /// What the thread has read from disks, where the kernel counts it.
@@ -121,6 +123,7 @@ impl StreamFigures {
             self.held_ns += since_ns;
             let is_full = SocketMemory::of(socket).is_ok_and(|memory| memory.is_full());
             self.buffer_held_ns += if is_full && fits_windows(&self.tcp) { since_ns } else { 0 };
+            self.queue_held_ns += if stands_in_queue(&self.tcp) { since_ns } else { 0 };
         } else if !self.in_span && has_more {
             self.idle_held_ns += since_ns;
         }
@@ -142,6 +145,18 @@ fn fits_windows(tcp: &TcpInfo) -> bool {
     let bytes = |segments: u32| u64::from(segments) * u64::from(tcp.mss_bytes);
     let held_bytes = bytes(tcp.unacked_segments) + u64::from(tcp.notsent_bytes);
     held_bytes < bytes(tcp.cwnd_segments).min(tcp.peer_window_bytes.into())
+}
+
+/// From this delay on it is a queue of the path: hosts that gather packets and acknowledgements
+/// stay below.
+const QUEUE_FROM_US: u32 = 2000;
+
+/// Whether at least half of what is in flight waits in a queue: the link is full, and a larger
+/// window or buffer would only make that queue longer.
+fn stands_in_queue(tcp: &TcpInfo) -> bool {
+    let is_known = !matches!(tcp.min_rtt_us, 0 | u32::MAX);
+    let delay_us = tcp.rtt_us.saturating_sub(tcp.min_rtt_us);
+    is_known && delay_us >= tcp.min_rtt_us.max(QUEUE_FROM_US)
 }
 
 /// Time on a processor and time waiting for one, of a thread of this process
@@ -517,6 +532,17 @@ mod tests {
         assert!(!fits_windows(&seen(40, 40, 15_928, 80_896)), "the congestion window");
         assert!(!fits_windows(&seen(396, 44, 9_000, 65_536)), "the receiver's");
         assert!(!fits_windows(&seen(396, 0, 9_000, 0)), "a receiver that takes nothing");
+    }
+
+    #[test]
+    fn packets_stand_in_a_queue_where_they_take_much_longer_than_alone() {
+        let stands = |min_rtt_us, rtt_us| {
+            stands_in_queue(&TcpInfo { min_rtt_us, rtt_us, ..TcpInfo::default() })
+        };
+        assert!(stands(20, 6500) && stands(40_000, 90_000));
+        assert!(!stands(20, 900), "hosts that gather packets");
+        assert!(!stands(40_000, 60_000), "most of it is the way");
+        assert!(!stands(0, 6500) && !stands(u32::MAX, 6500), "not known");
     }
 
     #[test]

@@ -410,7 +410,9 @@ impl Part {
         };
         let before = fstat(file)
             .map_err(|errno| io_fault(Side::Target, name, "cannot be looked at", &errno.into()))?;
+        // What it holds of the part before, which came already, is none of the room for this one.
         let has = u64::try_from(before.st_blocks).unwrap_or_default() * 512;
+        let has = has.saturating_sub(begin_bytes);
         let needs = data().map(|run| run.len_bytes).sum::<u64>().saturating_sub(has);
         let free = || FileSystem::of(file).ok().and_then(|system| system.free_bytes);
         if needs >= LOOK_FIRST_FROM_BYTES && unused_bytes(file).is_some_and(|left| left < needs) {
