@@ -75,6 +75,7 @@ fn the_log_has_times_and_addresses_as_people_write_them_and_names_files_where_as
             let time = line.split(' ').next().unwrap();
             assert!(time.parse::<jiff::Timestamp>().is_ok() && time.ends_with('Z'), "{line}");
         }
+        assert!(log.contains("s, 1 file and 1 directory done, 0 skipped, 0 failed"), "{log}");
         assert!(log.contains("] 127.0.0.1:") && !log.contains("::ffff:"), "{log}");
         assert_eq!(log.contains("] done d/one (10 bytes)"), options.contains(&"-v"), "{log}");
     }
@@ -91,7 +92,7 @@ fn the_log_says_what_was_done_here_and_by_which_name() {
     let url = |path: &str| format!("{}{path}", server.url().reveal());
     place.push(&words![place.source("t/"), url("t/"), "--delete", "-n"]).ok();
     server.wait_for("finished: 0 bytes");
-    assert!(server.text().contains("dry run, nothing was changed: 1 files would be copied"));
+    assert!(server.text().contains("dry run, nothing was changed: 1 file would be copied"));
     assert!(!server.text().contains("removed") && place.root("t/only-here").exists());
     place.push(&words![place.source("t/one"), url("same")]).ok();
     server.wait_for("] done same (10 bytes)");

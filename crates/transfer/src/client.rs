@@ -281,6 +281,7 @@ struct Run {
     /// In place or durable before the first session of this run.
     there_before: Option<u64>,
     done_before: u64,
+    directories_before: u64,
     done_bytes_before: u64,
     /// Sources of a push that a move removed in earlier sessions.
     removed_before: u64,

@@ -117,8 +117,9 @@ pub struct Progress {
     pub interval_seconds: f64,
     pub retransmits: u64,
     pub streams: u32,
+    /// Files and links, as in all three.
     pub files_done: u64,
-    /// Files of this session that are done, were there already, or failed.
+    /// Those of this session that are done, were there already, or failed.
     pub files_settled: u64,
     /// Offered so far in this session.
     pub files_total: u64,
@@ -358,18 +359,41 @@ impl From<&wire::Fault> for Problem {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileCounts {
+    /// Regular files and links.
     pub done: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub done_directories: u64,
+    /// Regular files and links.
     pub skipped: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_directories: u64,
+    /// Whatever failed, directories included.
     pub failed: u64,
     /// FIFOs, sockets and devices.
     pub left_out: u64,
-    /// At the target, with `--delete`; in a dry run those that would be.
+    /// Names at the target, with `--delete`; in a dry run those that would be.
     pub removed: u64,
-    /// In a dry run: those that would be copied, without directories.
+    /// In a dry run: files and links that would be copied.
     pub planned: u64,
     /// In a dry run: directories that would be made.
     #[serde(skip_serializing_if = "is_zero")]
     pub planned_directories: u64,
+}
+
+/// `3 files and 2 directories`: links are counted as files, and directories only where there are
+/// some.
+#[must_use]
+pub fn files_and_directories(files: u64, directories: u64) -> String {
+    let files_text = match files {
+        1 => "1 file".to_owned(),
+        several => format!("{several} files"),
+    };
+    let directories_text = match directories {
+        0 => return files_text,
+        1 => "1 directory".to_owned(),
+        several => format!("{several} directories"),
+    };
+    if files == 0 { directories_text } else { format!("{files_text} and {directories_text}") }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -2,6 +2,7 @@
 //! both hosts are tuned for the path between them.
 
 use crate::{
+    events::files_and_directories,
     session::Tally,
     stages::round,
     storage::{root::Links, target::TargetPlace},
@@ -127,7 +128,8 @@ impl Findings<'_> {
     }
 
     fn sources(&self) -> Check {
-        let (tally, found) = (self.tally, counted(self.tally.offered_files, "file"));
+        let tally = self.tally;
+        let found = files_and_directories(tally.files_total(), tally.offered_directories);
         if tally.failed_files > 0 {
             let failed = format!("{} of {found} would fail", tally.failed_files);
             return check("files", Verdict::Failed, failed, "each is named above");

@@ -7,7 +7,7 @@ use super::{
 };
 use haul_transfer::{
     Report,
-    events::Bottleneck,
+    events::{Bottleneck, files_and_directories},
     preflight::{Check, Verdict},
 };
 
@@ -39,8 +39,9 @@ pub fn text(report: &Report, failed: &[String], look: Look) -> String {
     if report.dry_run {
         return sheet.plan(failed);
     }
-    let nothing_moved = report.moved_bytes == 0 && report.files.done == 0;
-    if report.ok && nothing_moved && report.files.removed + report.sources_removed == 0 {
+    let files = &report.files;
+    let nothing_moved = report.moved_bytes + files.done + files.done_directories == 0;
+    if report.ok && nothing_moved && files.removed + report.sources_removed == 0 {
         let lines = [sheet.place(), vec![nothing_to_do(report)], sheet.what_was_written_down()];
         return lines.concat().join("\n");
     }
@@ -89,7 +90,7 @@ fn nothing_to_do(report: &Report) -> String {
         if report.compared_content { "compared byte by byte" } else { "by size and time" };
     format!(
         "nothing to do: {} with {} there already, {compared} (looked for {})",
-        units::count(report.files.skipped, "file"),
+        files_and_directories(report.files.skipped, report.files.skipped_directories),
         units::bytes(report.bytes),
         units::time(report.seconds)
     )
@@ -159,14 +160,17 @@ impl Sheet<'_> {
     fn amount(&self) -> String {
         let report = self.report;
         let time = units::time(report.seconds);
+        let (files, directories) = (report.files.done, report.files.done_directories);
+        let files = match files + directories {
+            0 | 1 => String::new(),
+            _ => files_and_directories(files, directories) + ", ",
+        };
         if report.moved_bytes == 0 {
             // What came of files that failed may be durable, and is no file yet.
             let what =
                 if report.files.failed > 0 { "file was completed" } else { "byte was moved" };
-            return format!("no {what} in {time}");
+            return format!("{files}no {what} in {time}");
         }
-        let files = report.files.done;
-        let files = if files > 1 { format!("{files} files, ") } else { String::new() };
         let rate = if report.moved_bytes < RATED_BYTES_MIN {
             String::new()
         } else {
@@ -186,14 +190,14 @@ impl Sheet<'_> {
             units::bytes(report.planned_bytes)
         )];
         if files.planned_directories > 0 && report.preflight.is_empty() {
-            let directories = match files.planned_directories {
-                1 => "1 directory".to_owned(),
-                several => format!("{several} directories"),
-            };
+            let directories = files_and_directories(0, files.planned_directories);
             lines.push(self.line("files", &format!("{directories} would be made")));
         }
+        let there = counted(files.skipped, files.skipped_directories);
+        if files.skipped + files.skipped_directories > 0 && report.preflight.is_empty() {
+            lines.push(self.line("files", &format!("{there} there already")));
+        }
         let counts = [
-            (files.skipped, "there already"),
             (files.removed, "would be removed at the target"),
             (report.sources_removed, "would be removed at the source"),
             (files.left_out, "of a kind that is not moved"),
@@ -214,9 +218,10 @@ impl Sheet<'_> {
     fn files(&self, failed: &[String]) -> Vec<String> {
         let report = self.report;
         let files = &report.files;
-        let mut counts = vec![format!("{} done", files.done)];
-        if files.skipped > 0 {
-            counts.push(format!("{} there already", files.skipped));
+        let mut counts = vec![format!("{} done", counted(files.done, files.done_directories))];
+        if files.skipped + files.skipped_directories > 0 {
+            let there = counted(files.skipped, files.skipped_directories);
+            counts.push(format!("{there} there already"));
         }
         for (count, what) in [
             (files.failed, "failed"),
@@ -240,7 +245,8 @@ impl Sheet<'_> {
     /// The files' line, where they did not all go the same way.
     fn what_failed(&self, failed: &[String]) -> Vec<String> {
         let files = &self.report.files;
-        let others = files.skipped + files.failed + files.left_out + files.removed;
+        let skipped = files.skipped + files.skipped_directories;
+        let others = skipped + files.failed + files.left_out + files.removed;
         let is_plain = others + self.report.sources_removed == 0;
         if is_plain { Vec::new() } else { self.files(failed) }
     }
@@ -406,6 +412,14 @@ impl Sheet<'_> {
             lines.push(self.line("stages", &stages.join(", ")));
         }
         lines
+    }
+}
+
+/// A number where all are files or links, and words where directories are among them.
+fn counted(files: u64, directories: u64) -> String {
+    match directories {
+        0 => files.to_string(),
+        directories => files_and_directories(files, directories),
     }
 }
 

@@ -15,7 +15,8 @@ pub(super) struct There {
 impl Run {
     /// A session was lost: another goes on.
     pub(super) fn lost(&mut self, tally: &Tally) {
-        self.done_before += tally.done_files;
+        self.done_before += tally.counts().done;
+        self.directories_before += tally.done_directories;
         self.done_bytes_before += tally.done_bytes;
         self.removed_before += tally.sources_removed;
     }
@@ -23,15 +24,19 @@ impl Run {
     /// What an earlier session of this run brought was not there before it: its last session, with
     /// this tally, finds it so. `there_bytes` bytes really were.
     pub(super) fn there(&self, tally: &Tally, there_bytes: u64) -> There {
-        let done_again = self.done_before.min(tally.skipped_files);
+        let counts = tally.counts();
+        let done_again = self.done_before.min(counts.skipped);
+        let made_again = self.directories_before.min(counts.skipped_directories);
         let skipped_bytes = tally.skipped_bytes.saturating_sub(self.done_bytes_before);
         let resumed_bytes = skipped_bytes + tally.resumed_bytes.min(tally.done_bytes);
         let resumed_bytes = resumed_bytes.min(there_bytes);
         There {
             files: FileCounts {
-                done: tally.done_files + done_again,
-                skipped: tally.skipped_files - done_again,
-                ..tally.counts()
+                done: counts.done + done_again,
+                done_directories: counts.done_directories + made_again,
+                skipped: counts.skipped - done_again,
+                skipped_directories: counts.skipped_directories - made_again,
+                ..counts
             },
             resumed_bytes,
             skipped_bytes: skipped_bytes.min(resumed_bytes),

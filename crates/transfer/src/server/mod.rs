@@ -10,7 +10,7 @@ use crate::session::streams::choose_congestion;
 use crate::{
     Interrupt,
     error::problem,
-    events::{FileCounts, FileEnded, Problem},
+    events::{FileCounts, FileEnded, Problem, files_and_directories},
     options::{ServeOptions, ServeRoot},
     rights::Rights,
     served_root::ServedRoot,
@@ -119,13 +119,19 @@ impl std::fmt::Display for ServerEvent {
             }
             Self::SessionEnded { session, peer, ok, dry_run, bytes, seconds, files, why } => {
                 let end = if *ok { "finished" } else { "ended" };
-                let FileCounts { done, skipped, failed, removed, planned, .. } = files;
+                let FileCounts { skipped, skipped_directories, failed, removed, .. } = files;
+                let skipped = match skipped_directories {
+                    0 => skipped.to_string(),
+                    directories => files_and_directories(*skipped, *directories),
+                };
                 write!(f, "[{}] {end}: {bytes} bytes in {seconds:.2} s, ", short(session))?;
                 if *dry_run {
-                    write!(f, "dry run, nothing was changed: {planned} files would be copied, ")?;
+                    let planned = files_and_directories(files.planned, files.planned_directories);
+                    write!(f, "dry run, nothing was changed: {planned} would be copied, ")?;
                     write!(f, "{skipped} skipped, {failed} failed")?;
                 } else {
-                    write!(f, "{done} files done, {skipped} skipped, {failed} failed")?;
+                    let done = files_and_directories(files.done, files.done_directories);
+                    write!(f, "{done} done, {skipped} skipped, {failed} failed")?;
                 }
                 if *removed > 0 {
                     write!(f, ", {removed} removed")?;

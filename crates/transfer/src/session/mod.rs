@@ -171,17 +171,23 @@ pub struct OfferLimits {
 /// What one session moved, as this side counted it.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
+    /// What was offered, done and so on, of any kind: `offered_directories` and those below say
+    /// how many of them were directories.
     pub offered_files: u64,
+    pub offered_directories: u64,
     pub offered_bytes: u64,
     /// The one source is a directory: the target's path is none of its names.
     pub keeps_source_name: bool,
     /// No more is offered.
     pub total_known: bool,
     pub done_files: u64,
+    pub done_directories: u64,
     pub done_bytes: u64,
     pub skipped_files: u64,
+    pub skipped_directories: u64,
     pub skipped_bytes: u64,
     pub failed_files: u64,
+    pub failed_directories: u64,
     pub left_out_files: u64,
     /// Removed at the target.
     pub removed_files: u64,
@@ -222,17 +228,26 @@ impl Tally {
         self.verified_bytes + self.done_files
     }
 
-    /// Files with which nothing more is done in this session.
+    /// Files and links with which nothing more is done in this session.
     #[must_use]
     pub fn settled_files(&self) -> u64 {
-        self.done_files + self.skipped_files + self.failed_files
+        let counts = self.counts();
+        counts.done + counts.skipped + self.failed_files.saturating_sub(self.failed_directories)
+    }
+
+    /// Files and links that were offered, without directories.
+    #[must_use]
+    pub fn files_total(&self) -> u64 {
+        self.offered_files.saturating_sub(self.offered_directories)
     }
 
     #[must_use]
     pub fn counts(&self) -> FileCounts {
         FileCounts {
-            done: self.done_files,
-            skipped: self.skipped_files,
+            done: self.done_files.saturating_sub(self.done_directories),
+            done_directories: self.done_directories,
+            skipped: self.skipped_files.saturating_sub(self.skipped_directories),
+            skipped_directories: self.skipped_directories,
             failed: self.failed_files,
             left_out: self.left_out_files,
             removed: self.removed_files,
@@ -244,16 +259,45 @@ impl Tally {
     /// Counts what would be received, in a dry run.
     pub(crate) fn plan(&mut self, offer: &wire::FileOffer, replaces: bool) {
         self.planned_files += 1;
-        self.planned_directories += u64::from(offer.kind() == wire::FileKind::Directory);
+        self.planned_directories += one_if_directory(offer);
         self.planned_bytes += offer.size_bytes;
         self.replaced_files += u64::from(replaces);
     }
 
     /// An offer that another one follows, of the same file.
-    pub(crate) fn forget_offer(&mut self, size_bytes: u64) {
+    pub(crate) fn forget_offer(&mut self, offer: &wire::FileOffer) {
         self.offered_files = self.offered_files.saturating_sub(1);
-        self.offered_bytes = self.offered_bytes.saturating_sub(size_bytes);
+        let directories = self.offered_directories;
+        self.offered_directories = directories.saturating_sub(one_if_directory(offer));
+        self.offered_bytes = self.offered_bytes.saturating_sub(offer.size_bytes);
     }
+
+    pub(crate) fn offered(&mut self, offer: &wire::FileOffer) {
+        self.offered_files += 1;
+        self.offered_directories += one_if_directory(offer);
+    }
+
+    pub(crate) fn done(&mut self, offer: &wire::FileOffer) {
+        self.done_files += 1;
+        self.done_directories += one_if_directory(offer);
+        self.done_bytes += offer.size_bytes;
+    }
+
+    pub(crate) fn skipped(&mut self, offer: &wire::FileOffer) {
+        self.skipped_files += 1;
+        self.skipped_directories += one_if_directory(offer);
+        self.skipped_bytes += offer.size_bytes;
+    }
+
+    /// Something that was offered has failed.
+    pub(crate) fn failed(&mut self, offer: &wire::FileOffer) {
+        self.failed_files += 1;
+        self.failed_directories += one_if_directory(offer);
+    }
+}
+
+fn one_if_directory(offer: &wire::FileOffer) -> u64 {
+    u64::from(offer.kind() == wire::FileKind::Directory)
 }
 
 /// Where a role's events go: the client's user, or the server's log.

@@ -427,7 +427,7 @@ impl<'a> Receiving<'a> {
         if growth(offer).is_some() {
             self.growing.offered(offer, &mut self.tally);
         } else {
-            self.tally.offered_files += 1;
+            self.tally.offered(offer);
             self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         }
         if offer.kind() == FileKind::Regular {
@@ -481,7 +481,7 @@ impl<'a> Receiving<'a> {
                     && fault.code() == FaultCode::KindUnsupported =>
             {
                 self.offers.remove(&file);
-                self.tally.forget_offer(0);
+                self.tally.forget_offer(offer);
                 Answer::Fault(fault)
             }
             Err(fault) => return self.refuse(file, fault),
@@ -555,7 +555,7 @@ impl<'a> Receiving<'a> {
             let answer = match hashed {
                 Ok(content) => {
                     if growth(offer).is_none() {
-                        self.tally.forget_offer(offer.size_bytes);
+                        self.tally.forget_offer(offer);
                     }
                     self.offers.remove(&file);
                     self.large.remove(&file);
@@ -779,15 +779,9 @@ impl<'a> Receiving<'a> {
         let bytes = offer.size_bytes;
         let status_is_good = status != FileStatus::Failed;
         match status {
-            FileStatus::Done => {
-                self.tally.done_files += 1;
-                self.tally.done_bytes += bytes;
-            }
-            FileStatus::Skipped => {
-                self.tally.skipped_files += 1;
-                self.tally.skipped_bytes += bytes;
-            }
-            FileStatus::Failed => self.tally.failed_files += 1,
+            FileStatus::Done => self.tally.done(&offer),
+            FileStatus::Skipped => self.tally.skipped(&offer),
+            FileStatus::Failed => self.tally.failed(&offer),
             FileStatus::WouldCopy | FileStatus::WouldReplace => {
                 self.tally.plan(&offer, status == FileStatus::WouldReplace);
             }

@@ -390,7 +390,9 @@ impl<'a> Sending<'a> {
         let following = self.following.as_mut();
         let counted = following.and_then(|following| following.offered(&entry, before, file));
         let (is_first, bytes_before) = counted.unwrap_or((true, 0));
-        self.tally.offered_files += u64::from(is_first);
+        if is_first {
+            self.tally.offered(&entry.offer);
+        }
         let offered_bytes = self.tally.offered_bytes + entry.offer.size_bytes;
         self.tally.offered_bytes = offered_bytes.saturating_sub(bytes_before);
         match before {
@@ -575,14 +577,10 @@ impl<'a> Sending<'a> {
         self.write_line(file, &entry, stored_as.as_ref(), &outcome);
         ended.stored_as = stored_as;
         match outcome {
-            FileOutcome::Done => {
-                self.tally.done_files += 1;
-                self.tally.done_bytes += bytes;
-            }
+            FileOutcome::Done => self.tally.done(&entry.offer),
             FileOutcome::Skipped => {
                 ended.status = FileStatus::Skipped;
-                self.tally.skipped_files += 1;
-                self.tally.skipped_bytes += bytes;
+                self.tally.skipped(&entry.offer);
             }
             FileOutcome::Compare(compare) => return self.compare(file, entry, compare),
             FileOutcome::Planned(plan) => {
@@ -594,16 +592,16 @@ impl<'a> Sending<'a> {
                 if entry.offer.kind() == FileKind::HardLink
                     && fault.code() == FaultCode::KindUnsupported =>
             {
-                self.tally.forget_offer(0);
+                self.tally.forget_offer(&entry.offer);
                 return self.again.push_back((None, HardLinks::as_file(entry)));
             }
             FileOutcome::Failed(fault) if self.comes_again(&entry, &fault) => {
                 self.not_under_way(&entry);
-                return self.tally.forget_offer(bytes);
+                return self.tally.forget_offer(&entry.offer);
             }
             FileOutcome::Failed(fault) => {
                 ended.status = FileStatus::Failed;
-                self.tally.failed_files += 1;
+                self.tally.failed(&entry.offer);
                 (self.events)(Event::Error(Problem::of_file(&fault, &entry.offer.name)));
             }
         }
@@ -651,7 +649,7 @@ impl<'a> Sending<'a> {
     /// A file of its size is at the target: whether it is the same is found out beside this thread.
     fn compare(&mut self, file: FileId, entry: SourceEntry, compare: wire::Compare) {
         if entry.offer.growth() == Growth::NotGrowing {
-            self.tally.forget_offer(entry.offer.size_bytes);
+            self.tally.forget_offer(&entry.offer);
         }
         let Ok(theirs) = Content::try_from(compare.blake3) else { return };
         let source = entry.clone();

@@ -14,7 +14,7 @@ use haul_protocol::{
 impl Receiving<'_> {
     /// The machine has refused it: the file that came first under its name stands.
     pub(super) fn name_taken(&mut self, offer: &FileOffer, fault: &Fault) {
-        self.tally.failed_files += 1;
+        self.tally.failed(offer);
         self.tally.first_problem.get_or_insert_with(|| fault.into());
         (self.events)(Event::Error(Problem::of_file(fault, &offer.name)));
         (self.events)(Event::File(FileEnded::new(offer.name.clone(), FileStatus::Failed, 0)));

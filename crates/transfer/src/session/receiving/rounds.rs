@@ -91,7 +91,7 @@ impl Receiving<'_> {
             // It is sent as it is later, or not at all.
             self.large.remove(&file);
             if let Some(offer) = self.offers.remove(&file) {
-                self.tally.forget_offer(offer.size_bytes);
+                self.tally.forget_offer(&offer);
             }
         } else {
             self.settled(file, FileStatus::Failed, Some(fault));
