@@ -64,3 +64,25 @@ fn directories_are_counted_apart_from_files_and_links_by_all_that_is_told() {
         assert!(text.contains("3 files and 3 directories there already"), "{text}");
     }
 }
+
+/// What was moved before the connection was lost is not at the source any more.
+#[test]
+fn a_move_over_two_sessions_counts_the_files_of_both() {
+    for way in WAYS {
+        let mut journey = Journey::new(way);
+        for number in 0..8 {
+            journey.place.file(&journey.from(&format!("t/f{number}")), 1 << 20);
+        }
+        let client = journey.place.start(&command(&journey, &words!["--move", "--bwlimit", "4M"]));
+        client.wait_for_count("file", 3);
+        journey.server.restart(&journey.place);
+        let ran = client.finish();
+        let report = ran.ok();
+        let files = &report["files"];
+        assert_eq!(report["reconnections"], 1, "{ran:?}");
+        assert_eq!((&files["done"], &files["skipped"]), (&8.into(), &0.into()), "{ran:?}");
+        assert_eq!(report["sources_removed"], 8, "{ran:?}");
+        assert_eq!((ran.number("bytes"), ran.number("moved_bytes")), (8 << 20, 8 << 20), "{ran:?}");
+        assert_eq!(fs::read_dir(journey.from("t")).unwrap().count(), 0, "{ran:?}");
+    }
+}

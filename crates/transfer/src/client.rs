@@ -9,6 +9,7 @@ mod granted;
 pub mod listing;
 mod moved;
 pub(crate) mod outage;
+mod settled;
 mod whereabouts;
 
 use crate::{
@@ -66,6 +67,7 @@ use haul_protocol::{
 };
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
+use settled::SettledNames;
 use std::{
     cell::Cell,
     net::TcpStream,
@@ -281,10 +283,7 @@ struct Run {
     /// In place or durable before the first session of this run.
     there_before: Option<u64>,
     done_before: u64,
-    directories_before: u64,
-    done_bytes_before: u64,
-    /// Sources of a push that a move removed in earlier sessions.
-    removed_before: u64,
+    names: SettledNames,
     account: Account,
     resent: u64,
     mine: wire::SideReport,
@@ -386,7 +385,13 @@ impl<'a> Client<'a> {
                 None => self.headway.end_waiting(),
             }
             self.headway.begin_session(Instant::now());
-            let (end, tally) = self.session(opened, work, &mut run, begun, on_event)?;
+            let mut names = std::mem::take(&mut run.names);
+            names.begin_session();
+            let (end, tally) = self.session(opened, work, &mut run, begun, &mut |event| {
+                names.heard(&event);
+                on_event(event);
+            })?;
+            run.names = names;
             run.there_before.get_or_insert(tally.there_before());
             if matches!(end, SessionEnd::Finished) {
                 return self.finished((&mut run, tally), work, begun, on_event);

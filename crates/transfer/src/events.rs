@@ -225,6 +225,8 @@ pub struct FileEnded {
     pub path: Name,
     pub status: FileStatus,
     pub bytes: u64,
+    #[serde(skip)]
+    pub is_directory: bool,
     /// Its name at the target, where something else has its own and stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_as: Option<Name>,
@@ -233,7 +235,7 @@ pub struct FileEnded {
 impl FileEnded {
     #[must_use]
     pub fn new(path: Vec<u8>, status: FileStatus, bytes: u64) -> Self {
-        Self { path: Name(path), status, bytes, stored_as: None }
+        Self { path: Name(path), status, bytes, is_directory: false, stored_as: None }
     }
 }
 

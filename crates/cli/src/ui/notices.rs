@@ -177,7 +177,7 @@ fn side_name(side: Side) -> &'static str {
 /// A line for what is removed, stored under another name, or planned in a dry run.
 #[must_use]
 pub fn file_line(event: &Event) -> Option<String> {
-    let Event::File(FileEnded { path, status, bytes, stored_as }) = event else { return None };
+    let Event::File(FileEnded { path, status, bytes, stored_as, .. }) = event else { return None };
     let verb = match status {
         FileStatus::Removed => "removed",
         FileStatus::WouldCopy => "would copy",

@@ -41,19 +41,18 @@ impl Client<'_> {
         let (source, target) =
             if push { (&run.mine, &run.theirs) } else { (&run.theirs, &run.mine) };
         let seconds = begun.elapsed().as_secs_f64();
-        let in_place = tally.done_bytes + tally.skipped_bytes;
         let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes + tally.hole_bytes);
-        let moved = in_place.saturating_sub(run.there_before.unwrap_or(0));
+        let there = run.there(&tally);
+        let moved = there.moved_bytes;
         let away = run.account.away.as_secs_f64().min(seconds);
         let (bottleneck, stages) = self.verdict(run, moved_now, seconds - away);
-        let there = run.there(&tally, in_place - moved);
         let because = |report: &wire::SideReport| report.because.clone();
         let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
         Report {
             ok: there.files.failed == 0,
             from: Name::default(),
             to: Name::default(),
-            bytes: in_place,
+            bytes: there.bytes,
             resumed_bytes: there.resumed_bytes,
             skipped_bytes: there.skipped_bytes,
             moved_bytes: moved,
@@ -62,7 +61,7 @@ impl Client<'_> {
             planned_bytes: tally.planned_bytes,
             preflight: Vec::new(),
             target_room: None,
-            sources_removed: self.sources_removed(run, source),
+            sources_removed: self.sources_removed(&there, source),
             seconds: stages::round(seconds, 3),
             gbit_per_s: stages::round_rate(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9)),
             files: there.files,

@@ -1,73 +1,120 @@
 //! What a run moved, and found there, over all its sessions.
 
-use super::{Client, Run};
+use super::{Client, Run, settled::Earlier};
 use crate::{events::FileCounts, session::Tally};
 use haul_protocol::wire::SideReport;
 
 /// What was there before a run, and what it made of its files.
 pub(super) struct There {
     pub files: FileCounts,
+    /// Of all files that are in place.
+    pub bytes: u64,
+    pub moved_bytes: u64,
     /// Skipped files included.
     pub resumed_bytes: u64,
     pub skipped_bytes: u64,
+    /// Files that are not at the source any more, though a session before the last found them.
+    pub gone_files: u64,
 }
 
 impl Run {
     /// A session was lost: another goes on.
     pub(super) fn lost(&mut self, tally: &Tally) {
         self.done_before += tally.counts().done;
-        self.directories_before += tally.done_directories;
-        self.done_bytes_before += tally.done_bytes;
-        self.removed_before += tally.sources_removed;
     }
 
     /// What an earlier session of this run brought was not there before it: its last session, with
-    /// this tally, finds it so. `there_bytes` bytes really were.
-    pub(super) fn there(&self, tally: &Tally, there_bytes: u64) -> There {
-        let counts = tally.counts();
-        let done_again = self.done_before.min(counts.skipped);
-        let made_again = self.directories_before.min(counts.skipped_directories);
-        let skipped_bytes = tally.skipped_bytes.saturating_sub(self.done_bytes_before);
+    /// this tally, finds it so, or finds it no more.
+    pub(super) fn there(&self, tally: &Tally) -> There {
+        let (counts, mut earlier) = (tally.counts(), self.names.earlier());
+        if self.names.is_full {
+            earlier.found.done = self.done_before.min(counts.skipped);
+            earlier.gone.done = self.done_before - earlier.found.done;
+        }
+        let Earlier { gone, found, .. } = earlier;
+        let gone_bytes = earlier.gone_done_bytes + earlier.gone_skipped_bytes;
+        let bytes = tally.done_bytes + tally.skipped_bytes + gone_bytes;
+        let moved_bytes = bytes.saturating_sub(self.there_before.unwrap_or(0));
+        let skipped_bytes = tally.skipped_bytes.saturating_sub(earlier.found_bytes);
+        let skipped_bytes = skipped_bytes + earlier.gone_skipped_bytes;
         let resumed_bytes = skipped_bytes + tally.resumed_bytes.min(tally.done_bytes);
-        let resumed_bytes = resumed_bytes.min(there_bytes);
+        let resumed_bytes = resumed_bytes.min(bytes - moved_bytes);
+        let skipped = counts.skipped.saturating_sub(found.done);
+        let directories = counts.skipped_directories.saturating_sub(found.done_directories);
         There {
             files: FileCounts {
-                done: counts.done + done_again,
-                done_directories: counts.done_directories + made_again,
-                skipped: counts.skipped - done_again,
-                skipped_directories: counts.skipped_directories - made_again,
+                done: counts.done + found.done + gone.done,
+                done_directories: counts.done_directories
+                    + found.done_directories
+                    + gone.done_directories,
+                skipped: skipped + gone.skipped,
+                skipped_directories: directories + gone.skipped_directories,
                 ..counts
             },
+            bytes,
+            moved_bytes,
             resumed_bytes,
             skipped_bytes: skipped_bytes.min(resumed_bytes),
+            gone_files: gone.done + gone.skipped,
         }
     }
 }
 
 impl Client<'_> {
-    /// Files that are removed at the source; in a dry run, those that would be.
-    pub(super) fn sources_removed(&self, run: &Run, source: &SideReport) -> u64 {
-        if self.wishes.move_sources { run.removed_before + source.sources_removed } else { 0 }
+    /// Files that are removed at the source; in a dry run, those that would be. Of an earlier
+    /// session they are those that the last one does not find there any more.
+    pub(super) fn sources_removed(&self, there: &There, source: &SideReport) -> u64 {
+        if self.wishes.move_sources { there.gone_files + source.sources_removed } else { 0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::{Event, FileEnded, FileStatus};
+
+    fn session(run: &mut Run, files: &[(&str, FileStatus, u64)]) {
+        run.names.begin_session();
+        for (name, status, bytes) in files {
+            let ended = FileEnded::new(name.as_bytes().to_vec(), status.clone(), *bytes);
+            run.names.heard(&Event::File(ended));
+        }
+    }
 
     #[test]
     fn what_an_earlier_session_of_a_run_brought_was_not_there_before_it() {
-        let mut run = Run::default();
+        let mut run = Run { there_before: Some(0), ..Run::default() };
         // A file was completed, and of another 248 bytes were durable when the session was lost.
+        session(&mut run, &[("a", FileStatus::Done, 50)]);
         run.lost(&Tally { done_files: 1, done_bytes: 50, ..Tally::default() });
+        let files = [("a", FileStatus::Skipped, 50), ("b", FileStatus::Done, 1000)];
+        session(&mut run, &files);
         let skipped = Tally { skipped_files: 1, skipped_bytes: 50, ..Tally::default() };
         let last = Tally { done_files: 1, done_bytes: 1000, resumed_bytes: 248, ..skipped };
-        let there = run.there(&last, 0);
+        let there = run.there(&last);
         assert_eq!((there.resumed_bytes, there.skipped_bytes), (0, 0));
         assert_eq!((there.files.done, there.files.skipped), (2, 0));
+        assert_eq!((there.bytes, there.moved_bytes, there.gone_files), (1050, 1050, 0));
         // The same as the only session of a run: it was all there.
-        let there = Run::default().there(&last, 298);
+        let mut run = Run { there_before: Some(298), ..Run::default() };
+        session(&mut run, &files);
+        let there = run.there(&last);
         assert_eq!((there.resumed_bytes, there.skipped_bytes), (298, 50));
         assert_eq!((there.files.done, there.files.skipped), (1, 1));
+    }
+
+    /// A move had removed them, so that the last session was not offered them.
+    #[test]
+    fn what_an_earlier_session_of_a_move_brought_is_counted_though_it_is_gone() {
+        let mut run = Run { there_before: Some(7), ..Run::default() };
+        let first = [("a", FileStatus::Done, 50), ("b", FileStatus::Skipped, 7)];
+        session(&mut run, &first);
+        run.lost(&Tally { done_files: 1, done_bytes: 50, ..Tally::default() });
+        // One that was there before the run, and is no file of the first session.
+        session(&mut run, &[("c", FileStatus::Skipped, 3), ("d", FileStatus::Done, 1000)]);
+        let skipped = Tally { skipped_files: 1, skipped_bytes: 3, ..Tally::default() };
+        let there = run.there(&Tally { done_files: 1, done_bytes: 1000, ..skipped });
+        assert_eq!((there.files.done, there.files.skipped), (2, 2));
+        assert_eq!((there.bytes, there.gone_files), (1060, 2));
     }
 }

@@ -792,14 +792,16 @@ impl<'a> Receiving<'a> {
         }
         let path = offer.name.clone();
         let is_made = status_is_good && !self.place.wishes().leaves_nothing();
-        if offer.kind() == FileKind::Directory && is_made {
+        let is_directory = offer.kind() == FileKind::Directory;
+        if is_directory && is_made {
             self.directory_bytes += size_of::<FileOffer>() + offer.name.len();
             if self.directory_bytes < DIRECTORY_BYTES_MAX {
                 self.directories.push(offer);
             }
         }
         let stored_as = stored_as.map(Name);
-        (self.events)(Event::File(FileEnded { stored_as, ..FileEnded::new(path, status, bytes) }));
+        let ended = FileEnded::new(path, status, bytes);
+        (self.events)(Event::File(FileEnded { stored_as, is_directory, ..ended }));
     }
 }
 

@@ -576,6 +576,7 @@ impl<'a> Sending<'a> {
         let mut ended = FileEnded::new(entry.offer.name.clone(), FileStatus::Done, bytes);
         self.write_line(file, &entry, stored_as.as_ref(), &outcome);
         ended.stored_as = stored_as;
+        ended.is_directory = entry.offer.kind() == FileKind::Directory;
         match outcome {
             FileOutcome::Done => self.tally.done(&entry.offer),
             FileOutcome::Skipped => {
