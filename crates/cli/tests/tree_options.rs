@@ -318,10 +318,12 @@ fn a_failure_keeps_a_mirror_from_removing_anything() {
     write(&place.source("t/d"), "a file where a directory is");
     write(&place.root("t/d/x"), "x");
     write(&place.root("t/extra"), "extra");
-    let ran = place.push(&words![place.source("t"), server.url(""), "--delete"]);
+    let words = words![place.source("t"), server.url(""), "--delete", "--on-conflict", "fail"];
+    let ran = place.push(&words);
     assert_eq!(ran.status, 1, "{ran:?}");
     ran.says(&["nothing was removed", "failed"]);
     assert!(place.root("t/extra").exists() && place.root("t/a").exists());
+    assert!(place.root("t/d/x").exists());
 }
 
 #[test]
