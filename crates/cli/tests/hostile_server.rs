@@ -12,14 +12,18 @@ use harness::{
 };
 use haul_protocol::{
     Message,
-    frame::PREFACE_BYTES,
+    frame::{FrameHeader, PREFACE_BYTES, Preface},
     wire::{self, Digest, Fault, FaultCode, FileKind, Protection, Side, file_answer::Answer},
 };
 use std::{
     fs::File,
-    io::{ErrorKind, Read},
+    io::{ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -268,4 +272,59 @@ fn a_server_that_acknowledges_nothing_of_what_it_reads_is_left_in_words() {
         thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
     };
     left_waiting(&words!["push"], reads_only, "the end of a data stream");
+}
+
+/// Ends each data stream that comes in as if all had been sent, until it is told to stop. Returns
+/// how many there were.
+fn end_streams(listener: &TcpListener, stop: &AtomicBool) -> u32 {
+    listener.set_nonblocking(true).unwrap();
+    let mut ended = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
+        let Ok((mut stream, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut preface = [0; PREFACE_BYTES];
+        // Another is no data stream: the client tries to come back.
+        if stream.read_exact(&mut preface).is_ok()
+            && let Ok(preface) = Preface::decode(&preface)
+        {
+            let end = FrameHeader::End { stream: preface.stream, sequence: 0 };
+            stream.write_all(&end.encode()).unwrap();
+            ended.push(stream);
+        }
+    }
+    listener.set_nonblocking(false).unwrap();
+    u32::try_from(ended.len()).unwrap()
+}
+
+/// The orderly end of a stream is signed by nobody: whoever is on the path can forge it.
+#[test]
+fn streams_that_end_before_all_has_come_hold_no_pull() {
+    let place = Place::new();
+    let (tell, told) = mpsc::channel();
+    let fake = FakeServer::start_with_streams(&place.path("fake"), move |mut peer, listener| {
+        if peer.let_in().is_err() {
+            return;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (streams, stopping) = (listener.try_clone().unwrap(), stop.clone());
+        let ending = thread::spawn(move || end_streams(&streams, &stopping));
+        let size_bytes = 8 * MIB;
+        let offered = wire::FileOffer { size_bytes, ..offer(0, b"data", FileKind::Regular) };
+        peer.say(Message::FileOffer(offered));
+        peer.say(Message::OffersEnd(wire::OffersEnd { files: 1, bytes: size_bytes }));
+        peer.hear_close();
+        stop.store(true, Ordering::SeqCst);
+        let _ = tell.send(ending.join().unwrap());
+    });
+    let begun = Instant::now();
+    let stall: Vec<_> = STALL.iter().map(std::ffi::OsString::from).collect();
+    let ran = place.pull(&[words![fake.url("data"), place.target("")], stall].concat());
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    // "Opening others" is what it says.
+    assert!(told.recv_timeout(PATIENCE).unwrap() > 1, "{ran:?}");
 }

@@ -3,7 +3,7 @@
 use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{
     events::Name,
-    session::{sending::LOOKED_AT_MAX, streams::StreamFigures},
+    session::{headway::Carried, sending::LOOKED_AT_MAX, streams::StreamFigures},
     storage::target::TargetPlace,
     transport::segments,
 };
@@ -75,6 +75,11 @@ impl Receiving<'_> {
         self.tell_stall((stage, what), still);
         if !on_storage {
             open.iter().for_each(|(stream, _)| self.shared.streams.shut(*stream));
+            // They ended as if all had come: nobody signs that, and it has not.
+            if open.is_empty() {
+                let why = "every stream ended before all had come";
+                self.replace_stream(Some(why), Carried::default(), true);
+            }
         }
     }
 
