@@ -12,7 +12,7 @@ impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Control characters of a hostile name must not reach a terminal.
         for character in String::from_utf8_lossy(&self.0).chars() {
-            if character.is_control() {
+            if character.is_control() || is_unseen(character) {
                 write!(f, "{}", character.escape_default())?;
             } else {
                 write!(f, "{character}")?;
@@ -20,6 +20,13 @@ impl std::fmt::Display for Name {
         }
         Ok(())
     }
+}
+
+/// Characters that nobody sees, and that change what others seem to be: marks of direction, spaces
+/// of no width, separators of lines (Unicode's category Cf in part, Zl, Zp).
+fn is_unseen(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || character == '\u{feff}'
 }
 
 impl Serialize for Name {
@@ -271,11 +278,13 @@ impl std::fmt::Display for Problem {
         if !self.path.0.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        f.write_str(&self.what)?;
-        match (self.needs.is_empty(), self.found.is_empty()) {
-            (false, false) => write!(f, ": needs {}, found {}", self.needs, self.found)?,
-            (false, true) => write!(f, ": needs {}", self.needs)?,
-            (true, false) => write!(f, ": {}", self.found)?,
+        // Names of this host may be in any of them.
+        let (needs, found) = (printable(&self.needs), printable(&self.found));
+        f.write_str(&printable(&self.what))?;
+        match (needs.is_empty(), found.is_empty()) {
+            (false, false) => write!(f, ": needs {needs}, found {found}")?,
+            (false, true) => write!(f, ": needs {needs}")?,
+            (true, false) => write!(f, ": {found}")?,
             (true, true) => {}
         }
         let ended =
@@ -285,7 +294,7 @@ impl std::fmt::Display for Problem {
         }
         if !self.hint.is_empty() {
             let end = if self.hint.ends_with(['.', '?', '!']) { "" } else { "." };
-            write!(f, " {}{end}", sentence(&self.hint))?;
+            write!(f, " {}{end}", sentence(&printable(&self.hint)))?;
         }
         Ok(())
     }

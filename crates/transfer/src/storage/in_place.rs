@@ -8,8 +8,12 @@ use super::{
     root::{Links, Root, split_last},
     target::{Shape, TargetFile},
 };
+use crate::error::io_fault;
 use haul_protocol::wire::{Fault, FaultCode, Side};
-use rustix::fs::{Mode, OFlags, fstat};
+use rustix::{
+    fs::{Mode, OFlags, fstat},
+    io::Errno,
+};
 use std::{
     collections::{HashMap, hash_map::Entry},
     io,
@@ -22,7 +26,7 @@ use std::{
 pub struct Looked {
     root: Arc<Root>,
     /// By path: device and inode, or why there is none.
-    directories: HashMap<Vec<u8>, Result<(u64, u64), String>>,
+    directories: HashMap<Vec<u8>, Result<(u64, u64), Errno>>,
 }
 
 impl Looked {
@@ -31,16 +35,24 @@ impl Looked {
         Self { root, directories: HashMap::new() }
     }
 
-    fn inode_of(&mut self, path: &[u8]) -> &Result<(u64, u64), String> {
+    fn inode_of(&mut self, path: &[u8]) -> Result<(u64, u64), Errno> {
         match self.directories.entry(path.to_vec()) {
-            Entry::Occupied(known) => known.into_mut(),
+            Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY;
                 let opened = self.root.open_beneath(path, flags, Mode::empty(), Links::Refuse);
-                new.insert(opened.and_then(inode).map_err(|error| error.to_string()))
+                let found = opened.and_then(inode);
+                *new.insert(
+                    found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+                )
             }
         }
     }
+}
+
+/// What a path says that is not what it was. All else says nothing of it, as a lack of descriptors.
+fn leads_elsewhere(why: Errno) -> bool {
+    matches!(why, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV)
 }
 
 fn inode(directory: impl AsFd) -> io::Result<(u64, u64)> {
@@ -59,10 +71,11 @@ impl TargetFile {
             return Ok(());
         }
         let found = match (inode(&*named.directory), looked.inode_of(split_last(&self.name).0)) {
-            (Ok(entered), Ok(found)) if entered == *found => return Ok(()),
-            (Err(error), _) => error.to_string(),
+            (Ok(entered), Ok(found)) if entered == found => return Ok(()),
             (Ok(_), Ok(_)) => "another directory in its place".to_owned(),
-            (Ok(_), Err(why)) => why.clone(),
+            (Ok(_), Err(why)) if leads_elsewhere(why) => why.to_string(),
+            (Err(error), _) => return Err(self.not_looked_at(&error)),
+            (Ok(_), Err(why)) => return Err(self.not_looked_at(&why.into())),
         };
         let what = "its directory was moved or replaced while it arrived";
         Err(Fault::new(FaultCode::IoFailed, Side::Target, what)
@@ -70,6 +83,11 @@ impl TargetFile {
             .needs("the path that it had")
             .found(found)
             .hint("run the same command again when nobody renames directories there"))
+    }
+
+    fn not_looked_at(&self, error: &io::Error) -> Fault {
+        let what = "cannot be looked for under its name";
+        io_fault(Side::Target, &self.name, what, error)
     }
 }
 

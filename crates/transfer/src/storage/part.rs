@@ -2,6 +2,7 @@
 //! synced and renamed.
 
 pub mod growing;
+mod strangers;
 
 use super::{
     aborted::{check_not_aborted, sync_directory},
@@ -87,10 +88,6 @@ pub enum Suspicion {
     /// Somebody else wrote to the temporary, cut it, or put another in its place.
     ChangedSince,
 }
-
-/// For so long a run that was killed wrote behind its last record: it makes one each second. What a
-/// slower disk or path makes of it costs a look at what is there.
-const UNJOURNALED_MAX: Duration = Duration::from_secs(2);
 
 /// The number of this start of the kernel; zeros where it is not known.
 pub(super) fn boot() -> [u8; 16] {
@@ -302,11 +299,6 @@ impl Part {
         self.inode.1
     }
 
-    fn open_journal(&self) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
-    }
-
     /// Takes up what the journal says, in spans of at most `wanted_bytes`, but where larger ones
     /// are to be read back first.
     fn resume(
@@ -350,17 +342,6 @@ impl Part {
         Some((told, suspicion))
     }
 
-    /// Whether the temporary changed after its journal was written last, but for what a run that
-    /// ended may have received behind it. Nobody can set a ctime back.
-    fn was_changed_since(&self) -> bool {
-        let journal = statat(&self.directory, &*self.journal_name, AtFlags::SYMLINK_NOFOLLOW);
-        let (Ok(journal), Ok(file)) = (journal, rustix::fs::fstat(self.file.file())) else {
-            return false;
-        };
-        let behind_s = (journal.st_ctime..file.st_ctime).count() as u64;
-        behind_s > UNJOURNALED_MAX.as_secs()
-    }
-
     fn start_anew(
         &mut self,
         identity: &Identity,
@@ -376,7 +357,7 @@ impl Part {
         self.file.file().set_len(0).map_err(failed)?;
         self.preallocate(offer, name)?;
         if wanted.spans > 1 {
-            let journal = self.open_journal().map_err(failed)?;
+            let journal = self.create_journal().map_err(failed)?;
             // A file that grows has another ctime with each byte.
             let grows = offer.growth() != Growth::NotGrowing;
             let ctime = if grows { (0, 0) } else { (offer.ctime_s, offer.ctime_ns) };

@@ -521,7 +521,10 @@ impl TargetFile {
                 *is_made = made.is_ok();
                 made
             }
-            Shape::Regular(part) => part.seal(&self.offer, &self.rules.attributes),
+            Shape::Regular(part) => {
+                part.check_size(&self.offer, &self.name)?;
+                part.seal(&self.offer, &self.rules.attributes)
+            }
         };
         result.map_err(|error| attributes_fault(&self.name, &error))
     }
