@@ -325,3 +325,26 @@ fn a_directory_made_for_contents_has_their_mode_and_one_that_was_there_keeps_its
         assert_eq!(mode_of(&place.path(target)), mode, "{source} to {target}");
     }
 }
+
+#[test]
+fn a_pull_that_brought_nothing_leaves_no_directory_that_would_be_too_wide_for_the_next() {
+    let place = Place::new();
+    make_sources(&place.root("served"));
+    set_mode(&place.root("served/x"), 0o700);
+    let server = Server::start(&place);
+    let pull = |source: &str, target: &str| {
+        let words = ["pull".into(), server.url(source), place.path(target).into_os_string()];
+        harness::process::Haul::start(place.command(&words)).finish().status
+    };
+    for (first, target) in [("served/none/", "new"), ("../served/x/", "new2/deep/")] {
+        assert_ne!(pull(first, target), 0, "{first}");
+        assert!(!place.path(target).exists(), "{first} left {target}");
+        assert_eq!(pull("served/x/", target), 0, "{target}");
+        assert_eq!(mode_of(&place.path(target)), 0o700, "{target}");
+    }
+    // One that the user made stays as it is.
+    fs::create_dir(place.path("own")).unwrap();
+    set_mode(&place.path("own"), 0o711);
+    assert_ne!(pull("served/none/", "own"), 0);
+    assert_eq!(mode_of(&place.path("own")), 0o711);
+}

@@ -23,7 +23,7 @@ use crate::{
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     places::{
         asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
-        source_name,
+        source_name, unmake_local,
     },
     preflight::{self, Findings, Verdict},
     reporting::{Meter, Reported, Reporting},
@@ -174,7 +174,7 @@ pub fn pull(
         let needs = "a target that keeps what arrives";
         return Err(TransferError::start(problem(what, needs, "null:", hint)));
     }
-    let place = resolve_local(&request.target, into_directory, wishes)?;
+    let place = resolve_local(&request.target, into_directory, of_base, wishes)?;
     let open = wire::Open {
         direction: Direction::Pull as i32,
         paths,
@@ -187,7 +187,9 @@ pub fn pull(
         return Err(TransferError::start(problem(what, needs, "null:", "leave out --move")));
     }
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
-    let report = client.run(&Work::Pull(place), on_event)?;
+    let work = Work::Pull(place.clone());
+    let report = client.run(&work, on_event);
+    let report = report.inspect_err(|_| unmake_local(&request.target, &place))?;
     let means = TargetMeans::name_if(client.target_is_name.get());
     Ok(whereabouts::of_pull(report, request, &names, means))
 }
@@ -588,7 +590,8 @@ impl<'a> Client<'a> {
     ) -> Result<(SessionEnd, Tally), TransferError> {
         let granted = opened.granted.opened.clone();
         if let Work::Pull(place) = work
-            && let Err(fault) = contents_mode::give(place, granted.contents_mode)
+            && self.open.paths.iter().any(|path| asked_name(path).is_none())
+            && let Err(fault) = contents_mode::give_after(place, granted.contents_mode)
         {
             return Err(TransferError::start((&fault).into()));
         }

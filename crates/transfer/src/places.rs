@@ -8,12 +8,18 @@ use crate::{
     size::parse_size,
     source_name::name_of_source,
     storage::{
+        contents_mode,
         root::{Root, join, os_path},
         target::{PathMeans, TargetPlace},
     },
     wishes::Wishes,
 };
-use std::{os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    fs::DirBuilder,
+    io,
+    os::unix::{ffi::OsStrExt, fs::DirBuilderExt},
+    path::{Path, PathBuf},
+};
 
 /// What a source is called at the target; `None`: its contents come without it.
 pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
@@ -76,13 +82,15 @@ pub fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Expected>> {
     paths.iter().map(expected).collect()
 }
 
-/// The place of a pull: any directory of this host, for it is the user's own.
+/// The place of a pull: any directory of this host, for it is the user's own. One that is made for
+/// `contents` is nobody else's before `contents_mode::give` gave it the mode of theirs.
 ///
 /// # Errors
 /// If it is none that can be written.
 pub fn resolve_local(
     target: &TargetSpec,
     into_directory: bool,
+    contents: bool,
     wishes: Wishes,
 ) -> Result<TargetPlace, TransferError> {
     let TargetSpec::Path(path) = target else { return Ok(TargetPlace::Null) };
@@ -99,8 +107,8 @@ pub fn resolve_local(
     let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
     let is_new = directory && !wishes.dry_run && !path.is_dir();
     let (base, name): (&Path, &[u8]) = if directory {
-        if !wishes.dry_run {
-            std::fs::create_dir_all(path).map_err(|e| failed("cannot make the directory", &e))?;
+        if is_new {
+            make_directory(path, contents).map_err(|e| failed("cannot make the directory", &e))?;
         }
         (path, b"")
     } else {
@@ -119,4 +127,27 @@ pub fn resolve_local(
     let place = TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
         .map_err(|fault| TransferError::start((&fault).into()))?;
     Ok(place.made_before(is_new))
+}
+
+/// Makes it, and those above it.
+fn make_directory(path: &Path, contents: bool) -> io::Result<()> {
+    // Without `.` at its end, by which nothing can be made.
+    let path: PathBuf = path.components().collect();
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let mode = if contents { contents_mode::BEFORE } else { contents_mode::USUAL };
+    match DirBuilder::new().mode(mode).create(&path) {
+        Err(_) if path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Takes away what [`resolve_local`] made for a pull that brought nothing into it: the next one
+/// makes it again, with the mode that is due.
+pub fn unmake_local(target: &TargetSpec, place: &TargetPlace) {
+    if let (TargetSpec::Path(path), TargetPlace::Below { is_new: true, .. }) = (target, place) {
+        // Only while it is empty.
+        let _ = std::fs::remove_dir(path);
+    }
 }

@@ -344,7 +344,7 @@ fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 
 /// What new files of this process lack of their mode. Asking by umask(2) would change it for a
 /// moment, for all threads.
-fn umask() -> u32 {
+pub(super) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

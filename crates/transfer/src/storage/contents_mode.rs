@@ -4,13 +4,14 @@
 //! so that one travels when the session is opened. A directory that was there keeps its mode.
 
 use super::{
+    attributes::umask,
     root::{Links, Root},
     target::TargetPlace,
 };
 use crate::{error::io_fault, options::SourceSpec, source_name::name_of_source};
 use haul_protocol::wire::{Fault, FileOffer, Side};
 use rustix::{
-    fs::{FileType, Mode, OFlags, fchmod, fsync},
+    fs::{FileType, Mode, OFlags, fchmod, fstat, fsync},
     io::Errno,
 };
 use std::{
@@ -18,6 +19,12 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     sync::Arc,
 };
+
+/// The mode of a directory that is made before anything told the mode of its contents.
+pub const BEFORE: u32 = 0o700;
+
+/// That of mkdir(1), before the umask.
+pub const USUAL: u32 = 0o777;
 
 /// The narrowest st_mode of the directories whose contents a client sends; 0: there are none.
 #[must_use]
@@ -52,18 +59,35 @@ fn narrowest(modes: impl Iterator<Item = u32>) -> u32 {
 /// # Errors
 /// If it cannot be opened or synced. A file system without modes keeps its own.
 pub fn give(place: &TargetPlace, st_mode: u32) -> Result<(), Fault> {
-    let TargetPlace::Below { root, base, rename: None, rules, is_new: true } = place else {
-        return Ok(());
-    };
+    let TargetPlace::Below { rules, .. } = place else { return Ok(()) };
     if FileType::from_raw_mode(st_mode) != FileType::Directory {
         return Ok(());
     }
     let offer = FileOffer { mode: st_mode, ..FileOffer::default() };
-    let mode = Mode::from_raw_mode(rules.attributes.mode_of(&offer) | 0o700);
+    set(place, rules.attributes.mode_of(&offer) | BEFORE)
+}
+
+/// The same where it was made with [`BEFORE`]: what sends may be too old to tell a mode.
+///
+/// # Errors
+/// Those of [`give`].
+pub fn give_after(place: &TargetPlace, st_mode: u32) -> Result<(), Fault> {
+    match FileType::from_raw_mode(st_mode) {
+        FileType::Directory => give(place, st_mode),
+        _ => set(place, USUAL & !umask()),
+    }
+}
+
+fn set(place: &TargetPlace, mode: u32) -> Result<(), Fault> {
+    let TargetPlace::Below { root, base, rename: None, is_new: true, .. } = place else {
+        return Ok(());
+    };
     let given = || -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = root.open_beneath(base, flags, Mode::empty(), Links::Refuse)?;
-        match fchmod(&directory, mode) {
+        // One below a directory of a group is of that group too.
+        let of_group = fstat(&directory)?.st_mode & Mode::SGID.bits();
+        match fchmod(&directory, Mode::from_raw_mode(mode | of_group)) {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             changed => Ok(changed.and_then(|()| fsync(&directory))?),
         }
