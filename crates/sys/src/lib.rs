@@ -8,6 +8,7 @@ pub mod datagrams;
 pub mod file_size_limit;
 pub mod interfaces;
 pub mod ktls;
+pub mod lease;
 pub mod loop_size;
 pub mod low_water;
 pub mod mapping;
@@ -27,7 +28,7 @@ pub mod tcp_info;
 pub mod tun;
 pub mod usage;
 pub mod window;
-pub mod write_errors;
+pub mod write_back;
 pub mod zero_copy;
 
 pub use mapping::Mapping;

@@ -744,6 +744,7 @@ impl<'a> Client<'a> {
             names: self.options.selection.names.clone(),
             attributes: Arc::new(Attributes::new(self.wishes.preserve)),
             watch: self.wishes.recording.watch.then(Arc::default),
+            is_moved: self.wishes.move_sources,
         }
     }
 

@@ -594,7 +594,8 @@ fn run_role(
             };
             let attributes = Arc::new(Attributes::new(wishes.preserve));
             let watch = wishes.recording.watch.then(Arc::default);
-            let walk = WalkOptions { attributes, watch, ..WalkOptions::default() };
+            let is_moved = wishes.move_sources;
+            let walk = WalkOptions { attributes, watch, is_moved, ..WalkOptions::default() };
             let sources = match selection {
                 Some(arriving) => {
                     Sources::AwaitSelection { top, options: Box::new(walk), arriving }

@@ -152,7 +152,8 @@ mod tests {
         let kind = FileKind::Regular as i32;
         let name = name.as_bytes().to_vec();
         let offer = FileOffer { name, inode, kind, size_bytes: 9, ..FileOffer::default() };
-        Box::new(SourceEntry { offer, location: Location::Zero, links, size_bytes: 9 })
+        let (location, is_moved) = (Location::Zero, false);
+        Box::new(SourceEntry { offer, location, links, size_bytes: 9, is_moved })
     }
 
     fn offer(links: &mut HardLinks, file: u32, entry: Box<SourceEntry>) -> FileKind {

@@ -142,7 +142,7 @@ mod tests {
             assert!(syncfs(&first).is_err(), "{kind:?}");
             let later = std::fs::File::open(path.join("0")).unwrap();
             assert!(syncfs(&later).is_ok() && check_not_aborted(&later).is_ok(), "{kind:?}");
-            let bad = files.iter().filter(|file| haul_sys::write_errors::check(file).is_err());
+            let bad = files.iter().filter(|file| haul_sys::write_back::check(file).is_err());
             assert!((1..8).contains(&bad.count()), "{kind:?}");
         }
     }

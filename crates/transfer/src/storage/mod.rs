@@ -18,6 +18,7 @@ mod prepare;
 pub mod read_back;
 pub mod root;
 pub mod source;
+mod source_removal;
 pub mod span_digests;
 pub mod target;
 pub mod walk;

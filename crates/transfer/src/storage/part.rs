@@ -498,7 +498,7 @@ impl Part {
     pub fn check_written(&mut self) -> io::Result<()> {
         self.check_believed()?;
         self.poisoned = true;
-        haul_sys::write_errors::check(self.file.file())?;
+        haul_sys::write_back::check(self.file.file())?;
         self.poisoned = false;
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::{
     root::{Links, Root, os_path},
+    source_removal,
     walk::{Listed, Top, Tree, Walk, WalkOptions, is_directory},
 };
 use crate::{
@@ -15,17 +16,8 @@ use haul_protocol::{
     name::check_relative_name,
     wire::{self, FaultCode, FileKind, Growth, Side},
 };
-use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat},
-    io::Errno,
-};
-use std::{
-    fs::File,
-    io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
-    path::PathBuf,
-    sync::Arc,
-};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use std::{fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 /// Where a source lies.
 #[derive(Clone, Debug)]
@@ -49,7 +41,7 @@ impl Ctime {
         Self(offer.ctime_s, offer.ctime_ns)
     }
 
-    fn of(stat: &Stat) -> Self {
+    pub(super) fn of(stat: &Stat) -> Self {
         Self(stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0))
     }
 
@@ -68,6 +60,8 @@ pub struct SourceEntry {
     pub links: u64,
     /// Of the file, where the offer is a link to it.
     pub size_bytes: u64,
+    /// It goes when it is at the target.
+    pub is_moved: bool,
 }
 
 impl SourceEntry {
@@ -82,6 +76,9 @@ impl SourceEntry {
             return SpanFile::zeros().map(Arc::new).map_err(|error| failed(&error));
         }
         let file = self.open_as_is().map_err(|error| failed(&error))?;
+        if self.is_moved {
+            source_removal::before_reading(&file, name)?;
+        }
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed(&errno.into()))?;
         self.compare(&stat)?;
         Ok(Arc::new(SpanFile::new(file)))
@@ -138,66 +135,6 @@ impl SourceEntry {
         })
     }
 
-    /// Removes the source, if it still is what was offered. A directory only when it is empty.
-    ///
-    /// To remove one name of an inode gives it another ctime: `then` is the one that it had after
-    /// this function removed another name of it, and the new one is returned.
-    ///
-    /// # Errors
-    /// The fault to tell the user.
-    pub fn remove(&self, then: Option<Ctime>) -> Result<Ctime, wire::Fault> {
-        let failed = |error: io::Error| {
-            io_fault(Side::Source, &self.offer.name, "was moved and cannot be removed", &error)
-        };
-        let then = then.unwrap_or_else(|| Ctime::of_offer(&self.offer));
-        if self.check()?.differs(then) {
-            let found = "its inode changed after the last look: it stays";
-            return Err(changed_fault(&self.offer.name, found.into()));
-        }
-        let held = self.has_other_names().then(|| self.open_path()).transpose().map_err(failed)?;
-        self.unlink().map_err(failed)?;
-        let after =
-            held.map(rustix::fs::fstat).transpose().map_err(|error| failed(error.into()))?;
-        Ok(after.as_ref().map(Ctime::of).unwrap_or_default())
-    }
-
-    #[must_use]
-    pub fn has_other_names(&self) -> bool {
-        self.links > 1 && self.offer.kind() != FileKind::Directory
-    }
-
-    /// Its inode, by whatever name it has.
-    fn open_path(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        match &self.location {
-            Location::Zero => Err(io::ErrorKind::Unsupported.into()),
-            Location::Held(file) => Ok(file.try_clone()?.into()),
-            Location::Named(path) => Ok(rustix::fs::open(path, flags, Mode::empty())?),
-            Location::Beneath(root, path) => {
-                root.open_beneath(path, flags, Mode::empty(), self.links())
-            }
-        }
-    }
-
-    fn unlink(&self) -> io::Result<()> {
-        let is_directory = self.offer.kind() == FileKind::Directory;
-        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        let removed = match &self.location {
-            Location::Zero | Location::Held(_) => return Ok(()),
-            Location::Named(path) => rustix::fs::unlinkat(CWD, path, flags),
-            // The top of a tree is no entry of its own root.
-            Location::Beneath(_, path) if path.is_empty() => return Ok(()),
-            Location::Beneath(root, path) => {
-                let (parent, last) = root.parent_of(path)?;
-                rustix::fs::unlinkat(parent, last, flags)
-            }
-        };
-        match removed {
-            Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory => Ok(()),
-            removed => Ok(removed?),
-        }
-    }
-
     /// Whether the source is still what was offered, after all of it was read: the ctime that it
     /// has now, which may be another.
     ///
@@ -236,11 +173,11 @@ impl SourceEntry {
     }
 
     /// A source named by a client may be a link below the root; within a tree links stay links.
-    fn links(&self) -> Links {
+    pub(super) fn links(&self) -> Links {
         if self.offer.kind() == FileKind::Symlink { Links::Refuse } else { Links::Follow }
     }
 
-    fn compare(&self, stat: &Stat) -> Result<Ctime, wire::Fault> {
+    pub(super) fn compare(&self, stat: &Stat) -> Result<Ctime, wire::Fault> {
         if matches!(self.location, Location::Held(_)) {
             return check_held(stat, &self.offer).map(|()| Ctime::default());
         }
@@ -371,7 +308,13 @@ fn beginning(part: &Beginning) -> Top {
     let len_bytes = size_bytes.min(part.len_bytes);
     let offer = wire::FileOffer { size_bytes: len_bytes, ..offer };
     let location = Location::Named(part.path.clone());
-    Top::Listed(Listed::Entry(Box::new(SourceEntry { offer, location, links: 1, size_bytes })))
+    Top::Listed(Listed::Entry(Box::new(SourceEntry {
+        offer,
+        location,
+        links: 1,
+        size_bytes,
+        is_moved: false,
+    })))
 }
 
 fn named(path: &[u8]) -> Top {
@@ -450,7 +393,7 @@ fn zero_entry(size_bytes: u64) -> SourceEntry {
         mode: 0o644,
         ..wire::FileOffer::default()
     };
-    SourceEntry { offer, location: Location::Zero, links: 1, size_bytes }
+    SourceEntry { offer, location: Location::Zero, links: 1, size_bytes, is_moved: false }
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ pub struct WalkOptions {
     pub attributes: Arc<Attributes>,
     /// Told of each directory that is entered.
     pub watch: Option<Arc<Mutex<DirectoryWatch>>>,
+    /// What is listed goes when it is at the target.
+    pub is_moved: bool,
 }
 
 /// A directory that is being listed.
@@ -342,7 +344,8 @@ impl Walk {
         let is_regular = offer.kind() == FileKind::Regular;
         let links = if is_regular { stat.st_nlink } else { 1 };
         let size_bytes = offer.size_bytes;
-        let entry = SourceEntry { offer, location, links, size_bytes };
+        let is_moved = self.options.is_moved;
+        let entry = SourceEntry { offer, location, links, size_bytes, is_moved };
         let mut entry = entry.with_link()?;
         let wants_holes = is_regular && holes::may_have_holes(stat);
         let wants_xattrs =

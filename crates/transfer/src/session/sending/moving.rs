@@ -25,9 +25,10 @@ impl Moved {
     fn remove(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
         let inode = (entry.offer.device, entry.offer.inode);
         let after = entry.remove(self.inodes.get(&inode).copied())?;
-        if entry.has_other_names() {
-            self.inodes.insert(inode, after);
-        }
+        match after {
+            Some(after) => self.inodes.insert(inode, after),
+            None => self.inodes.remove(&inode),
+        };
         Ok(())
     }
 }

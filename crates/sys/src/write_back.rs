@@ -1,4 +1,4 @@
-//! Whether all that was written to a file in the background reached the disk (sync_file_range(2)).
+//! The dirty pages of a file, on their way to the disk or to be sent there (sync_file_range(2)).
 
 use std::{
     fs::File,
@@ -12,10 +12,28 @@ use std::{
 /// # Errors
 /// That of the write which failed.
 pub fn check(file: &File) -> io::Result<()> {
+    call(file, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+/// Writes out all dirty pages, and waits for them; nothing else of the file, and no cache of a
+/// disk. A page that is clean is written through a mapping only after a fault, which changes the
+/// file's mtime and ctime; one that is dirty already is written without.
+///
+/// # Errors
+/// That of a write which failed.
+pub fn write_out(file: &File) -> io::Result<()> {
+    call(
+        file,
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER,
+    )
+}
+
+fn call(file: &File, flags: libc::c_uint) -> io::Result<()> {
     let descriptor = file.as_fd().as_raw_fd();
     // SAFETY: only numbers go in.
-    let result =
-        unsafe { libc::sync_file_range(descriptor, 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    let result = unsafe { libc::sync_file_range(descriptor, 0, 0, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -28,6 +46,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         rustix::io::write(&file, &[1; 100_000]).unwrap();
         check(&file).unwrap();
+        write_out(&file).unwrap();
         let (reader, _writer) = io::pipe().unwrap();
         let reader = File::from(std::os::fd::OwnedFd::from(reader));
         assert_eq!(check(&reader).unwrap_err().raw_os_error(), Some(libc::ESPIPE));
