@@ -527,25 +527,24 @@ impl Sender {
         Ok(())
     }
 
+    /// Of a damaged frame nothing is certain, not even which span it held: somebody on the path may
+    /// have written its header. The stream is dropped, and what it carried goes out again once the
+    /// receiver has said what of it came through.
     fn handle_bad(&mut self, bad: &wire::SpanBad) -> Result<(), ProtocolError> {
         let (file, span, stream) = (FileId(bad.file), SpanIndex(bad.span), StreamId(bad.stream));
         self.file(bad.file)?;
-        let state = self.streams.get_mut(&stream);
-        if !state.is_some_and(|state| state.unacknowledged.remove(&(file, span))) {
-            return Err(ProtocolError::new("a span called damaged that was not sent there"));
+        let Some(state) = self.streams.get(&stream) else {
+            return Err(ProtocolError::new("a span called damaged on a stream that is not open"));
+        };
+        let was_sent = state.unacknowledged.contains(&(file, span));
+        self.drop_stream(stream, "a span arrived damaged");
+        if !was_sent {
+            return Ok(());
         }
         self.events.push_back(SenderEvent::SpanDamaged { file, span, stream });
         let entry = self.files.get_mut(&file).expect("looked up above");
-        entry.confirmed_with_span = false;
         let retries = entry.retries.entry(span).or_insert(0);
         *retries += 1;
-        if *retries > limits::SPAN_RETRIES_MAX {
-            let fault = damaged_fault(*retries, entry.grid.map(|grid| grid.range(span)));
-            self.source_failed(file, fault);
-        } else if entry.phase == Phase::Moving {
-            entry.pending.insert(span);
-            self.advance(file);
-        }
         Ok(())
     }
 
@@ -586,10 +585,16 @@ impl Sender {
             };
         };
         for (file, span) in state.unacknowledged {
-            if let Some(entry) = self.files.get_mut(&file)
-                && entry.phase == Phase::Moving
-            {
-                entry.confirmed_with_span = false;
+            let Some(entry) = self.files.get_mut(&file) else { continue };
+            if entry.phase != Phase::Moving {
+                continue;
+            }
+            entry.confirmed_with_span = false;
+            let damaged = entry.retries.get(&span).copied().unwrap_or(0);
+            if damaged > limits::SPAN_RETRIES_MAX {
+                let fault = damaged_fault(damaged, entry.grid.map(|grid| grid.range(span)));
+                self.source_failed(file, fault);
+            } else {
                 entry.pending.insert(span);
                 self.advance(file);
             }

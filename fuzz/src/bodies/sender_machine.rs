@@ -309,6 +309,10 @@ impl Model {
         let result = sender.handle(message.clone());
         assert!(!(is_lie && result.is_ok()), "believed: {message:?}");
         if result.is_ok() {
+            if let Message::SpanBad(bad) = &message {
+                let goes_on = sender.open_streams().any(|stream| stream.0 == bad.stream);
+                assert!(!goes_on, "a stream goes on whose frames are damaged or forged");
+            }
             self.note(&message);
         }
         result
@@ -326,8 +330,7 @@ impl Model {
                 !is_open(verified.file) || !numbers::spans_of(&verified.spans).all(sent)
             }
             Message::SpanBad(bad) => {
-                let sent = (StreamId(bad.stream), FileId(bad.file), SpanIndex(bad.span));
-                !self.outstanding.contains(&sent)
+                !is_open(bad.file) || !self.streams.contains(&StreamId(bad.stream))
             }
             Message::SpansLost(lost) => {
                 let was_there = |span| self.durable.contains(&(FileId(lost.file), span));
@@ -358,11 +361,6 @@ impl Model {
                     self.outstanding.retain(|sent| (sent.1, sent.2) != (file, span));
                     self.verified.insert((file, span));
                 }
-            }
-            Message::SpanBad(bad) => {
-                let sent = (StreamId(bad.stream), FileId(bad.file), SpanIndex(bad.span));
-                self.outstanding.remove(&sent);
-                self.confirmed_with_span.remove(&sent.1);
             }
             Message::SpansLost(lost) => {
                 let file = FileId(lost.file);

@@ -138,6 +138,7 @@ fn whatever_the_link_does_every_file_arrives_whole_or_is_named() {
         ("cut sessions", counts.cut_sessions),
         ("resumed files", counts.resumed),
         ("damaged spans", counts.damaged),
+        ("spans called damaged where they were not sent", counts.forged),
         ("dropped streams", counts.dropped),
         ("streams refused after their number was closed", counts.refused_streams),
         ("discarded spans", counts.discarded),

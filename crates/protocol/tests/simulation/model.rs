@@ -48,6 +48,8 @@ pub struct Plan {
     /// Control connections and data streams that may still fail.
     pub control_cuts: u32,
     pub stream_faults: u32,
+    /// Of 1000 frames, those that get the header of another span on the path.
+    pub forged: u64,
     /// A returning sender offers what it knows to be settled, too.
     pub offers_settled_again: bool,
 }
@@ -67,6 +69,7 @@ impl Plan {
             control_cuts: random.below(4) as u32,
             stream_faults: [0, 3, 12][random.below(3) as usize],
             offers_settled_again: random.chance(50),
+            forged: [0, 0, 20][random.below(3) as usize],
         }
     }
 

@@ -284,7 +284,10 @@ impl ReceivingSide {
                 Ok(FrameHeader::Pack(_)) => panic!("the model sends none"),
             };
             state.bytes.drain(..HEADER_BYTES);
-            let permit = self.receiver.span_starts(stream, &header).expect("an honest header");
+            let permit = match self.receiver.span_starts(stream, &header) {
+                Err(_) if plan.forged > 0 => return FrameStep::Lost,
+                permit => permit.expect("an honest header"),
+            };
             state.current = Some((header, permit));
             match permit {
                 Permit::Write(span) => self.begin_write(stream, header.file, span, plan),

@@ -41,6 +41,8 @@ pub struct SendingSide {
     offered: BTreeMap<FileId, Offered>,
     streams: BTreeMap<StreamId, SendStream>,
     in_flight: BTreeMap<(FileId, SpanIndex), StreamId>,
+    /// What went out last.
+    recent: Vec<Assignment>,
     checks: Vec<(Micros, FileId)>,
     vanishings: Vec<(Micros, FileId)>,
 }
@@ -58,8 +60,9 @@ pub fn digest(header: &[u8], payload: &[u8], status: u8) -> [u8; 16] {
 }
 
 impl SendingSide {
-    pub fn new(end: End, limits: (u32, u64), mut to_offer: Vec<usize>) -> Self {
+    pub fn new(end: End, plan: &Plan, mut to_offer: Vec<usize>) -> Self {
         to_offer.reverse();
+        let limits = (plan.offers_max, plan.offer_bytes_max);
         Self {
             sender: Sender::new(limits.0, limits.1),
             outcomes: BTreeMap::new(),
@@ -69,6 +72,7 @@ impl SendingSide {
             offered: BTreeMap::new(),
             streams: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            recent: Vec::new(),
             checks: Vec::new(),
             vanishings: Vec::new(),
         }
@@ -94,7 +98,9 @@ impl SendingSide {
             }
             Message::SpanBad(bad) => {
                 witness.counts.damaged += 1;
-                self.answered(FileId(bad.file), SpanIndex(bad.span), now);
+                let of = self.in_flight.get(&(FileId(bad.file), SpanIndex(bad.span)));
+                let was_sent = of.is_some_and(|stream| stream.0 == bad.stream);
+                witness.counts.forged += u64::from(!was_sent);
             }
             _ => {}
         }
@@ -242,6 +248,8 @@ impl SendingSide {
         }
         let Some(next) = self.sender.next_span(stream) else { return };
         witness.sent(&next);
+        self.recent.truncate(4);
+        self.recent.insert(0, next);
         let earlier = self.in_flight.insert((next.file, next.span), stream);
         assert_eq!(earlier, None, "{next:?} is on two streams");
         let offered = self.offered[&next.file];
@@ -273,8 +281,15 @@ impl SendingSide {
             PayloadStatus::Whole
         };
         let header = header_of(&next, stream, state.sequence);
-        state.sequence += 1;
         let mut bytes = frame(header, read, status);
+        if plan.forged > 0 && random.below(1000) < plan.forged {
+            let of = self.recent[random.below(self.recent.len() as u64) as usize];
+            let span = SpanIndex(random.below(of.grid.count().into()) as u32);
+            let (offset_bytes, len_bytes) = of.grid.range(span);
+            let forged = Assignment { span, offset_bytes, len_bytes, ..of };
+            bytes[..40].copy_from_slice(&header_of(&forged, stream, state.sequence));
+        }
+        state.sequence += 1;
         if source.trouble == Trouble::AlwaysDamaged(next.span) {
             // All bits of a byte: the link, which flips one, cannot undo it.
             bytes[43] ^= 0xff;

@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
         let to_server = Pipe::new(plan.latency, plan.control_faults(random));
         let to_client = Pipe::new(plan.latency, plan.control_faults(random));
         let mut session = Self {
-            sending: SendingSide::new(ends.0, limits, to_offer),
+            sending: SendingSide::new(ends.0, plan, to_offer),
             receiving: ReceivingSide::new(ends.1, limits),
             id: [random.below(256) as u8; 16],
             plan,

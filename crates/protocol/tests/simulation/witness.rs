@@ -11,6 +11,7 @@ pub struct Counts {
     pub cut_sessions: u64,
     pub resumed: u64,
     pub damaged: u64,
+    pub forged: u64,
     pub dropped: u64,
     pub refused_streams: u64,
     pub discarded: u64,
@@ -56,6 +57,7 @@ impl std::ops::AddAssign for Counts {
         self.cut_sessions += other.cut_sessions;
         self.resumed += other.resumed;
         self.damaged += other.damaged;
+        self.forged += other.forged;
         self.dropped += other.dropped;
         self.refused_streams += other.refused_streams;
         self.discarded += other.discarded;
