@@ -8,7 +8,7 @@ mod harness;
 use harness::{
     Place,
     peer::{Peer, offer},
-    server::Server,
+    server::{Server, ServerSetup},
 };
 use haul_protocol::{
     Message,
@@ -201,4 +201,41 @@ fn left_by_another(server: &Server) {
     peer.hear(|message| matches!(message, Message::FileSettled(_)).then_some(())).unwrap();
     drop(peer);
     server.wait_for_sessions(3);
+}
+
+/// Whoever reads the tokens has the rights of all of them, and whoever writes them gives them.
+#[test]
+fn the_servers_own_state_is_served_to_nobody_though_it_lies_within_the_root() {
+    let place = Place::new();
+    place.file(&place.path("root/data"), 1000);
+    place.file(&place.source("tokens.json"), 1000);
+    std::os::unix::fs::symlink("state/tokens.json", place.path("link")).unwrap();
+    let server = ServerSetup::new(&place).root(place.path(".")).start(&place);
+    let kept = fs::read(place.path("state/tokens.json")).unwrap();
+    for path in ["state/tokens.json", "state/", "state", "link", "root/../state/key.der"] {
+        let ran = place.pull(&words![server.url(path), place.path("got/")]);
+        assert_ne!(ran.status, 0, "{path}: {}", ran.err);
+        assert!(!place.path("got/tokens.json").exists() && !place.path("got/key.der").exists());
+    }
+    for path in ["state/", "state/tokens.json", "state/new/deep/"] {
+        let ran = place.push(&words![place.source("tokens.json"), server.url(path)]);
+        assert_ne!(ran.status, 0, "{path}: {}", ran.err);
+    }
+    // All that is there comes, but for it.
+    let ran = place.pull(&words![server.url("root/"), place.path("got/")]);
+    ran.ok();
+    let listed = place.command(&words!["ls", server.url("")]).output().unwrap().stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    assert!(listed.contains("root") && !listed.contains("  state/"), "{listed}");
+    assert_eq!(fs::read(place.path("state/tokens.json")).unwrap(), kept);
+    let mut names: Vec<_> =
+        fs::read_dir(place.path("state")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.retain(|name| name == "new" || harness::is_temporary(name.as_ref()));
+    assert!(names.is_empty(), "{names:?}");
+    // To everybody nothing of it may be served at all.
+    let state = ["--state".into(), place.path("state").into_os_string()];
+    let media = words!["media", place.path("."), "--listen", "127.0.0.1:0"];
+    let ran = place.run(&[media, state.to_vec()].concat());
+    assert_eq!(ran.status, 2, "{}", ran.err);
+    assert!(ran.err.contains("without haul's own keys"), "{}", ran.err);
 }

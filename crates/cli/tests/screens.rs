@@ -661,8 +661,8 @@ fn what_a_server_says_first() {
     ]
     .map(|(root, read_only, hosts)| {
         let url = format!("haul://TOKEN@{}:7117/", hosts.names[0]);
-        let state_inside = read_only.then(|| "/data/.local/state/haul".into());
-        Welcome { root, read_only, state_inside }.text(&url, &hosts, "[::]:7117")
+        let not_served = if read_only { vec!["/data/.local/state/haul".into()] } else { vec![] };
+        Welcome { root, read_only, not_served }.text(&url, &hosts, "[::]:7117")
     });
     assert_screen("serve.txt", &screens.join("\n\n----\n\n"));
 }

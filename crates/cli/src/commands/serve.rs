@@ -33,7 +33,7 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
     })?;
     haul_transfer::raise_open_files_limit();
     let server = Server::bind(options)?;
-    welcome.state_inside = server.state_inside();
+    welcome.not_served = server.not_served().to_vec();
     if lines == Lines::Json {
         let urls: Vec<String> = server.urls().iter().map(HaulUrl::reveal).collect();
         ui::json::print(&serde_json::json!({
@@ -41,6 +41,8 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
             "url": urls[0],
             "urls": urls,
             "for_others": server.hosts().for_others,
+            "not_served": welcome.not_served.iter().map(|path| path.display().to_string())
+                .collect::<Vec<_>>(),
             "time": serve_log::now(),
         }));
     } else {
@@ -90,8 +92,8 @@ impl Hangups {
 pub struct Welcome {
     pub root: ServeRoot,
     pub read_only: bool,
-    /// The server's own state, where it lies within what is served.
-    pub state_inside: Option<PathBuf>,
+    /// What lies within the root and is served to nobody.
+    pub not_served: Vec<PathBuf>,
 }
 
 impl Welcome {
@@ -103,7 +105,7 @@ impl Welcome {
             }
             ServeRoot::Null => ServeRoot::Null,
         };
-        Self { root, read_only: options.read_only, state_inside: None }
+        Self { root, read_only: options.read_only, not_served: Vec::new() }
     }
 
     /// The lines for a server that listens on `address` and is reached by `url`, or other hosts.
@@ -128,11 +130,10 @@ impl Welcome {
             String::new(),
         ];
         lines.extend(other_hosts(hosts));
-        if let Some(state) = &self.state_inside {
-            lines.push(format!("The server's own key lies there too: {}", state.display()));
-            lines.push(
-                "Whoever may read all there may read it. --state DIR keeps it elsewhere.".into(),
-            );
+        for state in &self.not_served {
+            lines.push(format!("Not served, for haul keeps its keys there: {}", state.display()));
+        }
+        if !self.not_served.is_empty() {
             lines.push(String::new());
         }
         lines.extend([

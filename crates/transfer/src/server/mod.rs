@@ -14,7 +14,7 @@ use crate::{
     options::{ServeOptions, ServeRoot},
     rights::Rights,
     served_root::ServedRoot,
-    state::StateDirectory,
+    state::{StateDirectory, default_state_directory},
     storage::root::Root,
     token::Token,
     transport::tls,
@@ -171,17 +171,19 @@ impl Server {
     /// # Errors
     /// Says which of them, and what to do.
     pub fn bind(options: ServeOptions) -> Result<Self, Problem> {
+        let state = StateDirectory::open(&options.state_directory)?;
         let root = match &options.root {
             ServeRoot::Null => None,
-            ServeRoot::Directory(path) => Some(Root::open(path).map_err(|error| {
-                let what = format!("cannot serve {}", path.display());
-                problem(&what, "a directory that this user may read", &error.to_string(), "")
-            })?),
+            ServeRoot::Directory(path) => {
+                state.check_not_served(path)?;
+                // Other servers of this user may have theirs in the usual place.
+                let closed = [state.path(), &default_state_directory()];
+                Some(Root::open_without(path, &closed).map_err(|error| {
+                    let what = format!("cannot serve {}", path.display());
+                    problem(&what, "a directory that this user may read", &error.to_string(), "")
+                })?)
+            }
         };
-        let state = StateDirectory::open(&options.state_directory)?;
-        if let ServeRoot::Directory(path) = &options.root {
-            state.check_not_served(path)?;
-        }
         let identity = state.identity()?;
         let tls = tls::server_config(&identity).map_err(|error| {
             let what = "the server's key in the state directory cannot be used";
@@ -234,12 +236,10 @@ impl Server {
         self.hosts.names.iter().map(|host| self.url_by(host)).collect()
     }
 
-    /// The state directory, where whoever may read all that is served may read it too.
+    /// What lies within the root and is served to nobody: state directories, with their keys.
     #[must_use]
-    pub fn state_inside(&self) -> Option<PathBuf> {
-        let ServeRoot::Directory(served) = &self.options.root else { return None };
-        let (served, state) = (served.canonicalize().ok()?, self.state.path().canonicalize().ok()?);
-        state.starts_with(served).then_some(state)
+    pub fn not_served(&self) -> &[PathBuf] {
+        self.root.as_ref().map_or(&[], |root| root.closed())
     }
 
     /// By which hosts it is reached.

@@ -11,7 +11,10 @@ use rustix::{
 use std::{
     collections::VecDeque,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -47,6 +50,8 @@ pub struct Root {
     directory: OwnedFd,
     /// The ones asked for last, the oldest first.
     parents: Mutex<VecDeque<Parent>>,
+    /// Directories below that are not there for anybody, as [`path_of`] gives them.
+    closed: Arc<[PathBuf]>,
     /// For messages only.
     path: PathBuf,
 }
@@ -57,7 +62,63 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Arc::new(Self { directory, parents: Mutex::default(), path: path.to_owned() }))
+        let (parents, closed) = (Mutex::default(), Arc::default());
+        Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
+    }
+
+    /// The same, with directories below it that nothing is read from, listed in or written to,
+    /// whatever links lead there.
+    ///
+    /// # Errors
+    /// If it is no directory that can be opened, or /proc does not tell where it is.
+    pub fn open_without(path: &Path, closed: &[&Path]) -> io::Result<Arc<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let here = path_of(&directory)?;
+        let mut inside = Vec::new();
+        for closed in closed {
+            match rustix::fs::open(*closed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(opened) => inside.push(path_of(&opened)?),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        inside.retain(|closed| closed.starts_with(&here));
+        inside.sort();
+        inside.dedup();
+        let (parents, closed) = (Mutex::default(), inside.into());
+        Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
+    }
+
+    /// The directories that [`Self::open_without`] keeps from everybody.
+    #[must_use]
+    pub fn closed(&self) -> &[PathBuf] {
+        &self.closed
+    }
+
+    /// Whether an open directory or file is kept from everybody, or lies where it is.
+    fn check_open(&self, opened: &OwnedFd) -> io::Result<()> {
+        if self.closed.is_empty() {
+            return Ok(());
+        }
+        let path = path_of(opened)?;
+        match self.closed.iter().find(|closed| path.starts_with(closed)) {
+            Some(_) => Err(io::Error::new(io::ErrorKind::PermissionDenied, CLOSED)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a name in an open directory is one of those that are kept from everybody.
+    ///
+    /// # Errors
+    /// If /proc does not tell where the directory is.
+    pub fn names_closed(&self, directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+        if self.closed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = path_of(directory)?;
+        let inside = self.closed.iter().filter(|closed| closed.parent() == Some(&path));
+        Ok(inside.filter_map(|closed| Some(closed.file_name()?.as_bytes().to_vec())).collect())
     }
 
     /// A directory below this one, as a root of its own.
@@ -70,8 +131,8 @@ impl Root {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.open_beneath(path, flags, Mode::empty(), links)?;
-        let path = self.path.join(os_path(path));
-        Ok(Arc::new(Self { directory, parents: Mutex::default(), path }))
+        let (path, closed) = (self.path.join(os_path(path)), self.closed.clone());
+        Ok(Arc::new(Self { directory, parents: Mutex::default(), closed, path }))
     }
 
     /// Whether its path still leads to it, as far as can be seen.
@@ -110,7 +171,10 @@ impl Root {
             match openat2(&self.directory, name, flags | OFlags::CLOEXEC, mode, resolve) {
                 // A rename elsewhere raced with `..`, which cannot be in our names, or a signal.
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return Ok(other?),
+                other => {
+                    let opened = other?;
+                    return self.check_open(&opened).map(|()| opened);
+                }
             }
         }
     }
@@ -199,7 +263,7 @@ impl Root {
     /// What a name is; the last component is not followed where links are refused.
     ///
     /// # Errors
-    /// If there is no such name, or it would lead out.
+    /// If there is no such name, or it would lead out or to what is kept from everybody.
     pub fn stat(&self, name: &[u8], links: Links) -> io::Result<Stat> {
         if links == Links::Follow || name.is_empty() {
             let path = self.open_beneath(name, OFlags::PATH, Mode::empty(), links)?;
@@ -220,6 +284,14 @@ impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
+}
+
+/// What is said of a name that is kept from everybody.
+const CLOSED: &str = "the server's own state lies there, which it gives to nobody";
+
+/// Where an open file or directory is now (proc_pid_fd(5)); behind it may stand that it is deleted.
+fn path_of(opened: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))
 }
 
 /// `a/b/c` is `a/b` and `c`.
@@ -281,6 +353,45 @@ mod tests {
         root.each_parent(b"a/b/c", 3, count).unwrap();
         assert_eq!(parents, 3);
         assert!(root.is_directory(b"a/b/c") && !outside.path().join("new").exists());
+    }
+
+    #[test]
+    fn what_is_closed_is_there_for_nobody_by_whatever_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir_all(at("home/.state/haul/deep")).unwrap();
+        std::fs::create_dir(at("home/.state/haul2")).unwrap();
+        std::fs::write(at("home/.state/haul/key"), b"x").unwrap();
+        std::fs::write(at("home/.state/haul2/key"), b"x").unwrap();
+        symlink(".state/haul", at("home/link")).unwrap();
+        symlink("../.state/haul/key", at("home/.state/key")).unwrap();
+        symlink(at("home"), at("other")).unwrap();
+        let closed = at("other/.state/haul");
+        let root = Root::open_without(&at("home"), &[&closed, &at("none")]).unwrap();
+        for root in [root.clone(), root.below(b".state", Links::Refuse).unwrap()] {
+            let prefix: &[u8] = if root.path.ends_with(".state") { b"" } else { b".state" };
+            let open = |name: &[u8]| {
+                root.open_beneath(&join(prefix, name), OFlags::RDONLY, Mode::empty(), Links::Follow)
+            };
+            for name in [&b"haul"[..], b"haul/key", b"haul/deep", b"key"] {
+                let error = open(name).unwrap_err();
+                let why = error.kind();
+                // From the root below, the link leads out of it.
+                let is_out = why == io::ErrorKind::CrossesDevices && name == b"key";
+                assert!(is_out || why == io::ErrorKind::PermissionDenied, "{error}");
+                assert!(root.stat(&join(prefix, name), Links::Follow).is_err());
+            }
+            assert!(root.parent_of(&join(prefix, b"haul/new")).is_err());
+            assert!(root.make_directories(&join(prefix, b"haul/a/b"), DIRECTORY_MODE).is_err());
+            assert!(open(b"haul2/key").is_ok(), "another of a longer name");
+            let names = super::super::walk::list(&root, prefix).unwrap();
+            assert_eq!(names.iter().collect::<Vec<_>>(), [&b"haul2"[..], b"key"]);
+        }
+        let link = root.open_beneath(b"link/key", OFlags::RDONLY, Mode::empty(), Links::Follow);
+        assert!(link.is_err());
+        assert!(
+            Root::open_without(&at("home/.state/haul2"), &[&closed]).unwrap().closed.is_empty()
+        );
     }
 
     #[test]

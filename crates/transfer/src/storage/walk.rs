@@ -412,16 +412,19 @@ fn not_moved(name: &[u8]) -> Fault {
     Fault { code: FaultCode::NameRefused as i32, ..unsupported(name) }
 }
 
-/// The names in a directory, sorted, without `.`, `..` and haul's own hidden files.
+/// The names in a directory, sorted, without `.`, `..`, haul's own hidden files and what the root
+/// keeps from everybody.
 pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let directory = root.open_beneath(path, flags, Mode::empty(), Links::Refuse)?;
     let mut names = PackedNames::default();
+    let closed = root.names_closed(&directory)?;
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..")
             && !super::hidden_names::is_hidden(name)
+            && !closed.iter().any(|closed| closed == name)
             && !names.push(name)
         {
             return Err(io::Error::other("the names in it take more than 4 GiB"));

@@ -22,6 +22,7 @@ use haul_media::{
     status::{Options, Samples, Status, Watch},
     tls::{self, Certificate, CertificateError},
 };
+use haul_transfer::state::default_state_directory;
 use lines::Lines;
 use serde_json::{Value, json};
 use signal_hook::{
@@ -53,7 +54,27 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     serve(low, root)
 }
 
+/// Every file below the root is everybody's, and a reader of haul's keys could do all that its
+/// tokens may.
+fn check_root(low: &LowMedia, root: &Path) -> Result<(), Failure> {
+    let Ok(root) = root.canonicalize() else { return Ok(()) };
+    for state in [low.state.directory_or_default(), default_state_directory()] {
+        let Ok(state) = state.canonicalize() else { continue };
+        if state.starts_with(&root) || root.starts_with(&state) {
+            let refused = usage_problem(
+                &format!("cannot serve {} to everybody", root.display()),
+                "a directory without haul's own keys",
+                &format!("the state directory {}", state.display()),
+                "serve the directory that holds the films, or keep the state elsewhere by HAUL_STATE",
+            );
+            return Err(refused.into());
+        }
+    }
+    Ok(())
+}
+
 fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
+    check_root(low, root)?;
     let mut options = low.checked()?;
     let place = low.status_place()?;
     let policy = policy::read(low, root)?;
