@@ -259,6 +259,35 @@ fn what_is_there_already_has_its_line_read_from_this_side() {
 }
 
 #[test]
+fn what_is_a_hole_is_read_back_as_zeros_and_stands_in_the_manifest() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let tree = place.source("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for (name, data_at) in [("all", vec![]), ("between", vec![0, 5 * MIB]), ("end", vec![8 * MIB])]
+    {
+        let file = std::fs::File::create(tree.join(name)).unwrap();
+        file.set_len(9 * MIB + 5).unwrap();
+        for at in data_at {
+            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 70_000], at).unwrap();
+        }
+    }
+    let lines = expected(&tree, "tree/");
+    let manifest = place.path("manifest");
+    for (at, span) in ["64K", "1M", "16M"].into_iter().enumerate() {
+        let options = words!["--span-size", span, "--verify-target", "--manifest", manifest];
+        let push = words![tree, server.url(format!("to-{at}/"))];
+        place.push(&[push, options.clone()].concat()).ok();
+        assert_manifest(&manifest, &lines);
+        let target = place.target(format!("{at}/"));
+        let pull = words![server.url(format!("to-{at}/tree")), target];
+        place.pull(&[pull, options].concat()).ok();
+        assert_manifest(&manifest, &lines);
+        harness::assert_same_files(&tree, &target.join("tree"));
+    }
+}
+
+#[test]
 fn after_a_kill_the_manifest_of_the_run_that_goes_on_is_whole() {
     for (way, verify_target) in [("push", false), ("push", true), ("pull", false), ("pull", true)] {
         let place = Place::new();

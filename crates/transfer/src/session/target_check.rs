@@ -9,13 +9,14 @@ use crate::{
     content::FileContent,
     error::io_fault,
     storage::{
+        holes,
         open_files::empty_files_max,
         read_back::{BLOCK_BYTES, ReadBack, Way, WayBytes},
     },
 };
 use haul_datapath::aligned_buffer::AlignedBuffer;
 use haul_protocol::{
-    FileId, SpanIndex,
+    FileId, SpanGrid, SpanIndex, SpanSet, limits,
     wire::{Fault, FaultCode, Side},
 };
 use std::{
@@ -47,6 +48,8 @@ pub struct TargetCheck {
 struct Reading {
     read_back: ReadBack,
     content: FileContent,
+    /// Spans that lie within a hole: none of their bytes were sent.
+    within_holes: SpanSet,
     name: Vec<u8>,
     /// The first span that is not as it arrived, or cannot be read.
     bad: Mutex<Option<(SpanIndex, io::Result<()>)>>,
@@ -105,10 +108,11 @@ impl TargetCheck {
     }
 
     fn open(&self, file: FileId, target: &SharedTarget) -> Result<Option<Reading>, Fault> {
-        let (opened, name, size_bytes) = match &*lock(target) {
-            Some(target) => (target.to_read_back(), target.name.clone(), target.offer.size_bytes),
+        let (opened, name, offer) = match &*lock(target) {
+            Some(target) => (target.to_read_back(), target.name.clone(), target.offer.clone()),
             None => return Ok(None),
         };
+        let size_bytes = offer.size_bytes;
         let Some(opened) = opened else { return Ok(None) };
         let failed =
             |error: io::Error| io_fault(Side::Target, &name, "cannot be read back", &error);
@@ -119,10 +123,22 @@ impl TargetCheck {
         if size_bytes == 0 {
             return Ok(None);
         }
-        let content = self.contents.get(file).filter(|content| content.known().is_full());
-        let content = content.ok_or_else(|| damaged(&name, "no record of what arrived".into()))?;
+        let no_record = || damaged(&name, "no record of what arrived".into());
+        let content = self.contents.get(file);
+        let content = match content {
+            // Of a file that is one hole nothing arrived.
+            None => SpanGrid::new(size_bytes, limits::SPAN_BYTES_MAX).ok().map(FileContent::new),
+            content => content,
+        };
+        let content = content.ok_or_else(no_record)?;
+        let mut within_holes = SpanSet::new(content.grid().count());
+        holes::add_spans_within(&offer.holes, content.grid(), &mut within_holes);
+        if content.unknown().any(|span| !within_holes.contains(span)) {
+            return Err(no_record());
+        }
         let read_back = ReadBack::new(opened);
-        Ok(Some(Reading { read_back, content, name, bad: Mutex::default() }))
+        let bad = Mutex::default();
+        Ok(Some(Reading { read_back, content, within_holes, name, bad }))
     }
 
     /// Every span of every file.
@@ -156,11 +172,19 @@ impl TargetCheck {
         let content = &reading.content;
         let (offset, len) = content.grid().range(span);
         let mut seen = |_| !self.stopping.load(Ordering::Relaxed);
-        let read = reading.read_back.hash(offset, len, content.part(), buffer, &mut seen);
-        self.read.add(reading.read_back.way(), len);
-        let bad = match read {
-            Ok(value) if content.value(span) == Some(value) => return,
-            Ok(_) => Ok(()),
+        let read_back = &reading.read_back;
+        let is_good = match content.value(span) {
+            None if reading.within_holes.contains(span) => {
+                read_back.is_zeros(offset, len, buffer, &mut seen)
+            }
+            expected => read_back
+                .hash(offset, len, content.part(), buffer, &mut seen)
+                .map(|value| expected == Some(value)),
+        };
+        self.read.add(read_back.way(), len);
+        let bad = match is_good {
+            Ok(true) => return,
+            Ok(false) => Ok(()),
             Err(error) => Err(error),
         };
         let mut first = lock(&reading.bad);

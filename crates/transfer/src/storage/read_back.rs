@@ -130,6 +130,23 @@ impl ReadBack {
         Ok(hasher.finish(part))
     }
 
+    /// Whether all of it is zeros; else as [`Self::hash`].
+    ///
+    /// # Errors
+    /// As [`Self::hash`].
+    pub fn is_zeros(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        buffer: &mut AlignedBuffer,
+        seen: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<bool> {
+        let mut zeros = true;
+        let mut look = |bytes: &[u8]| zeros &= bytes.iter().all(|byte| *byte == 0);
+        self.each(offset_bytes, len_bytes, buffer, seen, &mut look)?;
+        Ok(zeros)
+    }
+
     /// The digest of a span, for a journal; else as [`Self::hash`].
     ///
     /// # Errors
