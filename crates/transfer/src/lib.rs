@@ -11,6 +11,7 @@ pub mod events;
 pub mod explain;
 pub mod manifest;
 pub mod options;
+mod patterns;
 mod places;
 pub mod preflight;
 pub mod probe;

@@ -6,7 +6,7 @@
 //! out is not entered. With include rules alone, only what they fit is taken, and all below a
 //! directory that they fit.
 
-use crate::{error::problem, events::Problem, storage::packed_names::PackedNames};
+use crate::{error::problem, events::Problem, patterns, storage::packed_names::PackedNames};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_protocol::{
     ProtocolError, limits,
@@ -97,9 +97,10 @@ impl Selection {
         let mut builder = GlobSetBuilder::new();
         let mut verdicts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
-            let (glob, directories_only) = glob_of(&rule.pattern)?;
-            builder.add(glob);
-            verdicts.push((rule.verdict, directories_only));
+            for (glob, directories_only) in globs_of(&rule.pattern)? {
+                builder.add(glob);
+                verdicts.push((rule.verdict, directories_only));
+            }
         }
         let globs = builder.build().map_err(|error| {
             problem("the patterns cannot be used", "fewer or shorter ones", &error.to_string(), "")
@@ -169,8 +170,8 @@ impl Arriving {
     }
 }
 
-/// The pattern as a glob, and whether it fits directories only.
-fn glob_of(pattern: &[u8]) -> Result<(globset::Glob, bool), Problem> {
+/// The pattern as globs, and whether each fits directories only.
+fn globs_of(pattern: &[u8]) -> Result<Vec<(globset::Glob, bool)>, Problem> {
     let shown = String::from_utf8_lossy(pattern);
     let refused = |found: &str| {
         let what = format!("cannot use the pattern {shown:?}");
@@ -178,19 +179,30 @@ fn glob_of(pattern: &[u8]) -> Result<(globset::Glob, bool), Problem> {
         problem(&what, "a pattern such as *.tmp, /top/*.log or cache/", found, hint)
     };
     let text = std::str::from_utf8(pattern).map_err(|_| refused("bytes that are no UTF-8"))?;
-    let (text, directories_only) = match text.strip_suffix('/') {
-        Some(text) => (text, true),
-        None => (text, false),
+    // `dir/***` is the directory and all in it.
+    let both = text.strip_suffix("/***").map(|directory| [(directory, true), (text, false)]);
+    let parts = match (&both, text.strip_suffix('/')) {
+        (Some(both), _) => &both[..],
+        (None, Some(directory)) => &[(directory, true)],
+        (None, None) => &[(text, false)],
     };
-    let glob = match text.strip_prefix('/') {
-        Some(from_top) => from_top.to_owned(),
-        None => format!("**/{text}"),
-    };
-    if text.trim_matches('/').is_empty() {
-        return Err(refused("nothing"));
+    let mut built = Vec::new();
+    for (text, directories_only) in parts {
+        if text.trim_matches('/').is_empty() {
+            return Err(refused("nothing"));
+        }
+        let text = text.strip_suffix('*').filter(|it| it.ends_with("/**")).unwrap_or(text);
+        let glob = match text.strip_prefix('/') {
+            Some(from_top) => from_top.to_owned(),
+            None => format!("**/{text}"),
+        };
+        for glob in patterns::globs(&glob).map_err(|found| refused(&found))? {
+            let glob =
+                GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
+            built.push((glob.map_err(|error| refused(&error.to_string()))?, *directories_only));
+        }
     }
-    let built = GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
-    built.map(|glob| (glob, directories_only)).map_err(|error| refused(&error.to_string()))
+    Ok(built)
 }
 
 /// What a matcher says of a name.
@@ -286,6 +298,11 @@ mod tests {
             ("a?c", &["abc", "d/axc"], &["a/c", "ac"]),
             ("[ab].x", &["a.x", "b.x"], &["c.x"]),
             ("a\\*b", &["a*b"], &["axb"]),
+            ("[[:digit:]].log", &["1.log", "d/2.log"], &["a.log", "[.log", ":].log"]),
+            ("x[!a[:upper:]]", &["xb", "x1"], &["xa", "xB", "x/"]),
+            ("a/***", &["a/", "a/b", "d/a/b/c"], &["a", "ab"]),
+            ("a**b", &["ab", "axb", "ax/yb", "d/a/x/y/b"], &["ax/y", "xab"]),
+            ("/x**", &["x", "xy", "xy/z"], &["d/xy"]),
         ] {
             let rule = format!("-{pattern}");
             for name in fits {

@@ -7,6 +7,7 @@ use super::listing::{Depth, list};
 use crate::{
     Interrupt,
     error::{TransferError, problem},
+    patterns,
     url::HaulUrl,
 };
 use globset::{GlobBuilder, GlobMatcher};
@@ -93,7 +94,9 @@ impl Pattern {
             TransferError::start(problem(&what, "a pattern as a shell has it", found, hint))
         };
         let pattern = std::str::from_utf8(text).map_err(|_| fail("bytes that are no UTF-8"))?;
-        let mut builder = GlobBuilder::new(pattern);
+        let globs = patterns::globs(pattern).map_err(|found| fail(&found))?;
+        // More than one where names of several components are meant, which these are not.
+        let mut builder = GlobBuilder::new(&globs[0]);
         let glob =
             builder.literal_separator(true).build().map_err(|error| fail(&error.to_string()))?;
         Ok(Self { glob: glob.compile_matcher(), fits_hidden: text.starts_with(b".") })
@@ -119,6 +122,8 @@ mod tests {
             ("[ab]*", &["a", "bc"], &["c", ".a"]),
             ("*", &["a"], &["", ".x"]),
             ("**", &["a"], &["", ".x"]),
+            ("[[:digit:]]*", &["1", "2a"], &["a1", ":"]),
+            ("a**b", &["ab", "axb"], &["a"]),
             (".*", &[".x"], &["x"]),
             ("plain", &["plain"], &["plain2"]),
         ] {
