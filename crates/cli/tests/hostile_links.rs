@@ -230,3 +230,39 @@ fn a_link_out_of_a_tokens_root_leads_nowhere_though_it_stays_in_the_servers() {
     }
     assert_eq!(haul_testkit::tree::names(&place.root("theirs")).unwrap().len(), 1);
 }
+
+/// As root, in place of /dev/null, that would be the end of it for all programs.
+#[test]
+fn no_file_replaces_a_fifo_or_a_device_by_whatever_way() {
+    let place = Place::new();
+    place.file(&place.source("t/pipe"), 1000);
+    place.file(&place.root("served"), 1000);
+    let server = Server::start(&place);
+    let pipes = [place.path("pipe"), place.root("pipe"), place.root("t/pipe")];
+    std::fs::create_dir_all(place.root("t")).unwrap();
+    for pipe in &pipes {
+        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    std::os::unix::fs::symlink("pipe", place.path("link")).unwrap();
+    let source = place.source("t/pipe");
+    let manifest = |name: &str| words!["--manifest", place.path(name)];
+    for (what, words) in [
+        ("pull", words!["pull", server.url("served"), place.path("pipe")]),
+        ("pull by a link", words!["pull", server.url("served"), place.path("link")]),
+        ("push", words!["push", source, server.url("")]),
+        ("push of a tree", words!["push", place.source("t"), server.url("")]),
+        ("replacing", words!["push", source, server.url(""), "--on-conflict", "replace"]),
+        ("manifest", [words!["push", source, server.url("n1/")], manifest("pipe")].concat()),
+        ("by a link", [words!["push", source, server.url("n2/")], manifest("link")].concat()),
+    ] {
+        let ran = place.run(&words);
+        assert!(ran.status > 0, "{what}: {}", ran.err);
+        let told = format!("{}{:?}", ran.err, ran.events);
+        assert!(told.contains("a FIFO, socket or device"), "{what}: {told}");
+        for pipe in &pipes {
+            let kind = std::fs::metadata(pipe).unwrap().file_type();
+            assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind), "{what}: {pipe:?}");
+        }
+    }
+    assert!(place.path("link").is_symlink());
+}

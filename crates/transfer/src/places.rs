@@ -103,6 +103,13 @@ pub fn resolve_local(
             "",
         ))
     };
+    // By whatever link: to be replaced would be the end of it for all programs.
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        let what = format!("cannot pull to {}", path.display());
+        let hint = "pull to a file, or to null: to throw it away";
+        let (needs, found) = ("a file or a directory", "a FIFO, socket or device");
+        return Err(TransferError::start(problem(&what, needs, found, hint)));
+    }
     let bytes = path.as_os_str().as_bytes();
     let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
     let is_new = directory && !wishes.dry_run && !path.is_dir();

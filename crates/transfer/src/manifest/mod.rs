@@ -188,6 +188,10 @@ impl Manifest {
         if path.is_dir() || path.file_name().is_none() {
             return Err(failed("a directory of that name"));
         }
+        // By whatever link: to be replaced would be the end of it for all programs.
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(failed("a FIFO, socket or device of that name"));
+        }
         let sorter = SortedRecords::new(directory_of(path)).map_err(|e| failed(&e.to_string()))?;
         Ok(Self { path: path.to_owned(), records: Mutex::new(Ok(sorter)) })
     }

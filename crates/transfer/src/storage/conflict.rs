@@ -72,10 +72,21 @@ pub fn decide(
             false => "remove it, or choose another target",
         }));
     }
+    if is_special(&there) {
+        let what = "a FIFO, socket or device of that name is there, which no file replaces";
+        let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
+        return Err(fault.hint("remove it, or choose another target"));
+    }
     if wishes.on_conflict == OnConflict::Fail {
         return Err(exists(name, &there, offer));
     }
     Ok(Decision::Take { replaces: true, other_name: None })
+}
+
+/// Whether programs rely on it as it is: a device that became a file stays one for all of them.
+fn is_special(there: &Stat) -> bool {
+    let kind = FileType::from_raw_mode(there.st_mode);
+    !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
 }
 
 /// Whether a directory that has the name of this file is one that the sources do not have: then it
