@@ -48,6 +48,8 @@ pub const XATTR_BYTES_MAX: usize = 256 << 10;
 pub const SHORT_NAME_BYTES_MAX: usize = 255;
 /// Rules of a selection: all of them are compiled into one automaton.
 pub const RULES_MAX: usize = 4096;
+/// Bytes of the patterns of a selection's rules: what looks for them takes some hundred times that.
+pub const RULES_BYTES_MAX: usize = 64 << 10;
 /// Rules and names of all parts of a selection, and what they may take, in bytes.
 pub const SELECTION_ITEMS_MAX: usize = 1 << 20;
 pub const SELECTION_BYTES_MAX: usize = 16 << 20;

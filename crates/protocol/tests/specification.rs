@@ -39,6 +39,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         XATTR_BYTES_MAX,
         SHORT_NAME_BYTES_MAX,
         RULES_MAX,
+        RULES_BYTES_MAX,
         SELECTION_ITEMS_MAX,
         SELECTION_BYTES_MAX,
         REMOVED_MAX,

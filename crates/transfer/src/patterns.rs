@@ -81,19 +81,18 @@ fn with_crossings(glob: &str) -> Result<Vec<String>, String> {
     let at =
         parts.by_ref().take_while(|other| other != &part).map(|it| it.len() + 1).sum::<usize>();
     let (left, right) = part.split_once("**").unwrap_or((part, ""));
-    if right.contains("**") || left.contains(['[', '{', '\\']) || right.contains([']', '}']) {
-        return Err("** beside other characters of a name, and with more than those".into());
+    let behind_is_plain = !glob[at + part.len()..].split('/').any(|other| inside(&other));
+    if !behind_is_plain
+        || right.contains("**")
+        || left.contains(['[', '{', '\\'])
+        || right.contains([']', '}'])
+    {
+        return Err("** beside other characters of a name more than once, or with [ { or \\".into());
     }
     let (before, behind) = (&glob[..at], &glob[at + part.len()..]);
     let right = right.trim_start_matches('*');
     let crossed = [format!("{left}*{right}"), format!("{left}*/**/*{right}")];
-    let mut all = Vec::new();
-    for part in crossed {
-        for behind in with_crossings(behind)? {
-            all.push(format!("{before}{part}{behind}"));
-        }
-    }
-    Ok(all)
+    Ok(crossed.map(|part| format!("{before}{part}{behind}")).to_vec())
 }
 
 #[cfg(test)]
@@ -106,6 +105,8 @@ mod tests {
             ("[[:digits:]]", "no class [:digits:]"),
             ("[[:digit]", "without its end"),
             ("a**b**c", "beside other characters"),
+            ("a**b/c**d", "beside other characters"),
+            ("[a]**", "beside other characters"),
         ] {
             let why = globs(pattern).unwrap_err();
             assert!(why.contains(found), "{pattern}: {why}");

@@ -94,6 +94,15 @@ impl Selection {
             let (needs, found) = (format!("at most {max}"), format!("{found}"));
             return Err(problem("there are too many patterns", &needs, &found, hint));
         }
+        let (found, max) = (
+            self.rules.iter().map(|rule| rule.pattern.len()).sum::<usize>(),
+            limits::RULES_BYTES_MAX,
+        );
+        if found > max {
+            let hint = "name what is meant by --files-from";
+            let (needs, found) = (format!("at most {max} bytes"), format!("{found}"));
+            return Err(problem("the patterns are too long", &needs, &found, hint));
+        }
         let mut builder = GlobSetBuilder::new();
         let mut verdicts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
@@ -385,5 +394,20 @@ mod tests {
             let refused = Selection { rules: vec![rule], ..Selection::default() }.compile();
             assert!(refused.unwrap_err().to_string().contains("pattern"));
         }
+    }
+
+    /// What looks for them all takes hundreds of times their bytes, and a peer may send any.
+    #[test]
+    fn patterns_that_would_take_much_memory_are_refused() {
+        let pattern = "?*".repeat(8);
+        let selection = |rules: usize| {
+            let rule = Rule { verdict: Verdict::Exclude, pattern: pattern.clone().into_bytes() };
+            Selection { rules: vec![rule; rules], ..Selection::default() }
+        };
+        selection(limits::RULES_MAX).compile().unwrap();
+        let pattern = pattern.repeat(2);
+        let rule = Rule { verdict: Verdict::Exclude, pattern: pattern.into_bytes() };
+        let more = Selection { rules: vec![rule; limits::RULES_MAX], ..Selection::default() };
+        assert_eq!(more.compile().unwrap_err().what, "the patterns are too long");
     }
 }

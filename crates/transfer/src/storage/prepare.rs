@@ -7,7 +7,7 @@ use super::{
     fresh::Fresh,
     hidden_names::hidden_link_name,
     holes,
-    part::{Naming, Part, Wanted},
+    part::{Named, Naming, Part, Wanted},
     root::{Links, Root, join},
     target::{Prepared, Shape, TargetFile, TargetRules, has_time, remove_leftovers},
 };
@@ -153,19 +153,28 @@ impl Preparing<'_> {
         }
         let link_name = hidden_link_name(&name);
         let made = self.root.parent_of(first).and_then(|(from, last)| {
-            let (parent, _) = self.root.parent_of(&name)?;
-            let link = || linkat(&from, last, &parent, &*link_name, AtFlags::empty());
-            match link() {
+            let (parent, own) = self.root.parent_of(&name)?;
+            let link = |own: &[u8]| linkat(&from, last, &parent, own, AtFlags::empty());
+            // The file is whole, and may have its other name at once: a kill leaves nothing hidden.
+            match link(own) {
+                Ok(()) => {
+                    let device = to.st_dev;
+                    return Ok(Shape::Named(Named { directory: parent, device, discarded: false }));
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            match link(&link_name) {
                 Err(Errno::EXIST) => {
                     // Of a run that died.
                     let _ = unlinkat(&parent, &*link_name, AtFlags::empty());
-                    Ok(link()?)
+                    link(&link_name)?;
                 }
-                made => Ok(made?),
+                made => made?,
             }
+            Ok(Shape::Link { root: self.root.clone(), link_name, is_made: true })
         });
-        made.map_err(|error| cannot(error.to_string()))?;
-        let shape = Shape::Link { root: self.root.clone(), link_name, is_made: true };
+        let shape = made.map_err(|error| cannot(error.to_string()))?;
         Ok(self.ready(name, shape, None))
     }
 
