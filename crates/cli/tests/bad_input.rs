@@ -461,6 +461,23 @@ fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, String>) -> Option<(Place
     }
 }
 
+/// Each takes what it finds until it finds no more, and gives it back.
+#[test]
+fn files_that_do_not_fit_together_are_never_told_of_more_room_than_they_need() {
+    let mount = |place: &Place| Mount::tmpfs(&place.path("root"), "40m");
+    let Some((place, _mount, server)) = mounted(mount) else { return };
+    let words = |number: u8| words!["push", "zero:8M", server.url(format!("z{number}")), "--json"];
+    let pushes: Vec<_> = (0..8).map(|number| Haul::start(place.command(&words(number)))).collect();
+    let ends: Vec<Ran> = pushes.into_iter().map(Haul::finish).collect();
+    let failed = ends.iter().filter(|ran| ran.status != 0).collect::<Vec<_>>();
+    assert!((3..8).contains(&failed.len()), "{failed:?}");
+    for ran in failed {
+        let found = ran.says(&["space", "8388608 bytes"])["found"].as_str().unwrap().to_owned();
+        let bytes = found.strip_suffix(" bytes").map(|bytes| bytes.parse::<u64>().unwrap());
+        assert!(bytes.is_none_or(|bytes| bytes < 8 * MIB), "{found}");
+    }
+}
+
 #[test]
 fn a_file_that_does_not_fit_is_known_before_the_first_byte_and_the_others_arrive() {
     let mount = |place: &Place| Mount::tmpfs(&place.path("root"), "8m");

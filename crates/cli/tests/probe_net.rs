@@ -390,6 +390,14 @@ fn a_wrong_token_is_refused_and_no_right_is_lent() {
     rounds(&probe(&place, writes, &short));
     let read_only = ServerSetup::new(&place).options(&["--read-only"]).start(&place);
     probe(&place, read_only.url(""), &short).refused(&["read-only", "--reverse"]);
+    // No token would help, whatever its rights.
+    place.file(&place.source("file"), 1000);
+    let pushed = place.push(&words![place.source("file"), read_only.url("")]);
+    assert!(pushed.err.contains("the server is read-only") && !pushed.err.contains("token new"));
+    read_only.wait_for_sessions(1);
+    let ended = |event: &&Value| event["event"] == "session_ended";
+    let ended = read_only.process.events().iter().find(ended).cloned().unwrap();
+    assert!(ended["ok"] == false && ended["why"].to_string().contains("read-only"), "{ended}");
 }
 
 #[test]
@@ -404,6 +412,8 @@ fn a_single_use_token_is_not_used_up_by_a_probe() {
     rounds(&probe(&place, url.clone(), &short));
     place.file(&place.source("file"), 1000);
     place.push(&words![place.source("file"), url.clone()]).ok();
+    // The client may end before the server has written down that it did.
+    server.wait_for_sessions(2);
     probe(&place, url, &short).refused(&["is used"]);
 }
 

@@ -24,9 +24,10 @@ impl std::fmt::Display for Name {
 
 /// Characters that nobody sees, and that change what others seem to be: marks of direction, spaces
 /// of no width, separators of lines (Unicode's category Cf in part, Zl, Zp).
-fn is_unseen(character: char) -> bool {
+#[must_use]
+pub fn is_unseen(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || character == '\u{feff}'
+        || matches!(character, '\u{61c}' | '\u{feff}')
 }
 
 impl Serialize for Name {

@@ -118,8 +118,8 @@ impl Args for LowRules {
              The first of --include and --exclude that fits a name decides. A pattern that begins \
              with / fits from the top, others at every depth; one that ends with / fits \
              directories. * and ? stay within a name, ** crosses directories, dir/*** is dir and \
-             all in it, [a-z] and [[:digit:]] are one character, {a,b} is either. A directory that is \
-             left out is not looked into.",
+             all in it, [a-z] and [[:digit:]] are one character, {a,b} is either. A directory that \
+             is left out is not looked into.",
         );
         command.arg(include).arg(exclude)
     }

@@ -9,7 +9,7 @@ use crate::{
 use haul_protocol::wire::FileKind;
 use haul_transfer::{
     client::listing::Entry,
-    events::{Name, exact_path},
+    events::{Name, exact_path, is_unseen},
 };
 use serde::Serialize;
 
@@ -95,7 +95,7 @@ fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for character in chunk.valid().chars() {
-            if character.is_control() || character == '\\' {
+            if character.is_control() || is_unseen(character) || character == '\\' {
                 text.extend(character.escape_default());
             } else {
                 text.push(character);
@@ -135,6 +135,7 @@ mod tests {
         let shown: std::collections::BTreeSet<_> = names.iter().map(|name| escaped(name)).collect();
         assert_eq!(shown.len(), names.len(), "{shown:?}");
         assert!(text(&entry(FileKind::Symlink, b"l")).ends_with("l -> over\\u{1b}there"));
+        assert_eq!(escaped("a\u{202e}b\u{61c}".as_bytes()), "a\\u{202e}b\\u{61c}");
         assert_eq!(utc((i64::MAX, 0)), "-");
     }
 }

@@ -115,10 +115,13 @@ impl Server {
     fn admit(&self, control: &Control, open: &wire::Open) -> Result<Admitted, Fault> {
         let secret = &open.token_secret;
         // One right is enough to begin; each round asks for its own.
-        let grant = self
-            .state
-            .look_at(secret, &self.served, &[Need::new(Right::Write)])
-            .or_else(|_| self.state.look_at(secret, &self.served, &[Need::new(Right::Read)]))?;
+        let grant = self.state.look_at(secret, &self.served, &[Need::new(Right::Write)]).or_else(
+            |needs_write| {
+                // Most probes send to the server.
+                let read = self.state.look_at(secret, &self.served, &[Need::new(Right::Read)]);
+                read.map_err(|_| needs_write)
+            },
+        )?;
         let failed = |error: &dyn std::fmt::Display| {
             let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no probe can be set up");
             fault.found(error.to_string())
@@ -195,6 +198,10 @@ fn session_ended(
     begun: Instant,
 ) -> ServerEvent {
     let why = match ended {
+        // It was told, and left: nothing but that came of it.
+        Ended::Closed if moved.bytes == 0 => {
+            moved.fault.as_ref().map(|fault| Problem::from(fault).to_string()).unwrap_or_default()
+        }
         Ended::Closed => String::new(),
         Ended::Interrupted => "interrupted".into(),
         Ended::Refused(fault) | Ended::Violated(fault) => Problem::from(fault).to_string(),
@@ -203,7 +210,7 @@ fn session_ended(
     ServerEvent::SessionEnded {
         session,
         peer,
-        ok: matches!(ended, Ended::Closed),
+        ok: why.is_empty(),
         dry_run: false,
         bytes: moved.bytes,
         seconds: begun.elapsed().as_secs_f64(),

@@ -242,14 +242,19 @@ impl Server {
         let purpose = purpose_of(open);
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
         let needs = rights::needed(open);
-        let grant = self.state.authorize(&open.token_secret, &self.served, purpose, &needs)?;
-        if self.options.read_only && rights::changes_files(&needs) {
+        let grant = self.state.authorize(&open.token_secret, &self.served, purpose, &needs);
+        // No token would help then, so that its rights are no matter.
+        let is_let_in = match &grant {
+            Ok(_) => true,
+            Err(fault) => fault.code() == FaultCode::RightMissing,
+        };
+        if is_let_in && self.options.read_only && rights::changes_files(&needs) {
             let what = "the server is read-only";
             let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
             let hint = "pull from it without --move, or have it started without --read-only";
             return Err(fault.hint(hint));
         }
-        Ok(grant)
+        grant
     }
 
     /// Checks the token and what it is asked for, and makes a place for the session.
@@ -567,6 +572,15 @@ fn here(new_name: Option<&[u8]>, offered: Name) -> Name {
     }
 }
 
+fn walk_options(wishes: Wishes) -> WalkOptions {
+    WalkOptions {
+        attributes: Arc::new(Attributes::new(wishes.preserve)),
+        watch: wishes.recording.watch.then(Arc::default),
+        is_moved: wishes.move_sources,
+        ..WalkOptions::default()
+    }
+}
+
 fn run_role(
     control: &mut Control,
     accepted: Accepted,
@@ -577,8 +591,8 @@ fn run_role(
         accepted;
     let source = supply::Source::Attach(attached);
     let wishes = Wishes::from_wire(open.wishes.as_ref());
-    let follows = open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows);
-    let selection = follows.then(Arriving::default);
+    let follows = |wishes: &wire::Wishes| wishes.selection_follows;
+    let selection = open.wishes.as_ref().is_some_and(follows).then(Arriving::default);
     let engine = Some(open.peer_engine.clone()).filter(|name| !name.is_empty());
     match work {
         Work::Send(top, _) => {
@@ -592,10 +606,7 @@ fn run_role(
                 written: Written::default(),
                 manifest: None,
             };
-            let attributes = Arc::new(Attributes::new(wishes.preserve));
-            let watch = wishes.recording.watch.then(Arc::default);
-            let is_moved = wishes.move_sources;
-            let walk = WalkOptions { attributes, watch, is_moved, ..WalkOptions::default() };
+            let walk = walk_options(wishes);
             let sources = match selection {
                 Some(arriving) => {
                     Sources::AwaitSelection { top, options: Box::new(walk), arriving }

@@ -418,6 +418,8 @@ impl Followed {
     fn see(&mut self, stat: &Stat, now: Instant) {
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let mtime = (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0));
+        // Of its own: chmod(2) changes neither size nor time.
+        self.entry.offer.mode = stat.st_mode & 0o7777;
         if (size_bytes, mtime) == (self.size_bytes, self.mtime) {
             return;
         }
@@ -437,8 +439,6 @@ impl Followed {
             self.samples.push_back((self.looked_at, size_bytes));
         }
         (self.size_bytes, self.mtime) = (size_bytes, mtime);
-        // What shows as permission bits, and arrives with the file.
-        self.entry.offer.mode = stat.st_mode & 0o7777;
     }
 
     /// The next round, or the end, when it is time.

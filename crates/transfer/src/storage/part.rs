@@ -56,6 +56,11 @@ const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
 const LOOK_FIRST_FROM_BYTES: u64 = 1 << 20;
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
+/// How often space is asked for again that is there and was not given, and after how long: the
+/// first time, then longer each time.
+const TAKES_MAX: u32 = 8;
+const TAKE_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
 /// How a file shall be received.
 pub(super) struct Wanted {
     pub span_bytes: u64,
@@ -403,28 +408,32 @@ impl Part {
             let given = file.set_len(size_bytes);
             given.map_err(|error| io_fault(Side::Target, name, "cannot be given its size", &error))
         };
-        for run in data() {
-            match take_space(file, run.offset_bytes, run.len_bytes) {
-                Ok(()) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+        let mut tries = 0;
+        while let Err(errno) =
+            data().try_for_each(|run| take_space(file, run.offset_bytes, run.len_bytes))
+        {
+            match errno {
+                Errno::OPNOTSUPP | Errno::NOSYS => {
                     let free = free();
                     if free.is_some_and(|free| free < needs) {
                         return Err(no_space(name, needs, free));
                     }
                     return give_size();
                 }
-                Err(Errno::NOSPC | Errno::DQUOT) => {
+                Errno::NOSPC | Errno::DQUOT => {
                     // What it took until it failed would not be found free.
                     let _ = file.set_len(u64::try_from(before.st_size).unwrap_or_default());
-                    return Err(no_space(name, needs, free()));
+                    let free = free();
+                    tries += 1;
+                    if free.is_none_or(|free| free < needs) || tries > TAKES_MAX {
+                        return Err(no_space(name, needs, free));
+                    }
+                    // Others took some of it in vain at the same moment, and gave it back.
+                    thread::sleep(TAKE_AGAIN_AFTER * tries);
                 }
-                Err(errno) => {
-                    return Err(io_fault(
-                        Side::Target,
-                        name,
-                        "cannot be preallocated",
-                        &errno.into(),
-                    ));
+                errno => {
+                    let what = "cannot be preallocated";
+                    return Err(io_fault(Side::Target, name, what, &errno.into()));
                 }
             }
         }
@@ -610,7 +619,8 @@ fn unused_bytes(file: &File) -> Option<u64> {
 }
 
 fn no_space(name: &[u8], needs: u64, found: Option<u64>) -> Fault {
-    let found = found.map_or("less".to_owned(), |found| format!("{found} bytes"));
+    let found = found.filter(|found| *found < needs);
+    let found = found.map_or("less when it was asked for".into(), |found| format!("{found} bytes"));
     Fault::new(FaultCode::NoSpace, Side::Target, "does not fit")
         .at(name)
         .needs(format!("{needs} bytes of free space"))
@@ -769,7 +779,10 @@ fn locked(name: &[u8]) -> Fault {
         .at(name)
         .needs("to be the only writer")
         .found("a live one that holds the lock")
-        .hint("let that one end, or stop it")
+        .hint(
+            "let that one end, or stop it; one whose connection died without a word is given up \
+             after some 20 s",
+        )
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ fn check_root(low: &LowMedia, root: &Path) -> Result<(), Failure> {
                 &format!("cannot serve {} to everybody", root.display()),
                 "a directory without haul's own keys",
                 &format!("the state directory {}", state.display()),
-                "serve the directory that holds the films, or keep the state elsewhere by HAUL_STATE",
+                "serve the directory of the films, or keep the state elsewhere by HAUL_STATE",
             );
             return Err(refused.into());
         }

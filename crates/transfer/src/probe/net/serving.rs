@@ -59,10 +59,12 @@ enum Running {
 }
 
 /// What a probe moved, for the log.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Moved {
     pub rounds: u32,
     pub bytes: u64,
+    /// Why the last round that failed did.
+    pub fault: Option<Fault>,
 }
 
 impl Serving<'_> {
@@ -93,7 +95,10 @@ impl Serving<'_> {
                 return (Ended::Refused(fault), moved);
             }
             match self.round(&probe) {
-                Ok(bytes) => moved.bytes += bytes,
+                Ok((bytes, fault)) => {
+                    moved.bytes += bytes;
+                    moved.fault = fault.or(moved.fault);
+                }
                 Err(ended) => return (self.ended(ended), moved),
             }
         }
@@ -138,8 +143,8 @@ impl Serving<'_> {
         }
     }
 
-    /// One round; what it moved, as this side counted.
-    fn round(&mut self, probe: &wire::Probe) -> Result<u64, Ended> {
+    /// One round; what it moved, as this side counted, and why it failed.
+    fn round(&mut self, probe: &wire::Probe) -> Result<(u64, Option<Fault>), Ended> {
         let round = probe.round;
         let refused = (self.allows)(probe).and_then(|()| self.check(probe)).err();
         let outcome = match refused {
@@ -155,8 +160,9 @@ impl Serving<'_> {
             Err(Stop::Session(ended)) => return Err(ended),
         };
         let bytes = result.streams.iter().map(|stream| stream.bytes).sum();
+        let fault = result.fault.clone();
         self.talk.say(Message::ProbeResult(result));
-        Ok(bytes)
+        Ok((bytes, fault))
     }
 
     fn check(&self, probe: &wire::Probe) -> Result<(), Fault> {
