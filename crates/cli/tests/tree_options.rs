@@ -496,6 +496,14 @@ fn a_pull_that_moves_needs_the_right_to_delete() {
     let server = ServerSetup::new(&place).options(&["--read-only"]).start(&place);
     write(&place.root("f"), "f");
     let ran = place.pull(&words![server.url("f"), place.target(""), "--move"]);
+    ran.refused(&["read-only", "without --move"]);
+    let server = Server::start(&place);
+    let mut command = place.command(&words!["token", "new", "--read", "--json"]);
+    command.env("HAUL_STATE", place.path("state"));
+    let made: serde_json::Value =
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let url = server.url_with(made["token"].as_str().unwrap(), server.address(), "f");
+    let ran = place.pull(&words![url, place.target(""), "--move"]);
     ran.refused(&["no right to delete"]);
     assert!(place.root("f").exists() && !place.target("f").exists());
     place.pull(&words![server.url("f"), place.target("")]).ok();

@@ -24,6 +24,7 @@ pub mod sending;
 mod sent_spans;
 pub mod streams;
 pub mod supply;
+mod taken_up;
 pub mod target_check;
 mod watching;
 

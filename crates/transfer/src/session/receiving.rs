@@ -23,6 +23,7 @@ use super::{
     sending::plan_status,
     streams::{StreamEvent, StreamSetup, Streams},
     supply::{self, Connect, Supply},
+    taken_up::TakenUpBytes,
     target_check::TargetCheck,
 };
 use crate::{
@@ -71,6 +72,7 @@ pub struct Receiving<'a> {
     supply: Supply,
     events: EventSink<'a>,
     pub tally: Tally,
+    taken_up: TakenUpBytes,
     pub peer_report: Option<wire::SideReport>,
     options: ReceivingOptions,
     offers: BTreeMap<FileId, FileOffer>,
@@ -185,6 +187,7 @@ impl<'a> Receiving<'a> {
             supply,
             events,
             tally: Tally::default(),
+            taken_up: TakenUpBytes::default(),
             peer_report: None,
             options,
             offers: BTreeMap::new(),
@@ -518,7 +521,7 @@ impl<'a> Receiving<'a> {
                     self.count_round(offer, span_bytes, &taken_up.durable, &stored_as);
                 } else {
                     self.count_room(offer.size_bytes - taken_up.durable.bytes(&grid));
-                    self.count_resumed(offer, &grid, &taken_up);
+                    self.count_resumed(file, offer, &grid, &taken_up);
                 }
                 if !stored_as.is_empty() {
                     self.stored_as.insert(file, stored_as.clone());
@@ -535,11 +538,17 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    fn count_resumed(&mut self, offer: &FileOffer, grid: &SpanGrid, taken_up: &TakenUp) {
+    fn count_resumed(
+        &mut self,
+        file: FileId,
+        offer: &FileOffer,
+        grid: &SpanGrid,
+        taken_up: &TakenUp,
+    ) {
         let there = taken_up.durable.bytes(grid);
         let holes = holes::bytes_within(&offer.holes, grid).min(there);
-        self.tally.hole_bytes += holes;
-        self.tally.resumed_bytes += there - holes;
+        let of_file = growth(offer).is_none().then_some(file);
+        self.taken_up.add(&mut self.tally, of_file, there - holes, holes);
         if there > holes {
             let why = self.why_resumed(taken_up.recheck.as_ref());
             (self.events)(Event::Resume { bytes: there - holes, why });
@@ -759,6 +768,7 @@ impl<'a> Receiving<'a> {
     fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {
         let Some(offer) = self.offers.remove(&file) else { return };
         self.large.remove(&file);
+        self.taken_up.settled(&mut self.tally, file, status == FileStatus::Failed);
         let stored_as = self.stored_as.remove(&file);
         let content = self.shared.contents.take(file);
         if growth(&offer) == Some(Growth::Growing) && status == FileStatus::Skipped {

@@ -21,6 +21,7 @@ use super::{
     sent_spans::SentSpans,
     streams::{self, StreamEvent, StreamFigures, StreamSetup, Streams},
     supply::{self, Connect, Supply},
+    taken_up::TakenUpBytes,
     watching::{Next, Watching},
 };
 use crate::{
@@ -93,6 +94,7 @@ pub struct Sending<'a> {
     supply: Supply,
     events: EventSink<'a>,
     pub tally: Tally,
+    taken_up: TakenUpBytes,
     pub peer_report: Option<wire::SideReport>,
     /// Chosen at the first regular file, for all streams.
     engines: Engines,
@@ -188,6 +190,7 @@ impl<'a> Sending<'a> {
             supply,
             events,
             tally: Tally::default(),
+            taken_up: TakenUpBytes::default(),
             peer_report: None,
             engines: Engines::new(Side::Source),
             loss: LossWatch::new(Instant::now()),
@@ -531,7 +534,7 @@ impl<'a> Sending<'a> {
 
     /// Some of what an earlier run left is not there any more.
     fn lost(&mut self, file: FileId, bytes: u64) {
-        self.tally.resumed_bytes = self.tally.resumed_bytes.saturating_sub(bytes);
+        self.taken_up.lost(&mut self.tally, file, bytes);
         if self.rereading.has(file) {
             self.void_rereads.insert(file);
         }
@@ -546,9 +549,10 @@ impl<'a> Sending<'a> {
         });
         let following = self.following.as_mut();
         let of_round = following.and_then(|f| f.resumed(file, bytes, span_bytes));
-        self.tally.hole_bytes += holes;
         let bytes = of_round.unwrap_or(bytes - holes);
-        self.tally.resumed_bytes += bytes;
+        // What grows is counted by rounds.
+        let of_file = of_round.is_none().then_some(file);
+        self.taken_up.add(&mut self.tally, of_file, bytes, holes);
         if bytes > 0 {
             let why = "these are at the target already".into();
             (self.events)(Event::Resume { bytes, why });
@@ -607,6 +611,7 @@ impl<'a> Sending<'a> {
             }
         }
         self.not_under_way(&entry);
+        self.taken_up.settled(&mut self.tally, file, ended.status == FileStatus::Failed);
         self.settle_links(file, ended.status != FileStatus::Failed);
         if self.wishes.move_sources && is_moved(&ended.status, &entry.offer) {
             entry.offer.xattrs.clear();

@@ -135,8 +135,7 @@ impl Receiving<'_> {
                     self.recheck_tally.lost_bytes += tally.lost_bytes;
                     self.recheck_tally.ns += tally.ns;
                     self.wants_streams |= !lost.is_empty();
-                    let resumed = &mut self.tally.resumed_bytes;
-                    *resumed = resumed.saturating_sub(tally.lost_bytes);
+                    self.taken_up.lost(&mut self.tally, file, tally.lost_bytes);
                     lock(&self.shared.machine).read_back(file, &lost);
                 }
                 Err(error) => {

@@ -1,0 +1,56 @@
+//! What earlier runs left of the files that are not settled: of one that fails it counts for
+//! nothing, for it has no part in what is in place.
+
+use super::Tally;
+use haul_protocol::FileId;
+use std::collections::BTreeMap;
+
+/// Bytes that came before, and those of holes, by file; of files that have any.
+#[derive(Debug, Default)]
+pub struct TakenUpBytes {
+    files: BTreeMap<FileId, (u64, u64)>,
+}
+
+impl TakenUpBytes {
+    /// `file`: the one that they are of, unless it is counted elsewhere.
+    pub fn add(&mut self, tally: &mut Tally, file: Option<FileId>, resumed: u64, holes: u64) {
+        tally.resumed_bytes += resumed;
+        tally.hole_bytes += holes;
+        if let Some(file) = file.filter(|_| resumed + holes > 0) {
+            let of_file = self.files.entry(file).or_default();
+            *of_file = (of_file.0 + resumed, of_file.1 + holes);
+        }
+    }
+
+    /// Some of it is not there any more.
+    pub fn lost(&mut self, tally: &mut Tally, file: FileId, bytes: u64) {
+        tally.resumed_bytes = tally.resumed_bytes.saturating_sub(bytes);
+        if let Some((resumed, _)) = self.files.get_mut(&file) {
+            *resumed = resumed.saturating_sub(bytes);
+        }
+    }
+
+    pub fn settled(&mut self, tally: &mut Tally, file: FileId, failed: bool) {
+        let Some((resumed, holes)) = self.files.remove(&file).filter(|_| failed) else { return };
+        tally.resumed_bytes = tally.resumed_bytes.saturating_sub(resumed);
+        tally.hole_bytes = tally.hole_bytes.saturating_sub(holes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_of_a_file_that_fails_is_not_there_of_those_in_place() {
+        let (mut tally, mut taken_up) = (Tally::default(), TakenUpBytes::default());
+        taken_up.add(&mut tally, Some(FileId(1)), 100, 20);
+        taken_up.add(&mut tally, Some(FileId(2)), 7, 0);
+        taken_up.lost(&mut tally, FileId(1), 30);
+        assert_eq!((tally.resumed_bytes, tally.hole_bytes), (77, 20));
+        taken_up.settled(&mut tally, FileId(1), true);
+        taken_up.settled(&mut tally, FileId(2), false);
+        taken_up.settled(&mut tally, FileId(2), true);
+        assert_eq!((tally.resumed_bytes, tally.hole_bytes), (7, 0));
+    }
+}
