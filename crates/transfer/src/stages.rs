@@ -181,6 +181,34 @@ fn added(streams: &[StreamFigures], of: fn(&StreamFigures) -> Spent) -> Figures 
     all
 }
 
+/// The same for a report, of the time in which all streams waited for work at once and of what the
+/// others did: one that finds no more spans, while another brings the last, holds nothing up.
+///
+/// How they waited beside each other is not known. All did so at most for the least share of those
+/// that were open for long.
+fn at_work(streams: &[StreamFigures], of: fn(&StreamFigures) -> Spent) -> Figures {
+    let spent: Vec<Spent> = streams.iter().map(of).collect();
+    let idle_of = |stages: &[(Stage, u64)]| {
+        stages.iter().find(|(stage, _)| *stage == Stage::Idle).map_or(0, |(_, ns)| *ns)
+    };
+    let longest_ns = spent.iter().map(|(open_ns, _)| *open_ns).max().unwrap_or(0);
+    let long = spent.iter().filter(|(open_ns, _)| *open_ns > longest_ns / 2);
+    let shares = long.map(|(open_ns, stages)| idle_of(stages) as f64 / (*open_ns).max(1) as f64);
+    let share = shares.fold(1.0, f64::min);
+    let mut all = Figures::default();
+    for (open_ns, stages) in spent {
+        let idle_ns = idle_of(&stages).min(open_ns);
+        let beside_work_ns = (open_ns - idle_ns) as f64 * share / (1.0 - share);
+        // Without any work there is no other share to keep to.
+        let kept_ns = if share < 1.0 { idle_ns.min(beside_work_ns as u64) } else { idle_ns };
+        all.streams_ns += open_ns - (idle_ns - kept_ns);
+        for (stage, ns) in stages {
+            add(&mut all.stages, stage, if stage == Stage::Idle { kept_ns } else { ns });
+        }
+    }
+    all
+}
+
 fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
     match stages.iter_mut().find(|time| time.stage == stage as i32) {
         Some(time) => time.ns += ns,
@@ -191,6 +219,7 @@ fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
 /// What a side's report is made of, beside the streams' figures.
 pub struct Part {
     figures: Figures,
+    at_work: Figures,
     cpu_ns: u64,
     streams: Vec<StreamFigures>,
 }
@@ -199,7 +228,8 @@ impl Part {
     #[must_use]
     pub fn of_sender(streams: &Streams) -> Self {
         let streams = streams.all_figures();
-        Self { figures: added(&streams, sender_stages), cpu_ns: 0, streams }
+        let at_work = at_work(&streams, sender_stages);
+        Self { figures: added(&streams, sender_stages), at_work, cpu_ns: 0, streams }
     }
 
     /// `committer_ns` is wall time in syncs, and processor time.
@@ -207,8 +237,11 @@ impl Part {
     pub fn of_receiver(streams: &Streams, committer_ns: (u64, u64)) -> Self {
         let streams = streams.all_figures();
         let mut figures = added(&streams, receiver_stages);
-        add(&mut figures.stages, Stage::Sync, committer_ns.0);
-        Self { figures, cpu_ns: committer_ns.1, streams }
+        let mut at_work = at_work(&streams, receiver_stages);
+        for of in [&mut figures, &mut at_work] {
+            add(&mut of.stages, Stage::Sync, committer_ns.0);
+        }
+        Self { figures, at_work, cpu_ns: committer_ns.1, streams }
     }
 
     /// Where the time of its streams went so far.
@@ -219,7 +252,7 @@ impl Part {
 
     #[must_use]
     pub fn report(self, because: String) -> SideReport {
-        let Self { figures, cpu_ns, streams } = self;
+        let Self { at_work, cpu_ns, streams, .. } = self;
         let sum = |pick: fn(&StreamFigures) -> u64| streams.iter().map(pick).sum::<u64>();
         let rtt_us = sum(|s| s.tcp.rtt_us.into()).checked_div(streams.len() as u64).unwrap_or(0);
         SideReport {
@@ -229,9 +262,9 @@ impl Part {
             retransmits: sum(|s| s.tcp.total_retransmits.into()),
             engine: engine_names(&streams),
             because,
-            stages: figures.stages,
+            stages: at_work.stages,
             threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
-            streams_ns: figures.streams_ns,
+            streams_ns: at_work.streams_ns,
             sent_bytes: sum(|s| s.tcp.bytes_sent),
             resent_bytes: sum(|s| s.tcp.bytes_retransmitted),
             rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
@@ -373,6 +406,30 @@ mod tests {
             700,
             "sendfile may have read in its 100"
         );
+    }
+
+    #[test]
+    fn a_stream_without_work_beside_one_that_brings_the_rest_holds_nothing_up() {
+        let idle = |idle_ms: u64| {
+            let times = StageTimes { send_ns: (1000 - idle_ms) * MS, ..StageTimes::default() };
+            let mut figures = stream(0, 0, times);
+            figures.idle_ns = idle_ms * MS;
+            figures.held_ns = figures.stages.send_ns;
+            figures
+        };
+        let waits = |streams: &[StreamFigures]| {
+            let all = at_work(streams, sender_stages);
+            let of = all.stages.iter().find(|time| time.stage == Stage::Idle as i32).unwrap();
+            (of.ns / MS, all.streams_ns / MS)
+        };
+        assert_eq!(waits(&[idle(0), idle(1000)]), (0, 1000));
+        assert_eq!(waits(&[idle(500), idle(500)]), (1000, 2000), "all of them waited");
+        assert_eq!(waits(&[idle(500), idle(750)]), (750, 1500));
+        assert_eq!(waits(&[idle(1000), idle(1000)]), (2000, 2000), "nobody did anything");
+        // One that was open for a moment says nothing of the others.
+        let mut moment = idle(0);
+        (moment.wall_ns, moment.stages.send_ns, moment.held_ns) = (MS, MS, MS);
+        assert_eq!(waits(&[moment, idle(500)]), (500, 1001));
     }
 
     #[test]
