@@ -385,6 +385,9 @@ impl ReceiveStream {
                 if matches!(end, SpanEnd::Verified | SpanEnd::Confirmed) {
                     let bytes = pending.len_bytes;
                     self.payload_bytes += bytes;
+                    // First, so that nobody sees them twice.
+                    let unsettled_bytes = self.unsettled_bytes();
+                    lock(&self.figures).unsettled_bytes = unsettled_bytes;
                     self.shared.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
                     if pending.is_whole {
                         let whole = (file, pending.target, bytes);
@@ -445,7 +448,16 @@ impl ReceiveStream {
         }
     }
 
+    /// Of spans that came whole. The next may take the thread for seconds before it is told that
+    /// they are written.
+    fn unsettled_bytes(&self) -> u64 {
+        let is_whole =
+            |pending: &&Pending| matches!(pending.end, SpanEnd::Verified | SpanEnd::Confirmed);
+        self.pending.iter().filter(is_whole).map(|pending| pending.len_bytes).sum()
+    }
+
     pub(super) fn update_figures(&mut self, in_span: bool) {
+        let unsettled_bytes = self.unsettled_bytes();
         let mut figures = lock(&self.figures);
         figures.cpu_ns = thread_cpu_ns();
         figures.wall_ns = elapsed_ns(self.begun);
@@ -456,6 +468,7 @@ impl ReceiveStream {
         figures.uses(self.receiver.info().name);
         figures.payload_bytes = self.payload_bytes;
         figures.consumed_bytes = self.consumed_bytes;
+        figures.unsettled_bytes = unsettled_bytes;
         figures.in_span = in_span;
     }
 }

@@ -46,6 +46,8 @@ pub struct StreamFigures {
     pub payload_bytes: u64,
     /// Everything of this stream that its thread has taken so far: frames and payload.
     pub consumed_bytes: u64,
+    /// Receiving: of these, payload of whole spans that are being written still.
+    pub unsettled_bytes: u64,
     /// Receiving: between a header and the end of its span. Sending: it has a span to send.
     pub in_span: bool,
     /// When its thread said all this.

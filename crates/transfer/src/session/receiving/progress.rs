@@ -14,17 +14,17 @@ use std::{
 };
 
 impl Receiving<'_> {
-    /// Bytes that have arrived: verified ones, and what the open spans have so far.
+    /// Bytes that have arrived: verified ones, what came whole and is being written, and what the
+    /// open spans have so far.
     pub fn count_progress(&mut self) {
+        // First: what is verified next leaves the streams' figures before it is counted here.
         let verified = self.shared.verified_bytes.load(Ordering::Relaxed);
-        let partial: u64 = self
-            .shared
-            .streams
-            .open()
-            .iter()
-            .filter(|(_, figures)| figures.in_span)
-            .map(|(_, figures)| figures.tcp.bytes_received.saturating_sub(figures.consumed_bytes))
-            .sum();
+        let of_span = |figures: &StreamFigures| {
+            let on_wire = figures.tcp.bytes_received.saturating_sub(figures.consumed_bytes);
+            figures.unsettled_bytes + on_wire * u64::from(figures.in_span)
+        };
+        let open = self.shared.streams.open();
+        let partial: u64 = open.iter().map(|(_, figures)| of_span(figures)).sum();
         let before = self.tally.there_before();
         let received = (before + verified + partial).min(self.tally.offered_bytes);
         self.tally.received_bytes = self.tally.received_bytes.max(received);
