@@ -473,6 +473,7 @@ fn a_server_that_is_not_there_yet_is_waited_for_where_that_was_asked() {
     let short = words!["--wait", "--retry-for", "1s"];
     let ran = place.run(&[words.clone(), short].concat());
     ran.refused(&["cannot connect to", "for 1 s (--retry-for)"]);
+    let begun = Instant::now();
     let client = place.start(&[words, words!["--wait"]].concat());
     let waiting = client.wait_for("waiting", |event| event["event"] == "waiting");
     assert_eq!(waiting["server"], server.address().to_string(), "{waiting}");
@@ -480,7 +481,9 @@ fn a_server_that_is_not_there_yet_is_waited_for_where_that_was_asked() {
     thread::sleep(Duration::from_secs(1));
     server.restart(&place);
     let ran = client.finish();
-    ran.ok();
+    let seconds = ran.ok()["seconds"].as_f64().unwrap();
+    // The second that it waited is none of the transfer's.
+    assert!(seconds < begun.elapsed().as_secs_f64() - 1.0, "{ran:?}");
     assert_eq!(ran.named("waiting").len(), 1, "{ran:?}");
     assert!(waiting["why"].as_str().unwrap().contains("refused"), "{waiting}");
     assert_same_files(&place.source("data"), &place.root("data"));

@@ -137,7 +137,7 @@ fn progress(second: u32) -> Event {
         gbit_per_s: 10.737,
         interval_bytes: 5 << 28,
         interval_seconds: 1.0,
-        retransmits: u64::from(second) * 2,
+        retransmits: Some(u64::from(second) * 2),
         streams: 4,
         files_done: second.into(),
         files_settled: second.into(),
@@ -414,7 +414,7 @@ fn neither_rate_nor_limiting_stage_is_lost_at_40_columns() {
         let Event::Progress(mut progress) = progress(7) else { unreachable!() };
         let because = String::new();
         progress.limiting = Some(Limiting { stage: stage.into(), share: 1.0, because });
-        let interval = interval_line(&progress, 7, 40);
+        let interval = interval_line(&progress, Some(7), 40);
         let line = line_after(&[Event::Progress(progress)], columns(40));
         for line in [line, interval] {
             assert!(line.contains("10.7 Gbit/s"), "{line}");
@@ -479,7 +479,7 @@ proptest! {
             seconds_left: rate,
         };
         let lag = Lag { path: Name(name.into_bytes()), bytes: bytes[1], seconds };
-        let interval = interval_line(&now, bytes[3], wide - 1);
+        let interval = interval_line(&now, Some(bytes[3]), wide - 1);
         prop_assert!(columns_of(&interval) < wide, "{interval:?}");
         for events in [vec![Event::Progress(now), Event::Lag(lag)], vec![Event::Connection(lost)]] {
             let line = line_after(&events, columns(wide));

@@ -363,7 +363,7 @@ impl<'a> Client<'a> {
         work: &Work<'_>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Report, TransferError> {
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         let mut run = Run::default();
         let mut back = ComingBack::new();
         // Without time for coming back, the first connection has the time that it needs.
@@ -384,7 +384,13 @@ impl<'a> Client<'a> {
                     // What the target has kept, it says itself when the files are offered again.
                     on_event(self.outage(ConnectionState::Back, why, back.lost_at));
                 }
-                None => self.headway.end_waiting(),
+                None => {
+                    self.headway.end_waiting();
+                    // What was waited for the server to be there is no time of the transfer.
+                    if self.options.wait {
+                        begun = Instant::now();
+                    }
+                }
             }
             self.headway.begin_session(Instant::now());
             let mut names = std::mem::take(&mut run.names);

@@ -123,7 +123,8 @@ pub struct Progress {
     pub gbit_per_s: f64,
     pub interval_bytes: u64,
     pub interval_seconds: f64,
-    pub retransmits: u64,
+    /// `None` where this side only receives: the kernel of the other one counts them.
+    pub retransmits: Option<u64>,
     pub streams: u32,
     /// Files and links, as in all three.
     pub files_done: u64,

@@ -118,7 +118,7 @@ impl Meter {
         self.told_at = now;
         self.told_bytes = self.told_bytes.max(moved);
         let sockets = self.streams.socket_figures();
-        let retransmits = sockets.iter().map(|s| u64::from(s.tcp.total_retransmits)).sum();
+        let resent = || sockets.iter().map(|s| u64::from(s.tcp.total_retransmits)).sum();
         let on_wire = |tcp: &TcpInfo| match R::SENDS {
             true => tcp.bytes_sent.saturating_sub(tcp.bytes_retransmitted),
             false => tcp.bytes_received,
@@ -133,7 +133,8 @@ impl Meter {
             gbit_per_s: stages::round_rate(interval_bytes as f64 * 8.0 / 1e9 / seconds),
             interval_bytes,
             interval_seconds: stages::round(seconds, 3),
-            retransmits,
+            // Only who sends knows of them.
+            retransmits: R::SENDS.then(resent),
             streams: self.streams.open_count(),
             files_done: self.done_before + tally.counts().done,
             files_settled: tally.settled_files().min(tally.files_total()),

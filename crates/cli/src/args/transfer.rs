@@ -4,7 +4,7 @@ use super::{
     recording::LowRecording,
     tree::LowTree,
     usage_problem,
-    values::{Period, parse_rate},
+    values::{Period, parse_limit},
 };
 use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParser};
 use haul_datapath::engines::ENGINES;
@@ -74,7 +74,7 @@ pub struct LowTransfer {
     /// The most bytes a second of all streams together: 500M, or in bits 10Gbit
     ///
     /// K, M, G, T are powers of 1024 for bytes, and powers of 1000 for bits.
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     pub bwlimit: Option<u64>,
     /// Data connections; without it chosen from processors, round-trip time and sizes
     #[arg(long, value_name = "N")]

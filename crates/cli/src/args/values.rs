@@ -132,6 +132,25 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     Ok(rate_bytes_per_s)
 }
 
+/// Of less a second the waits of the limit itself would pass for a broken network.
+const LIMIT_BYTES_PER_S_MIN: u64 = 8 << 10;
+
+/// Reads the rate that a transfer is held to.
+///
+/// # Errors
+/// As [`parse_rate`]; and where it is less than any transfer needs, as a number of rsync's KiB is.
+pub fn parse_limit(text: &str) -> Result<u64, String> {
+    let rate = parse_rate(text)?;
+    if rate >= LIMIT_BYTES_PER_S_MIN {
+        return Ok(rate);
+    }
+    let mut said = format!("{text:?} is {rate} bytes a second, and 8K is the least");
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        said.push_str(&format!("; write {text}K for KiB a second"));
+    }
+    Err(said)
+}
+
 /// A number with a power of 1000 behind it: `10G` is 10^10.
 fn parse_decimal(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -212,6 +231,10 @@ mod tests {
         for bad in ["", "0", "fast", "4bit", "b", "10Xbit", "-1M", "fastb"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
         }
+        assert_eq!(parse_limit("8K"), Ok(8 << 10));
+        let said = parse_limit("1000").unwrap_err();
+        assert!(said.contains("1000 bytes a second") && said.contains("1000K for KiB"), "{said}");
+        assert!(!parse_limit("10kbit").unwrap_err().contains("for KiB"));
         // What it says works, and is one of the two.
         for unclear in ["1gb", "1Gb"] {
             let said = parse_rate(unclear).unwrap_err();

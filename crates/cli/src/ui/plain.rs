@@ -66,8 +66,9 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
             let columns = self.look.columns().unwrap_or(LOG_COLUMNS);
             write_line(&mut self.output, &fitted(parts, None, columns, Colour::Off));
         }
-        let retransmits = progress.retransmits.saturating_sub(self.retransmits_before);
-        self.retransmits_before = progress.retransmits;
+        let before = self.retransmits_before;
+        let retransmits = progress.retransmits.map(|count| count.saturating_sub(before));
+        self.retransmits_before = progress.retransmits.unwrap_or(before);
         let columns = self.look.columns().unwrap_or(LOG_COLUMNS);
         write_line(&mut self.output, &interval_line(progress, retransmits, columns));
     }
@@ -88,19 +89,22 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
 }
 
 /// `[  3.00-  4.00 s]  2.31 GiB  19.8 Gbit/s  retransmits 0  durable 4.10 GiB  sync 83 %`, less
-/// what does not fit: first the durable bytes, then retransmits, the interval, the amount.
+/// what does not fit: first the durable bytes, then retransmits, the interval, the amount. A side
+/// that only receives knows of no retransmits.
 #[must_use]
-pub fn interval_line(progress: &Progress, retransmits: u64, columns: usize) -> String {
+pub fn interval_line(progress: &Progress, retransmits: Option<u64>, columns: usize) -> String {
     let begun = (progress.seconds - progress.interval_seconds).max(0.0);
     let limiting = limiting_text(progress).unwrap_or_default();
-    let parts = vec![
+    let mut parts = vec![
         Part::new(40, format!("[{begun:6.2}-{:6.2} s]", progress.seconds)),
         Part::new(50, format!("{:>10}", units::bytes(progress.interval_bytes))),
         Part::new(90, format!("{:>11}", units::rate(progress.gbit_per_s))),
-        Part::new(30, format!("retransmits {retransmits}")),
         Part::new(20, format!("durable {}", units::bytes(progress.bytes_durable))),
         Part::new(80, limiting),
     ];
+    if let Some(retransmits) = retransmits {
+        parts.insert(3, Part::new(30, format!("retransmits {retransmits}")));
+    }
     fitted(parts, None, columns, Colour::Off)
 }
 
