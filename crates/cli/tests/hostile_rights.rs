@@ -17,6 +17,7 @@ use haul_protocol::{
         Wishes, file_answer::Answer,
     },
 };
+use haul_testkit::{mount::Mount, skip::skip};
 use haul_transfer::{
     rights::Rights,
     served_root::ServedRoot,
@@ -232,10 +233,49 @@ fn the_servers_own_state_is_served_to_nobody_though_it_lies_within_the_root() {
         fs::read_dir(place.path("state")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.retain(|name| name == "new" || harness::is_temporary(name.as_ref()));
     assert!(names.is_empty(), "{names:?}");
+    // The same by another mount of it.
+    fs::create_dir(place.path("mounted")).unwrap();
+    match Mount::bind(&place.path("."), &place.path("mounted")) {
+        Ok(_mount) => {
+            let root = place.path("mounted");
+            let server = ServerSetup::new(&place).root(root).start(&place);
+            let ran = place.pull(&words![server.url("state/tokens.json"), place.path("got/")]);
+            assert_ne!(ran.status, 0, "{}", ran.err);
+            place.pull(&words![server.url("root/data"), place.path("got2/")]).ok();
+        }
+        Err(why) => skip("a user who may mount (root)", &why),
+    }
     // To everybody nothing of it may be served at all.
     let state = ["--state".into(), place.path("state").into_os_string()];
     let media = words!["media", place.path("."), "--listen", "127.0.0.1:0"];
     let ran = place.run(&[media, state.to_vec()].concat());
     assert_eq!(ran.status, 2, "{}", ran.err);
     assert!(ran.err.contains("without haul's own keys"), "{}", ran.err);
+}
+
+#[test]
+fn a_mirror_of_what_holds_the_servers_state_lets_it_be_and_says_so_before() {
+    let place = Place::new();
+    place.file(&place.source("s/a"), 1000);
+    place.file(&place.path("home/gone/x"), 1000);
+    let state = place.path("home/.local/state/haul");
+    fs::create_dir_all(place.path("home/.local/state")).unwrap();
+    let server =
+        ServerSetup::new(&place).root(place.path("home")).state(state.clone()).start(&place);
+    let key = fs::read(state.join("key.der")).unwrap();
+    let told: Vec<Vec<String>> = [true, false]
+        .into_iter()
+        .map(|dry_run| {
+            let mut words = words![place.path("source/s/"), server.url(""), "--delete"];
+            words.extend(dry_run.then(|| "-n".into()));
+            let ran = place.push(&words);
+            assert_eq!(ran.status, 0, "{ran:?}");
+            let removed = ran.named("file").into_iter().map(|event| event["path"].to_string());
+            removed.filter(|path| path.contains("gone") || path.contains("local")).collect()
+        })
+        .collect();
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].len(), 2, "the directory and its file: {told:?}");
+    assert_eq!(fs::read(state.join("key.der")).unwrap(), key);
+    assert!(place.path("home/a").exists() && !place.path("home/gone").exists());
 }

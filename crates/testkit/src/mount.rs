@@ -64,6 +64,15 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: None })
     }
 
+    /// A directory once more, at another that exists.
+    ///
+    /// # Errors
+    /// What mount(8) says: not permitted, most of the time.
+    pub fn bind(directory: &Path, path: &Path) -> Result<Self, String> {
+        run("mount", [OsStr::new("--bind"), directory.as_os_str()], path)?;
+        Ok(Self { path: path.to_owned(), device: None })
+    }
+
     /// A ramfs at an existing directory: files in memory, which cannot be opened with O_DIRECT.
     ///
     /// # Errors

@@ -85,6 +85,9 @@ pub(crate) fn io_fault(
             "raise the limit on file sizes of that side (ulimit -f), or choose a file system that \
              holds files of this size",
         ),
+        None if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            (wire::FaultCode::NotPermitted, "choose another name")
+        }
         // Our own words, which say what it is: the kernel knows nothing of it.
         None => (wire::FaultCode::IoFailed, "run the same command again"),
         _ => (wire::FaultCode::IoFailed, "see the kernel's log of that host"),

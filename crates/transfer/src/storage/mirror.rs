@@ -187,7 +187,7 @@ impl Sweep<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => PackedNames::default(),
             names => names?,
         };
-        let holds_kept = false;
+        let holds_kept = self.mirror.root.holds_closed(&join(&self.mirror.base, &name));
         self.levels.push(Level { name, names, next: 0, kind, included, holds_kept });
         Ok(())
     }

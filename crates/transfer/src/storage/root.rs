@@ -74,16 +74,24 @@ impl Root {
     pub fn open_without(path: &Path, closed: &[&Path]) -> io::Result<Arc<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        let here = path_of(&directory)?;
+        let (here, own) = (path_of(&directory)?, fstat(&directory)?);
+        // By inode: the root may be another mount of a directory above.
+        let is_here = |above: &&Path| {
+            let there = rustix::fs::stat(*above);
+            there.is_ok_and(|there| (there.st_ino, there.st_dev) == (own.st_ino, own.st_dev))
+        };
         let mut inside = Vec::new();
         for closed in closed {
-            match rustix::fs::open(*closed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-                Ok(opened) => inside.push(path_of(&opened)?),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(errno.into()),
+            let opened =
+                match rustix::fs::open(*closed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+                    Err(Errno::NOENT) => continue,
+                    opened => path_of(&opened?)?,
+                };
+            let above = opened.ancestors().find(is_here);
+            if let Some(below) = above.and_then(|above| opened.strip_prefix(above).ok()) {
+                inside.push(here.join(below));
             }
         }
-        inside.retain(|closed| closed.starts_with(&here));
         inside.sort();
         inside.dedup();
         let (parents, closed) = (Mutex::default(), inside.into());
@@ -108,7 +116,17 @@ impl Root {
         }
     }
 
-    /// Whether a name in an open directory is one of those that are kept from everybody.
+    /// Whether a directory below holds one that is kept from everybody, and so must stay.
+    #[must_use]
+    pub fn holds_closed(&self, name: &[u8]) -> bool {
+        let is_in = |here: PathBuf| {
+            let here = here.join(os_path(name));
+            self.closed.iter().any(|closed| closed.parent() == Some(&here))
+        };
+        !self.closed.is_empty() && path_of(&self.directory).is_ok_and(is_in)
+    }
+
+    /// Those of the names in an open directory that are kept from everybody.
     ///
     /// # Errors
     /// If /proc does not tell where the directory is.
