@@ -60,10 +60,13 @@ impl InodeIdentity {
 
     fn is(&self, other: &Self) -> bool {
         let both = |one: bool, other: bool| one && other;
+        let numbered = both(self.file_system != 0, other.file_system != 0);
         self.inode == other.inode
             && if both(self.born != UNBORN, other.born != UNBORN) {
-                self.born == other.born
-            } else if both(self.file_system != 0, other.file_system != 0) {
+                // The root of an ext4 is born in a whole second, by mkfs(8), and so may others be.
+                let is_sure = self.born.1 != 0 || !numbered;
+                self.born == other.born && (is_sure || self.file_system == other.file_system)
+            } else if numbered {
                 self.file_system == other.file_system
             } else {
                 self.device == other.device
@@ -202,6 +205,11 @@ mod tests {
         let moved = InodeIdentity { device: (8, 17), ..known };
         assert!(known.is(&moved));
         assert!(!known.is(&InodeIdentity { born: (7, 2), ..known }));
+        assert!(known.is(&InodeIdentity { file_system: 10, ..known }));
+        // Two disks that were made in the same second.
+        let made = InodeIdentity { born: (7, 0), ..known };
+        assert!(made.is(&InodeIdentity { device: (8, 17), ..made }));
+        assert!(!made.is(&InodeIdentity { file_system: 10, ..made }));
         let unborn = InodeIdentity { born: UNBORN, ..known };
         assert!(unborn.is(&InodeIdentity { born: UNBORN, ..moved }) && unborn.is(&moved));
         assert!(!unborn.is(&InodeIdentity { file_system: 10, ..unborn }));
