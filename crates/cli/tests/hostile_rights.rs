@@ -242,6 +242,19 @@ fn the_servers_own_state_is_served_to_nobody_though_it_lies_within_the_root() {
             let ran = place.pull(&words![server.url("state/tokens.json"), place.path("got/")]);
             assert_ne!(ran.status, 0, "{}", ran.err);
             place.pull(&words![server.url("root/data"), place.path("got2/")]).ok();
+            // And one of the state alone.
+            fs::create_dir(place.path("root/bound")).unwrap();
+            let _bound = Mount::bind(&place.path("state"), &place.path("root/bound")).unwrap();
+            let server = ServerSetup::new(&place).start(&place);
+            // Each server writes down its own token.
+            let kept = fs::read(place.path("state/tokens.json")).unwrap();
+            for path in ["bound/tokens.json", "bound/", "bound"] {
+                let ran = place.pull(&words![server.url(path), place.path("got/")]);
+                assert_ne!(ran.status, 0, "{path}: {}", ran.err);
+                let ran = place.push(&words![place.source("tokens.json"), server.url(path)]);
+                assert_ne!(ran.status, 0, "{path}: {}", ran.err);
+            }
+            assert_eq!(fs::read(place.path("state/tokens.json")).unwrap(), kept);
         }
         Err(why) => skip("a user who may mount (root)", &why),
     }
@@ -278,4 +291,26 @@ fn a_mirror_of_what_holds_the_servers_state_lets_it_be_and_says_so_before() {
     assert_eq!(told[0].len(), 2, "the directory and its file: {told:?}");
     assert_eq!(fs::read(state.join("key.der")).unwrap(), key);
     assert!(place.path("home/a").exists() && !place.path("home/gone").exists());
+}
+
+#[test]
+fn no_client_sends_its_own_state_nor_removes_it() {
+    let place = Place::new();
+    let home = place.path("home");
+    place.file(&home.join("a"), 1000);
+    place.file(&home.join(".local/state/haul/key.der"), 100);
+    place.file(&place.root("other/b"), 1000);
+    let server = Server::start(&place);
+    let run = |words: &[std::ffi::OsString]| {
+        let mut command = place.command(words);
+        command.env("HOME", &home).env_remove("HAUL_STATE").env_remove("XDG_STATE_HOME");
+        harness::process::Haul::start(command).finish()
+    };
+    let ran = run(&words!["push", &home, server.url("")]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(place.root("home/a").exists() && !place.root("home/.local/state/haul").exists());
+    let ran = run(&words!["pull", server.url("other/"), &home, "--delete"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(home.join("b").exists() && !home.join("a").exists());
+    assert!(home.join(".local/state/haul/key.der").exists());
 }

@@ -7,6 +7,7 @@ use crate::{
     session::receiving::Expected,
     size::parse_size,
     source_name::name_of_source,
+    state::usual_state_directories,
     storage::{
         contents_mode,
         root::{Root, join, os_path},
@@ -130,7 +131,8 @@ pub fn resolve_local(
     let there = if there.as_os_str().is_empty() { os_path(b".") } else { there };
     let missing = base.strip_prefix(there).unwrap_or(os_path(b"")).as_os_str().as_bytes();
     let name = join(missing, name);
-    let root = Root::open(there).map_err(|e| failed("cannot open the target directory of", &e))?;
+    let root = Root::open_without(there, &usual_state_directories())
+        .map_err(|e| failed("cannot open the target directory of", &e))?;
     let place = TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
         .map_err(|fault| TransferError::start((&fault).into()))?;
     Ok(place.made_before(is_new))

@@ -548,6 +548,18 @@ fn state_fault(problem: &Problem) -> wire::Fault {
         .hint("see the server's own messages")
 }
 
+/// Where haul's state lies for this user, of all places where it may, whatever was said: no
+/// transfer reads or writes it. One without a key is some other directory of that name.
+#[must_use]
+pub fn usual_state_directories() -> Vec<PathBuf> {
+    let at = |name, below| std::env::var_os(name).map(|base| PathBuf::from(base).join(below));
+    let named =
+        [at("HAUL_STATE", ""), at("XDG_STATE_HOME", "haul"), at("HOME", ".local/state/haul")];
+    let named = named.into_iter().flatten().filter(|path| path.is_absolute());
+    let all = named.chain([PathBuf::from("/var/lib/haul")]);
+    all.filter(|path| path.join("key.der").exists()).collect()
+}
+
 /// `$HAUL_STATE`, else `$XDG_STATE_HOME/haul`, else `~/.local/state/haul`.
 #[must_use]
 pub fn default_state_directory() -> PathBuf {

@@ -14,7 +14,7 @@ use crate::{
     options::{ServeOptions, ServeRoot},
     rights::Rights,
     served_root::ServedRoot,
-    state::{StateDirectory, default_state_directory},
+    state::{StateDirectory, usual_state_directories},
     storage::root::Root,
     token::Token,
     transport::tls,
@@ -176,9 +176,10 @@ impl Server {
             ServeRoot::Null => None,
             ServeRoot::Directory(path) => {
                 state.check_not_served(path)?;
-                // Other servers of this user may have theirs in the usual place.
-                let closed = [state.path(), &default_state_directory()];
-                Some(Root::open_without(path, &closed).map_err(|error| {
+                // Other servers of this user may have theirs in the usual places.
+                let mut closed = usual_state_directories();
+                closed.push(state.path().to_owned());
+                Some(Root::open_served(path, &closed).map_err(|error| {
                     let what = format!("cannot serve {}", path.display());
                     problem(&what, "a directory that this user may read", &error.to_string(), "")
                 })?)

@@ -45,13 +45,25 @@ struct Parent {
     opened_at: Instant,
 }
 
+/// Directories that are not there for anybody.
+#[derive(Debug, Default)]
+struct Closed {
+    /// Below the root, as [`path_of`] gives them.
+    paths: Vec<PathBuf>,
+    /// By device and inode, wherever they are mounted; none where that is not asked.
+    inodes: Vec<(u64, u64)>,
+}
+
+fn inode(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
     /// The ones asked for last, the oldest first.
     parents: Mutex<VecDeque<Parent>>,
-    /// Directories below that are not there for anybody, as [`path_of`] gives them.
-    closed: Arc<[PathBuf]>,
+    closed: Arc<Closed>,
     /// For messages only.
     path: PathBuf,
 }
@@ -71,48 +83,72 @@ impl Root {
     ///
     /// # Errors
     /// If it is no directory that can be opened, or /proc does not tell where it is.
-    pub fn open_without(path: &Path, closed: &[&Path]) -> io::Result<Arc<Self>> {
+    pub fn open_without(path: &Path, closed: &[PathBuf]) -> io::Result<Arc<Self>> {
+        Self::with_closed(path, closed, false)
+    }
+
+    /// The same, by whatever other mounts, too: each that is opened is asked for its inode.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_without`].
+    pub fn open_served(path: &Path, closed: &[PathBuf]) -> io::Result<Arc<Self>> {
+        Self::with_closed(path, closed, true)
+    }
+
+    fn with_closed(path: &Path, closed: &[PathBuf], mounts_too: bool) -> io::Result<Arc<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        let (here, own) = (path_of(&directory)?, fstat(&directory)?);
+        let (here, own) = (path_of(&directory)?, inode(&fstat(&directory)?));
         // By inode: the root may be another mount of a directory above.
-        let is_here = |above: &&Path| {
-            let there = rustix::fs::stat(*above);
-            there.is_ok_and(|there| (there.st_ino, there.st_dev) == (own.st_ino, own.st_dev))
-        };
-        let mut inside = Vec::new();
+        let is_here = |above: &&Path| rustix::fs::stat(*above).is_ok_and(|it| inode(&it) == own);
+        let mut all = Closed::default();
         for closed in closed {
-            let opened =
-                match rustix::fs::open(*closed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-                    Err(Errno::NOENT) => continue,
-                    opened => path_of(&opened?)?,
-                };
-            let above = opened.ancestors().find(is_here);
-            if let Some(below) = above.and_then(|above| opened.strip_prefix(above).ok()) {
-                inside.push(here.join(below));
+            let opened = rustix::fs::open(closed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+            let opened = match opened {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => continue,
+                opened => opened?,
+            };
+            let real = path_of(&opened)?;
+            let above = real.ancestors().find(is_here);
+            if let Some(below) = above.and_then(|above| real.strip_prefix(above).ok()) {
+                all.paths.push(here.components().chain(below.components()).collect());
+            }
+            if mounts_too {
+                all.inodes.push(inode(&fstat(&opened)?));
             }
         }
-        inside.sort();
-        inside.dedup();
-        let (parents, closed) = (Mutex::default(), inside.into());
+        all.paths.sort();
+        all.paths.dedup();
+        let (parents, closed) = (Mutex::default(), Arc::new(all));
         Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
     }
 
     /// The directories that [`Self::open_without`] keeps from everybody.
     #[must_use]
     pub fn closed(&self) -> &[PathBuf] {
-        &self.closed
+        &self.closed.paths
     }
 
-    /// Whether an open directory or file is kept from everybody, or lies where it is.
+    /// Whether an open directory or file is kept from everybody, or lies where one is.
     fn check_open(&self, opened: &OwnedFd) -> io::Result<()> {
-        if self.closed.is_empty() {
+        let Closed { paths, inodes } = &*self.closed;
+        let own = if inodes.is_empty() { None } else { Some(inode(&fstat(opened)?)) };
+        let inodes = if own.is_some_and(|(device, _)| inodes.iter().any(|it| it.0 == device)) {
+            &inodes[..]
+        } else {
+            &[]
+        };
+        if paths.is_empty() && inodes.is_empty() {
             return Ok(());
         }
         let path = path_of(opened)?;
-        match self.closed.iter().find(|closed| path.starts_with(closed)) {
-            Some(_) => Err(io::Error::new(io::ErrorKind::PermissionDenied, CLOSED)),
-            None => Ok(()),
+        let above = path.parent().filter(|_| !inodes.is_empty());
+        let above = above.and_then(|above| rustix::fs::stat(above).ok()).map(|it| inode(&it));
+        let is_closed = paths.iter().any(|closed| path.starts_with(closed))
+            || [own, above].into_iter().flatten().any(|it| inodes.contains(&it));
+        match is_closed {
+            true => Err(io::Error::new(io::ErrorKind::PermissionDenied, CLOSED)),
+            false => Ok(()),
         }
     }
 
@@ -121,9 +157,9 @@ impl Root {
     pub fn holds_closed(&self, name: &[u8]) -> bool {
         let is_in = |here: PathBuf| {
             let here = here.join(os_path(name));
-            self.closed.iter().any(|closed| closed.parent() == Some(&here))
+            self.closed.paths.iter().any(|closed| closed.parent() == Some(&here))
         };
-        !self.closed.is_empty() && path_of(&self.directory).is_ok_and(is_in)
+        !self.closed.paths.is_empty() && path_of(&self.directory).is_ok_and(is_in)
     }
 
     /// Those of the names in an open directory that are kept from everybody.
@@ -131,11 +167,11 @@ impl Root {
     /// # Errors
     /// If /proc does not tell where the directory is.
     pub fn names_closed(&self, directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
-        if self.closed.is_empty() {
+        if self.closed.paths.is_empty() {
             return Ok(Vec::new());
         }
         let path = path_of(directory)?;
-        let inside = self.closed.iter().filter(|closed| closed.parent() == Some(&path));
+        let inside = self.closed.paths.iter().filter(|closed| closed.parent() == Some(&path));
         Ok(inside.filter_map(|closed| Some(closed.file_name()?.as_bytes().to_vec())).collect())
     }
 
@@ -305,7 +341,7 @@ impl AsFd for Root {
 }
 
 /// What is said of a name that is kept from everybody.
-const CLOSED: &str = "the server's own state lies there, which it gives to nobody";
+const CLOSED: &str = "haul's own state lies there, with its keys: no transfer reads or writes it";
 
 /// Where an open file or directory is now (proc_pid_fd(5)); behind it may stand that it is deleted.
 fn path_of(opened: &OwnedFd) -> io::Result<PathBuf> {
@@ -385,7 +421,7 @@ mod tests {
         symlink("../.state/haul/key", at("home/.state/key")).unwrap();
         symlink(at("home"), at("other")).unwrap();
         let closed = at("other/.state/haul");
-        let root = Root::open_without(&at("home"), &[&closed, &at("none")]).unwrap();
+        let root = Root::open_without(&at("home"), &[closed.clone(), at("none")]).unwrap();
         for root in [root.clone(), root.below(b".state", Links::Refuse).unwrap()] {
             let prefix: &[u8] = if root.path.ends_with(".state") { b"" } else { b".state" };
             let open = |name: &[u8]| {
@@ -408,7 +444,7 @@ mod tests {
         let link = root.open_beneath(b"link/key", OFlags::RDONLY, Mode::empty(), Links::Follow);
         assert!(link.is_err());
         assert!(
-            Root::open_without(&at("home/.state/haul2"), &[&closed]).unwrap().closed.is_empty()
+            Root::open_without(&at("home/.state/haul2"), &[closed]).unwrap().closed().is_empty()
         );
     }
 

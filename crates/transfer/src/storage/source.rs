@@ -9,6 +9,7 @@ use crate::{
     error::io_fault,
     options::{Beginning, SourceSpec},
     source_name::name_of_source,
+    state::usual_state_directories,
 };
 use haul_datapath::SpanFile;
 use haul_protocol::{
@@ -329,7 +330,7 @@ fn named(path: &[u8]) -> Top {
         Err(errno) => return failed(errno.into()),
     };
     if is_directory(&stat) {
-        return match Root::open(full) {
+        return match Root::open_without(full, &usual_state_directories()) {
             Ok(root) => Top::Tree(Tree { root, path: Vec::new(), name }),
             Err(error) => failed(error),
         };

@@ -22,7 +22,7 @@ use haul_media::{
     status::{Options, Samples, Status, Watch},
     tls::{self, Certificate, CertificateError},
 };
-use haul_transfer::state::default_state_directory;
+use haul_transfer::{state::usual_state_directories, storage::root::Root};
 use lines::Lines;
 use serde_json::{Value, json};
 use signal_hook::{
@@ -57,20 +57,18 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
 /// Every file below the root is everybody's, and a reader of haul's keys could do all that its
 /// tokens may.
 fn check_root(low: &LowMedia, root: &Path) -> Result<(), Failure> {
-    let Ok(root) = root.canonicalize() else { return Ok(()) };
-    for state in [low.state.directory_or_default(), default_state_directory()] {
-        let Ok(state) = state.canonicalize() else { continue };
-        if state.starts_with(&root) || root.starts_with(&state) {
-            let refused = usage_problem(
-                &format!("cannot serve {} to everybody", root.display()),
-                "a directory without haul's own keys",
-                &format!("the state directory {}", state.display()),
-                "serve the directory of the films, or keep the state elsewhere by HAUL_STATE",
-            );
-            return Err(refused.into());
-        }
-    }
-    Ok(())
+    let mut states = usual_state_directories();
+    states.push(low.state.directory_or_default());
+    // One that cannot be opened is told of by the server.
+    let Ok(opened) = Root::open_without(root, &states) else { return Ok(()) };
+    let Some(state) = opened.closed().first() else { return Ok(()) };
+    let refused = usage_problem(
+        &format!("cannot serve {} to everybody", root.display()),
+        "a directory without haul's own keys",
+        &format!("the state directory {}", state.display()),
+        "serve the directory of the films alone",
+    );
+    Err(refused.into())
 }
 
 fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
