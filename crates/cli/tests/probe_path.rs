@@ -250,7 +250,7 @@ fn what_is_missing_or_makes_no_sense_is_said_before_anything_runs() {
     run(&file, &server.url("null:"), &[]).refused(&["disks at both ends", "zero: or null:"]);
     run(&file, &url, &["--size=0"]).refused(&["--size", "a byte or more"]);
     let read_only = ServerSetup::new(&place).options(&["--read-only"]).start(&place);
-    run(&file, &read_only.url(""), &[]).refused(&["no right to write"]);
+    run(&file, &read_only.url(""), &[]).refused(&["the server is read-only"]);
     let null = ServerSetup::new(&place).root("null:").start(&place);
     run(&file, &null.url(""), &[]).refused(&["no disk at its end", "serve null:"]);
     assert_empty(&place.path("root"));

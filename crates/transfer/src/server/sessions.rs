@@ -251,8 +251,12 @@ impl Server {
         if is_let_in && self.options.read_only && rights::changes_files(&needs) {
             let what = "the server is read-only";
             let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
-            let hint = "pull from it without --move, or have it started without --read-only";
-            return Err(fault.hint(hint));
+            return Err(fault.hint(match open.direction() {
+                Direction::Pull => {
+                    "pull from it without --move, or have it started without --read-only"
+                }
+                _ => "have it started without --read-only, or pull from it",
+            }));
         }
         grant
     }
