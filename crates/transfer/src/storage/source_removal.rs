@@ -12,11 +12,11 @@ use super::{
 use crate::error::io_fault;
 use haul_protocol::wire::{Fault, FaultCode, FileKind, Side};
 use haul_sys::{
-    lease::{Asked, ReadLease},
+    lease::{Asked, ReadLease, is_overlay},
     write_back,
 };
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, open, unlinkat},
+    fs::{AtFlags, CWD, Mode, OFlags, fdatasync, fstat, fstatfs, open, unlinkat},
     io::Errno,
 };
 use std::{fs::File, io};
@@ -39,7 +39,12 @@ pub(super) fn before_reading(file: &File, name: &[u8]) -> Result<(), Fault> {
     if is_written && IN_MEMORY.contains(&(magic.cast_unsigned() & 0xffff_ffff)) {
         return Err(written_fault(name, "its file system does not tell of all that is written"));
     }
-    write_back::write_out(file).map_err(failed)
+    // sync_file_range(2) looks at the pages of overlayfs's own inode, which has none.
+    let written_out = match is_overlay(file) {
+        true => fdatasync(file).map_err(io::Error::from),
+        false => write_back::write_out(file),
+    };
+    written_out.map_err(failed)
 }
 
 fn written_fault(name: &[u8], found: &str) -> Fault {
