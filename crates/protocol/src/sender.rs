@@ -532,7 +532,15 @@ impl Sender {
     /// receiver has said what of it came through.
     fn handle_bad(&mut self, bad: &wire::SpanBad) -> Result<(), ProtocolError> {
         let (file, span, stream) = (FileId(bad.file), SpanIndex(bad.span), StreamId(bad.stream));
-        self.file(bad.file)?;
+        let (_, entry) = self.file(bad.file)?;
+        // No receiver takes a frame of a file that it has not answered, or of a span that is none.
+        let may_have_come = match entry.grid {
+            Some(grid) => span.0 < grid.count(),
+            None => entry.phase == Phase::GivenUp,
+        };
+        if !may_have_come {
+            return Err(ProtocolError::new("a span called damaged that its file does not have"));
+        }
         let Some(state) = self.streams.get(&stream) else {
             return Err(ProtocolError::new("a span called damaged on a stream that is not open"));
         };

@@ -330,7 +330,11 @@ impl Model {
                 !is_open(verified.file) || !numbers::spans_of(&verified.spans).all(sent)
             }
             Message::SpanBad(bad) => {
-                !is_open(bad.file) || !self.streams.contains(&StreamId(bad.stream))
+                let file = FileId(bad.file);
+                let unanswered = self.unanswered.contains_key(&file);
+                !is_open(bad.file)
+                    || !self.streams.contains(&StreamId(bad.stream))
+                    || (unanswered && !self.given_up.contains(&file))
             }
             Message::SpansLost(lost) => {
                 let was_there = |span| self.durable.contains(&(FileId(lost.file), span));
