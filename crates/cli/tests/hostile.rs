@@ -20,7 +20,7 @@ use haul_testkit::{
     faulty_proxy::{Fault as ProxyFault, FaultyProxy},
     seed::Random,
 };
-use haul_transfer::digest::SessionKeys;
+use haul_transfer::{Token, digest::SessionKeys};
 use std::{
     fs::{self, File},
     io::{ErrorKind, Read, Write},
@@ -650,6 +650,65 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
     assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{fault:?}");
     let memory = server.memory_bytes();
     assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
+}
+
+/// A client that has the lock of `data`, 40 MiB of which nothing came.
+fn holder_of_data(server: &Server, token: &Token) -> Peer {
+    let token_secret = token.secret.to_vec();
+    let open = Peer::asks(server, Direction::Push, b"");
+    let (mut peer, _) = Peer::with_session_of(server, wire::Open { token_secret, ..open });
+    let size_bytes = 40 * MIB;
+    let data = FileOffer { size_bytes, ..offer(0, b"data", FileKind::Regular) };
+    peer.say(Message::FileOffer(data));
+    let answer = peer.hear(|message| match message {
+        Message::FileAnswer(answer) => answer.answer.clone(),
+        _ => None,
+    });
+    assert!(matches!(answer, Ok(Answer::Need(_))), "{answer:?}");
+    peer
+}
+
+/// As when its network was cut: its user runs the command again, and is not told to wait.
+#[test]
+fn a_client_that_fell_silent_gives_way_to_one_that_wants_its_file() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let silent = holder_of_data(&server, &server.token());
+    place.file(&place.source("data"), 40 * MIB);
+    let ran = place.run(&words!["push", place.source("data"), server.url("")]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_same_files(&place.source("data"), &place.root("data"));
+    drop(silent);
+}
+
+#[test]
+fn a_client_that_answers_keeps_its_file_whoever_wants_it() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut holder = holder_of_data(&server, &server.token());
+    place.file(&place.source("data"), 40 * MIB);
+    let mut second = place.start(&words!["push", place.source("data"), server.url("")]);
+    while second.is_running() {
+        let _ = holder.sync();
+    }
+    let ran = second.finish();
+    ran.failed(1);
+    ran.says(&["another transfer is writing to it"]);
+    holder.sync().unwrap();
+}
+
+#[test]
+fn a_single_use_token_is_given_back_by_a_client_that_fell_silent() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let made = place.run(&words!["token", "new", "--single-use", "--state", place.path("state")]);
+    let token = made.events[0]["token"].as_str().unwrap();
+    let silent = holder_of_data(&server, &token.parse().unwrap());
+    place.file(&place.source("data"), 40 * MIB);
+    let url = server.url_with(token, server.address(), "");
+    let ran = place.run(&words!["push", place.source("data"), url]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    drop(silent);
 }
 
 /// A server that other users of the host share must not lend them its eyes.

@@ -14,6 +14,7 @@ use crate::{
         sending::Sending, streams::Streams,
     },
     stages,
+    storage::waited_for::Held,
     verdict::{self, Rate},
 };
 use haul_protocol::{
@@ -318,14 +319,15 @@ const FIGURES_EVERY: Duration = Duration::from_millis(500);
 /// A role of a server, with figures for the client that wants them.
 pub struct Telling<R> {
     pub role: R,
+    token_id: String,
     wanted: bool,
     told_at: Instant,
     due: Option<wire::Figures>,
 }
 
 impl<R> Telling<R> {
-    pub fn new(role: R, wanted: bool) -> Self {
-        Self { role, wanted, told_at: Instant::now(), due: None }
+    pub fn new(role: R, token_id: String, wanted: bool) -> Self {
+        Self { role, token_id, wanted, told_at: Instant::now(), due: None }
     }
 }
 
@@ -353,6 +355,10 @@ impl<R: Reported> Role for Telling<R> {
 
     fn has_last_word(&self) -> bool {
         self.role.has_last_word()
+    }
+
+    fn holds(&self, held: &Held) -> bool {
+        matches!(held, Held::TokenId(id) if *id == self.token_id) || self.role.holds(held)
     }
 
     fn ends_in_order(&mut self, now: Instant) -> bool {

@@ -26,6 +26,7 @@ use crate::{
         root::Links,
         source::asked_sources,
         target::{PathMeans, SESSIONS_ENDING, TargetPlace, final_name},
+        waited_for::{Held, Waiting},
         walk::{Top, Walk, WalkOptions},
     },
     token::{Token, hex, random_bytes},
@@ -332,6 +333,7 @@ impl Server {
         grant: &Grant,
     ) -> Result<MutexGuard<'_, Sessions>, Fault> {
         let begun = Instant::now();
+        let mut waiting = None;
         loop {
             let sessions = lock(&self.sessions);
             let of_token = || {
@@ -351,7 +353,11 @@ impl Server {
                         .hint("its disk may hang; try again later"));
                 }
             } else if grant.single_use && of_token().next().is_some() {
-                if begun.elapsed() > SINGLE_USE_PATIENCE {
+                let waiting = waiting
+                    .get_or_insert_with(|| Waiting::new(Held::TokenId(grant.token_id.clone())));
+                let patience =
+                    if waiting.is_doubted() { SUPERSEDE_PATIENCE } else { SINGLE_USE_PATIENCE };
+                if begun.elapsed() > patience {
                     let what = "the token is for one transfer, which is running";
                     return Err(Fault::new(FaultCode::TokenUsed, Side::Unknown, what).hint(
                         "let that one end, or ask for a new token (`haul token new` there)",
@@ -618,7 +624,7 @@ fn run_role(
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
             let role = Sending::new(sources, setup, streams, source, options, tell);
-            let mut telling = reporting::Telling::new(role, open.wants_figures);
+            let mut telling = reporting::Telling::new(role, grant.token_id, open.wants_figures);
             let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
             telling.role.stop();
             (end, telling.role.tally.clone())
@@ -640,7 +646,8 @@ fn run_role(
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(role) => {
-                    let mut telling = reporting::Telling::new(role, open.wants_figures);
+                    let mut telling =
+                        reporting::Telling::new(role, grant.token_id, open.wants_figures);
                     let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();

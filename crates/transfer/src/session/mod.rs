@@ -12,6 +12,7 @@ pub mod following;
 pub mod growing;
 mod hard_links;
 pub mod headway;
+mod listening;
 mod patience;
 pub mod placing;
 mod receive_pack;
@@ -28,10 +29,13 @@ mod taken_up;
 pub mod target_check;
 mod watching;
 
+pub use listening::LOST_AFTER;
+
 use crate::{
     Interrupt,
     error::io_fault,
     events::{Event, FileCounts, Problem},
+    storage::waited_for::{self, Held},
     transport::{
         control::{Control, ControlError},
         waker::Waker,
@@ -41,15 +45,12 @@ use haul_protocol::{
     Message, ProtocolError,
     wire::{self, Fault},
 };
+use listening::{Listening, Next};
 use std::{
     sync::{Mutex, MutexGuard, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-/// A side that heard nothing for this long asks whether the other is there.
-const PING_AFTER: Duration = Duration::from_secs(5);
-/// A side that heard nothing for this long gives the session up.
-pub const LOST_AFTER: Duration = Duration::from_secs(20);
 /// The longest sleep of a session's thread.
 const TURN: Duration = Duration::from_millis(100);
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -81,6 +82,10 @@ pub trait Role {
     fn heard(&mut self, _at: Instant) {}
     /// Whether the other side still waits for what this one says at the end.
     fn has_last_word(&self) -> bool;
+    /// Whether another session that waits for this waits for this one.
+    fn holds(&self, _held: &Held) -> bool {
+        false
+    }
     /// The user wants it to end: whether it does so in order, and is to go on until then.
     fn ends_in_order(&mut self, _now: Instant) -> bool {
         false
@@ -102,8 +107,7 @@ pub fn drive(
     interrupt: &Interrupt,
     lost_after: Duration,
 ) -> SessionEnd {
-    let mut pinged_at = Instant::now();
-    let ping_after = PING_AFTER.min(lost_after / 2);
+    let mut listening = Listening::new(lost_after, Instant::now());
     loop {
         let now = Instant::now();
         role.heard(control.heard_at);
@@ -126,13 +130,12 @@ pub fn drive(
             control.close(GOODBYE);
             return SessionEnd::Interrupted;
         }
-        let silent = now.saturating_duration_since(control.heard_at);
-        if silent > lost_after {
-            return SessionEnd::Lost(format!("nothing heard for {} s", silent.as_secs()));
-        }
-        if silent > ping_after && now.saturating_duration_since(pinged_at) > ping_after {
-            pinged_at = now;
-            control.queue(Message::Ping(wire::Ping { number: 0 }));
+        let is_doubted = listening.is_doubted(control.heard_at);
+        let is_waited_for = waited_for::is_waited_for(is_doubted, |held| role.holds(held));
+        match listening.look(now, control.heard_at, is_waited_for) {
+            Next::Nothing => {}
+            Next::Ping => control.queue(Message::Ping(wire::Ping { number: 0 })),
+            Next::GiveUp(why) => return SessionEnd::Lost(why),
         }
         let messages = match control.turn(TURN, Some(waker)) {
             Ok(messages) => messages,

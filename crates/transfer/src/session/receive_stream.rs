@@ -11,7 +11,7 @@ use crate::{
     content::Part,
     digest::SpanDigest,
     error::io_fault,
-    storage::{open_files::Share, span_digests::Digest},
+    storage::{open_files::Share, span_digests::Digest, waited_for::Held},
 };
 use haul_datapath::{
     EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
@@ -51,6 +51,19 @@ pub struct ReceiveShared {
     pub small_files: Share,
     /// Files that a stream found it cannot write.
     pub failed: Mutex<Vec<(FileId, Fault)>>,
+}
+
+impl ReceiveShared {
+    /// Whether this is the lock of a file that is being received. One that its committer is busy
+    /// with is asked the next time.
+    pub fn holds(&self, held: &Held) -> bool {
+        let Held::File(inode, device) = held else { return false };
+        let is_it = |target: &Target| {
+            let file = target.shared.try_lock().ok();
+            file.and_then(|file| file.as_ref()?.inode()) == Some((*inode, *device))
+        };
+        lock(&self.targets).values().any(is_it)
+    }
 }
 
 #[derive(Clone)]

@@ -38,6 +38,7 @@ use crate::{
         open_files::{Pass, Share},
         part::growing::growing_span_bytes,
         target::{Prepared, TargetPlace},
+        waited_for::Held,
     },
 };
 use haul_datapath::choose;
@@ -866,6 +867,10 @@ impl Role for Receiving<'_> {
 
     fn poll_message(&mut self) -> Option<Message> {
         self.engines.take_explained().or_else(|| lock(&self.shared.machine).poll_message())
+    }
+
+    fn holds(&self, held: &Held) -> bool {
+        self.shared.holds(held)
     }
 
     /// A watch ends when its user wants it to, and is complete when nothing is under way then.

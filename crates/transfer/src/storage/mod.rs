@@ -21,5 +21,6 @@ pub mod source;
 mod source_removal;
 pub mod span_digests;
 pub mod target;
+pub mod waited_for;
 pub mod walk;
 pub mod watch;

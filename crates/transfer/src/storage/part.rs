@@ -14,6 +14,7 @@ use super::{
     root::{Root, join, split_last},
     span_digests::{SpanDigests, outside_holes},
     target::{SESSIONS_ENDING, has_time},
+    waited_for::{Held, Waiting},
 };
 use crate::{
     content::FileContent,
@@ -48,7 +49,8 @@ use std::{
 
 /// How long a lock is waited for: its holder may be a session that is just ending.
 const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
-/// The same while a session of this process is known to be ending, which can take a sync.
+/// The same while a session of this process is known to be ending, which can take a sync, or does
+/// not hear its peer.
 /// Less than the time after which a silent side is given up.
 const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
 /// From this size on the free space is looked at before any is taken: fallocate(2) of more than
@@ -297,6 +299,10 @@ impl Part {
             discarded: false,
             pass: None,
         }
+    }
+
+    pub fn inode(&self) -> (u64, u64) {
+        self.inode
     }
 
     /// That of the file, and so of its directory: a mount begins at a directory.
@@ -722,6 +728,7 @@ fn create_locked(directory: &impl AsFd, part: &[u8]) -> io::Result<Option<(File,
 /// first lives.
 fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, Fault> {
     let begun = Instant::now();
+    let mut waiting = None;
     let failed = |errno: Errno| {
         io_fault(Side::Target, name, "the temporary cannot be opened", &errno.into())
     };
@@ -751,8 +758,10 @@ fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, 
                 }
             }
             Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                let ending = SESSIONS_ENDING.load(Ordering::Relaxed) > 0;
-                let patience = if ending { LOCK_PATIENCE_ENDING } else { LOCK_PATIENCE };
+                let held = Held::File(opened.st_ino, opened.st_dev);
+                let waiting = waiting.get_or_insert_with(|| Waiting::new(held));
+                let ends = SESSIONS_ENDING.load(Ordering::Relaxed) > 0 || waiting.is_doubted();
+                let patience = if ends { LOCK_PATIENCE_ENDING } else { LOCK_PATIENCE };
                 if begun.elapsed() > patience {
                     return Err(locked(name));
                 }
@@ -779,10 +788,7 @@ fn locked(name: &[u8]) -> Fault {
         .at(name)
         .needs("to be the only writer")
         .found("a live one that holds the lock")
-        .hint(
-            "let that one end, or stop it; one whose connection died without a word is given up \
-             after some 20 s",
-        )
+        .hint("let that one end, or stop it")
 }
 
 #[cfg(test)]

@@ -446,6 +446,15 @@ impl TargetFile {
         matches!(&self.shape, Shape::Regular(part) if part.journal.is_some())
     }
 
+    /// Number and device of the inode that it is written to.
+    #[must_use]
+    pub fn inode(&self) -> Option<(u64, u64)> {
+        match &self.shape {
+            Shape::Regular(part) => Some(part.inode()),
+            _ => None,
+        }
+    }
+
     /// The file, to be read back from its disk; `None` for what is none.
     #[must_use]
     pub fn to_read_back(&self) -> Option<Arc<SpanFile>> {

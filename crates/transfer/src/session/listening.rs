@@ -1,0 +1,99 @@
+//! Whether the peer of a session is still there: when it is asked, and when it is given up.
+
+use std::time::{Duration, Instant};
+
+/// A side that heard nothing for this long asks whether the other is there.
+const PING_AFTER: Duration = Duration::from_secs(5);
+/// A side that heard nothing for this long gives the session up.
+pub const LOST_AFTER: Duration = Duration::from_secs(20);
+/// The same from when it asked, where another session waits for what this one holds.
+const LOST_AFTER_WANTED: Duration = Duration::from_secs(4);
+
+/// What is to be done about a peer's silence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    Nothing,
+    Ping,
+    GiveUp(String),
+}
+
+#[derive(Debug)]
+pub struct Listening {
+    lost_after: Duration,
+    pinged_at: Instant,
+    /// When it was asked because somebody waits.
+    asked_at: Option<Instant>,
+}
+
+impl Listening {
+    #[must_use]
+    pub fn new(lost_after: Duration, now: Instant) -> Self {
+        Self { lost_after, pinged_at: now, asked_at: None }
+    }
+
+    /// Somebody waits, and the peer has not been heard since it was asked.
+    #[must_use]
+    pub fn is_doubted(&self, heard_at: Instant) -> bool {
+        self.asked_at.is_some_and(|at| at > heard_at)
+    }
+
+    pub fn look(&mut self, now: Instant, heard_at: Instant, is_waited_for: bool) -> Next {
+        let silent = now.saturating_duration_since(heard_at);
+        if silent > self.lost_after {
+            return Next::GiveUp(format!("nothing heard for {} s", silent.as_secs()));
+        }
+        if !is_waited_for {
+            self.asked_at = None;
+        } else if let Some(at) = self.asked_at.filter(|at| *at > heard_at) {
+            if now.saturating_duration_since(at) > LOST_AFTER_WANTED {
+                return Next::GiveUp(format!(
+                    "nothing heard for {} s, and another session waits for what this one holds",
+                    silent.as_secs()
+                ));
+            }
+        } else if self.asked_at.is_none_or(|at| now.duration_since(at) > LOST_AFTER_WANTED) {
+            (self.asked_at, self.pinged_at) = (Some(now), now);
+            return Next::Ping;
+        }
+        let ping_after = PING_AFTER.min(self.lost_after / 2);
+        if silent > ping_after && now.saturating_duration_since(self.pinged_at) > ping_after {
+            self.pinged_at = now;
+            return Next::Ping;
+        }
+        Next::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a peer that answers `answers` is kept, looked at ten times a second for 30 s.
+    fn kept(is_waited_for: bool, answers: bool) -> Option<u128> {
+        let begun = Instant::now();
+        let mut heard_at = begun;
+        let mut listening = Listening::new(LOST_AFTER, begun);
+        (1..300).find_map(|turn| {
+            let now = begun + Duration::from_millis(100 * turn);
+            match listening.look(now, heard_at, is_waited_for) {
+                Next::GiveUp(_) => return Some(now.duration_since(begun).as_secs().into()),
+                Next::Ping if answers => heard_at = now + Duration::from_millis(50),
+                _ => {}
+            }
+            assert!(!answers || !listening.is_doubted(heard_at));
+            None
+        })
+    }
+
+    #[test]
+    fn a_silent_peer_is_given_up_sooner_where_another_waits_for_what_it_holds() {
+        assert_eq!(kept(false, false), Some(20));
+        assert_eq!(kept(true, false), Some(4));
+    }
+
+    #[test]
+    fn a_peer_that_answers_is_kept_whoever_waits() {
+        assert_eq!(kept(false, true), None);
+        assert_eq!(kept(true, true), None);
+    }
+}

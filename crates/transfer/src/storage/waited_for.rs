@@ -1,0 +1,79 @@
+//! What a session of this process holds and another one waits for: a file's lock, a token that is
+//! for one transfer at a time.
+//!
+//! A client whose network was cut without a word holds both until its silence is long enough for
+//! any outage. Its user, who runs the same command again, need not wait for that: who waits says so
+//! here, and the session that holds asks its peer at once whether it is still there.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// Waiters are few: a search is cheap, and none is done while there are none.
+static WAITERS: Mutex<Vec<Waiter>> = Mutex::new(Vec::new());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Number and device of its inode.
+    File(u64, u64),
+    TokenId(String),
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: usize,
+    held: Held,
+    is_doubted: bool,
+}
+
+/// Somebody waits, until this is dropped.
+#[derive(Debug)]
+pub struct Waiting {
+    number: usize,
+}
+
+impl Waiting {
+    #[must_use]
+    pub fn new(held: Held) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut waiters = waiters();
+        waiters.push(Waiter { number, held, is_doubted: false });
+        COUNT.store(waiters.len(), Ordering::Relaxed);
+        Self { number }
+    }
+
+    /// Its holder is of this process, and has not heard its peer since it asked.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        waiters().iter().any(|waiter| waiter.number == self.number && waiter.is_doubted)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut waiters = waiters();
+        waiters.retain(|waiter| waiter.number != self.number);
+        COUNT.store(waiters.len(), Ordering::Relaxed);
+    }
+}
+
+/// Whether anybody waits for what `holds` says is held; they are told whether its holder's peer is
+/// in doubt.
+pub fn is_waited_for(is_doubted: bool, holds: impl Fn(&Held) -> bool) -> bool {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let mut any = false;
+    for waiter in waiters().iter_mut().filter(|waiter| holds(&waiter.held)) {
+        waiter.is_doubted = is_doubted;
+        any = true;
+    }
+    any
+}
+
+fn waiters() -> MutexGuard<'static, Vec<Waiter>> {
+    WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
