@@ -179,6 +179,12 @@ fn what_is_there_already_is_kept_replaced_or_refused_as_asked() {
             assert!(*stored == expected || way == Way::Pull, "{stored}");
         }
 
+        write(&journey.from("differs"), "differs");
+        write(&journey.to("differs"), "theirs");
+        let ran = journey.moved("differs", &words!["--on-conflict", "keep-both"]);
+        let now = ran.report()["to"].as_str().unwrap();
+        assert!(now.ends_with("/differs.1"), "{now}");
+
         let ran = journey.moved("t", &words!["--on-conflict", "replace"]);
         ran.ok();
         assert_eq!(fs::read_to_string(to.join("differs")).unwrap(), "differs");

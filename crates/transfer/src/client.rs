@@ -117,9 +117,13 @@ pub fn push(
         ..wire::Open::default()
     };
     let client = Client::new(&request.url, &request.options, open, of_base, interrupt)?;
-    let report = client.run(&Work::Push(&request.sources), on_event)?;
+    let mut stored_as = None;
+    let mut on_event = whereabouts::noting(&mut stored_as, on_event);
+    let report = client.run(&Work::Push(&request.sources), &mut on_event)?;
+    drop(on_event);
     let means = TargetMeans::name_if(client.target_is_name.get());
-    Ok(whereabouts::of_push(report, request, &names, means))
+    let report = whereabouts::of_push(report, request, &names, means);
+    Ok(whereabouts::stored_as(report, &names, stored_as.as_ref()))
 }
 
 /// Fetches files from a server.
@@ -188,10 +192,14 @@ pub fn pull(
     }
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
     let work = Work::Pull(place.clone());
-    let report = client.run(&work, on_event);
+    let mut stored_as = None;
+    let mut on_event = whereabouts::noting(&mut stored_as, on_event);
+    let report = client.run(&work, &mut on_event);
+    drop(on_event);
     let report = report.inspect_err(|_| unmake_local(&request.target, &place))?;
     let means = TargetMeans::name_if(client.target_is_name.get());
-    Ok(whereabouts::of_pull(report, request, &names, means))
+    let report = whereabouts::of_pull(report, request, &names, means);
+    Ok(whereabouts::stored_as(report, &names, stored_as.as_ref()))
 }
 
 /// With none of the sources there, no server needs to be asked.

@@ -1,8 +1,9 @@
 //! Where files came from and where they are now, as the report names it.
 
 use crate::{
-    events::{Name, Report},
+    events::{Event, Name, Report},
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec},
+    storage::root::split_last,
     url::HaulUrl,
 };
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +21,31 @@ impl TargetMeans {
     pub fn name_if(is_name: bool) -> Self {
         if is_name { Self::Name } else { Self::Directory }
     }
+}
+
+/// Passes events on, and keeps the name that the one source got, where `--on-conflict keep-both`
+/// stored it under another.
+pub fn noting<'a>(
+    stored_as: &'a mut Option<Name>,
+    on_event: &'a mut dyn FnMut(Event),
+) -> impl FnMut(Event) + 'a {
+    move |event| {
+        if let Event::File(ended) = &event
+            && !ended.path.0.contains(&b'/')
+        {
+            stored_as.clone_from(&ended.stored_as);
+        }
+        on_event(event);
+    }
+}
+
+/// The report with the name that the one source got.
+#[must_use]
+pub fn stored_as(report: Report, names: &[Option<Vec<u8>>], stored_as: Option<&Name>) -> Report {
+    let (Some(stored_as), [Some(_)]) = (stored_as, names) else { return report };
+    let name = split_last(&stored_as.0).1;
+    let directory = report.to.0.len() - split_last(&report.to.0).1.len();
+    Report { to: Name([&report.to.0[..directory], name].concat()), ..report }
 }
 
 /// The report of a push. A server does not tell which directory it serves, so its side is named by
