@@ -148,6 +148,16 @@ fn a_slow_sync_is_named() {
     assert_verdict(&ran, "sync", &["synced writes"]);
 }
 
+#[test]
+fn a_slow_reading_back_is_named() {
+    let words = words!["--verify-target"];
+    let Some(ran) = with_slow_calls("push", "pread64,preadv2:delay_exit=500000", 8 * MIB, &words)
+    else {
+        return;
+    };
+    assert_verdict(&ran, "read_back", &["--verify-target"]);
+}
+
 /// A setting of a kernel at one end of a path.
 enum At<'a> {
     Near(&'a str),

@@ -9,7 +9,10 @@
 
 use crate::{
     events::SideCosts,
-    session::streams::{StreamFigures, Streams, elapsed_ns},
+    session::{
+        committer::Costs,
+        streams::{StreamFigures, Streams, elapsed_ns},
+    },
 };
 use haul_datapath::engines;
 use haul_protocol::wire::{Figures, SideReport, Stage, StageTime};
@@ -232,16 +235,16 @@ impl Part {
         Self { figures: added(&streams, sender_stages), at_work, cpu_ns: 0, streams }
     }
 
-    /// `committer_ns` is wall time in syncs, and processor time.
     #[must_use]
-    pub fn of_receiver(streams: &Streams, committer_ns: (u64, u64)) -> Self {
+    pub fn of_receiver(streams: &Streams, committer: Costs) -> Self {
         let streams = streams.all_figures();
         let mut figures = added(&streams, receiver_stages);
         let mut at_work = at_work(&streams, receiver_stages);
         for of in [&mut figures, &mut at_work] {
-            add(&mut of.stages, Stage::Sync, committer_ns.0);
+            add(&mut of.stages, Stage::Sync, committer.sync_ns);
+            add(&mut of.stages, Stage::ReadBack, committer.read_back_ns);
         }
-        Self { figures, at_work, cpu_ns: committer_ns.1, streams }
+        Self { figures, at_work, cpu_ns: committer.cpu_ns, streams }
     }
 
     /// Where the time of its streams went so far.

@@ -251,9 +251,12 @@ pub fn shares(source: &Figures, target: &Figures, seconds: f64, path: Path) -> S
     };
     let both = sender_waits.min(receiver_waits) / sender_waits.max(f64::MIN_POSITIVE);
     let idle = if source.streams_ns == 0 { 1.0 } else { of_source(Stage::Idle) };
-    // Streams never wait for a sync: it holds back when they have nothing left to do.
-    let sync_seconds = ns_of(target, Stage::Sync) / 1e9;
-    let sync = if seconds > 0.0 { (sync_seconds / seconds).min(idle) } else { 0.0 };
+    // Streams never wait for these two: they hold back when streams have nothing left to do.
+    let beside = |stage, idle: f64| {
+        if seconds > 0.0 { (ns_of(target, stage) / 1e9 / seconds).min(idle) } else { 0.0 }
+    };
+    let read_back = beside(Stage::ReadBack, idle);
+    let sync = beside(Stage::Sync, idle - read_back);
     let window = if path == Path::Loopback { 0.0 } else { of_source(held[0]) * both };
     let mut shares = vec![
         ("source_disk", of_source(Stage::SourceDisk) + reads_too * both),
@@ -267,8 +270,9 @@ pub fn shares(source: &Figures, target: &Figures, seconds: f64, path: Path) -> S
         ("target_processor", of_target(Stage::Processor)),
         ("target_run_queue", of_target(Stage::RunQueue)),
         ("target_disk", of_target(Stage::TargetDisk)),
+        ("read_back", read_back),
         ("sync", sync),
-        ("waiting", if source.streams_ns == 0 { 0.0 } else { idle - sync }),
+        ("waiting", if source.streams_ns == 0 { 0.0 } else { idle - read_back - sync }),
     ];
     shares.iter_mut().for_each(|(_, share)| *share = round(share.clamp(0.0, 1.0), SHARE_DIGITS));
     sorted(shares)
@@ -366,6 +370,7 @@ fn noun(stage: &str) -> &'static str {
         "target_processor" => "the receiver's processor",
         "target_run_queue" => "the receiver's run queue",
         "target_disk" => "the target disk",
+        "read_back" => "reading the target back",
         _ => "the sync",
     }
 }
@@ -393,6 +398,7 @@ fn what(stage: &str) -> &'static str {
         "target_processor" => "the receiver's processor was at work outside digests",
         "target_run_queue" => "the receiver waited for a processor that others had",
         "target_disk" => "the receiver waited for its disk",
+        "read_back" => "all was sent and the receiver read it back from its disk (--verify-target)",
         "sync" => "all was sent and the receiver synced",
         _ => "nothing could be sent",
     }
@@ -428,6 +434,7 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
         "target_digest" => format!("{more} at the receiver, {cheaper}"),
         "target_processor" => format!("{more} at the receiver"),
         "target_disk" => "a faster target disk, or several (RAID 0, one server a disk)".into(),
+        "read_back" => "a target disk that reads faster, or leave out --verify-target".into(),
         "sync" => "a target disk that takes synced writes faster, as flash with power-loss \
                    protection does"
             .into(),
@@ -508,6 +515,8 @@ mod tests {
         assert_eq!(first(&beside, &syncing), ("source_disk", 0.6));
         assert_eq!(first(&[(Stage::Idle, 950)], &syncing), ("sync", 0.9));
         assert_eq!(first(&[(Stage::Idle, 950)], &[(Stage::Idle, 950)]).0, "waiting");
+        let reading_back = [(Stage::Sync, 100), (Stage::ReadBack, 800), (Stage::Receive, 900)];
+        assert_eq!(first(&[(Stage::Idle, 950)], &reading_back), ("read_back", 0.8));
     }
 
     #[test]

@@ -1176,6 +1176,8 @@ pub enum Stage {
     Processor = 11,
     /// ready to run, and another thread had the processor
     RunQueue = 12,
+    /// the target's files read back from their disk (verify_target)
+    ReadBack = 13,
 }
 impl Stage {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1197,6 +1199,7 @@ impl Stage {
             Self::Idle => "IDLE",
             Self::Processor => "PROCESSOR",
             Self::RunQueue => "RUN_QUEUE",
+            Self::ReadBack => "READ_BACK",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1215,6 +1218,7 @@ impl Stage {
             "IDLE" => Some(Self::Idle),
             "PROCESSOR" => Some(Self::Processor),
             "RUN_QUEUE" => Some(Self::RunQueue),
+            "READ_BACK" => Some(Self::ReadBack),
             _ => None,
         }
     }

@@ -111,6 +111,9 @@ struct Shared {
     sync_ns: AtomicU64,
     /// When the sync under way began.
     sync_begun: Mutex<Option<Instant>>,
+    read_back_ns: AtomicU64,
+    /// When the reading back under way began.
+    read_back_begun: Mutex<Option<Instant>>,
     cpu_ns: AtomicU64,
     publisher_cpu_ns: AtomicU64,
     contents: Arc<Contents>,
@@ -118,6 +121,17 @@ struct Shared {
     check: Option<TargetCheck>,
     /// Where names lead is looked at below it.
     root: Option<Arc<Root>>,
+}
+
+/// What became durable cost so much, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Costs {
+    /// Wall time in syncs and renames.
+    pub sync_ns: u64,
+    /// Wall time in which files were read back from their disk.
+    pub read_back_ns: u64,
+    /// Processor time.
+    pub cpu_ns: u64,
 }
 
 pub struct Committer {
@@ -270,14 +284,19 @@ impl CommitterHandle {
         });
     }
 
-    /// Wall time in syncs and renames, and processor time, in nanoseconds.
     #[must_use]
-    pub fn costs_ns(&self) -> (u64, u64) {
+    pub fn costs(&self) -> Costs {
         let cpu_ns = [&self.0.cpu_ns, &self.0.publisher_cpu_ns];
         let cpu_ns: u64 = cpu_ns.iter().map(|ns| ns.load(Ordering::Relaxed)).sum();
         let cpu_ns = cpu_ns + self.0.check.as_ref().map_or(0, TargetCheck::cpu_ns);
-        let open_ns = lock(&self.0.sync_begun).map_or(0, elapsed_ns);
-        (self.0.sync_ns.load(Ordering::Relaxed) + open_ns, cpu_ns)
+        let wall_ns = |ended: &AtomicU64, begun: &Mutex<Option<Instant>>| {
+            ended.load(Ordering::Relaxed) + lock(begun).map_or(0, elapsed_ns)
+        };
+        Costs {
+            sync_ns: wall_ns(&self.0.sync_ns, &self.0.sync_begun),
+            read_back_ns: wall_ns(&self.0.read_back_ns, &self.0.read_back_begun),
+            cpu_ns,
+        }
     }
 }
 
@@ -378,8 +397,9 @@ impl Shared {
             let mut batch = Vec::from(std::mem::take(&mut queue.synced));
             queue.publishing = true;
             drop(queue);
-            let (count, begun) = (batch.len(), Instant::now());
+            let count = batch.len();
             self.read_back(&mut batch);
+            let begun = Instant::now();
             self.each(&mut batch, TargetFile::publish);
             // A file that is replaced is removed by the rename, which takes a disk its time.
             self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
@@ -399,8 +419,12 @@ impl Shared {
     fn read_back(&self, batch: &mut Vec<Entry>) {
         let Some(check) = &self.check else { return };
         let files: Vec<_> = batch.iter().map(|entry| (entry.file, entry.target.clone())).collect();
+        let begun = *lock(&self.read_back_begun).insert(Instant::now());
+        let outcomes = check.check(&files);
+        *lock(&self.read_back_begun) = None;
+        self.read_back_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
         // Stopped: they are taken up again by another session.
-        let Some(outcomes) = check.check(&files) else { return batch.clear() };
+        let Some(outcomes) = outcomes else { return batch.clear() };
         let mut outcomes = outcomes.into_iter();
         batch.retain(|entry| match outcomes.next() {
             Some(Err(fault)) => {

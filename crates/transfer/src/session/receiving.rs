@@ -236,7 +236,7 @@ impl<'a> Receiving<'a> {
     }
 
     fn part(&self) -> stages::Part {
-        stages::Part::of_receiver(&self.shared.streams, self.shared.committer.costs_ns())
+        stages::Part::of_receiver(&self.shared.streams, self.shared.committer.costs())
     }
 
     /// Where the time of this side's streams went so far.
