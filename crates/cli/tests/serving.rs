@@ -194,3 +194,33 @@ fn a_server_holds_no_directory_of_a_session_that_has_ended() {
     place.pull(&words![server.url("up/d"), place.target("")]).ok();
     wait_until("the session has let go", || held().is_empty());
 }
+
+/// As after `umount -l` or `mv`: what came would lie where nobody finds it.
+#[test]
+fn a_server_whose_directory_is_not_at_its_path_any_more_says_so() {
+    let place = Place::new();
+    place.file(&place.source("a"), 1000);
+    let server = Server::start(&place);
+    let push = words!["push", place.source("a"), server.url("")];
+    let (root, away) = (place.root(""), place.path("away"));
+    std::fs::rename(&root, &away).unwrap();
+    let words = ["not at its path any more", "start the server again"];
+    place.run(&push).refused(&[words[0], words[1], "nothing there"]);
+    std::fs::create_dir(&root).unwrap();
+    place.run(&push).refused(&[words[0], words[1], "another directory there"]);
+    assert!(!away.join("a").exists() && !root.join("a").exists());
+    std::fs::remove_dir(&root).unwrap();
+    std::fs::rename(&away, &root).unwrap();
+    place.run(&push).ok();
+}
+
+#[test]
+fn a_server_whose_state_is_broken_does_not_tell_where_it_lies() {
+    let place = Place::new();
+    place.file(&place.source("a"), 1000);
+    let server = Server::start(&place);
+    std::fs::write(place.path("state/tokens.json"), "{").unwrap();
+    let ran = place.run(&words!["push", place.source("a"), server.url("")]);
+    ran.refused(&["its own list of tokens", "haul token list"]);
+    assert!(!format!("{ran:?}").contains("tokens.json"), "{ran:?}");
+}

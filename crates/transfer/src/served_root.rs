@@ -123,6 +123,24 @@ impl ServedRoot {
         })
     }
 
+    /// What is at `path` in place of this directory: a server that goes on would put files where
+    /// nobody finds them, as after `umount -l` or `mv`. `None` where it is there, and where that
+    /// cannot be looked at.
+    #[must_use]
+    pub fn in_its_place(&self, path: &Path) -> Option<&'static str> {
+        let Self::Directory { inode: Some(inode), .. } = self else { return None };
+        match Self::at(path) {
+            Ok(Self::Directory { inode: Some(now), .. }) if !inode.is(&now) => {
+                Some("another directory")
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some("nothing"),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                Some("something that is no directory")
+            }
+            _ => None,
+        }
+    }
+
     /// The path as it is shown and stored; `None` where nobody knows it.
     #[must_use]
     pub fn name(&self) -> Option<&str> {

@@ -542,10 +542,11 @@ fn grant_of(record: &TokenRecord) -> Grant {
     }
 }
 
-fn state_fault(problem: &Problem) -> wire::Fault {
-    wire::Fault::new(wire::FaultCode::IoFailed, wire::Side::Unknown, problem.what.clone())
-        .found(problem.found.clone())
-        .hint("see the server's own messages")
+/// Where the state lies is the operator's, and not told to clients.
+fn state_fault(_problem: &Problem) -> wire::Fault {
+    let what = "the server cannot read or write its own list of tokens";
+    wire::Fault::new(wire::FaultCode::IoFailed, wire::Side::Unknown, what)
+        .hint("`haul token list` on the server says why")
 }
 
 /// Where haul's state lies for this user, of all places where it may, whatever was said: no

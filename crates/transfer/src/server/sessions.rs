@@ -1,6 +1,6 @@
 //! The server's sessions: letting clients in, and running what they asked for.
 
-use super::{Server, ServerEvent, doorman::Stranger};
+use super::{ServeRoot, Server, ServerEvent, doorman::Stranger};
 use crate::{
     Interrupt,
     client::{BUFFER_BYTES_MAX, SOFTWARE},
@@ -401,12 +401,24 @@ impl Server {
         choose::streams(&facts).0.clamp(1, most)
     }
 
+    /// The path of what is served is the operator's, and not told.
+    fn check_in_place(&self) -> Result<(), Fault> {
+        let ServeRoot::Directory(path) = &self.options.root else { return Ok(()) };
+        let Some(found) = self.served.in_its_place(path) else { return Ok(()) };
+        let what = "the directory that the server was started with is not at its path any more";
+        Err(Fault::new(FaultCode::IoFailed, Side::Unknown, what)
+            .needs("the same directory, of the same file system")
+            .found(format!("{found} there"))
+            .hint("put or mount it there again, or start the server again"))
+    }
+
     /// Finds the target or the sources that the client named.
     fn prepare(&self, accepted: &Accepted) -> Result<Work, Fault> {
         let open = &accepted.open;
         let root = match &self.root {
             None => None,
             Some(root) => {
+                self.check_in_place()?;
                 let below = std::os::unix::ffi::OsStrExt::as_bytes(accepted.grant.root.as_os_str());
                 let root = root.below(below, Links::Refuse);
                 Some(root.map_err(|error| no_token_root(&error))?)
