@@ -73,6 +73,7 @@ fn full_report() -> Report {
         moved_bytes: 10 << 30,
         seconds: 4.321,
         gbit_per_s: 19.88,
+        updated_attributes: 0,
         files: FileCounts { done: 12, skipped: 3, failed: 0, ..FileCounts::default() },
         protection: "safe".into(),
         digest: "aes-gmac".into(),
@@ -274,6 +275,8 @@ fn the_report_of_a_run_that_found_everything_done() {
         ..Report::default()
     };
     assert_screen("report-again.txt", &report::text(&report, &[], LOG));
+    let report = Report { updated_attributes: 1, ..report };
+    assert_screen("report-updated.txt", &report::text(&report, &[], LOG));
 }
 
 #[test]

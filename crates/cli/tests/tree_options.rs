@@ -632,9 +632,16 @@ fn mode_and_time_arrive_unless_they_are_not_wanted_and_are_brought_up_to_date() 
         assert_eq!(mode(&to.join("f")), 0o640);
         // Another mode alone: the bytes stay.
         set_mode(0o755);
+        let ran = journey.moved("t", &words!["-n"]);
+        assert_eq!(ran.ok()["updated_attributes"], 1, "{way:?}");
+        assert_eq!(mode(&to.join("f")), 0o640);
         let ran = journey.moved("t", &[]);
-        assert_eq!(ran.ok()["moved_bytes"], 0);
+        assert_eq!(
+            (&ran.ok()["moved_bytes"], &ran.ok()["updated_attributes"]),
+            (&0.into(), &1.into())
+        );
         assert_eq!(mode(&to.join("f")), 0o755, "{way:?}");
+        assert!(journey.moved("t", &[]).ok().get("updated_attributes").is_none());
         fs::remove_dir_all(&to).unwrap();
         set_mode(0o600);
         journey.moved("t", &words!["--preserve", "none"]).ok();

@@ -500,6 +500,10 @@ pub struct Report {
     /// Of the moved bytes.
     pub gbit_per_s: f64,
     pub files: FileCounts,
+    /// Files and directories that were there already and got the source's mode, owner, time or
+    /// extended attributes; in a dry run, those that would, as far as their inodes tell.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub updated_attributes: u64,
     pub protection: String,
     /// What verified the bytes; `none` verified nothing.
     pub digest: String,

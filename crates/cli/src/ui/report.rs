@@ -26,6 +26,8 @@ const RATED_BYTES_MIN: u64 = 1 << 20;
 const LIMITED_SECONDS_MIN: f64 = 1.0;
 /// A stage that took this share of the time limited the transfer.
 const LIMITED_SHARE_MIN: f64 = 0.5;
+/// Of files and directories that are there already.
+const UPDATED: &str = "brought up to date in mode, owner, time or xattrs";
 /// Costs are stored for 10^9 bytes and shown for 2^30.
 const GIB_PER_GB: f64 = 1.073_741_824;
 
@@ -88,8 +90,12 @@ fn check_line_in(check: &Check, text_columns: usize) -> String {
 fn nothing_to_do(report: &Report) -> String {
     let compared =
         if report.compared_content { "compared byte by byte" } else { "by size and time" };
+    let what = match report.updated_attributes {
+        0 => "nothing to do".to_owned(),
+        count => format!("no bytes to move, {count} {UPDATED}"),
+    };
     format!(
-        "nothing to do: {} with {} there already, {compared} (looked for {})",
+        "{what}: {} with {} there already, {compared} (looked for {})",
         files_and_directories(report.files.skipped, report.files.skipped_directories),
         units::bytes(report.bytes),
         units::time(report.seconds)
@@ -200,6 +206,7 @@ impl Sheet<'_> {
         let counts = [
             (files.removed, "would be removed at the target"),
             (report.sources_removed, "would be removed at the source"),
+            (report.updated_attributes, "would get another mode, owner, time or xattr"),
             (files.left_out, "of a kind that is not moved"),
             (files.failed, "would fail"),
         ];
@@ -224,6 +231,7 @@ impl Sheet<'_> {
             counts.push(format!("{there} there already"));
         }
         for (count, what) in [
+            (report.updated_attributes, UPDATED),
             (files.failed, "failed"),
             (files.left_out, "of a kind that is not moved"),
             (files.removed, "removed at the target"),

@@ -562,6 +562,9 @@ pub struct SideReport {
     /// in which the CPU quota of this side's control group held it
     #[prost(uint64, tag = "29")]
     pub throttled_ns: u64,
+    /// files and directories there already that got the source's mode, owner, time or xattrs
+    #[prost(uint64, tag = "30")]
+    pub updated_attributes: u64,
 }
 /// Client to server, in a session of direction PROBE: the next measurement.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -305,7 +305,7 @@ fn report_messages() -> Vec<(&'static str, Value)> {
             "threads": 4, "bad_spans": 1, "read_back": "O_DIRECT", "streams_ns": 12,
             "sent_bytes": 9, "resent_bytes": 3, "rtt_us": 50_000,
             "rechecked_bytes": 131_072, "recheck_lost_bytes": 65536, "recheck_ns": 7,
-            "sources_removed": 9, "throttled_ns": 8}}}),
+            "sources_removed": 9, "throttled_ns": 8, "updated_attributes": 2}}}),
         ),
         (
             "where a server's time went so far",

@@ -65,6 +65,7 @@ impl Client<'_> {
             seconds: stages::round(seconds, 3),
             gbit_per_s: stages::round_rate(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9)),
             files: there.files,
+            updated_attributes: target.updated_attributes,
             protection: self.options.protection.name().into(),
             digest: digest_name(self.options.wire_digest()).into(),
             streams: run.streams,

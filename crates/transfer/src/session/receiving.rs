@@ -231,6 +231,7 @@ impl<'a> Receiving<'a> {
             recheck_lost_bytes: self.recheck_tally.lost_bytes,
             recheck_ns: self.recheck_tally.ns,
             throttled_ns: self.shared.streams.throttled_ns(),
+            updated_attributes: self.place.updated_attributes(),
             ..self.part().report(because)
         }
     }

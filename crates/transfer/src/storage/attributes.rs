@@ -5,6 +5,7 @@
 //! attributes only `user.*` arrive: `security.*` could give rights that nobody here gave, and
 //! `trusted.*` steers file systems such as overlayfs.
 
+use super::target::has_time;
 use crate::{error::io_fault, wishes::Preserve};
 use haul_protocol::{
     limits,
@@ -28,7 +29,7 @@ use std::{
     },
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -55,6 +56,10 @@ pub struct Attributes {
     /// The first time that a file system did not keep, in words.
     unkept_time: OnceLock<String>,
     unkept_told: AtomicBool,
+    /// Extended attributes that were set or removed.
+    changed_xattrs: AtomicU64,
+    /// What was there already and lacked some of what the source has.
+    updated: AtomicU64,
 }
 
 impl Attributes {
@@ -229,14 +234,56 @@ impl Attributes {
     /// the open file tells is taken for different.
     #[must_use]
     pub fn may_differ(&self, there: &Stat, offer: &FileOffer) -> bool {
+        let time_differs = self.preserve.mtime && !has_time_of(there, offer);
+        time_differs || self.owner_or_mode_differs(there, offer) || self.preserve.needs_xattrs()
+    }
+
+    fn owner_or_mode_differs(&self, there: &Stat, offer: &FileOffer) -> bool {
         let owner_differs = self.owner_of(offer).is_some_and(|(uid, gid)| {
             uid.is_some_and(|uid| uid.as_raw() != there.st_uid)
                 || gid.is_some_and(|gid| gid.as_raw() != there.st_gid)
         });
-        let time_differs = self.preserve.mtime && !has_time_of(there, offer);
         let mode_differs =
             self.preserve.mode && there.st_mode & MODE_BITS != offer.mode & MODE_BITS;
-        owner_differs || time_differs || mode_differs || self.preserve.needs_xattrs()
+        owner_differs || mode_differs
+    }
+
+    /// Brings a file that holds the same bytes up to date, and counts it where something was
+    /// missing. In a dry run it is only counted; extended attributes are not looked at then.
+    ///
+    /// # Errors
+    /// As [`Self::apply`], and of `open`.
+    pub(super) fn bring_up_to_date<F: AsFd>(
+        &self,
+        (there, offer): (&Stat, &FileOffer),
+        dry_run: bool,
+        open: impl FnOnce() -> io::Result<F>,
+    ) -> io::Result<()> {
+        if !self.may_differ(there, offer) {
+            return Ok(());
+        }
+        let time_differs = self.preserve.mtime && !has_time_of(there, offer);
+        let mut differs = time_differs || self.owner_or_mode_differs(there, offer);
+        if !dry_run {
+            let before = self.changed_xattrs.load(Ordering::Relaxed);
+            self.apply(open()?, offer, has_time(offer))?;
+            differs |= self.changed_xattrs.load(Ordering::Relaxed) > before;
+        }
+        self.updated.fetch_add(differs.into(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts a directory that was there and gets another mode or owner at the end. Its time
+    /// changes by what comes into it.
+    pub(super) fn count_directory(&self, there: &Stat, offer: &FileOffer) {
+        let is_ours = geteuid().is_root() || there.st_uid == geteuid().as_raw();
+        let differs = is_ours && self.owner_or_mode_differs(there, offer);
+        self.updated.fetch_add(differs.into(), Ordering::Relaxed);
+    }
+
+    /// What was there already and lacked some of what the source has.
+    pub fn updated(&self) -> u64 {
+        self.updated.load(Ordering::Relaxed)
     }
 
     /// The permission bits that a target gets: the source's, as it is. Where modes are not kept,
@@ -272,7 +319,8 @@ impl Attributes {
         for name in there.split(|&byte| byte == 0).filter(|name| is_meant(name)) {
             if !offer.xattrs.iter().any(|xattr| xattr.name == name) {
                 match fremovexattr(file, name) {
-                    Ok(()) | Err(Errno::NODATA) => {}
+                    Ok(()) => _ = self.changed_xattrs.fetch_add(1, Ordering::Relaxed),
+                    Err(Errno::NODATA) => {}
                     Err(errno) => return Err(attribute_failed(errno, name)),
                 }
             }
@@ -283,6 +331,7 @@ impl Attributes {
             }
             fsetxattr(file, &*xattr.name, &xattr.value, XattrFlags::empty())
                 .map_err(|errno| attribute_failed(errno, &xattr.name))?;
+            self.changed_xattrs.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{
     holes,
     part::{Named, Naming, Part, Wanted},
     root::{Links, Root, join},
-    target::{Prepared, Shape, TargetFile, TargetRules, has_time, remove_leftovers},
+    target::{Prepared, Shape, TargetFile, TargetRules, remove_leftovers},
 };
 use crate::{error::io_fault, wishes::Preserve};
 use haul_datapath::SpanFile;
@@ -71,6 +71,7 @@ impl Preparing<'_> {
             if self.rules.wishes.move_sources && is_source_itself(there, self.offer) {
                 return Err(same_file(&name));
             }
+            self.rules.attributes.count_directory(there, self.offer);
             return Ok(Prepared::Skip);
         }
         if let Some(there) = there {
@@ -188,9 +189,7 @@ impl Preparing<'_> {
         let dry_run = self.rules.wishes.dry_run;
         let (replaces, other_name) = match self.decide(&name, there)? {
             Decision::Skip(there) => {
-                if !dry_run {
-                    self.bring_up_to_date(&name, &there)?;
-                }
+                self.bring_up_to_date(&name, &there)?;
                 return Ok(Prepared::Skip);
             }
             Decision::Compare => return Ok(self.compare(&name)),
@@ -306,17 +305,14 @@ impl Preparing<'_> {
         if self.offer.kind() != FileKind::Regular {
             return Ok(());
         }
-        remove_leftovers(self.root, name);
-        let attributes = &self.rules.attributes;
-        if !attributes.may_differ(there, self.offer) {
-            return Ok(());
+        let dry_run = self.rules.wishes.dry_run;
+        if !dry_run {
+            remove_leftovers(self.root, name);
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let set = self
-            .root
-            .open_beneath(name, flags, Mode::empty(), Links::Refuse)
-            .and_then(|file| attributes.apply(&file, self.offer, has_time(self.offer)));
-        match set {
+        let open = || self.root.open_beneath(name, flags, Mode::empty(), Links::Refuse);
+        let attributes = &self.rules.attributes;
+        match attributes.bring_up_to_date((there, self.offer), dry_run, open) {
             // Somebody else's file with the same bytes has always been good enough.
             Err(error) if self.rules.wishes.preserve != Preserve::default() => {
                 Err(attributes_fault(name, &error))

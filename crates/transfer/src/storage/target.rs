@@ -185,6 +185,15 @@ impl TargetPlace {
         if let Self::Below { root, .. } = self { Some(root.clone()) } else { None }
     }
 
+    /// What was there already and lacked some of the source's attributes.
+    #[must_use]
+    pub fn updated_attributes(&self) -> u64 {
+        match self {
+            Self::Null => 0,
+            Self::Below { rules, .. } => rules.attributes.updated(),
+        }
+    }
+
     #[must_use]
     pub fn wishes(&self) -> Wishes {
         match self {
