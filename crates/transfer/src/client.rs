@@ -117,12 +117,10 @@ pub fn push(
         ..wire::Open::default()
     };
     let client = Client::new(&request.url, &request.options, open, of_base, interrupt)?;
-    let mut stored_as = None;
-    let mut on_event = whereabouts::noting(&mut stored_as, on_event);
-    let report = client.run(&Work::Push(&request.sources), &mut on_event)?;
-    drop(on_event);
+    let work = Work::Push(&request.sources);
+    let (report, stored_as) = whereabouts::noting(on_event, |on_event| client.run(&work, on_event));
     let means = TargetMeans::name_if(client.target_is_name.get());
-    let report = whereabouts::of_push(report, request, &names, means);
+    let report = whereabouts::of_push(report?, request, &names, means);
     Ok(whereabouts::stored_as(report, &names, stored_as.as_ref()))
 }
 
@@ -192,10 +190,7 @@ pub fn pull(
     }
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
     let work = Work::Pull(place.clone());
-    let mut stored_as = None;
-    let mut on_event = whereabouts::noting(&mut stored_as, on_event);
-    let report = client.run(&work, &mut on_event);
-    drop(on_event);
+    let (report, stored_as) = whereabouts::noting(on_event, |on_event| client.run(&work, on_event));
     let report = report.inspect_err(|_| unmake_local(&request.target, &place))?;
     let means = TargetMeans::name_if(client.target_is_name.get());
     let report = whereabouts::of_pull(report, request, &names, means);

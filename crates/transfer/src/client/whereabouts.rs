@@ -23,20 +23,22 @@ impl TargetMeans {
     }
 }
 
-/// Passes events on, and keeps the name that the one source got, where `--on-conflict keep-both`
-/// stored it under another.
-pub fn noting<'a>(
-    stored_as: &'a mut Option<Name>,
-    on_event: &'a mut dyn FnMut(Event),
-) -> impl FnMut(Event) + 'a {
-    move |event| {
+/// What `run` returns, and the name that the one source got, where `--on-conflict keep-both` stored
+/// it under another.
+pub fn noting<R>(
+    on_event: &mut dyn FnMut(Event),
+    run: impl FnOnce(&mut dyn FnMut(Event)) -> R,
+) -> (R, Option<Name>) {
+    let mut stored_as = None;
+    let result = run(&mut |event| {
         if let Event::File(ended) = &event
             && !ended.path.0.contains(&b'/')
         {
             stored_as.clone_from(&ended.stored_as);
         }
         on_event(event);
-    }
+    });
+    (result, stored_as)
 }
 
 /// The report with the name that the one source got.

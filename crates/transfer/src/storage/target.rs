@@ -188,10 +188,8 @@ impl TargetPlace {
     /// What was there already and lacked some of the source's attributes.
     #[must_use]
     pub fn updated_attributes(&self) -> u64 {
-        match self {
-            Self::Null => 0,
-            Self::Below { rules, .. } => rules.attributes.updated(),
-        }
+        let Self::Below { rules, .. } = self else { return 0 };
+        rules.attributes.updated()
     }
 
     #[must_use]
