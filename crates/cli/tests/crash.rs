@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::{
     ffi::OsString,
     fs::{self, File},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -513,4 +513,33 @@ fn the_bytes_of_a_report_add_up_after_a_restart_of_the_server() {
         (report["files"]["done"].as_u64(), report["files"]["skipped"].as_u64()),
         (Some(1), Some(0))
     );
+}
+
+/// Had one name gone before the kill, the next run would meet the other as a file of its own.
+#[test]
+fn a_killed_move_leaves_names_of_one_file_together() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let from = place.source("t");
+    place.file(&from.join("a/one"), 100_000);
+    // More than are offered at a time, by the bytes of their names, so that the other name is met
+    // long after the first is there.
+    let deep = vec!["d".repeat(250); 14].join("/");
+    for number in 0..2000 {
+        place.file(&from.join(format!("m/{deep}/{number}")), 1500);
+    }
+    fs::create_dir(from.join("z")).unwrap();
+    fs::hard_link(from.join("a/one"), from.join("z/other")).unwrap();
+    let words = words!["push", from, server.url(""), "--move"];
+    let slow = words!["--bwlimit", "1M"];
+    let mut first = place.start(&[words.clone(), slow].concat());
+    first.wait_for_bytes("bytes_durable", MIB / 2);
+    first.kill();
+    server.wait_for_sessions(1);
+    let left = tree::names(&from).unwrap().len();
+    assert!((10..2000).contains(&left), "it was killed too early or too late: {left} are left");
+    place.run(&words).ok();
+    let inode = |name: &str| fs::metadata(place.root("t").join(name)).unwrap().ino();
+    assert_eq!(inode("a/one"), inode("z/other"));
+    assert!(tree::names(&from).unwrap().is_empty());
 }

@@ -857,7 +857,7 @@ impl Role for Sending<'_> {
         self.shared.spans.notify_all();
         if !self.finishing && self.listed_all && lock(&self.shared.machine).all_settled() {
             self.finishing = true;
-            self.remove_moved_directories();
+            self.remove_rest_of_moved();
             self.end_streams();
             let report = self.report();
             lock(&self.shared.machine).finish(report);

@@ -11,6 +11,9 @@ use std::collections::HashMap;
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
 const DIRECTORY_BYTES_MAX: usize = 8 << 20;
 
+/// Names that wait for the others of their inode, in bytes: beyond that each goes by itself.
+const GATHERED_BYTES_MAX: usize = 8 << 20;
+
 /// What was moved, as far as it matters for what comes.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
@@ -19,9 +22,39 @@ pub(super) struct Moved {
     directory_bytes: usize,
     /// Of inodes with several names, by device and inode: the ctime after one of them was removed.
     inodes: HashMap<(u64, u64), Ctime>,
+    /// Names that are at the target, by device and inode, until all of their inode are: they go
+    /// one right after the other. Had one gone before a kill, the next run would meet the rest as
+    /// another file.
+    gathered: HashMap<(u64, u64), Vec<SourceEntry>>,
+    gathered_bytes: usize,
 }
 
 impl Moved {
+    /// What can go now that this name is at the target.
+    fn gather(&mut self, entry: SourceEntry) -> Vec<SourceEntry> {
+        let bytes_of = |entry: &SourceEntry| size_of::<SourceEntry>() + entry.offer.name.len();
+        let (links, bytes) = (entry.links, bytes_of(&entry));
+        if links < 2 || self.gathered_bytes + bytes > GATHERED_BYTES_MAX {
+            return vec![entry];
+        }
+        let inode = (entry.offer.device, entry.offer.inode);
+        let names = self.gathered.entry(inode).or_default();
+        names.push(entry);
+        self.gathered_bytes += bytes;
+        if (names.len() as u64) < links {
+            return Vec::new();
+        }
+        let names = self.gathered.remove(&inode).unwrap_or_default();
+        self.gathered_bytes -= names.iter().map(bytes_of).sum::<usize>();
+        names
+    }
+
+    /// The rest, at the end: others of their names are no sources, or failed.
+    fn take_gathered(&mut self) -> Vec<SourceEntry> {
+        self.gathered_bytes = 0;
+        std::mem::take(&mut self.gathered).into_values().flatten().collect()
+    }
+
     fn remove(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
         let inode = (entry.offer.device, entry.offer.inode);
         let after = entry.remove(self.inodes.get(&inode).copied())?;
@@ -58,15 +91,25 @@ impl Sending<'_> {
             self.tally.sources_removed += 1;
             return;
         }
-        match self.moved.remove(&entry) {
+        for entry in self.moved.gather(entry) {
+            self.remove_now(&entry);
+        }
+    }
+
+    fn remove_now(&mut self, entry: &SourceEntry) {
+        match self.moved.remove(entry) {
             Ok(()) => self.tally.sources_removed += 1,
             Err(fault) => self.unlisted(fault),
         }
     }
 
-    pub(super) fn remove_moved_directories(&mut self) {
+    /// All is settled.
+    pub(super) fn remove_rest_of_moved(&mut self) {
         if self.wishes.dry_run {
             return;
+        }
+        for entry in self.moved.take_gathered() {
+            self.remove_now(&entry);
         }
         for entry in std::mem::take(&mut self.moved.directories).into_iter().rev() {
             if let Err(fault) = entry.remove(None) {
@@ -130,6 +173,20 @@ mod tests {
         let mut moved = Moved::default();
         assert!(entries.iter().all(|entry| removed(&mut moved, entry)));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn names_of_one_file_wait_for_each_other_and_the_rest_for_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = listed(directory.path());
+        let mut moved = Moved::default();
+        let count = |entries: Vec<SourceEntry>| entries.len();
+        assert_eq!(count(moved.gather(entries[2].clone())), 1, "a symbolic link waits for nobody");
+        assert_eq!(count(moved.gather(entries[0].clone())), 0);
+        assert_eq!(count(moved.gather(entries[1].clone())), 2);
+        assert_eq!((moved.gathered_bytes, count(moved.take_gathered())), (0, 0));
+        moved.gather(entries[0].clone());
+        assert_eq!(count(moved.take_gathered()), 1);
     }
 
     #[test]
