@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::{
-    Place, assert_no_temporaries, assert_same_files,
+    Place, assert_no_temporaries, assert_same_files, is_root,
     journey::{WAYS, Way},
     process::{Haul, Ran},
     server::Server,
@@ -14,12 +14,13 @@ use harness::{
 use haul_testkit::{
     faulty_proxy::{Arrival, Fault, FaultyProxy, Kind},
     seed::Random,
+    skip::skip,
 };
 use std::{
     ffi::OsString,
     fs::{self, File},
     io::Write,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -521,6 +522,30 @@ fn a_small_file_that_grows_arrives_whole_and_with_its_mode_and_time() {
         recording.close();
         let ran = haul.finish();
         recording.assert_done(&ran);
+    }
+}
+
+#[test]
+fn owner_and_extended_attributes_that_changed_meanwhile_arrive_too() {
+    if !is_root() {
+        return skip("root, to give files away", "another user");
+    }
+    for way in WAYS {
+        let mut recording = Recording::new(way);
+        let (name, flags) = ("user.telescope", rustix::fs::XattrFlags::empty());
+        rustix::fs::setxattr(recording.source(), name, b"before", flags).unwrap();
+        recording.write(2 * SPAN);
+        let haul = recording.start_with(&words!["--idle", NEVER_IDLE, "--preserve", "all"]);
+        recording.wait_until_durable(&haul);
+        rustix::fs::setxattr(recording.source(), name, b"Onsala", flags).unwrap();
+        std::os::unix::fs::chown(recording.source(), Some(4321), Some(1234)).unwrap();
+        recording.close();
+        recording.assert_done(&haul.finish());
+        let there = fs::metadata(recording.target()).unwrap();
+        assert_eq!((there.uid(), there.gid()), (4321, 1234), "{way:?}");
+        let mut value = [0; 16];
+        let len = rustix::fs::lgetxattr(recording.target(), name, &mut value).unwrap();
+        assert_eq!(&value[..len], b"Onsala", "{way:?}");
     }
 }
 

@@ -10,15 +10,16 @@ use crate::{
     events::{Event, Lag, Name, Side},
     stages,
     storage::{
+        attributes::Attributes,
         part::growing::growing_span_bytes,
         source::{Location, SourceEntry, removed_fault},
     },
-    wishes::Recording,
+    wishes::{Recording, Wishes},
 };
 use haul_protocol::{
     FileId,
     sender::FileOutcome,
-    wire::{self, Compared, Fault, FaultCode, Growth},
+    wire::{self, Compared, Fault, FaultCode, FileOffer, Growth},
 };
 use rustix::{
     fs::{Stat, inotify},
@@ -106,6 +107,7 @@ pub type Written = BTreeMap<Vec<u8>, (Instant, VecDeque<(Instant, u64)>)>;
 
 pub struct Following {
     recording: Recording,
+    attributes: Attributes,
     span_bytes: Option<u64>,
     notify: Option<OwnedFd>,
     files: Vec<Followed>,
@@ -118,12 +120,13 @@ pub struct Following {
 
 impl Following {
     #[must_use]
-    pub fn new(recording: Recording, span_bytes: Option<u64>, written: Written) -> Self {
+    pub fn new(wishes: Wishes, span_bytes: Option<u64>, written: Written) -> Self {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let notify = inotify::init(flags);
         let deaf = notify.as_ref().err().map(ToString::to_string);
         Self {
-            recording,
+            recording: wishes.recording,
+            attributes: Attributes::new(wishes.preserve),
             span_bytes,
             notify: notify.ok(),
             files: Vec::new(),
@@ -265,8 +268,11 @@ impl Following {
             }
             file.lag(now, durable_bytes, open == 1).into_iter().for_each(|lag| self.lag.see(lag));
             if file.stage == Stage::Resting
-                && let Some(entry) = file.next_offer(now, recording)
+                && let Some(mut entry) = file.next_offer(now, recording)
             {
+                if entry.offer.growth() == Growth::Grown {
+                    file.describe(&self.attributes, &mut entry.offer);
+                }
                 file.stage = Stage::Offering;
                 file.durable_before = durable_bytes;
                 steps.push(Step::Offer(Box::new(entry)));
@@ -439,6 +445,17 @@ impl Followed {
             self.samples.push_back((self.looked_at, size_bytes));
         }
         (self.size_bytes, self.mtime) = (size_bytes, mtime);
+    }
+
+    /// What comes with its last round beside its bytes: owner and extended attributes may have
+    /// changed while it was written. Where they cannot be read now, they go as they were.
+    fn describe(&self, attributes: &Attributes, offer: &mut FileOffer) {
+        if let Ok(stat) = rustix::fs::fstat(&self.file) {
+            attributes.describe_owner(&stat, offer);
+        }
+        if let Ok(xattrs) = attributes.read_xattrs(&self.file) {
+            offer.xattrs = xattrs;
+        }
     }
 
     /// The next round, or the end, when it is time.

@@ -166,8 +166,8 @@ impl<'a> Sending<'a> {
             bulk_bytes: AtomicU64::new(0),
         });
         let follow = options.wishes.recording.follow;
-        let following = follow
-            .then(|| Following::new(options.wishes.recording, options.span_bytes, options.written));
+        let following =
+            follow.then(|| Following::new(options.wishes, options.span_bytes, options.written));
         let watching = sources.watching(options.wishes);
         Self {
             shared,
