@@ -1,7 +1,7 @@
 //! How a command ends: its exit status, and an error in words and as JSON.
 
 use crate::ui;
-use haul_transfer::{TransferError, events::Problem};
+use haul_transfer::{TransferError, problem::Problem};
 
 /// What the exit status says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

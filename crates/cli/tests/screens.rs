@@ -20,10 +20,13 @@ use haul_media::tls;
 use haul_transfer::{
     Event, Report, ServeRoot,
     events::{
-        Bottleneck, Connection, ConnectionState, FileCounts, FileEnded, FileStatus, Lag, Limiting,
-        Name, Problem, Progress, SessionOpened, Side, SideCosts,
+        Bottleneck, Connection, ConnectionState, FileCounts, FileEnded, Lag, Limiting, Progress,
+        SessionOpened, SideCosts,
     },
+    file_status::FileStatus,
     manifest::ManifestReport,
+    name::Name,
+    problem::{Problem, Side},
     server::reachable::Hosts,
 };
 use proptest::prelude::*;

@@ -15,17 +15,17 @@ mod whereabouts;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{
-        ConnectionState, Event, Lag, Problem, Report, SessionOpened, Side, TargetRoom, printable,
-    },
+    events::{ConnectionState, Event, Lag, Report, SessionOpened, TargetRoom},
     explain::Explained,
     manifest::{Lines, Manifest, rename_of},
+    name::printable,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     places::{
         asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
         source_name, unmake_local,
     },
     preflight::{self, Findings, Verdict},
+    problem::{Problem, Side},
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{

@@ -1,6 +1,9 @@
 //! Why a transfer could not start or had to stop.
 
-use crate::events::{Name, Problem, Side};
+use crate::{
+    name::Name,
+    problem::{Problem, Side},
+};
 use haul_protocol::wire;
 use rustix::process::{Resource, getrlimit};
 

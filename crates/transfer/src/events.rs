@@ -1,55 +1,14 @@
 //! What a transfer tells while it runs, and its final report. The names are those of `--json`.
 
-use crate::{explain::Explained, manifest::ManifestReport, preflight::Check, url::encode_path};
-use haul_protocol::wire;
-use serde::{Serialize, Serializer, ser::SerializeMap};
-
-/// A name as bytes; shown as text, with what is no UTF-8 replaced.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(pub Vec<u8>);
-
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Control characters of a hostile name must not reach a terminal.
-        for character in String::from_utf8_lossy(&self.0).chars() {
-            if character.is_control() || is_unseen(character) {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                write!(f, "{character}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Characters that nobody sees, and that change what others seem to be: marks of direction, spaces
-/// of no width, separators of lines (Unicode's category Cf in part, Zl, Zp).
-#[must_use]
-pub fn is_unseen(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(character, '\u{61c}' | '\u{feff}')
-}
-
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&String::from_utf8_lossy(&self.0))
-    }
-}
-
-/// A path in `--json`: `path`, and where that is not exact, because bytes of it are no UTF-8,
-/// `path_encoded`, with these percent-encoded as in a URL.
-///
-/// # Errors
-/// If the output cannot be written.
-pub fn exact_path<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
-    let is_exact = std::str::from_utf8(&name.0).is_ok();
-    let mut map = serializer.serialize_map(None)?;
-    map.serialize_entry("path", name)?;
-    if !is_exact {
-        map.serialize_entry("path_encoded", &encode_path(&name.0))?;
-    }
-    map.end()
-}
+use crate::{
+    explain::Explained,
+    file_status::FileStatus,
+    manifest::ManifestReport,
+    name::{Name, exact_path},
+    preflight::Check,
+    problem::{Problem, Side},
+};
+use serde::Serialize;
 
 /// One line of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -199,36 +158,6 @@ pub struct Lag {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileStatus {
-    Done,
-    Skipped,
-    Failed,
-    /// `--delete`: the sources do not have it.
-    Removed,
-    /// `--dry-run`: nothing of that name is there.
-    WouldCopy,
-    WouldReplace,
-    WouldRemove,
-}
-
-impl FileStatus {
-    /// The word of `--json` and of the server's log.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-            Self::Removed => "removed",
-            Self::WouldCopy => "would-copy",
-            Self::WouldReplace => "would-replace",
-            Self::WouldRemove => "would-remove",
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileEnded {
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
@@ -245,128 +174,6 @@ impl FileEnded {
     #[must_use]
     pub fn new(path: Vec<u8>, status: FileStatus, bytes: u64) -> Self {
         Self { path: Name(path), status, bytes, is_directory: false, stored_as: None }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Side {
-    Source,
-    Target,
-    Path,
-    Session,
-}
-
-/// An error in words: what was tried, what it needs, what was found, what to do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Problem {
-    #[serde(flatten, serialize_with = "exact_path")]
-    pub path: Name,
-    pub side: Side,
-    pub what: String,
-    pub needs: String,
-    pub found: String,
-    pub hint: String,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.side {
-            Side::Source => f.write_str("source: ")?,
-            Side::Target => f.write_str("target: ")?,
-            Side::Path => f.write_str("network: ")?,
-            Side::Session => {}
-        }
-        if !self.path.0.is_empty() {
-            write!(f, "{}: ", self.path)?;
-        }
-        // Names of this host may be in any of them.
-        let (needs, found) = (printable(&self.needs), printable(&self.found));
-        f.write_str(&printable(&self.what))?;
-        match (needs.is_empty(), found.is_empty()) {
-            (false, false) => write!(f, ": needs {needs}, found {found}")?,
-            (false, true) => write!(f, ": needs {needs}")?,
-            (true, false) => write!(f, ": {found}")?,
-            (true, true) => {}
-        }
-        let ended =
-            [&self.found, &self.needs, &self.what].into_iter().find(|part| !part.is_empty());
-        if !ended.is_some_and(|part| part.ends_with('.')) {
-            f.write_str(".")?;
-        }
-        if !self.hint.is_empty() {
-            let end = if self.hint.ends_with(['.', '?', '!']) { "" } else { "." };
-            write!(f, " {}{end}", sentence(&printable(&self.hint)))?;
-        }
-        Ok(())
-    }
-}
-
-/// Begins with a capital, unless it begins with something to type.
-fn sentence(text: &str) -> String {
-    let word = text.split(' ').next().unwrap_or_default();
-    let is_plain = word != "haul" && word.bytes().all(|byte| byte.is_ascii_alphabetic());
-    match text.chars().next().filter(|_| is_plain) {
-        Some(first) => first.to_ascii_uppercase().to_string() + &text[1..],
-        None => text.to_owned(),
-    }
-}
-
-/// The other side's words without what could play with a terminal or a log.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    Name(text.as_bytes().to_vec()).to_string()
-}
-
-impl Problem {
-    /// What went wrong, without the file and its numbers: equal for the files that one cause hits,
-    /// as a full disk does.
-    #[must_use]
-    pub fn cause(&self) -> String {
-        let mut cause = format!("{:?}", self.side);
-        for part in [&self.what, &self.needs, &self.found] {
-            cause.push('\n');
-            let mut in_number = false;
-            for character in part.chars() {
-                let is_digit = character.is_ascii_digit();
-                if !is_digit || !in_number {
-                    cause.push(if is_digit { '0' } else { character });
-                }
-                in_number = is_digit;
-            }
-        }
-        cause
-    }
-
-    /// The problem of a file by the name that all its events have: a fault may give that of the
-    /// other side, or none. What the other side calls by another name is said so.
-    #[must_use]
-    pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
-        let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };
-        // A directory before it is no other name, and would tell equal problems apart.
-        if !fault.path.ends_with(name) && !fault.path.is_empty() {
-            this.what = format!("{} (called {} there)", this.what, Name(fault.path.clone()));
-        }
-        this
-    }
-}
-
-impl From<&wire::Fault> for Problem {
-    fn from(fault: &wire::Fault) -> Self {
-        let side = match fault.side() {
-            wire::Side::Source => Side::Source,
-            wire::Side::Target => Side::Target,
-            wire::Side::Path => Side::Path,
-            wire::Side::Unknown => Side::Session,
-        };
-        Self {
-            path: Name(fault.path.clone()),
-            side,
-            what: printable(&fault.what),
-            needs: printable(&fault.needs),
-            found: printable(&fault.found),
-            hint: printable(&fault.hint),
-        }
     }
 }
 

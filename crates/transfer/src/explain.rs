@@ -1,10 +1,7 @@
 //! `--explain`: the facts that the engines, the streams and the congestion control were chosen by,
 //! what there was to choose from, and the choice.
 
-use crate::{
-    events::{Event, Side, printable},
-    session::streams::StreamSetup,
-};
+use crate::{events::Event, name::printable, problem::Side, session::streams::StreamSetup};
 use haul_datapath::{EngineInfo, Host, Verdict, choose};
 use haul_protocol::{limits::EXPLAINED_MAX, wire};
 use serde::Serialize;

@@ -1,6 +1,10 @@
 //! What the user asks of a transfer, and each default, written once.
 
-use crate::{selection::Selection, url::HaulUrl, wishes::Wishes};
+use crate::{
+    selection::Selection,
+    url::{HaulUrl, PORT_DEFAULT},
+    wishes::Wishes,
+};
 use haul_protocol::wire;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -67,8 +71,6 @@ pub const CLEAR_DIGEST_DEFAULT: ClearDigest = ClearDigest::Crc32c;
 pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// A stream that brought nothing for this long is stalled.
 pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
-/// The port of `haul://` URLs that name none.
-pub const PORT_DEFAULT: u16 = 7117;
 
 #[derive(Clone, Debug)]
 pub struct TransferOptions {

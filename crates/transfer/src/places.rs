@@ -2,7 +2,7 @@
 
 use crate::{
     error::{TransferError, problem},
-    events::Name,
+    name::Name,
     options::{SourceSpec, TargetSpec},
     session::receiving::Expected,
     size::parse_size,

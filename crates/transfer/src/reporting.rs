@@ -6,9 +6,11 @@ use crate::{
         account::{Figured, Heard},
         outage::{self, Silence},
     },
-    events::{Event, Lag, Limiting, Name, Progress, Side},
+    events::{Event, Lag, Limiting, Progress},
     explain::Explained,
+    name::Name,
     preflight::now_ms,
+    problem::Side,
     session::{
         Pumped, Role, Tally, following::Written, headway::Headway, receiving::Receiving,
         sending::Sending, streams::Streams,

@@ -4,7 +4,7 @@
 //! inode, its time of birth or its file system differ. The number of the device counts only where a
 //! file system tells neither time nor number of its own: devices are numbered anew at each boot.
 
-use crate::{error::problem, events::Problem};
+use crate::{error::problem, problem::Problem};
 use rustix::fs::{AtFlags, StatxFlags, fstatvfs, statx};
 use serde::{Deserialize, Serialize};
 use std::{

@@ -5,7 +5,7 @@
 
 use crate::{
     error::problem,
-    events::Problem,
+    problem::Problem,
     rights::{Need, Rights},
     served_root::{Belongs, ServedRoot},
     token::{Token, fingerprint_of, hex, random_bytes, same_secret},

@@ -1,7 +1,10 @@
 //! `haul://TOKEN@HOST[:PORT]/path`: what a user copies from one machine to the other.
 
-use crate::{options::PORT_DEFAULT, token::Token};
+use crate::{name::encode_path, token::Token};
 use std::{fmt, net::Ipv6Addr, str::FromStr};
+
+/// The port of `haul://` URLs that name none.
+pub const PORT_DEFAULT: u16 = 7117;
 
 /// A server, the token that opens it, and a path below the token's root.
 #[derive(Clone, PartialEq, Eq)]
@@ -103,18 +106,6 @@ fn decode_path(text: &str) -> Option<Vec<u8>> {
         }
     }
     Some(path)
-}
-
-pub(crate) fn encode_path(path: &[u8]) -> String {
-    let mut text = String::with_capacity(path.len());
-    for &byte in path {
-        if byte.is_ascii_graphic() && byte != b'%' {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

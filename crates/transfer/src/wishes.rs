@@ -1,7 +1,7 @@
 //! What the user asks for beyond the bytes: what happens to what is there already, which attributes
 //! arrive, whether anything is written or removed at all.
 
-use crate::events::FileStatus;
+use crate::file_status::FileStatus;
 use haul_protocol::wire;
 use std::time::Duration;
 

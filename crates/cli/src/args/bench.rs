@@ -9,7 +9,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser},
 };
 use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
-use haul_transfer::{HaulUrl, events::Problem, size::parse_size};
+use haul_transfer::{HaulUrl, problem::Problem, size::parse_size};
 use std::{path::PathBuf, time::Duration};
 
 /// A file of `haul bench engines`, in bytes: large beside what a pair needs to start.

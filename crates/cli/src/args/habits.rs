@@ -3,7 +3,7 @@
 
 use super::usage_problem;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use haul_transfer::events::Problem;
+use haul_transfer::problem::Problem;
 use std::ffi::OsString;
 
 /// By habit, and what to do instead.

@@ -20,7 +20,10 @@ pub mod values;
 pub mod verify;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use haul_transfer::events::{Name, Problem, Side};
+use haul_transfer::{
+    name::Name,
+    problem::{Problem, Side},
+};
 use std::path::PathBuf;
 
 /// Moves files between machines, and proves that every byte arrived

@@ -4,7 +4,7 @@ use super::{usage_problem, values::Period};
 use clap::Args;
 use haul_transfer::{
     TransferOptions,
-    events::Problem,
+    problem::Problem,
     wishes::{IDLE_DEFAULT, Recording, Wishes},
 };
 

@@ -2,7 +2,7 @@
 
 use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
 use clap::Args;
-use haul_transfer::{ServeOptions, ServeRoot, events::Problem, options::PORT_DEFAULT};
+use haul_transfer::{ServeOptions, ServeRoot, problem::Problem, url::PORT_DEFAULT};
 use std::path::PathBuf;
 
 /// The library's defaults, for the help.

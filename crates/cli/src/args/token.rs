@@ -3,8 +3,7 @@
 use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};
 use haul_transfer::{
-    events::Problem, options::PORT_DEFAULT, rights::Rights, served_root::ServedRoot,
-    state::NewToken,
+    problem::Problem, rights::Rights, served_root::ServedRoot, state::NewToken, url::PORT_DEFAULT,
 };
 use std::path::{Component, Path, PathBuf};
 

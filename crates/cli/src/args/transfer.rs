@@ -11,9 +11,10 @@ use haul_datapath::engines::ENGINES;
 use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
 use haul_transfer::{
     HaulUrl, TransferOptions,
-    events::Problem,
-    options::{ClearDigest, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT},
-    options::{SourceSpec, TargetSpec},
+    options::{
+        ClearDigest, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT, SourceSpec, TargetSpec,
+    },
+    problem::Problem,
     size::parse_size,
 };
 use std::{

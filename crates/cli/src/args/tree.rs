@@ -10,7 +10,7 @@ use clap::{
 };
 use haul_transfer::{
     TransferOptions,
-    events::Problem,
+    problem::Problem,
     selection::{Rule, Selection, Verdict},
     size::parse_size,
     storage::packed_names::PackedNames,

@@ -9,7 +9,7 @@ use crate::{
 use haul_protocol::wire::FileKind;
 use haul_transfer::{
     client::listing::Entry,
-    events::{Name, exact_path, is_unseen},
+    name::{Name, exact_path, is_unseen},
 };
 use serde::Serialize;
 

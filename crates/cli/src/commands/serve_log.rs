@@ -153,7 +153,10 @@ fn wait_a_while(thread: &JoinHandle<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_transfer::events::{FileCounts, FileEnded, FileStatus};
+    use haul_transfer::{
+        events::{FileCounts, FileEnded},
+        file_status::FileStatus,
+    };
 
     fn log() -> Log {
         let shared = Arc::new(Shared::default());

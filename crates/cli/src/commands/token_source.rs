@@ -1,7 +1,7 @@
 //! Where the token comes from: the URL, `--token-file`, or `HAUL_TOKEN`.
 
 use crate::args::usage_problem;
-use haul_transfer::{HaulUrl, Token, events::Problem};
+use haul_transfer::{HaulUrl, Token, problem::Problem};
 use std::{
     fs::File,
     io::{self, Read},

@@ -2,8 +2,8 @@
 
 use haul_transfer::{
     Event,
-    events::Side,
     explain::{Candidate, Explained},
+    problem::Side,
 };
 
 /// A block of lines for the event, if it is of this kind.

@@ -146,7 +146,7 @@ pub(crate) fn write_line(output: &mut impl Write, line: &str) {
 /// Text without the control characters that could play with a terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    haul_transfer::events::printable(text)
+    haul_transfer::name::printable(text)
 }
 
 /// Rows as columns, two blanks between them, no blanks at a line's end.

@@ -3,7 +3,10 @@
 use super::units;
 use haul_transfer::{
     Event,
-    events::{FileEnded, FileStatus, Lag, Name, Problem, Side},
+    events::{FileEnded, Lag},
+    file_status::FileStatus,
+    name::Name,
+    problem::{Problem, Side},
 };
 use std::collections::HashSet;
 

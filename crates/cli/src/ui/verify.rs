@@ -188,7 +188,7 @@ fn how_read(report: &VerifyReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_transfer::events::Name;
+    use haul_transfer::name::Name;
 
     #[test]
     fn a_journal_without_digests_accuses_nobody() {

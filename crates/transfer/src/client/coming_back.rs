@@ -3,8 +3,9 @@
 use super::{Client, connect_failure::ConnectFailure};
 use crate::{
     error::{TransferError, problem},
-    events::{ConnectionState, Event, Problem, Side},
+    events::{ConnectionState, Event},
     probe::disk::words,
+    problem::{Problem, Side},
     session::Tally,
 };
 use std::{

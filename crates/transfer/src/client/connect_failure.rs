@@ -2,7 +2,7 @@
 
 use crate::{
     error::{TransferError, problem},
-    events::Problem,
+    problem::Problem,
 };
 use haul_protocol::wire::{Fault, FaultCode};
 

@@ -2,7 +2,8 @@
 
 use super::{Client, Run, account::Figured};
 use crate::{
-    events::{Name, RecheckReport, Report},
+    events::{RecheckReport, Report},
+    name::Name,
     options::digest_name,
     session::Tally,
     stages,

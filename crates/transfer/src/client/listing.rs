@@ -7,9 +7,10 @@ use super::{Client, connect_failure::ConnectFailure, set_up_failed, why_lost};
 use crate::{
     Interrupt,
     error::TransferError,
-    events::{Name, Problem},
+    name::Name,
     options::TransferOptions,
     places::asked_path,
+    problem::Problem,
     selection::{Rule, Selection, Verdict},
     session::{LOST_AFTER, Pumped, Role, SessionEnd, drive},
     source_name::name_of_source,

@@ -71,7 +71,10 @@ impl Client<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{Event, FileEnded, FileStatus};
+    use crate::{
+        events::{Event, FileEnded},
+        file_status::FileStatus,
+    };
 
     fn session(run: &mut Run, files: &[(&str, FileStatus, u64)]) {
         run.names.begin_session();

@@ -1,7 +1,10 @@
 //! What became of the names of a run, over all its sessions: a later session finds what an earlier
 //! one brought, or, where a move has removed it, does not meet it any more.
 
-use crate::events::{Event, FileCounts, FileStatus};
+use crate::{
+    events::{Event, FileCounts},
+    file_status::FileStatus,
+};
 use std::{collections::HashMap, hash::BuildHasher, hash::RandomState};
 
 /// Names that are kept at most, of which each takes 32 bytes; of more the counts are estimates.

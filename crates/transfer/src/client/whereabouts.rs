@@ -1,7 +1,8 @@
 //! Where files came from and where they are now, as the report names it.
 
 use crate::{
-    events::{Event, Name, Report},
+    events::{Event, Report},
+    name::Name,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec},
     storage::root::split_last,
     url::HaulUrl,

@@ -15,7 +15,8 @@ use crate::{
     Interrupt,
     content::{FileContent, hash_of_nothing},
     error::problem,
-    events::{Name, Problem, Side},
+    name::Name,
+    problem::{Problem, Side},
     session::lock,
     storage::{
         root::{join, split_last},

@@ -6,11 +6,10 @@ pub mod reachable;
 mod refusals;
 mod sessions;
 
-use crate::session::streams::choose_congestion;
 use crate::{
     Interrupt,
     error::problem,
-    events::{FileCounts, FileEnded, Problem, files_and_directories},
+    events::{FileCounts, FileEnded, files_and_directories},
     options::{ServeOptions, ServeRoot},
     rights::Rights,
     served_root::ServedRoot,
@@ -20,6 +19,7 @@ use crate::{
     transport::tls,
     url::HaulUrl,
 };
+use crate::{problem::Problem, session::streams::choose_congestion};
 use doorman::{Strangers, Threads};
 use haul_datapath::Host;
 use reachable::Hosts;

@@ -8,12 +8,13 @@ use super::{
 use crate::{
     Interrupt,
     client::BUFFER_BYTES_MAX,
-    events::{FileCounts, Problem},
+    events::FileCounts,
     preflight,
     probe::net::{
         serving::{Moved, Serving, connections_max},
         talk::{Ended, Talk},
     },
+    problem::Problem,
     rights::{Need, Right},
     session::{
         lock,

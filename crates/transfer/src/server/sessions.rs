@@ -6,7 +6,8 @@ use crate::{
     client::{BUFFER_BYTES_MAX, SOFTWARE},
     digest::SessionKeys,
     error::problem,
-    events::{Event, FileCounts, Name},
+    events::{Event, FileCounts},
+    name::Name,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight, reporting, rights,
     selection::Arriving,
@@ -202,7 +203,7 @@ impl Server {
         let tls = ServerConnection::new(self.tls.clone()).map_err(|error| error.to_string())?;
         let mut control = Control::new(socket, tls.into()).map_err(|error| error.to_string())?;
         let refuse = |control: &mut Control, fault: Fault| {
-            let why = crate::events::Problem::from(&fault).to_string();
+            let why = crate::problem::Problem::from(&fault).to_string();
             control.queue(Message::Refused(fault));
             control.close(Duration::from_secs(2));
             Err(why)
@@ -565,14 +566,14 @@ fn used_up_by(accepted: &Accepted) -> Option<String> {
 fn why_ended(end: &SessionEnd) -> String {
     match end {
         SessionEnd::Finished => String::new(),
-        SessionEnd::Refused(fault) => crate::events::Problem::from(fault).to_string(),
+        SessionEnd::Refused(fault) => crate::problem::Problem::from(fault).to_string(),
         SessionEnd::Lost(why) => format!("connection lost: {why}"),
         SessionEnd::Interrupted => "interrupted".into(),
     }
 }
 
 /// Says how many problems of a session were left out.
-fn untold(problems: u64) -> Option<crate::events::Problem> {
+fn untold(problems: u64) -> Option<crate::problem::Problem> {
     let more = problems.checked_sub(PROBLEMS_TOLD_MAX).filter(|more| *more > 0)?;
     let found = format!("{more} more than {PROBLEMS_TOLD_MAX}");
     Some(problem("not every problem of this session is told", "", &found, ""))

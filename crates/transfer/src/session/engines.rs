@@ -10,10 +10,7 @@ use super::{
     streams::{StreamFigures, Streams},
     supply::fallback_notice,
 };
-use crate::{
-    events::{Event, Side},
-    explain::Explained,
-};
+use crate::{events::Event, explain::Explained, problem::Side};
 use haul_datapath::{
     EngineInfo, FileSpan, Host, SpanFile, WireKind,
     choose::{self, Choice, Slowdown, Turn},

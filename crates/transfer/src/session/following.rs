@@ -7,7 +7,9 @@
 
 use super::growing::LagMeter;
 use crate::{
-    events::{Event, Lag, Name, Side},
+    events::{Event, Lag},
+    name::Name,
+    problem::Side,
     stages,
     storage::{
         attributes::Attributes,

@@ -3,7 +3,8 @@
 
 use super::Tally;
 use crate::{
-    events::{Lag, Name},
+    events::Lag,
+    name::Name,
     stages,
     storage::{
         open_files,

@@ -34,7 +34,8 @@ pub use listening::LOST_AFTER;
 use crate::{
     Interrupt,
     error::io_fault,
-    events::{Event, FileCounts, Problem},
+    events::{Event, FileCounts},
+    problem::Problem,
     storage::waited_for::{self, Held},
     transport::{
         control::{Control, ControlError},

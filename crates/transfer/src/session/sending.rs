@@ -1,6 +1,7 @@
 //! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
 
 mod choosing;
+mod data_streams;
 mod giving;
 mod loss;
 mod moving;
@@ -11,24 +12,25 @@ use super::{
     EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     comparing::{Content, Hashing},
     contents::Contents,
-    engines::{Chosen, Engines, Orders},
+    engines::{Engines, Orders},
     following::{Following, Written},
     hard_links::{HardLinks, Met},
-    headway::{Carried, Cut},
     lock,
     patience::Patience,
-    send_stream::{self, SendShared, Source},
+    send_stream::{SendShared, Source},
     sent_spans::SentSpans,
-    streams::{self, StreamEvent, StreamFigures, StreamSetup, Streams},
-    supply::{self, Connect, Supply},
+    streams::{StreamFigures, StreamSetup, Streams},
+    supply::{self, Supply},
     taken_up::TakenUpBytes,
     watching::{Next, Watching},
 };
 use crate::{
-    client::outage::SILENT_AFTER_PING,
     error::io_fault,
-    events::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side, printable},
+    events::{Event, FileEnded, Lag},
+    file_status::FileStatus,
     manifest::{Lines, Origin},
+    name::{Name, printable},
+    problem::{Problem, Side},
     selection::{Arriving, Selection},
     stages,
     storage::{
@@ -259,15 +261,6 @@ impl<'a> Sending<'a> {
         self.rereading.stop();
     }
 
-    /// Lets the streams say their orderly end.
-    fn end_streams(&self) {
-        self.shared.streams.request_stop();
-        // With the lock held in between, no stream misses the notice.
-        drop(lock(&self.shared.machine));
-        self.shared.spans.notify_all();
-        self.shared.streams.join_within(END_PATIENCE);
-    }
-
     fn offer_files(&mut self) {
         for _ in 0..OFFERS_A_PUMP {
             if self.offers_ended || !lock(&self.shared.machine).may_offer() {
@@ -424,70 +417,6 @@ impl<'a> Sending<'a> {
                     && entry.offer.compared() == wire::Compared::NotCompared
             }
             _ => false,
-        }
-    }
-
-    fn open_streams(&mut self) {
-        // As soon as there is something to send, if it is wanted: by then the streams are there.
-        let wanted = self.engines.chosen.is_some();
-        for (stream, connect) in self.supply.next(wanted) {
-            self.spawn(stream, connect);
-        }
-    }
-
-    fn spawn(&self, stream: StreamId, connect: Connect) {
-        let shared = self.shared.clone();
-        let chosen = self.engines.chosen.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
-        let set_up = self.shared.setup.clone();
-        self.shared.streams.spawn(
-            stream,
-            move || {
-                let socket = connect()?;
-                streams::set_up_sender(&socket, &set_up);
-                Ok(socket)
-            },
-            move |socket, figures| {
-                lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
-                send_stream::run(&shared, stream, socket, &chosen, figures)
-            },
-        );
-    }
-
-    fn handle_stream_events(&mut self) {
-        for event in self.shared.streams.take_events() {
-            match event {
-                StreamEvent::Fallback { from_to, why, stream } => {
-                    let change = self.engines.change(None, stream, from_to, why);
-                    self.tell_change(change);
-                }
-                // A sender reads nothing of its streams.
-                StreamEvent::Violated { .. } => {}
-                StreamEvent::Ended { stream, why, carried, .. } => {
-                    self.watch.seen.remove(&stream);
-                    if self.finishing || self.shared.streams.stopping() {
-                        continue;
-                    }
-                    let why = why.unwrap_or_else(|| "it was closed".into());
-                    let at_work = self.watch.stalled.remove(&stream)
-                        || lock(&self.shared.machine).awaits_acknowledgement(stream);
-                    lock(&self.shared.machine).drop_stream(stream, &why);
-                    self.replace_stream(&why, carried, at_work);
-                }
-            }
-        }
-    }
-
-    fn replace_stream(&mut self, why: &str, carried: Carried, at_work: bool) {
-        self.watch_headway();
-        let others = self.shared.streams.open();
-        let machine = lock(&self.shared.machine);
-        let others = others.iter().filter(|(stream, _)| machine.awaits_acknowledgement(*stream));
-        let oldest_at_work = others.filter_map(|(_, figures)| figures.opened_at).min();
-        drop(machine);
-        match self.supply.replace(why, &Cut { carried, at_work, oldest_at_work }) {
-            Ok(Some((stream, connect))) => self.spawn(stream, connect),
-            Ok(None) => {}
-            Err(end) => self.ended = Some(end),
         }
     }
 
@@ -727,71 +656,6 @@ impl<'a> Sending<'a> {
             Err(fault) => self.ended = Some(SessionEnd::Refused(fault)),
         }
         Ok(())
-    }
-
-    /// Progress is a span verified; bytes that move only show that a stream lives.
-    fn watch_headway(&mut self) {
-        let machine = lock(&self.shared.machine);
-        self.tally.verified_bytes = machine.verified_bytes();
-        let has_files = machine.has_files();
-        drop(machine);
-        self.supply.watch_headway(self.tally.headway(), has_files);
-    }
-
-    /// A stream that has something under way and gets nothing through is given up.
-    fn watch_streams(&mut self, now: Instant) {
-        if self.finishing {
-            return;
-        }
-        self.watch_headway();
-        let stall_after = self.supply.stall_after(now, self.watch.stall_after);
-        // What a receiver said before it fell silent says nothing of now.
-        let is_heard = now.saturating_duration_since(self.watch.heard_at) < SILENT_AFTER_PING;
-        let mut stalled = Vec::new();
-        for (stream, figures) in self.shared.streams.open() {
-            if figures.hung_up {
-                lock(&self.shared.machine).drop_stream(stream, "reset");
-                self.shared.streams.shut(stream);
-                self.shared.spans.notify_all();
-                continue;
-            }
-            if let Some(event) = self.supply.narrowed(&figures.tcp) {
-                (self.events)(event);
-            }
-            if self.supply.swallows_sent(&figures.tcp) {
-                lock(&self.shared.machine).drop_stream(stream, "its first segments vanish");
-                self.shared.streams.shut(stream);
-                continue;
-            }
-            let received = self.watch.receiver.get(&stream);
-            let moved =
-                figures.tcp.bytes_acked.saturating_add(received.map_or(0, |r| r.received_bytes));
-            let entry = self.watch.seen.entry(stream).or_insert((moved, now));
-            let waits = lock(&self.shared.machine).awaits_acknowledgement(stream);
-            if entry.0 != moved || !waits {
-                *entry = (moved, now);
-            }
-            let still = now.saturating_duration_since(entry.1);
-            if still > stall_after {
-                stalled.push((stream, still, is_heard && received.is_some_and(|r| r.on_storage)));
-                entry.1 = now;
-            }
-        }
-        for (stream, still, on_storage) in stalled {
-            let (stage, what) = if on_storage {
-                ("target_disk", "the receiver waits for its disk; waiting on")
-            } else {
-                ("network", "nothing arrives on a stream; opening another")
-            };
-            let told = self.supply.stall((stage, what), still, self.tally.headway());
-            told.into_iter().for_each(|event| (self.events)(event));
-            if !on_storage {
-                // Its spans go to others at once, and it ends later: it was at work all the same.
-                self.watch.stalled.insert(stream);
-                lock(&self.shared.machine).drop_stream(stream, "stalled");
-                self.shared.streams.shut(stream);
-            }
-        }
     }
 }
 

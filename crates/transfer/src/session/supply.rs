@@ -7,7 +7,8 @@ use super::{
     streams::{StreamSetup, Streams},
 };
 use crate::{
-    events::{Event, Side},
+    events::Event,
+    problem::Side,
     transport::{
         segments::{self, Narrowed},
         tcp::{Early, Route},

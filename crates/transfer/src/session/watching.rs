@@ -6,7 +6,8 @@
 //! the target says that it has it.
 
 use crate::{
-    events::{Event, Side},
+    events::Event,
+    problem::Side,
     session::lock,
     storage::{
         walk::Walk,

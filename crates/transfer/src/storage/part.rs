@@ -19,7 +19,7 @@ use super::{
 use crate::{
     content::FileContent,
     error::io_fault,
-    events::Name,
+    name::Name,
     token::{Token, hex, random_bytes},
 };
 use haul_datapath::SpanFile;

@@ -6,8 +6,8 @@
 use super::{Lines, VerifiedFile, VerifyStatus};
 use crate::{
     Interrupt,
-    events::Name,
     manifest::sorted_records::SortedRecords,
+    name::Name,
     storage::{
         root::Root,
         walk::{Listed, Top, Tree, Walk, WalkOptions},

@@ -15,8 +15,9 @@ pub use unfinished::UnfinishedReport;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{Name, Problem, exact_path},
     manifest::line::{LINE_BYTES_MAX, Line},
+    name::{Name, exact_path},
+    problem::Problem,
     stages,
     storage::read_back::{Way, WayBytes},
 };

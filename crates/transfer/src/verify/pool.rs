@@ -3,8 +3,8 @@
 use super::{VerifiedFile, VerifyStatus};
 use crate::{
     content::{FileContent, Part},
-    events::Name,
     manifest::line::Line,
+    name::Name,
     session::lock,
     storage::{
         hidden_names::part_name,

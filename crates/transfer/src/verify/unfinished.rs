@@ -8,7 +8,7 @@ use crate::{
     Interrupt,
     content::FileContent,
     error::{TransferError, problem},
-    events::Name,
+    name::Name,
     session::lock,
     storage::{
         hidden_names::part_of_journal,
@@ -123,7 +123,7 @@ pub(super) fn verify(
     Ok(VerifyReport { unfinished: Some(unfinished), ..run.finish(&read) })
 }
 
-fn cannot(journal: &Path, found: &str) -> crate::events::Problem {
+fn cannot(journal: &Path, found: &str) -> crate::problem::Problem {
     let what = format!("cannot verify by the journal {}", journal.display());
     let needs = "a whole journal, and the temporary of the same transfer beside it";
     problem(&what, needs, found, "the same push or pull again uses or removes both")

@@ -14,7 +14,7 @@ use haul_media::{
     delivery::{METHODS, Method, Readahead},
     pace::Rate,
 };
-use haul_transfer::{events::Problem, size::parse_size};
+use haul_transfer::{problem::Problem, size::parse_size};
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 /// The study's crowd, made smaller: all that happens in a third of the time at three times the

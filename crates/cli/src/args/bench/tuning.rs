@@ -6,7 +6,7 @@ use crate::args::{
     values::{Period, parse_rate},
 };
 use clap::{Args, ValueEnum};
-use haul_transfer::events::Problem;
+use haul_transfer::problem::Problem;
 use std::{path::PathBuf, time::Duration};
 
 /// Rounds of each measurement, for a median.

@@ -7,8 +7,8 @@ use crate::args::{
 };
 use clap::{Args, ValueEnum};
 use haul_transfer::{
-    events::Problem,
     probe::disk::{DiskRequest, Method},
+    problem::Problem,
     size::parse_size,
 };
 use std::{path::PathBuf, time::Duration};

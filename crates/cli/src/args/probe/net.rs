@@ -12,11 +12,11 @@ use haul_protocol::limits::{
 };
 use haul_transfer::{
     HaulUrl,
-    events::Problem,
     probe::net::{
         BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, INTERVAL_DEFAULT, NetProbe, OMIT_DEFAULT,
         Receive, STREAMS_DEFAULT, TIME_DEFAULT, Transport, Ways,
     },
+    problem::Problem,
     size::parse_size,
 };
 use std::{path::PathBuf, time::Duration};

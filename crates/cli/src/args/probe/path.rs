@@ -10,9 +10,9 @@ use clap::Args;
 use haul_protocol::limits::STREAMS_MAX;
 use haul_transfer::{
     TransferOptions,
-    events::Problem,
     options::Protection,
     probe::path::{PathProbe, TIME_DEFAULT},
+    problem::Problem,
     size::parse_size,
 };
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};

@@ -8,7 +8,7 @@ use crate::{commands::demo::data_file, failure::Failure, interrupt, ui::units};
 use anyhow::{Context, Result, bail, ensure};
 use haul_host::{FileSystem, FsKind, Host};
 use haul_sys::cachestat::cached_bytes;
-use haul_transfer::{Interrupt, events::Problem};
+use haul_transfer::{Interrupt, problem::Problem};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::{

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use child::{Child, Wanted};
 use haul_host::FileSystem;
 use haul_transfer::{
-    HaulUrl, Interrupt, PushRequest, Report, TransferOptions, events::Problem, options::SourceSpec,
+    HaulUrl, Interrupt, PushRequest, Report, TransferOptions, options::SourceSpec, problem::Problem,
 };
 use std::{
     fs::File,

@@ -19,7 +19,7 @@ use haul_media::{
     delivery::{METHODS, Method},
     pace::{Pacing, Rate},
 };
-use haul_transfer::events::Problem;
+use haul_transfer::problem::Problem;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -10,7 +10,7 @@ use haul_media::{
     policy::{Policy, RateChoice, Rule},
     settings_file,
 };
-use haul_transfer::events::Problem;
+use haul_transfer::problem::Problem;
 use serde::Deserialize;
 use std::path::Path;
 

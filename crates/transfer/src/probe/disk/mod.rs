@@ -14,7 +14,7 @@ pub mod series;
 pub mod verdict;
 pub(crate) mod words;
 
-use crate::{Interrupt, TransferError, error::problem, events::Problem};
+use crate::{Interrupt, TransferError, error::problem, problem::Problem};
 use course::{Course, course};
 use explanation::{Circumstances, Explanation, explain};
 use haul_host::{

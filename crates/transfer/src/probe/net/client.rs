@@ -17,8 +17,8 @@ use crate::{
     Interrupt,
     digest::SessionKeys,
     error::{TransferError, problem},
-    events::{Problem, Side},
     preflight,
+    problem::{Problem, Side},
     session::streams::{StreamSetup, choose_congestion},
     transport::tcp::{self, Route},
 };

@@ -11,9 +11,10 @@ use crate::{
     Interrupt,
     client::push,
     error::{TransferError, problem},
-    events::{Event, Problem, Report, TargetRoom},
+    events::{Event, Report, TargetRoom},
     options::{PushRequest, SourceSpec, TransferOptions},
     preflight::{Check, Verdict},
+    problem::Problem,
     url::HaulUrl,
     wishes::Wishes,
 };

@@ -3,8 +3,9 @@
 
 use crate::{
     error::{TransferError, problem},
-    events::{Name, Problem, Side},
+    name::Name,
     options::{Beginning, SourceSpec},
+    problem::{Problem, Side},
 };
 use haul_host::{FileSystem, FsKind};
 use haul_sys::cachestat::cached_bytes;

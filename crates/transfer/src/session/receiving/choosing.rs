@@ -2,8 +2,8 @@
 
 use super::{Receiving, growth, lock};
 use crate::{
-    events::Side,
     explain::Explained,
+    problem::Side,
     session::{engines::Change, io_problem_fault, streams::StreamFigures},
     storage::{
         root::{Links, Root, split_last},

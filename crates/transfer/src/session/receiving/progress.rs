@@ -2,7 +2,7 @@
 
 use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{
-    events::Name,
+    name::Name,
     session::{headway::Carried, sending::LOOKED_AT_MAX, streams::StreamFigures},
     storage::target::TargetPlace,
     transport::segments,

@@ -2,7 +2,9 @@
 
 use super::Receiving;
 use crate::{
-    events::{Event, FileEnded, FileStatus, Problem},
+    events::{Event, FileEnded},
+    file_status::FileStatus,
+    problem::Problem,
     storage::conflict::is_in_the_way,
 };
 use haul_protocol::{

@@ -1,7 +1,10 @@
 //! What a receiving session does with the rounds of files that are sent while they are written.
 
 use super::{super::watching, Receiving, lock};
-use crate::events::{Event, FileEnded, FileStatus};
+use crate::{
+    events::{Event, FileEnded},
+    file_status::FileStatus,
+};
 use haul_protocol::{
     FileId, SpanSet,
     wire::{self, Fault, FaultCode, FileOffer, Growth},

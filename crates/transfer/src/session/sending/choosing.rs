@@ -2,8 +2,8 @@
 
 use super::{Sending, StreamFigures, lock};
 use crate::{
-    events::Side,
     explain::Explained,
+    problem::Side,
     session::engines::{Change, source_of},
     storage::source::{Location, SourceEntry},
 };

@@ -1,7 +1,7 @@
 //! A long path that loses segments: its streams change to a congestion control that bears it.
 
 use super::Sending;
-use crate::events::Side;
+use crate::problem::Side;
 use haul_datapath::choose::{self, Loss};
 use haul_protocol::StreamId;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::Sending;
 use crate::{
-    events::FileStatus,
+    file_status::FileStatus,
     storage::source::{Ctime, SourceEntry},
 };
 use haul_protocol::wire::{Compared, Fault, FileKind, FileOffer};

@@ -8,7 +8,8 @@ use super::{
     Sending, SessionEnd, Sources, lock,
 };
 use crate::{
-    events::{Event, FileEnded, FileStatus},
+    events::{Event, FileEnded},
+    file_status::FileStatus,
     storage::source::SourceEntry,
 };
 use haul_protocol::{

@@ -8,7 +8,8 @@ use super::{Sending, lock};
 use crate::{
     digest::{SessionKeys, SpanDigest},
     error::io_fault,
-    events::{Event, Name},
+    events::Event,
+    name::Name,
     session::sent_spans::SentSpan,
     storage::{
         source::{Ctime, SourceEntry, changed_fault},

@@ -1,0 +1,69 @@
+//! Names of files as bytes, and how they are shown and stored as text.
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+/// A name as bytes; shown as text, with what is no UTF-8 replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub Vec<u8>);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Control characters of a hostile name must not reach a terminal.
+        for character in String::from_utf8_lossy(&self.0).chars() {
+            if character.is_control() || is_unseen(character) {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                write!(f, "{character}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters that nobody sees, and that change what others seem to be: marks of direction, spaces
+/// of no width, separators of lines (Unicode's category Cf in part, Zl, Zp).
+#[must_use]
+pub fn is_unseen(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(character, '\u{61c}' | '\u{feff}')
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// A path in `--json`: `path`, and where that is not exact, because bytes of it are no UTF-8,
+/// `path_encoded`, with these percent-encoded as in a URL.
+///
+/// # Errors
+/// If the output cannot be written.
+pub fn exact_path<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+    let is_exact = std::str::from_utf8(&name.0).is_ok();
+    let mut map = serializer.serialize_map(None)?;
+    map.serialize_entry("path", name)?;
+    if !is_exact {
+        map.serialize_entry("path_encoded", &encode_path(&name.0))?;
+    }
+    map.end()
+}
+
+/// The path of a URL, with what is no printable ASCII percent-encoded (RFC 3986, 2.1).
+pub(crate) fn encode_path(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for &byte in path {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// The other side's words without what could play with a terminal or a log.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    Name(text.as_bytes().to_vec()).to_string()
+}

@@ -1,0 +1,121 @@
+//! Errors in words: what was tried, what it needs, what was found, what to do.
+
+use crate::name::{Name, exact_path, printable};
+use haul_protocol::wire;
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Source,
+    Target,
+    Path,
+    Session,
+}
+
+/// An error in words: what was tried, what it needs, what was found, what to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Problem {
+    #[serde(flatten, serialize_with = "exact_path")]
+    pub path: Name,
+    pub side: Side,
+    pub what: String,
+    pub needs: String,
+    pub found: String,
+    pub hint: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.side {
+            Side::Source => f.write_str("source: ")?,
+            Side::Target => f.write_str("target: ")?,
+            Side::Path => f.write_str("network: ")?,
+            Side::Session => {}
+        }
+        if !self.path.0.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        // Names of this host may be in any of them.
+        let (needs, found) = (printable(&self.needs), printable(&self.found));
+        f.write_str(&printable(&self.what))?;
+        match (needs.is_empty(), found.is_empty()) {
+            (false, false) => write!(f, ": needs {needs}, found {found}")?,
+            (false, true) => write!(f, ": needs {needs}")?,
+            (true, false) => write!(f, ": {found}")?,
+            (true, true) => {}
+        }
+        let ended =
+            [&self.found, &self.needs, &self.what].into_iter().find(|part| !part.is_empty());
+        if !ended.is_some_and(|part| part.ends_with('.')) {
+            f.write_str(".")?;
+        }
+        if !self.hint.is_empty() {
+            let end = if self.hint.ends_with(['.', '?', '!']) { "" } else { "." };
+            write!(f, " {}{end}", sentence(&printable(&self.hint)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Begins with a capital, unless it begins with something to type.
+fn sentence(text: &str) -> String {
+    let word = text.split(' ').next().unwrap_or_default();
+    let is_plain = word != "haul" && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    match text.chars().next().filter(|_| is_plain) {
+        Some(first) => first.to_ascii_uppercase().to_string() + &text[1..],
+        None => text.to_owned(),
+    }
+}
+
+impl Problem {
+    /// What went wrong, without the file and its numbers: equal for the files that one cause hits,
+    /// as a full disk does.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let mut cause = format!("{:?}", self.side);
+        for part in [&self.what, &self.needs, &self.found] {
+            cause.push('\n');
+            let mut in_number = false;
+            for character in part.chars() {
+                let is_digit = character.is_ascii_digit();
+                if !is_digit || !in_number {
+                    cause.push(if is_digit { '0' } else { character });
+                }
+                in_number = is_digit;
+            }
+        }
+        cause
+    }
+
+    /// The problem of a file by the name that all its events have: a fault may give that of the
+    /// other side, or none. What the other side calls by another name is said so.
+    #[must_use]
+    pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
+        let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };
+        // A directory before it is no other name, and would tell equal problems apart.
+        if !fault.path.ends_with(name) && !fault.path.is_empty() {
+            this.what = format!("{} (called {} there)", this.what, Name(fault.path.clone()));
+        }
+        this
+    }
+}
+
+impl From<&wire::Fault> for Problem {
+    fn from(fault: &wire::Fault) -> Self {
+        let side = match fault.side() {
+            wire::Side::Source => Side::Source,
+            wire::Side::Target => Side::Target,
+            wire::Side::Path => Side::Path,
+            wire::Side::Unknown => Side::Session,
+        };
+        Self {
+            path: Name(fault.path.clone()),
+            side,
+            what: printable(&fault.what),
+            needs: printable(&fault.needs),
+            found: printable(&fault.found),
+            hint: printable(&fault.hint),
+        }
+    }
+}
