@@ -20,11 +20,10 @@ use haul_media::tls;
 use haul_transfer::{
     Event, Report, ServeRoot,
     events::{
-        Bottleneck, Connection, ConnectionState, FileCounts, FileEnded, Lag, Limiting, Progress,
-        SessionOpened, SideCosts,
+        Bottleneck, Connection, ConnectionState, FileCounts, FileEnded, Lag, Limiting,
+        ManifestReport, Progress, SessionOpened, SideCosts,
     },
     file_status::FileStatus,
-    manifest::ManifestReport,
     name::Name,
     problem::{Problem, Side},
     server::reachable::Hosts,

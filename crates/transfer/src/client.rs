@@ -15,8 +15,9 @@ mod whereabouts;
 use crate::{
     Interrupt,
     error::{TransferError, problem},
-    events::{ConnectionState, Event, Lag, Report, SessionOpened, TargetRoom},
-    explain::Explained,
+    events::{
+        Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom, Verdict,
+    },
     manifest::{Lines, Manifest, rename_of},
     name::printable,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
@@ -24,7 +25,7 @@ use crate::{
         asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
         source_name, unmake_local,
     },
-    preflight::{self, Findings, Verdict},
+    preflight::{self, Findings},
     problem::{Problem, Side},
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
@@ -725,7 +726,7 @@ impl<'a> Client<'a> {
     }
 
     /// What a preflight found out; empty without one.
-    fn checks(&self, run: &Run, work: &Work<'_>, tally: &Tally) -> Vec<preflight::Check> {
+    fn checks(&self, run: &Run, work: &Work<'_>, tally: &Tally) -> Vec<Check> {
         let (Some((theirs, heard_ms)), Some(port)) = (&run.facts, &run.port) else {
             return Vec::new();
         };

@@ -1,11 +1,8 @@
 //! What a transfer tells while it runs, and its final report. The names are those of `--json`.
 
 use crate::{
-    explain::Explained,
     file_status::FileStatus,
-    manifest::ManifestReport,
     name::{Name, exact_path},
-    preflight::Check,
     problem::{Problem, Side},
 };
 use serde::Serialize;
@@ -273,6 +270,39 @@ pub struct RecheckReport {
     pub seconds: f64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Ok,
+    /// It works, and could be better.
+    Warning,
+    /// The transfer would fail, all or in part.
+    Failed,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    pub name: String,
+    pub verdict: Verdict,
+    pub found: String,
+    pub hint: String,
+}
+
+/// Of the report: the manifest that was written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ManifestReport {
+    pub path: Name,
+    /// Lines in it.
+    pub files: u64,
+    /// What these files hold together.
+    pub bytes: u64,
+    /// Of these, read again at the end: this run did not move them.
+    pub read_bytes: u64,
+    /// Files in place without a line: they could not be read, or changed meanwhile.
+    pub left_out: u64,
+}
+
 /// The last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
@@ -347,4 +377,24 @@ pub struct Report {
     pub recheck: Option<RecheckReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestReport>,
+}
+
+/// How one side, or the path between both, was chosen for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    pub side: Side,
+    pub facts: Vec<String>,
+    /// The best first; empty for the path.
+    pub candidates: Vec<Candidate>,
+    pub because: Vec<String>,
+}
+
+/// An engine that suits the transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Candidate {
+    pub engine: String,
+    /// The first that is usable is the choice; the others go on where it cannot.
+    pub usable: bool,
+    /// What it does, or why it cannot be used.
+    pub what: String,
 }

@@ -1,31 +1,15 @@
 //! `--explain`: the facts that the engines, the streams and the congestion control were chosen by,
 //! what there was to choose from, and the choice.
 
-use crate::{events::Event, name::printable, problem::Side, session::streams::StreamSetup};
+use crate::{
+    events::{Candidate, Event, Explained},
+    name::printable,
+    problem::Side,
+    session::streams::StreamSetup,
+};
 use haul_datapath::{EngineInfo, Host, Verdict, choose};
 use haul_protocol::{limits::EXPLAINED_MAX, wire};
-use serde::Serialize;
 use std::time::Duration;
-
-/// How one side, or the path between both, was chosen for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Explained {
-    pub side: Side,
-    pub facts: Vec<String>,
-    /// The best first; empty for the path.
-    pub candidates: Vec<Candidate>,
-    pub because: Vec<String>,
-}
-
-/// An engine that suits the transfer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Candidate {
-    pub engine: String,
-    /// The first that is usable is the choice; the others go on where it cannot.
-    pub usable: bool,
-    /// What it does, or why it cannot be used.
-    pub what: String,
-}
 
 impl Explained {
     /// One side's engines, with the facts about its host behind those about its files.

@@ -2,7 +2,7 @@
 //! both hosts are tuned for the path between them.
 
 use crate::{
-    events::files_and_directories,
+    events::{Check, Verdict, files_and_directories},
     session::Tally,
     stages::round,
     storage::{root::Links, target::TargetPlace},
@@ -11,7 +11,6 @@ use haul_datapath::Host;
 use haul_host::FileSystem;
 use haul_protocol::wire::{HostFacts, TargetFacts};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
-use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Fewer open files than this, and small files wait for each other.
@@ -24,25 +23,6 @@ const STREAM_BITS_PER_S_MIN: f64 = 1e9;
 const SPACE_LEFT_SHARE_MIN: f64 = 0.05;
 /// `TargetFacts.free_bytes` of a file system that does not say (SPEC: 2^64 - 1).
 const NOT_KNOWN: u64 = u64::MAX;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    Ok,
-    /// It works, and could be better.
-    Warning,
-    /// The transfer would fail, all or in part.
-    Failed,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
-    pub name: String,
-    pub verdict: Verdict,
-    pub found: String,
-    pub hint: String,
-}
 
 /// What is known of a host, said now.
 #[must_use]

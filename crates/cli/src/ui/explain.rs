@@ -2,7 +2,7 @@
 
 use haul_transfer::{
     Event,
-    explain::{Candidate, Explained},
+    events::{Candidate, Explained},
     problem::Side,
 };
 

@@ -7,8 +7,7 @@ use super::{
 };
 use haul_transfer::{
     Report,
-    events::{Bottleneck, files_and_directories},
-    preflight::{Check, Verdict},
+    events::{Bottleneck, Check, Verdict, files_and_directories},
 };
 
 /// Stages that are named; the rest is small.

@@ -15,6 +15,7 @@ use crate::{
     Interrupt,
     content::{FileContent, hash_of_nothing},
     error::problem,
+    events::ManifestReport,
     name::Name,
     problem::{Problem, Side},
     session::lock,
@@ -27,7 +28,6 @@ use crate::{
 use haul_protocol::wire::{FileKind, FileOffer};
 use line::Line;
 use record::{Known, Record};
-use serde::Serialize;
 use sorted_records::{Merge, SortedRecords};
 use std::{
     fs::{self, File},
@@ -43,20 +43,6 @@ use std::{
 pub struct Manifest {
     path: PathBuf,
     records: Mutex<io::Result<SortedRecords>>,
-}
-
-/// Of the report: the manifest that was written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ManifestReport {
-    pub path: Name,
-    /// Lines in it.
-    pub files: u64,
-    /// What these files hold together.
-    pub bytes: u64,
-    /// Of these, read again at the end: this run did not move them.
-    pub read_bytes: u64,
-    /// Files in place without a line: they could not be read, or changed meanwhile.
-    pub left_out: u64,
 }
 
 /// Where a session's settled files get their lines.

@@ -10,7 +10,10 @@ use super::{
     streams::{StreamFigures, Streams},
     supply::fallback_notice,
 };
-use crate::{events::Event, explain::Explained, problem::Side};
+use crate::{
+    events::{Event, Explained},
+    problem::Side,
+};
 use haul_datapath::{
     EngineInfo, FileSpan, Host, SpanFile, WireKind,
     choose::{self, Choice, Slowdown, Turn},

@@ -27,7 +27,7 @@ use crate::{
 use haul_host::{FileSystem, Host};
 use haul_transfer::{
     TransferError,
-    preflight::{Check, Verdict},
+    events::{Check, Verdict},
     probe::path::{
         COURSES, Course, PathEvent, PathFindings, PathProbe, Residency, Round, Run, Sample,
         decision::{Capacity, Decision, Known, PathStage},

@@ -2,7 +2,7 @@
 
 use super::{Receiving, growth, lock};
 use crate::{
-    explain::Explained,
+    events::Explained,
     problem::Side,
     session::{engines::Change, io_problem_fault, streams::StreamFigures},
     storage::{

@@ -2,7 +2,7 @@
 
 use super::{Sending, StreamFigures, lock};
 use crate::{
-    explain::Explained,
+    events::Explained,
     problem::Side,
     session::engines::{Change, source_of},
     storage::source::{Location, SourceEntry},
