@@ -14,6 +14,8 @@ mod whereabouts;
 
 use crate::{
     Interrupt,
+    bytes::{hex, random_bytes},
+    constants::{BUFFER_BYTES_MAX, SOFTWARE},
     error::{TransferError, problem},
     events::{
         Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom, Verdict,
@@ -44,7 +46,6 @@ use crate::{
         attributes::Attributes, contents_mode, source::walk_named, target::TargetPlace,
         walk::WalkOptions,
     },
-    token::{hex, random_bytes},
     transport::{
         control::{Control, ControlError},
         tcp::{self, Early, Route},
@@ -78,8 +79,6 @@ use std::{
 };
 use whereabouts::TargetMeans;
 
-/// This build, as the other side's log names it.
-pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A control connection that brings nothing for this long is made once again, in smaller segments.
 const SILENT_AFTER: Duration = Duration::from_secs(4);
@@ -87,8 +86,6 @@ const SILENT_AFTER: Duration = Duration::from_secs(4);
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
 /// From this round-trip time on, data streams are connected before they are granted.
 const EARLY_FROM_RTT: Duration = Duration::from_millis(10);
-/// Engines' buffers of all streams together, in bytes: a side stays within 64 MiB.
-pub const BUFFER_BYTES_MAX: usize = 32 << 20;
 
 /// Sends files to a server.
 ///

@@ -151,7 +151,7 @@ fn merged(values: &[Value]) -> Value {
 /// Lower-case hexadecimal, as `b3sum` writes it.
 #[must_use]
 pub fn hex_of(value: &Value) -> String {
-    crate::token::hex(value)
+    crate::bytes::hex(value)
 }
 
 #[cfg(test)]

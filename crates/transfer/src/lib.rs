@@ -3,13 +3,17 @@
 //! [`push`] and [`pull`] run a transfer to its end and tell [`Event`]s meanwhile; [`Server`] is the
 //! other side. `examples/push.rs` is all of it in 20 lines.
 
+pub mod bytes;
 pub mod client;
+pub mod clocks;
+pub mod constants;
 pub mod content;
 pub mod digest;
 pub mod error;
 pub mod events;
 pub mod explain;
 pub mod file_status;
+pub mod locks;
 pub mod manifest;
 pub mod name;
 pub mod options;

@@ -2,6 +2,7 @@
 //! both hosts are tuned for the path between them.
 
 use crate::{
+    clocks::now_ms,
     events::{Check, Verdict, files_and_directories},
     session::Tally,
     stages::round,
@@ -11,7 +12,7 @@ use haul_datapath::Host;
 use haul_host::FileSystem;
 use haul_protocol::wire::{HostFacts, TargetFacts};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Fewer open files than this, and small files wait for each other.
 const OPEN_FILES_MIN: u64 = 1024;
@@ -68,13 +69,6 @@ fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
         may_write: accessat(&opened, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
             .is_ok(),
     })
-}
-
-/// Milliseconds since 1970, by this host's clock.
-#[must_use]
-pub fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What a client has found out.

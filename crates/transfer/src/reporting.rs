@@ -6,9 +6,9 @@ use crate::{
         account::{Figured, Heard},
         outage::{self, Silence},
     },
+    clocks::now_ms,
     events::{Event, Explained, Lag, Limiting, Progress},
     name::Name,
-    preflight::now_ms,
     problem::Side,
     session::{
         Pumped, Role, Tally, following::Written, headway::Headway, receiving::Receiving,

@@ -8,10 +8,11 @@
 //! Nothing is asked for a span; the kernel's counts are read when somebody wants the figures.
 
 use crate::{
+    clocks::elapsed_ns,
     events::SideCosts,
     session::{
         committer::Costs,
-        streams::{StreamFigures, Streams, elapsed_ns},
+        streams::{StreamFigures, Streams},
     },
 };
 use haul_datapath::engines;

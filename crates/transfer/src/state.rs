@@ -4,11 +4,12 @@
 //! SHA-256 only, but for the token that `haul serve` prints again at each start.
 
 use crate::{
+    bytes::{hex, random_bytes},
     error::problem,
     problem::Problem,
     rights::{Need, Rights},
     served_root::{Belongs, ServedRoot},
-    token::{Token, fingerprint_of, hex, random_bytes, same_secret},
+    token::{Token, fingerprint_of, same_secret},
 };
 use haul_protocol::wire;
 use rustix::fs::{FlockOperation, Mode};

@@ -3,7 +3,8 @@
 //! 33 bytes in lower-case base32 (RFC 4648, without padding): the format's number, a secret of 128
 //! bits, and the first 128 bits of the SHA-256 of the server's certificate.
 
-use aws_lc_rs::{constant_time, digest, rand};
+use crate::bytes::random_bytes;
+use aws_lc_rs::{constant_time, digest};
 use data_encoding::{Encoding, Specification};
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -87,22 +88,6 @@ pub fn fingerprint_of(certificate_der: &[u8]) -> [u8; 16] {
 #[must_use]
 pub fn same_secret(one: &[u8], other: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(one, other).is_ok()
-}
-
-/// Random bytes of the system's generator.
-///
-/// # Errors
-/// If the system has none.
-pub fn random_bytes<const N: usize>() -> Result<[u8; N], std::io::Error> {
-    let mut bytes = [0; N];
-    rand::fill(&mut bytes).map_err(|_| std::io::Error::other("no random bytes"))?;
-    Ok(bytes)
-}
-
-/// Bytes as hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    data_encoding::HEXLOWER.encode(bytes)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use haul_protocol::{
     wire::Digest,
 };
 use haul_transfer::{
+    bytes::hex,
     digest::{EXPORTED_BYTES, SessionKeys, SpanDigest},
-    token::hex,
 };
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc};

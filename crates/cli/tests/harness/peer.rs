@@ -95,7 +95,7 @@ impl Peer {
     pub fn asks(server: &Server, direction: wire::Direction, path: &[u8]) -> wire::Open {
         wire::Open {
             token_secret: server.token().secret.to_vec(),
-            transfer: haul_transfer::token::random_bytes::<16>().unwrap().to_vec(),
+            transfer: haul_transfer::bytes::random_bytes::<16>().unwrap().to_vec(),
             direction: direction as i32,
             paths: vec![path.to_vec()],
             into_directory: true,

@@ -2,8 +2,8 @@
 //! waited for.
 
 use crate::{
+    clocks::now_ms,
     events::{Connection, ConnectionState, Event},
-    preflight::now_ms,
     stages::round,
 };
 use std::time::{Duration, Instant};

@@ -16,9 +16,9 @@ use crate::{
     content::{FileContent, hash_of_nothing},
     error::problem,
     events::ManifestReport,
+    locks::lock,
     name::Name,
     problem::{Problem, Side},
-    session::lock,
     storage::{
         root::{join, split_last},
         source::{Location, SourceEntry},

@@ -4,7 +4,7 @@ use super::{Origin, record::Record};
 use crate::{
     Interrupt,
     content::{FileContent, SpanHasher, Value},
-    session::lock,
+    locks::lock,
 };
 use haul_datapath::{SpanFile, choose};
 use haul_protocol::{SpanGrid, SpanIndex};

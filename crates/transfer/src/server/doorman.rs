@@ -6,7 +6,7 @@
 //! that have all but ended would pile up behind the next connections.
 
 use super::{Server, ServerEvent};
-use crate::{session::lock, token::random_bytes};
+use crate::{bytes::random_bytes, locks::lock};
 use haul_protocol::frame::{DATA_MAGIC, PREFACE_BYTES, Preface};
 use std::{
     collections::BTreeMap,

@@ -295,7 +295,7 @@ impl Server {
                 }
             };
             self.strangers.close_all();
-            crate::session::lock(&self.sessions).interrupt_all();
+            crate::locks::lock(&self.sessions).interrupt_all();
             assert!(!threads.panicked, "the thread of a connection panicked");
             result
         });
@@ -335,7 +335,7 @@ impl Server {
         if !self.options.once {
             return false;
         }
-        let sessions = crate::session::lock(&self.sessions);
+        let sessions = crate::locks::lock(&self.sessions);
         sessions.ended_for_good
             || (sessions.is_empty()
                 && sessions.cut_off_at.is_some_and(|at: Instant| at.elapsed() > ONCE_LINGER))

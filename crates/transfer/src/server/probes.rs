@@ -7,8 +7,10 @@ use super::{
 };
 use crate::{
     Interrupt,
-    client::BUFFER_BYTES_MAX,
+    bytes::{hex, random_bytes},
+    constants::BUFFER_BYTES_MAX,
     events::FileCounts,
+    locks::lock,
     preflight,
     probe::net::{
         serving::{Moved, Serving, connections_max},
@@ -16,12 +18,8 @@ use crate::{
     },
     problem::Problem,
     rights::{Need, Right},
-    session::{
-        lock,
-        streams::{StreamSetup, Streams, choose_congestion},
-    },
+    session::streams::{StreamSetup, Streams, choose_congestion},
     state::Grant,
-    token::{hex, random_bytes},
     transport::{control::Control, waker::Waker},
 };
 use haul_protocol::{

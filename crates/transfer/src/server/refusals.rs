@@ -4,7 +4,7 @@
 //! them is counted, and told in a line for each address when the time is over.
 
 use super::ServerEvent;
-use crate::session::lock;
+use crate::locks::lock;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},

@@ -3,10 +3,12 @@
 use super::{ServeRoot, Server, ServerEvent, doorman::Stranger};
 use crate::{
     Interrupt,
-    client::{BUFFER_BYTES_MAX, SOFTWARE},
+    bytes::{hex, random_bytes},
+    constants::{BUFFER_BYTES_MAX, SOFTWARE},
     digest::SessionKeys,
     error::problem,
     events::{Event, FileCounts},
+    locks::lock,
     name::Name,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight, reporting, rights,
@@ -14,7 +16,7 @@ use crate::{
     session::{
         LOST_AFTER, OfferLimits, SessionEnd, Tally, drive,
         following::Written,
-        io_problem_fault, lock,
+        io_problem_fault,
         receiving::{Receiving, ReceivingOptions, Telling},
         sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -30,7 +32,7 @@ use crate::{
         waited_for::{Held, Waiting},
         walk::{Top, Walk, WalkOptions},
     },
-    token::{Token, hex, random_bytes},
+    token::Token,
     transport::{
         control::{Control, ControlError},
         waker::Waker,

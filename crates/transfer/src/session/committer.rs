@@ -3,10 +3,14 @@
 //! Two threads a session, beside the streams, so that no stream ever waits for a sync: one syncs,
 //! the other puts what is synced under its name.
 
-use super::{contents::Contents, lock, streams::elapsed_ns, target_check::TargetCheck};
-use crate::storage::{
-    aborted::check_not_aborted, in_place::Looked, journal::Recorded, open_files::empty_files_max,
-    root::Root, span_digests::Digest, target::TargetFile,
+use super::{contents::Contents, target_check::TargetCheck};
+use crate::{
+    clocks::elapsed_ns,
+    locks::lock,
+    storage::{
+        aborted::check_not_aborted, in_place::Looked, journal::Recorded,
+        open_files::empty_files_max, root::Root, span_digests::Digest, target::TargetFile,
+    },
 };
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
@@ -321,7 +325,7 @@ impl Shared {
                 self.checkpoint();
                 checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
             }
-            self.cpu_ns.store(super::streams::thread_cpu_ns(), Ordering::Relaxed);
+            self.cpu_ns.store(crate::clocks::thread_cpu_ns(), Ordering::Relaxed);
             if !lock(&self.results).is_empty() {
                 wake();
             }
@@ -407,7 +411,7 @@ impl Shared {
                 // Some have failed.
                 wake();
             }
-            self.publisher_cpu_ns.store(super::streams::thread_cpu_ns(), Ordering::Relaxed);
+            self.publisher_cpu_ns.store(crate::clocks::thread_cpu_ns(), Ordering::Relaxed);
             let mut queue = lock(&self.queue);
             queue.publishing = false;
             queue.named.extend(batch);

@@ -1,7 +1,7 @@
 //! Reads files beside the session's thread: whole ones for their BLAKE3, to tell whether what is at
 //! the target is the same as the source; and what is to be looked at once more.
 
-use super::lock;
+use crate::locks::lock;
 use haul_datapath::SpanFile;
 use haul_protocol::FileId;
 use std::{

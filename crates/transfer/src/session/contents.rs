@@ -1,7 +1,9 @@
 //! What the spans of a session's files hold, collected from its streams.
 
-use super::lock;
-use crate::content::{FileContent, Value};
+use crate::{
+    content::{FileContent, Value},
+    locks::lock,
+};
 use haul_protocol::{FileId, SpanGrid, SpanIndex};
 use std::{collections::BTreeMap, sync::Mutex};
 

@@ -5,13 +5,13 @@
 //! looks at the disk's rate ([`DiskWatch`]). Either way a stream changes between two spans.
 
 use super::{
-    lock,
     send_pack::SMALL_FILE_BYTES_MAX,
     streams::{StreamFigures, Streams},
     supply::fallback_notice,
 };
 use crate::{
     events::{Event, Explained},
+    locks::lock,
     problem::Side,
 };
 use haul_datapath::{

@@ -48,7 +48,7 @@ use haul_protocol::{
 };
 use listening::{Listening, Next};
 use std::{
-    sync::{Mutex, MutexGuard, atomic::Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -307,11 +307,6 @@ fn one_if_directory(offer: &wire::FileOffer) -> u64 {
 
 /// Where a role's events go: the client's user, or the server's log.
 pub type EventSink<'a> = &'a mut dyn FnMut(Event);
-
-/// Locks; a thread that panicked while it held the lock has ended the program anyway.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// A fault of a directory or file system that no single file is to blame for.
 pub(crate) fn io_problem_fault(side: wire::Side, what: &str, error: &std::io::Error) -> Fault {

@@ -3,10 +3,9 @@
 
 use super::{
     committer::SharedTarget,
-    lock,
     receive_stream::{Leave, ReceiveStream, Target},
 };
-use crate::{error::io_fault, storage::open_files::Pass};
+use crate::{error::io_fault, locks::lock, storage::open_files::Pass};
 use haul_datapath::SpanTap;
 use haul_protocol::{
     FileId, SpanIndex,

@@ -4,13 +4,15 @@ use super::{
     committer::{CommitterHandle, SharedTarget},
     contents::Contents,
     engines::Orders,
-    lock, placing,
-    streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
+    placing,
+    streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
+    clocks::{elapsed_ns, thread_cpu_ns},
     content::Part,
     digest::SpanDigest,
     error::io_fault,
+    locks::lock,
     storage::{open_files::Share, span_digests::Digest, waited_for::Held},
 };
 use haul_datapath::{

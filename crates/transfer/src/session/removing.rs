@@ -1,9 +1,10 @@
 //! Removing from the target what was not offered, on a thread of its own, once all else is in
 //! place.
 
-use super::{lock, streams::Streams};
+use super::streams::Streams;
 use crate::{
     error::io_fault,
+    locks::lock,
     selection::Matcher,
     storage::{
         mirror::{Mirror, Swept},

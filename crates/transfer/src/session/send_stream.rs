@@ -3,15 +3,17 @@
 use super::{
     contents::Contents,
     engines::{Chosen, Orders, SourceWatch},
-    lock, placing,
+    placing,
     send_pack::PACK_FILL_MIN_BYTES,
     sent_spans::{SentSpan, SentSpans},
-    streams::{StreamEvent, StreamFigures, StreamSetup, Streams, elapsed_ns, thread_cpu_ns},
+    streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
+    clocks::{elapsed_ns, thread_cpu_ns},
     content::Part,
     digest::SpanDigest,
     error::io_fault,
+    locks::lock,
     storage::source::{Ctime, SourceEntry},
 };
 use haul_datapath::{

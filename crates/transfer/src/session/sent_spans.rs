@@ -1,7 +1,7 @@
 //! By which digest each span of a session's files left, so that a source can be read again and
 //! compared: 40 bytes of memory a span, while its file is open.
 
-use super::lock;
+use crate::locks::lock;
 use haul_protocol::{
     FileId, SpanGrid, SpanIndex,
     frame::{PayloadStatus, SpanHeader},

@@ -1,8 +1,9 @@
 //! The data streams of a session: opening them, what each found out, and ending them.
 
-use super::{headway::Carried, lock};
+use super::headway::Carried;
 use crate::{
     digest::{SessionKeys, SpanDigest},
+    locks::lock,
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
@@ -498,19 +499,6 @@ pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
 #[must_use]
 pub fn choose_congestion(host: &Host, rtt: Duration) -> CongestionChoice {
     choose::congestion(host, rtt, host.may_administer_network)
-}
-
-/// Processor time of the calling thread.
-#[must_use]
-pub fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-#[must_use]
-pub fn elapsed_ns(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

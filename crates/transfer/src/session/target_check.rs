@@ -4,10 +4,12 @@
 //! The comparison is with the BLAKE3 value that each span had when its digest agreed, so a disk, a
 //! controller or a file system that keeps other bytes than it was given is found here.
 
-use super::{committer::SharedTarget, contents::Contents, lock, streams::thread_cpu_ns};
+use super::{committer::SharedTarget, contents::Contents};
 use crate::{
+    clocks::thread_cpu_ns,
     content::FileContent,
     error::io_fault,
+    locks::lock,
     storage::{
         holes,
         open_files::empty_files_max,

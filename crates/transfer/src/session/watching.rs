@@ -7,8 +7,8 @@
 
 use crate::{
     events::Event,
+    locks::lock,
     problem::Side,
-    session::lock,
     storage::{
         walk::Walk,
         watch::{Change, DirectoryWatch},

@@ -2,7 +2,7 @@
 //! journal.
 
 use super::root::split_last;
-use crate::token::{Token, hex};
+use crate::{bytes::hex, token::Token};
 use haul_protocol::limits::COMPONENT_BYTES_MAX;
 
 pub(super) const PART_SUFFIX: &[u8] = b".haul-part";

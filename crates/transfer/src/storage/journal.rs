@@ -13,8 +13,8 @@
 
 use super::span_digests::{Digest, SpanDigests};
 use crate::{
+    bytes::random_bytes,
     content::{FileContent, Value},
-    token::random_bytes,
 };
 use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};

@@ -17,10 +17,11 @@ use super::{
     waited_for::{Held, Waiting},
 };
 use crate::{
+    bytes::{hex, random_bytes},
     content::FileContent,
     error::io_fault,
     name::Name,
-    token::{Token, hex, random_bytes},
+    token::Token,
 };
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;

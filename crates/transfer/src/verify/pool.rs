@@ -3,9 +3,9 @@
 use super::{VerifiedFile, VerifyStatus};
 use crate::{
     content::{FileContent, Part},
+    locks::lock,
     manifest::line::Line,
     name::Name,
-    session::lock,
     storage::{
         hidden_names::part_name,
         read_back::{BLOCK_BYTES, ReadBack, WayBytes},

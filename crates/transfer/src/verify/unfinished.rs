@@ -8,8 +8,8 @@ use crate::{
     Interrupt,
     content::FileContent,
     error::{TransferError, problem},
+    locks::lock,
     name::Name,
-    session::lock,
     storage::{
         hidden_names::part_of_journal,
         journal::{Told, decode_any, is_journal},

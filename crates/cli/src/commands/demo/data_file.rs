@@ -28,7 +28,7 @@ pub fn make(
     let directory = path.parent().context("the file has no directory")?;
     std::fs::create_dir_all(directory).with_context(what)?;
     let mut file = File::create(path).with_context(what)?;
-    let seed = haul_transfer::token::random_bytes().context("no seed")?;
+    let seed = haul_transfer::bytes::random_bytes().context("no seed")?;
     let mut numbers = Xorshift(u64::from_le_bytes(seed) | 1);
     let mut piece = vec![0; PIECE_BYTES];
     let started = Instant::now();

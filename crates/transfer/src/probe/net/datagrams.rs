@@ -7,10 +7,7 @@ use super::{
     datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES, Kind},
     paced::{Paced, Sent},
 };
-use crate::{
-    session::{lock, streams::schedstat},
-    token::random_bytes,
-};
+use crate::{bytes::random_bytes, locks::lock, session::streams::schedstat};
 use haul_protocol::wire;
 use haul_sys::datagrams::{Batch, join_receives};
 use rustix::{

@@ -3,10 +3,11 @@
 use super::NetProbe;
 use crate::{
     Interrupt,
-    client::{SOFTWARE, connect_failure::ConnectFailure},
+    bytes::random_bytes,
+    client::connect_failure::ConnectFailure,
+    constants::SOFTWARE,
     digest::SessionKeys,
     error::{TransferError, problem},
-    token::random_bytes,
     transport::{
         control::{Control, ControlError},
         tcp::{self, Route},

@@ -9,10 +9,10 @@ use super::{
     talk::{Ended, Talk},
 };
 use crate::{
-    client::BUFFER_BYTES_MAX,
+    bytes::random_bytes,
+    constants::BUFFER_BYTES_MAX,
     error::io_fault,
     session::streams::{StreamSetup, Streams},
-    token::random_bytes,
 };
 use haul_protocol::{
     Message, ProtocolError, StreamId, limits,

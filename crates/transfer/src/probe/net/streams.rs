@@ -5,8 +5,9 @@
 //! notices on loopback, where the kernel copies such sends after all.
 
 use crate::{
+    locks::lock,
     session::{
-        lock, placing,
+        placing,
         streams::{self, StreamSetup, schedstat, set_up_sender},
     },
     stages,

@@ -3,9 +3,10 @@
 use super::Receiving;
 use crate::{
     events::Event,
+    locks::lock,
     session::{
         headway::{Carried, Cut},
-        lock, receive_stream,
+        receive_stream,
         streams::StreamEvent,
         supply::Connect,
     },

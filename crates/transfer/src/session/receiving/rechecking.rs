@@ -3,9 +3,10 @@
 
 use super::{Receiving, Telling, lock};
 use crate::{
+    clocks::elapsed_ns,
     content::FileContent,
     error::io_fault,
-    session::{committer::SharedTarget, streams::elapsed_ns},
+    session::committer::SharedTarget,
     storage::{
         part::{Left, Suspicion},
         read_back::{BLOCK_BYTES, ReadBack},

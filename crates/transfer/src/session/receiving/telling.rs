@@ -6,8 +6,9 @@
 
 use super::Receiving;
 use crate::{
+    locks::lock,
     rights::{Right, Rights},
-    session::{lock, removing::Removing},
+    session::removing::Removing,
     storage::target::{Prepared, TargetPlace},
 };
 use haul_protocol::wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side};

@@ -3,10 +3,11 @@
 use super::{END_PATIENCE, Sending};
 use crate::{
     client::outage::SILENT_AFTER_PING,
+    locks::lock,
     session::{
         engines::Chosen,
         headway::{Carried, Cut},
-        lock, send_stream,
+        send_stream,
         streams::{self, StreamEvent},
         supply::Connect,
     },

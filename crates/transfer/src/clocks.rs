@@ -1,0 +1,25 @@
+//! Times in the units that are told.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since then.
+#[must_use]
+pub fn elapsed_ns(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Processor time of the calling thread.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Milliseconds since 1970, by this host's clock.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
