@@ -32,14 +32,15 @@ use crate::{
     reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
-        OfferLimits, SessionEnd, Tally, drive,
         following::Written,
         headway::{Carried, Cut, Headway},
         placing,
         receiving::{Receiving, ReceivingOptions, Telling},
+        role::{SessionEnd, drive},
         sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamFigures, StreamSetup, Streams, choose_congestion},
         supply,
+        tally::{OfferLimits, Tally},
     },
     source_name::go_into_directory,
     storage::{

@@ -104,6 +104,15 @@ pub(crate) fn io_fault(
     wire::Fault::new(code, side, what).at(path).found(found).hint(hint)
 }
 
+/// A fault of a directory or file system that no single file is to blame for.
+pub(crate) fn io_problem_fault(
+    side: wire::Side,
+    what: &str,
+    error: &std::io::Error,
+) -> wire::Fault {
+    io_fault(side, b"", what, error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

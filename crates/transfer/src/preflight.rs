@@ -4,7 +4,7 @@
 use crate::{
     clocks::now_ms,
     events::{Check, Verdict, files_and_directories},
-    session::Tally,
+    session::tally::Tally,
     stages::round,
     storage::{root::Links, target::TargetPlace},
 };

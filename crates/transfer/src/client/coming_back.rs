@@ -6,7 +6,7 @@ use crate::{
     events::{ConnectionState, Event},
     probe::disk::words,
     problem::{Problem, Side},
-    session::Tally,
+    session::tally::Tally,
 };
 use std::{
     sync::atomic::Ordering,

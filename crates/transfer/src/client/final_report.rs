@@ -5,7 +5,7 @@ use crate::{
     events::{RecheckReport, Report},
     name::Name,
     options::digest_name,
-    session::Tally,
+    session::tally::Tally,
     stages,
     verdict::{self, Rate},
 };

@@ -12,7 +12,10 @@ use crate::{
     places::asked_path,
     problem::Problem,
     selection::{Rule, Selection, Verdict},
-    session::{LOST_AFTER, Pumped, Role, SessionEnd, drive},
+    session::{
+        listening::LOST_AFTER,
+        role::{Pumped, Role, SessionEnd, drive},
+    },
     source_name::name_of_source,
     transport::waker::Waker,
     url::HaulUrl,

@@ -1,7 +1,7 @@
 //! What a run moved, and found there, over all its sessions.
 
 use super::{Client, Run, settled::Earlier};
-use crate::{events::FileCounts, session::Tally};
+use crate::{events::FileCounts, session::tally::Tally};
 use haul_protocol::wire::SideReport;
 
 /// What was there before a run, and what it made of its files.

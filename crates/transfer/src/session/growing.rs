@@ -1,10 +1,10 @@
 //! The receiver's side of files that are sent while they are written: what came of them stays open
 //! between two rounds, and is counted once.
 
-use super::Tally;
 use crate::{
     events::Lag,
     name::Name,
+    session::tally::Tally,
     stages,
     storage::{
         open_files,

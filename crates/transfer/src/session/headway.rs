@@ -8,8 +8,8 @@
 //!
 //! One of these lasts for all sessions of a run. It has no clock and no socket.
 
-use super::{LOST_AFTER, streams::StreamFigures};
-use crate::locks::lock;
+use super::streams::StreamFigures;
+use crate::{locks::lock, session::listening::LOST_AFTER};
 use haul_protocol::{
     frame::{HEADER_BYTES, PREFACE_BYTES},
     limits,

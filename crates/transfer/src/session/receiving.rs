@@ -10,13 +10,11 @@ mod rounds;
 mod telling;
 
 use super::{
-    EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     committer::{Committed, Committer},
     comparing::Hashing,
     contents::Contents,
     engines::{Engines, Orders},
     growing::Growing,
-    io_problem_fault,
     patience::Patience,
     receive_stream::{ReceiveShared, Target},
     removing::{Removing, RemovingEvent},
@@ -27,7 +25,7 @@ use super::{
     target_check::TargetCheck,
 };
 use crate::{
-    error::io_fault,
+    error::{io_fault, io_problem_fault},
     events::{Event, FileEnded, Lag},
     file_status::FileStatus,
     locks::lock,
@@ -35,6 +33,10 @@ use crate::{
     name::{Name, printable},
     problem::{Problem, Side},
     selection::{Arriving, Matcher},
+    session::{
+        role::{EventSink, Pumped, Role, SessionEnd},
+        tally::{OfferLimits, Tally},
+    },
     stages,
     storage::{
         fresh::Fresh,

@@ -9,7 +9,6 @@ mod recordings;
 mod rereading;
 
 use super::{
-    EventSink, OfferLimits, Pumped, Role, SessionEnd, Tally,
     comparing::{Content, Hashing},
     contents::Contents,
     engines::{Engines, Orders},
@@ -32,6 +31,10 @@ use crate::{
     name::{Name, printable},
     problem::{Problem, Side},
     selection::{Arriving, Selection},
+    session::{
+        role::{EventSink, Pumped, Role, SessionEnd},
+        tally::{OfferLimits, Tally},
+    },
     stages,
     storage::{
         holes,

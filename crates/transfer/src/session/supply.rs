@@ -2,13 +2,13 @@
 //! that broke; the server is given them.
 
 use super::{
-    SessionEnd,
     headway::{Cut, Headway, Next},
     streams::{StreamSetup, Streams},
 };
 use crate::{
     events::Event,
     problem::Side,
+    session::role::SessionEnd,
     transport::{
         segments::{self, Narrowed},
         tcp::{Early, Route},

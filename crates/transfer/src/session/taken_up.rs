@@ -1,7 +1,7 @@
 //! What earlier runs left of the files that are not settled: of one that fails it counts for
 //! nothing, for it has no part in what is in place.
 
-use super::Tally;
+use crate::session::tally::Tally;
 use haul_protocol::FileId;
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use super::{
     datagrams::{Datagrams, never_cut},
     report::{BlackHole, Direction, PathFacts},
 };
-use crate::session::LOST_AFTER;
+use crate::session::listening::LOST_AFTER;
 use rustix::net::sockopt;
 use std::{
     collections::BTreeMap,

@@ -2,7 +2,7 @@
 
 use crate::{
     Interrupt,
-    session::LOST_AFTER,
+    session::listening::LOST_AFTER,
     transport::{
         control::{Control, ControlError},
         waker::Waker,

@@ -2,9 +2,10 @@
 
 use super::{Receiving, growth, lock};
 use crate::{
+    error::io_problem_fault,
     events::Explained,
     problem::Side,
-    session::{engines::Change, io_problem_fault, streams::StreamFigures},
+    session::{engines::Change, streams::StreamFigures},
     storage::{
         root::{Links, Root, split_last},
         target::TargetPlace,

@@ -1,0 +1,144 @@
+//! What one session moved, and how much may be under way in it.
+
+use crate::{events::FileCounts, problem::Problem};
+use haul_protocol::wire;
+
+/// What may be offered and unsettled at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferLimits {
+    pub files: u32,
+    /// What their offers take of memory, as [`haul_protocol::message::offer_bytes`] counts it.
+    pub bytes: u64,
+}
+
+/// What one session moved, as this side counted it.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// What was offered, done and so on, of any kind: `offered_directories` and those below say
+    /// how many of them were directories.
+    pub offered_files: u64,
+    pub offered_directories: u64,
+    pub offered_bytes: u64,
+    /// The one source is a directory: the target's path is none of its names.
+    pub keeps_source_name: bool,
+    /// No more is offered.
+    pub total_known: bool,
+    pub done_files: u64,
+    pub done_directories: u64,
+    pub done_bytes: u64,
+    pub skipped_files: u64,
+    pub skipped_directories: u64,
+    pub skipped_bytes: u64,
+    pub failed_files: u64,
+    pub failed_directories: u64,
+    pub left_out_files: u64,
+    /// Removed at the target.
+    pub removed_files: u64,
+    /// In a dry run, what would be received.
+    pub planned_files: u64,
+    /// Of these, directories.
+    pub planned_directories: u64,
+    pub planned_bytes: u64,
+    /// Of these, those that would replace something.
+    pub replaced_files: u64,
+    /// Removed at the source, once they were durable.
+    pub sources_removed: u64,
+    /// Spans that are holes: nothing of them comes.
+    pub hole_bytes: u64,
+    /// Durable at the receiver before this session.
+    pub resumed_bytes: u64,
+    /// The furthest that the receiver said it was, resumed and skipped bytes included.
+    pub received_bytes: u64,
+    pub durable_bytes: u64,
+    /// Bytes of spans that this session verified.
+    pub verified_bytes: u64,
+    pub resent_spans: u64,
+    pub span_bytes: u64,
+    /// The first source that could not even be offered.
+    pub first_problem: Option<Problem>,
+}
+
+impl Tally {
+    /// Bytes that this session need not bring.
+    #[must_use]
+    pub fn there_before(&self) -> u64 {
+        self.resumed_bytes + self.skipped_bytes + self.hole_bytes
+    }
+
+    /// What the session got on, in a unit that grows: see [`super::headway`].
+    #[must_use]
+    pub fn headway(&self) -> u64 {
+        self.verified_bytes + self.done_files
+    }
+
+    /// Files and links with which nothing more is done in this session.
+    #[must_use]
+    pub fn settled_files(&self) -> u64 {
+        let counts = self.counts();
+        counts.done + counts.skipped + self.failed_files.saturating_sub(self.failed_directories)
+    }
+
+    /// Files and links that were offered, without directories.
+    #[must_use]
+    pub fn files_total(&self) -> u64 {
+        self.offered_files.saturating_sub(self.offered_directories)
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> FileCounts {
+        FileCounts {
+            done: self.done_files.saturating_sub(self.done_directories),
+            done_directories: self.done_directories,
+            skipped: self.skipped_files.saturating_sub(self.skipped_directories),
+            skipped_directories: self.skipped_directories,
+            failed: self.failed_files,
+            left_out: self.left_out_files,
+            removed: self.removed_files,
+            planned: self.planned_files.saturating_sub(self.planned_directories),
+            planned_directories: self.planned_directories,
+        }
+    }
+
+    /// Counts what would be received, in a dry run.
+    pub(crate) fn plan(&mut self, offer: &wire::FileOffer, replaces: bool) {
+        self.planned_files += 1;
+        self.planned_directories += one_if_directory(offer);
+        self.planned_bytes += offer.size_bytes;
+        self.replaced_files += u64::from(replaces);
+    }
+
+    /// An offer that another one follows, of the same file.
+    pub(crate) fn forget_offer(&mut self, offer: &wire::FileOffer) {
+        self.offered_files = self.offered_files.saturating_sub(1);
+        let directories = self.offered_directories;
+        self.offered_directories = directories.saturating_sub(one_if_directory(offer));
+        self.offered_bytes = self.offered_bytes.saturating_sub(offer.size_bytes);
+    }
+
+    pub(crate) fn offered(&mut self, offer: &wire::FileOffer) {
+        self.offered_files += 1;
+        self.offered_directories += one_if_directory(offer);
+    }
+
+    pub(crate) fn done(&mut self, offer: &wire::FileOffer) {
+        self.done_files += 1;
+        self.done_directories += one_if_directory(offer);
+        self.done_bytes += offer.size_bytes;
+    }
+
+    pub(crate) fn skipped(&mut self, offer: &wire::FileOffer) {
+        self.skipped_files += 1;
+        self.skipped_directories += one_if_directory(offer);
+        self.skipped_bytes += offer.size_bytes;
+    }
+
+    /// Something that was offered has failed.
+    pub(crate) fn failed(&mut self, offer: &wire::FileOffer) {
+        self.failed_files += 1;
+        self.failed_directories += one_if_directory(offer);
+    }
+}
+
+fn one_if_directory(offer: &wire::FileOffer) -> u64 {
+    u64::from(offer.kind() == wire::FileKind::Directory)
+}
