@@ -44,7 +44,7 @@ use crate::{
     },
     source_name::go_into_directory,
     storage::{
-        attributes::Attributes, contents_mode, source::walk_named, target::TargetPlace,
+        attributes::Attributes, contents_mode, source::walk_named, target_place::TargetPlace,
         walk::WalkOptions,
     },
     transport::{

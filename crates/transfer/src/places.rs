@@ -11,7 +11,7 @@ use crate::{
     storage::{
         contents_mode,
         root::{Root, join, os_path},
-        target::{PathMeans, TargetPlace},
+        target_place::{PathMeans, TargetPlace},
     },
     wishes::Wishes,
 };

@@ -6,7 +6,7 @@ use crate::{
     events::{Check, Verdict, files_and_directories},
     session::tally::Tally,
     stages::round,
-    storage::{root::Links, target::TargetPlace},
+    storage::{root::Links, target_place::TargetPlace},
 };
 use haul_datapath::Host;
 use haul_host::FileSystem;

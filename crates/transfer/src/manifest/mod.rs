@@ -20,9 +20,10 @@ use crate::{
     name::Name,
     problem::{Problem, Side},
     storage::{
+        final_name::final_name,
         root::{join, split_last},
         source::{Location, SourceEntry},
-        target::{TargetPlace, final_name},
+        target_place::TargetPlace,
     },
 };
 use haul_protocol::wire::{FileKind, FileOffer};

@@ -27,10 +27,11 @@ use crate::{
     storage::{
         attributes::Attributes,
         contents_mode,
+        final_name::final_name,
         root::Links,
         source::asked_sources,
-        target::{PathMeans, SESSIONS_ENDING, TargetPlace, final_name},
-        waited_for::{Held, Waiting},
+        target_place::{PathMeans, TargetPlace},
+        waited_for::{Held, SESSIONS_ENDING, Waiting},
         walk::{Top, Walk, WalkOptions},
     },
     token::Token,

@@ -6,10 +6,7 @@ use crate::{
     name::Name,
     session::tally::Tally,
     stages,
-    storage::{
-        open_files,
-        target::{Prepared, TargetFile},
-    },
+    storage::{open_files, prepare::Prepared, target::TargetFile},
 };
 use haul_protocol::{
     SpanGrid, SpanSet,

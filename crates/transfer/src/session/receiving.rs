@@ -43,7 +43,8 @@ use crate::{
         holes,
         open_files::{Pass, Share},
         part::growing::growing_span_bytes,
-        target::{Prepared, TargetPlace},
+        prepare::Prepared,
+        target_place::TargetPlace,
         waited_for::Held,
     },
 };

@@ -7,10 +7,11 @@ use crate::{
     locks::lock,
     selection::Matcher,
     storage::{
+        final_name::final_name,
         mirror::{Mirror, Swept},
         name_sorter::NameSorter,
         root::Root,
-        target::{TargetPlace, final_name},
+        target_place::TargetPlace,
     },
     wishes::Removal,
 };

@@ -7,9 +7,6 @@
 //! without a name, or, where there are none (vfat, NFS, most of FUSE), that the directory's times
 //! are those of this moment. A directory that this user may not write to is believed.
 
-use super::target::{Shape, TargetFile};
-use crate::error::io_fault;
-use haul_protocol::wire::{Fault, Side};
 use rustix::{
     fs::{Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fsync, futimens, openat},
     io::Errno,
@@ -49,19 +46,6 @@ fn check_takes_times(directory: impl AsFd) -> io::Result<()> {
     match futimens(directory, &Timestamps { last_access: now, last_modification: now }) {
         Err(errno @ (Errno::IO | Errno::ROFS)) => Err(errno.into()),
         _ => Ok(()),
-    }
-}
-
-impl TargetFile {
-    /// To be asked after a sync of the whole file system (syncfs(2)), which tells of a write that
-    /// failed once, to whoever asks next; each file tells of its own.
-    ///
-    /// # Errors
-    /// If some of it was not written.
-    pub fn check_written(&mut self) -> Result<(), Fault> {
-        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
-        part.check_written()
-            .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
     }
 }
 

@@ -5,7 +5,6 @@
 //! attributes only `user.*` arrive: `security.*` could give rights that nobody here gave, and
 //! `trusted.*` steers file systems such as overlayfs.
 
-use super::target::has_time;
 use crate::{error::io_fault, wishes::Preserve};
 use haul_protocol::{
     limits,
@@ -335,6 +334,11 @@ impl Attributes {
         }
         Ok(())
     }
+}
+
+/// `zero:` has no time of its own, as it is no file.
+pub(super) fn has_time(offer: &FileOffer) -> bool {
+    (offer.inode, offer.device) != (0, 0)
 }
 
 /// The fault of attributes that were asked for and cannot be set.

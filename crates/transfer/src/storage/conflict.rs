@@ -1,11 +1,11 @@
 //! What happens to an offered file when its name is taken at the target: skipped, replaced,
 //! refused, or received under another name.
 
-use super::{
-    root::{Links, Root, split_last},
-    target::{TargetPlace, final_name, has_time},
+use super::root::{Links, Root, split_last};
+use crate::{
+    storage::attributes::has_time,
+    wishes::{OnConflict, Wishes},
 };
-use crate::wishes::{OnConflict, Wishes};
 use haul_protocol::{
     limits::COMPONENT_BYTES_MAX,
     wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
@@ -97,14 +97,6 @@ pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
     offer.kind() != FileKind::Directory
         && replaces
         && wishes.removal.is_some_and(|removal| removal.of_base || is_below)
-}
-
-/// Whether a directory that stays in the way of this file is to be removed in the end.
-pub fn is_in_the_way(place: &TargetPlace, offer: &FileOffer) -> bool {
-    let TargetPlace::Below { root, base, rename, rules, .. } = place else { return false };
-    let name = final_name(base, rename.as_deref(), &offer.name);
-    let there = || root.stat(&name, Links::Refuse);
-    gives_way(offer, rules.wishes) && there().is_ok_and(|there| is_directory(&there))
 }
 
 /// Decides about a directory where something else has its name: with `--delete` that goes, for the

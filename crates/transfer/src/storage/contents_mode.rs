@@ -6,9 +6,11 @@
 use super::{
     attributes::umask,
     root::{Links, Root},
-    target::TargetPlace,
 };
-use crate::{error::io_fault, options::SourceSpec, source_name::name_of_source};
+use crate::{
+    error::io_fault, options::SourceSpec, source_name::name_of_source,
+    storage::target_place::TargetPlace,
+};
 use haul_protocol::wire::{Fault, FileOffer, Side};
 use rustix::{
     fs::{FileType, Mode, OFlags, fchmod, fstat, fsync},

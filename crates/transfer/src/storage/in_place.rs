@@ -97,7 +97,8 @@ mod tests {
     use crate::{
         storage::{
             fresh::Fresh,
-            target::{PathMeans, Prepared, TargetPlace},
+            prepare::Prepared,
+            target_place::{PathMeans, TargetPlace},
         },
         wishes::Wishes,
     };

@@ -10,12 +10,12 @@ use super::{
     packed_names::{PackedNames, in_walk_order},
     root::{Links, Root, join},
     source::stat_offer,
-    target::remove_leftover,
     walk::{is_directory, list},
 };
 use crate::{
     error::io_fault,
     selection::{Fit, Matcher},
+    storage::leftovers::remove_leftover,
     wishes::Removal,
 };
 use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side};

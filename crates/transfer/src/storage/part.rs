@@ -13,7 +13,6 @@ use super::{
     open_files::Pass,
     root::{Root, join, split_last},
     span_digests::{SpanDigests, outside_holes},
-    target::{SESSIONS_ENDING, has_time},
     waited_for::{Held, Waiting},
 };
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     content::FileContent,
     error::io_fault,
     name::Name,
+    storage::{attributes::has_time, waited_for::SESSIONS_ENDING},
     token::Token,
 };
 use haul_datapath::SpanFile;

@@ -9,9 +9,13 @@ use super::{
     holes,
     part::{Named, Naming, Part, Wanted},
     root::{Links, Root, join},
-    target::{Prepared, Shape, TargetFile, TargetRules, remove_leftovers},
+    target::{Shape, TargetFile, TargetRules},
 };
-use crate::{error::io_fault, wishes::Preserve};
+use crate::{
+    error::io_fault,
+    storage::{leftovers::remove_leftovers, part::Left, target::OpenFile},
+    wishes::Preserve,
+};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
@@ -22,6 +26,25 @@ use rustix::{
     io::Errno,
 };
 use std::{io, sync::Arc};
+
+/// An offer, looked at.
+pub enum Prepared {
+    /// What is there is the same.
+    Skip,
+    /// A file of its size is there, which this opens: is it the same?
+    Compare(OpenFile),
+    /// What would be done, in a dry run.
+    Plan(Plan),
+    Ready {
+        target: Box<TargetFile>,
+        span_bytes: u64,
+        durable: SpanSet,
+        /// Its name here, where that is not the one offered.
+        stored_as: Vec<u8>,
+        /// What is known of what an earlier run left.
+        left: Option<Box<Left>>,
+    },
+}
 
 /// A target in `null:`.
 pub(super) fn null_target(offer: &FileOffer, grid: &SpanGrid) -> Prepared {
@@ -341,7 +364,7 @@ impl Preparing<'_> {
 mod tests {
     use super::*;
     use crate::{
-        storage::target::{PathMeans, TargetPlace},
+        storage::target_place::{PathMeans, TargetPlace},
         wishes::Wishes,
     };
     use std::os::unix::fs::MetadataExt;

@@ -7,55 +7,27 @@
 use super::{
     aborted::sync_directory,
     attributes::{Attributes, attributes_fault},
-    fresh::Fresh,
-    hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name, is_hidden},
     journal::Recorded,
     open_files::Pass,
     part::{
-        Left, Named, Naming, Part,
+        Named, Naming, Part,
         growing::{full_spans, growing_grid, takes_up},
     },
-    prepare::{Preparing, null_target},
-    root::{DIRECTORY_MODE, Links, Root, join, split_last},
+    root::Root,
 };
-use crate::{
-    error::io_fault,
-    wishes::{Preserve, Wishes},
-};
+use crate::{error::io_fault, wishes::Wishes};
 use haul_datapath::SpanFile;
 use haul_protocol::{
-    SpanGrid, SpanSet,
-    wire::{Compared, Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
+    SpanSet,
+    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
 };
-use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, symlinkat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, fstat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, OnceLock, atomic::AtomicU32},
+    sync::{Arc, OnceLock},
 };
-
-/// Sessions of this process that are ending and will let go of their locks.
-pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
-
-/// Where what is received goes.
-#[derive(Clone, Debug)]
-pub enum TargetPlace {
-    /// Nowhere: `null:`.
-    Null,
-    Below {
-        root: Arc<Root>,
-        base: Vec<u8>,
-        /// The new name of the one source; `None`: sources keep theirs.
-        rename: Option<Vec<u8>>,
-        rules: Arc<TargetRules>,
-        /// The base was made for this transfer.
-        is_new: bool,
-    },
-}
 
 /// How what is received is treated.
 #[derive(Debug, Default)]
@@ -73,251 +45,6 @@ impl TargetRules {
 
 /// Opens a file, on the thread that reads it.
 pub type OpenFile = Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>;
-
-/// What the path of a target means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathMeans {
-    /// The directory to receive into; made when missing.
-    Directory,
-    /// The new name of the one source, whatever is there.
-    Name,
-    /// The one or the other: a directory if one is there, or if the path ends in `/`.
-    WhatIsThere,
-}
-
-impl PathMeans {
-    #[must_use]
-    pub fn directory_if(is_directory: bool) -> Self {
-        if is_directory { Self::Directory } else { Self::WhatIsThere }
-    }
-}
-
-/// An offer, looked at.
-pub enum Prepared {
-    /// What is there is the same.
-    Skip,
-    /// A file of its size is there, which this opens: is it the same?
-    Compare(OpenFile),
-    /// What would be done, in a dry run.
-    Plan(Plan),
-    Ready {
-        target: Box<TargetFile>,
-        span_bytes: u64,
-        durable: SpanSet,
-        /// Its name here, where that is not the one offered.
-        stored_as: Vec<u8>,
-        /// What is known of what an earlier run left.
-        left: Option<Box<Left>>,
-    },
-}
-
-impl TargetPlace {
-    /// Finds where `path` below `root` is: a directory to receive into, or the one file's new name.
-    ///
-    /// # Errors
-    /// If the name is refused or the directory cannot be made.
-    pub fn resolve(
-        root: &Arc<Root>,
-        path: &[u8],
-        means: PathMeans,
-        wishes: Wishes,
-    ) -> Result<Self, Fault> {
-        if path == b"null:" {
-            return Ok(Self::Null);
-        }
-        if wishes.removal.is_some() && wishes.on_conflict == crate::wishes::OnConflict::KeepBoth {
-            return Err(super::conflict::keeps_and_removes(path));
-        }
-        let trimmed = path.strip_suffix(b"/").unwrap_or(path);
-        let make = |name: &[u8]| {
-            let leaves_nothing = wishes.leaves_nothing();
-            let made = if leaves_nothing { Ok(0) } else { make_durable_directories(root, name) };
-            made.map_err(|error| {
-                io_fault(Side::Target, path, "the target directory cannot be made", &error)
-            })
-        };
-        if !trimmed.is_empty()
-            && let Err(why) = haul_protocol::name::check_relative_name(trimmed)
-        {
-            return Err(name_refused(path, why));
-        }
-        if trimmed.split(|&byte| byte == b'/').any(is_hidden) {
-            return Err(name_refused(path, "haul's own temporaries have such names"));
-        }
-        let rules = TargetRules::new(wishes);
-        let place = |base: &[u8], rename, levels_made: usize| {
-            let (root, base, is_new) = (root.clone(), base.to_vec(), levels_made > 0);
-            Ok(Self::Below { root, base, rename, rules, is_new })
-        };
-        let is_directory = match means {
-            PathMeans::Directory => true,
-            PathMeans::Name => false,
-            PathMeans::WhatIsThere => path.ends_with(b"/") || root.is_directory(trimmed),
-        };
-        if is_directory || trimmed.is_empty() {
-            return place(trimmed, None, make(trimmed)?);
-        }
-        let (base, name) = split_last(trimmed);
-        place(base, Some(name.to_vec()), make(base)?)
-    }
-
-    /// The same place, whose base was made for this transfer already.
-    #[must_use]
-    pub fn made_before(mut self, made: bool) -> Self {
-        if let Self::Below { is_new, .. } = &mut self {
-            *is_new |= made;
-        }
-        self
-    }
-
-    /// Learns by an offer what the one source is: a directory keeps its name, below the path that
-    /// a single file would take. True if that changes the place.
-    pub fn learn_source(&mut self, offer: &FileOffer) -> bool {
-        let Self::Below { base, rename, .. } = self else { return false };
-        let is_directory = offer.kind() == FileKind::Directory || offer.name.contains(&b'/');
-        let Some(new) = rename.take_if(|_| is_directory) else { return false };
-        *base = join(base, &new);
-        true
-    }
-
-    #[must_use]
-    pub fn root(&self) -> Option<Arc<Root>> {
-        if let Self::Below { root, .. } = self { Some(root.clone()) } else { None }
-    }
-
-    /// What was there already and lacked some of the source's attributes.
-    #[must_use]
-    pub fn updated_attributes(&self) -> u64 {
-        let Self::Below { rules, .. } = self else { return 0 };
-        rules.attributes.updated()
-    }
-
-    #[must_use]
-    pub fn wishes(&self) -> Wishes {
-        match self {
-            Self::Null => Wishes::default(),
-            Self::Below { rules, .. } => rules.wishes,
-        }
-    }
-
-    /// Makes ready to receive what is offered.
-    ///
-    /// # Errors
-    /// The fault to answer with.
-    pub fn prepare(
-        &self,
-        offer: &FileOffer,
-        span_bytes: u64,
-        digest: Digest,
-        fresh: &mut Fresh,
-    ) -> Result<Prepared, Fault> {
-        let grid = SpanGrid::new(offer.size_bytes, span_bytes)
-            .map_err(|error| Fault::new(FaultCode::ProtocolViolation, Side::Target, error.what))?;
-        let Self::Below { root, base, rename, rules, .. } = self else {
-            return Ok(null_target(offer, &grid));
-        };
-        let name = final_name(base, rename.as_deref(), &offer.name);
-        if name.split(|&byte| byte == b'/').any(is_hidden) {
-            return Err(name_refused(&name, "haul's own temporaries have such names"));
-        }
-        // A watch offers what it sent again: then it is there.
-        let in_fresh = !rules.wishes.recording.watch && fresh.holds(split_last(&name).0);
-        let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
-        let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
-        match offer.kind() {
-            _ if rules.wishes.discard => preparing.discarded(base),
-            FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
-            FileKind::HardLink => {
-                let first = final_name(base, rename.as_deref(), &offer.link_target);
-                preparing.hard_link(name, there, &first, fresh)
-            }
-            FileKind::Regular | FileKind::Symlink => {
-                preparing.file_or_link(name, base, there, fresh)
-            }
-            FileKind::Unknown => {
-                let what = "is of a kind that this version does not know";
-                Err(Fault::new(FaultCode::KindUnsupported, Side::Target, what).at(name))
-            }
-        }
-    }
-
-    /// A directory's mode, time and the like, once everything below it is in place. One that
-    /// belongs to somebody else keeps its own, unless --preserve asked for more than the default.
-    ///
-    /// # Errors
-    /// If the directory is there and cannot be given what was offered.
-    pub fn finish_directory(&self, offer: &FileOffer) -> Result<(), Fault> {
-        let Self::Below { root, base, rename, rules, .. } = self else { return Ok(()) };
-        let name = final_name(base, rename.as_deref(), &offer.name);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let set = root
-            .open_beneath(&name, flags, Mode::empty(), Links::Refuse)
-            .and_then(|directory| rules.attributes.apply(&directory, offer, true));
-        let Err(error) = set else { return Ok(()) };
-        // On a read-only file system, when nothing is left to do: the same command ran before.
-        let there = root.stat(&name, Links::Refuse);
-        if there.is_ok_and(|there| !rules.attributes.may_differ(&there, offer)) {
-            return Ok(());
-        }
-        let fault = attributes_fault(&name, &error);
-        let is_default = rules.wishes.preserve == Preserve::default();
-        if fault.code() == FaultCode::NotPermitted && is_default { Ok(()) } else { Err(fault) }
-    }
-}
-
-fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<usize> {
-    let new_levels = root.make_directories(name, DIRECTORY_MODE)?;
-    root.each_parent(name, new_levels, |directory| sync_directory(directory))?;
-    Ok(new_levels)
-}
-
-/// What an offered name is called below the root.
-pub fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8> {
-    match rename {
-        None => join(base, offered),
-        Some(new) => match offered.iter().position(|&byte| byte == b'/') {
-            Some(at) => join(&join(base, new), &offered[at + 1..]),
-            None => join(base, new),
-        },
-    }
-}
-
-fn name_refused(name: &[u8], why: &str) -> Fault {
-    Fault::new(FaultCode::NameRefused, Side::Target, "the name is refused")
-        .at(name)
-        .needs("a name below the target's root, without `.` and `..`")
-        .found(why)
-}
-
-/// What a run that died between renaming and tidying left.
-pub(super) fn remove_leftovers(root: &Root, name: &[u8]) {
-    let Ok((parent, last)) = root.parent_of(name) else { return };
-    let part = hidden_name(last, PART_SUFFIX);
-    if remove_leftover(&*parent, &part) {
-        let _ = unlinkat(&parent, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
-    }
-}
-
-/// Removes one of haul's own temporaries, or says that somebody uses it.
-pub(super) fn remove_leftover(directory: impl AsFd, name: &[u8]) -> bool {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    match openat(&directory, name, flags, Mode::empty()) {
-        // Somebody receives to this name just now: theirs.
-        Ok(file) if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() => {
-            return false;
-        }
-        Ok(_) => {
-            let _ = unlinkat(&directory, name, AtFlags::empty());
-        }
-        Err(_) => {}
-    }
-    true
-}
-
-/// `zero:` has no time of its own, as it is no file.
-pub(super) fn has_time(offer: &FileOffer) -> bool {
-    (offer.inode, offer.device) != (0, 0)
-}
 
 /// Something that is being received.
 #[derive(Debug)]
@@ -618,6 +345,17 @@ impl TargetFile {
         }
     }
 
+    /// To be asked after a sync of the whole file system (syncfs(2)), which tells of a write that
+    /// failed once, to whoever asks next; each file tells of its own.
+    ///
+    /// # Errors
+    /// If some of it was not written.
+    pub fn check_written(&mut self) -> Result<(), Fault> {
+        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
+        part.check_written()
+            .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
+    }
+
     fn named(&self, what: &str, result: io::Result<()>) -> Result<(), Fault> {
         result.map_err(|error| io_fault(Side::Target, &self.name, what, &error))
     }
@@ -689,6 +427,14 @@ fn publish_link(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::{
+        fresh::Fresh,
+        prepare::Prepared,
+        target_place::{PathMeans, TargetPlace},
+    };
+    use crate::wishes::Wishes;
+    use haul_protocol::wire::Digest;
+    use rustix::fs::{FlockOperation, flock};
     use std::{os::unix::fs::MetadataExt, path::Path};
 
     const PART: &str = ".x.haul-part";

@@ -7,13 +7,16 @@
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
 /// Waiters are few: a search is cheap, and none is done while there are none.
 static WAITERS: Mutex<Vec<Waiter>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Sessions of this process that are ending and will let go of their locks.
+pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {

@@ -8,7 +8,7 @@ use crate::{
     session::{engines::Change, streams::StreamFigures},
     storage::{
         root::{Links, Root, split_last},
-        target::TargetPlace,
+        target_place::TargetPlace,
     },
 };
 use haul_datapath::{WireKind, choose};

@@ -4,7 +4,7 @@ use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{
     name::Name,
     session::{headway::Carried, sending::LOOKED_AT_MAX, streams::StreamFigures},
-    storage::target::TargetPlace,
+    storage::target_place::TargetPlace,
     transport::segments,
 };
 use haul_protocol::{Awaited, StreamId, frame::HEADER_BYTES, wire};

@@ -5,7 +5,7 @@ use crate::{
     events::{Event, FileEnded},
     file_status::FileStatus,
     problem::Problem,
-    storage::conflict::is_in_the_way,
+    storage::target_place::is_in_the_way,
 };
 use haul_protocol::{
     FileId,

@@ -9,7 +9,7 @@ use crate::{
     locks::lock,
     rights::{Right, Rights},
     session::removing::Removing,
-    storage::target::{Prepared, TargetPlace},
+    storage::{prepare::Prepared, target_place::TargetPlace},
 };
 use haul_protocol::wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side};
 
