@@ -44,7 +44,7 @@ pub use client::{globs::expand, listing::list, pull, push};
 pub use error::TransferError;
 pub use events::{Event, Report};
 pub use options::{PullRequest, PushRequest, ServeOptions, ServeRoot, TransferOptions};
-pub use server::{Server, ServerEvent};
+pub use server::{Server, event::ServerEvent};
 pub use token::Token;
 pub use url::HaulUrl;
 pub use verify::{VerifyEvent, VerifyReport, VerifyRequest, verify};

@@ -8,7 +8,7 @@ use crate::{
 };
 use haul_transfer::{
     HaulUrl, Interrupt, ServeOptions, ServeRoot,
-    server::{Server, ServerEvent, reachable::Hosts},
+    server::{Server, event::ServerEvent, reachable::Hosts},
 };
 use signal_hook::{consts::SIGHUP, flag, iterator::Signals};
 use std::{

@@ -2,7 +2,7 @@
 //! the server goes on all the same.
 
 use crate::ui;
-use haul_transfer::server::ServerEvent;
+use haul_transfer::server::event::ServerEvent;
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},

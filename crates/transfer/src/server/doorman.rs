@@ -5,8 +5,8 @@
 //! A thread counts until it has been joined, not until its work is done: on a busy machine those
 //! that have all but ended would pile up behind the next connections.
 
-use super::{Server, ServerEvent};
-use crate::{bytes::random_bytes, locks::lock};
+use super::Server;
+use crate::{bytes::random_bytes, locks::lock, server::event::ServerEvent};
 use haul_protocol::frame::{DATA_MAGIC, PREFACE_BYTES, Preface};
 use std::{
     collections::BTreeMap,

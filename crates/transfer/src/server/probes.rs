@@ -1,7 +1,7 @@
 //! Letting a probe in: a session without files, which has its own places and leaves the rest alone.
 
 use super::{
-    Server, ServerEvent,
+    Server,
     doorman::Stranger,
     sessions::{Entry, HandshakeFailure},
 };
@@ -18,6 +18,7 @@ use crate::{
     },
     problem::Problem,
     rights::{Need, Right},
+    server::event::ServerEvent,
     session::streams::{StreamSetup, Streams, choose_congestion},
     state::Grant,
     transport::{control::Control, waker::Waker},

@@ -3,8 +3,7 @@
 //! So many lines an address and ten seconds, so many of all addresses together; what is beyond
 //! them is counted, and told in a line for each address when the time is over.
 
-use super::ServerEvent;
-use crate::locks::lock;
+use crate::{locks::lock, server::event::ServerEvent};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},

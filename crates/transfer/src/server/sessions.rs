@@ -1,6 +1,6 @@
 //! The server's sessions: letting clients in, and running what they asked for.
 
-use super::{ServeRoot, Server, ServerEvent, doorman::Stranger};
+use super::{ServeRoot, Server, doorman::Stranger};
 use crate::{
     Interrupt,
     bytes::{hex, random_bytes},
@@ -13,23 +13,25 @@ use crate::{
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight, reporting, rights,
     selection::Arriving,
+    server::event::ServerEvent,
     session::{
         following::Written,
         listening::LOST_AFTER,
-        receiving::{Receiving, ReceivingOptions, Telling},
+        receiving::{Receiving, ReceivingOptions},
         role::{SessionEnd, drive},
         sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
         tally::{OfferLimits, Tally},
+        telling::Telling,
     },
     state::Grant,
     storage::{
         attributes::Attributes,
         contents_mode,
         final_name::final_name,
+        named_sources::asked_sources,
         root::Links,
-        source::asked_sources,
         target_place::{PathMeans, TargetPlace},
         waited_for::{Held, SESSIONS_ENDING, Waiting},
         walk::{Top, Walk, WalkOptions},

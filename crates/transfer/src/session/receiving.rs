@@ -34,8 +34,10 @@ use crate::{
     problem::{Problem, Side},
     selection::{Arriving, Matcher},
     session::{
+        growth::growth,
         role::{EventSink, Pumped, Role, SessionEnd},
         tally::{OfferLimits, Tally},
+        telling::Telling,
     },
     stages,
     storage::{
@@ -57,7 +59,6 @@ use haul_protocol::{
 };
 use rechecking::{RecheckTally, Rechecked, TakenUp};
 use room::Room;
-use rounds::growth;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -66,7 +67,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-pub use telling::Telling;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
 /// The memory of directories whose mode and time are set at the end, at most: beyond, they keep new

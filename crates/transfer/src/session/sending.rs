@@ -32,6 +32,7 @@ use crate::{
     problem::{Problem, Side},
     selection::{Arriving, Selection},
     session::{
+        moved::{Moved, is_moved},
         role::{EventSink, Pumped, Role, SessionEnd},
         tally::{OfferLimits, Tally},
     },
@@ -51,7 +52,6 @@ use haul_protocol::{
     wire::{self, Fault, FaultCode, FileKind, Growth},
 };
 use loss::LossWatch;
-use moving::is_moved;
 use rereading::{EarlierSpans, Reread};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -95,7 +95,7 @@ pub struct Sending<'a> {
     /// Open files that another offer may follow.
     may_return: usize,
     stored_as: BTreeMap<FileId, Name>,
-    moved: moving::Moved,
+    moved: Moved,
     supply: Supply,
     events: EventSink<'a>,
     pub tally: Tally,
@@ -191,7 +191,7 @@ impl<'a> Sending<'a> {
             again: VecDeque::new(),
             may_return: 0,
             stored_as: BTreeMap::new(),
-            moved: moving::Moved::default(),
+            moved: Moved::default(),
             supply,
             events,
             tally: Tally::default(),

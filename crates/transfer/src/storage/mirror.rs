@@ -10,12 +10,12 @@ use super::{
     packed_names::{PackedNames, in_walk_order},
     root::{Links, Root, join},
     source::stat_offer,
-    walk::{is_directory, list},
+    walk::list,
 };
 use crate::{
     error::io_fault,
     selection::{Fit, Matcher},
-    storage::leftovers::remove_leftover,
+    storage::{leftovers::remove_leftover, tree::is_directory},
     wishes::Removal,
 };
 use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side};

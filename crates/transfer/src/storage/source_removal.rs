@@ -135,7 +135,7 @@ mod tests {
     use crate::{
         options::SourceSpec,
         storage::{
-            source::walk_named,
+            named_sources::walk_named,
             walk::{Listed, WalkOptions},
         },
     };

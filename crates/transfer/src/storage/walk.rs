@@ -5,20 +5,21 @@ use super::{
     attributes::Attributes,
     holes,
     packed_names::PackedNames,
-    root::{Links, Root, join},
-    source::{Location, SourceEntry, asked, stat_offer},
+    root::{Links, Root},
+    source::{Location, SourceEntry, stat_offer},
     watch::DirectoryWatch,
 };
 use crate::{
     error::io_fault,
     selection::{Fit, Matcher},
+    storage::{named_sources::asked, tree::Tree},
 };
 use haul_protocol::{
     limits::NAME_BYTES_MAX,
     name::check_relative_name,
     wire::{Fault, FaultCode, FileKind, Side},
 };
-use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{Dir, Mode, OFlags, Stat};
 use std::{
     collections::VecDeque,
     io,
@@ -37,23 +38,6 @@ pub enum Listed {
     LeftOut(Fault),
     /// It could not be listed: it is named at the end, and the rest goes on.
     Failed(Fault),
-}
-
-/// A tree whose entries are yet to be listed.
-#[derive(Clone, Debug)]
-pub struct Tree {
-    pub root: Arc<Root>,
-    /// Below `root`.
-    pub path: Vec<u8>,
-    /// What the receiver calls it; empty for `dir/`.
-    pub name: Vec<u8>,
-}
-
-impl Tree {
-    fn below(&self, name: &[u8]) -> Self {
-        let (path, name) = (join(&self.path, name), join(&self.name, name));
-        Self { root: self.root.clone(), path, name }
-    }
 }
 
 /// Which entries are meant, and what is told of each.
@@ -432,11 +416,6 @@ pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Whether a look at a source says that it is a directory.
-pub(super) fn is_directory(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 #[cfg(test)]

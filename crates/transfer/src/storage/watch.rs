@@ -8,8 +8,8 @@
 use super::{
     hidden_names::is_hidden,
     root::{Links, join},
-    walk::Tree,
 };
+use crate::storage::tree::Tree;
 use haul_host::{FileSystem, FsKind};
 use rustix::{
     fs::{

@@ -10,7 +10,8 @@ use crate::{
     name::Name,
     storage::{
         root::Root,
-        walk::{Listed, Top, Tree, Walk, WalkOptions},
+        tree::Tree,
+        walk::{Listed, Top, Walk, WalkOptions},
     },
 };
 use haul_protocol::wire::FileKind;

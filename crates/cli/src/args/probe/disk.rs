@@ -7,7 +7,7 @@ use crate::args::{
 };
 use clap::{Args, ValueEnum};
 use haul_transfer::{
-    probe::disk::{DiskRequest, Method},
+    probe::disk::setting::{DiskRequest, Method},
     problem::Problem,
     size::parse_size,
 };

@@ -16,13 +16,14 @@ use crate::{
 };
 use haul_host::block_device::{BlockDevice, Place, Storage};
 use haul_transfer::probe::disk::{
-    Cell, DiskReport, Method, Operation, Profile, Profiled, Setting,
     course::Course,
     explanation::Explanation,
     plan::Plan,
+    report::{Cell, DiskReport, Profile, Profiled},
     run::Ended,
     scratch_file::{Nameless, Space},
     series::{Delays, Interval},
+    setting::{Method, Operation, Setting},
     verdict::Verdict,
 };
 use serde::Serialize;

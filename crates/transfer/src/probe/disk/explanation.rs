@@ -4,10 +4,10 @@
 //! way the bytes went, the limits of the page cache and the kind of device.
 
 use super::{
-    Method, Operation,
     course::{Cliff, Course},
     words,
 };
+use crate::probe::disk::setting::{Method, Operation};
 use haul_host::block_device::{BlockDevice, DeviceKind, Place, Storage};
 use serde::Serialize;
 

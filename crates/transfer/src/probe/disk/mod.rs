@@ -8,263 +8,47 @@
 pub mod course;
 pub mod explanation;
 pub mod plan;
+pub mod report;
 pub mod run;
 pub mod scratch_file;
 pub mod series;
+pub mod setting;
 pub mod verdict;
 pub(crate) mod words;
 
-use crate::{Interrupt, TransferError, error::problem, problem::Problem};
-use course::{Course, course};
-use explanation::{Circumstances, Explanation, explain};
+use crate::{
+    Interrupt, TransferError,
+    error::problem,
+    probe::disk::{
+        report::{Cell, DiskReport, Profile, Profiled},
+        setting::{DiskRequest, Method, Operation, Setting},
+    },
+    problem::Problem,
+};
+use course::course;
+use explanation::{Circumstances, explain};
 use haul_host::{
     FileSystem, Host,
     block_device::{Place, Storage},
 };
 use haul_sys::Ring;
-use hdrhistogram::Histogram;
 use plan::Plan;
 use run::{Load, NoRun, Run};
 use rustix::{
     fs::{Mode, OFlags, major, minor},
     io::Errno,
 };
-use scratch_file::{Caching, Nameless, ScratchFile, Space};
-use serde::Serialize;
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
-use verdict::Verdict;
+use scratch_file::{Caching, ScratchFile, Space};
+use std::{fs::File, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// What one call moves, in bytes: the sweep's own.
-const BLOCK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// How many blocks are under way: the sweep's own. pread(2) and pwrite(2) are a depth of 1.
-const DEPTHS: [u32; 3] = [2, 8, 32];
 /// A profile takes the block size and depth that are next to haul's own (engines/io_uring.rs).
 const PROFILE_BLOCK_BYTES: usize = 1 << 20;
 const PROFILE_DEPTH: u32 = 8;
-const TIME_MAX: Duration = Duration::from_secs(30);
-const ROUNDS: u32 = 3;
-/// A run of the sweep takes such a part of a profile's time, within these limits.
-const CELL_PARTS: u32 = 30;
-const CELL_TIME_MIN: Duration = Duration::from_millis(200);
-const CELL_TIME_MAX: Duration = Duration::from_secs(2);
 /// A profile has so many intervals, where its time is used up.
 const INTERVALS: u32 = 300;
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// In the sweep a run has at least this part of the file before it, or the file is made anew.
 const FRESH_PARTS: u64 = 4;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    Write,
-    Read,
-}
-
-impl Operation {
-    #[must_use]
-    pub fn verb(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-        }
-    }
-
-    fn things(self) -> &'static str {
-        match self {
-            Self::Write => "Writes",
-            Self::Read => "Reads",
-        }
-    }
-}
-
-/// How bytes go between memory and disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// O_DIRECT, with many blocks under way.
-    IoUring,
-    /// O_DIRECT by pread(2) and pwrite(2), one block after the other.
-    Direct,
-    /// By way of the page cache; a write is synced at its end, a read begins with an empty cache.
-    Buffered,
-}
-
-impl Method {
-    pub const ALL: [Self; 3] = [Self::IoUring, Self::Direct, Self::Buffered];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io-uring",
-            Self::Direct => "direct",
-            Self::Buffered => "buffered",
-        }
-    }
-
-    #[must_use]
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Self::IoUring => "O_DIRECT through io_uring",
-            Self::Direct => "O_DIRECT one block after the other",
-            Self::Buffered => "the page cache",
-        }
-    }
-
-    fn caching(self) -> Caching {
-        match self {
-            Self::IoUring | Self::Direct => Caching::Direct,
-            Self::Buffered => Caching::PageCache,
-        }
-    }
-}
-
-/// How a run moves its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Setting {
-    pub method: Method,
-    pub block_bytes: usize,
-    /// Blocks under way.
-    pub depth: u32,
-}
-
-impl Setting {
-    /// With its block and depth.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let block = words::bytes(self.block_bytes as u64);
-        match self.method {
-            Method::IoUring => {
-                format!("{}, blocks of {block}, {} at a time", self.method.in_words(), self.depth)
-            }
-            Method::Direct | Method::Buffered => {
-                format!("{}, blocks of {block}", self.method.in_words())
-            }
-        }
-    }
-}
-
-/// What is to be measured.
-#[derive(Clone, Debug)]
-pub struct DiskRequest {
-    pub directory: PathBuf,
-    /// `None`: what `plan.rs` says.
-    pub len_bytes: Option<u64>,
-    /// By itself it takes no more than this.
-    pub len_bytes_max: u64,
-    /// A profile ends after this time.
-    pub time_max: Duration,
-    /// Not empty, each a multiple of 4096.
-    pub block_sizes: Vec<usize>,
-    /// Not empty.
-    pub depths: Vec<u32>,
-    pub methods: Vec<Method>,
-    /// Of the sweep; 0 leaves it out.
-    pub rounds: u32,
-}
-
-impl DiskRequest {
-    /// With everything as it is by itself.
-    #[must_use]
-    pub fn new(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            len_bytes: None,
-            len_bytes_max: u64::MAX,
-            time_max: TIME_MAX,
-            block_sizes: BLOCK_SIZES.to_vec(),
-            depths: DEPTHS.to_vec(),
-            methods: Method::ALL.to_vec(),
-            rounds: ROUNDS,
-        }
-    }
-
-    fn cell_time(&self) -> Duration {
-        (self.time_max / CELL_PARTS).clamp(CELL_TIME_MIN, CELL_TIME_MAX).min(self.time_max)
-    }
-
-    fn wants(&self, method: Method) -> bool {
-        self.methods.contains(&method)
-    }
-}
-
-/// A long run.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    pub operation: Operation,
-    pub setting: Setting,
-    /// Or why there is none, in words.
-    pub outcome: Result<Profiled, String>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Profiled {
-    pub run: Run,
-    pub course: Course,
-    pub explanation: Option<Explanation>,
-}
-
-/// The short runs of a setting.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    pub operation: Operation,
-    pub setting: Setting,
-    /// Bytes a second of each round; those of writes by the page cache with their sync.
-    pub rates: Vec<f64>,
-    /// Of all rounds, in nanoseconds.
-    pub delays: Histogram<u64>,
-    /// Of all rounds.
-    pub cpu_s: f64,
-    pub bytes: u64,
-    pub refused: Option<String>,
-}
-
-impl Cell {
-    fn new(operation: Operation, setting: Setting) -> Self {
-        Self {
-            operation,
-            setting,
-            rates: Vec::new(),
-            delays: series::no_delays(),
-            cpu_s: 0.0,
-            bytes: 0,
-            refused: None,
-        }
-    }
-
-    #[must_use]
-    pub fn median_bytes_per_s(&self) -> Option<f64> {
-        (!self.rates.is_empty()).then(|| course::quantile(&self.rates, 0.5))
-    }
-
-    /// Processor time of this process for each 10^9 bytes.
-    #[must_use]
-    pub fn cpu_s_per_gb(&self) -> f64 {
-        self.cpu_s / (self.bytes.max(1) as f64 / 1e9)
-    }
-}
-
-/// All that was found.
-#[derive(Clone, Debug)]
-pub struct DiskReport {
-    pub directory: PathBuf,
-    pub host: Host,
-    pub storage: Storage,
-    pub file_system: FileSystem,
-    pub plan: Plan,
-    pub nameless: Nameless,
-    pub space: Space,
-    /// Methods that were asked for and do not work here, and why.
-    pub refused: Vec<(Method, String)>,
-    pub profiles: Vec<Profile>,
-    pub cells: Vec<Cell>,
-    pub verdict: Verdict,
-}
 
 /// Measures. `begin` is told each step, with how many there are.
 ///
@@ -633,6 +417,7 @@ fn nearest<Value: Copy>(
 
 #[cfg(test)]
 mod tests {
+    use super::setting::{BLOCK_SIZES, DEPTHS, TIME_MAX};
     use super::*;
 
     #[test]

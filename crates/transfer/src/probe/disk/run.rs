@@ -4,11 +4,13 @@
 //! is another, so that no disk can compress it or store it once.
 
 use super::{
-    Method, Operation, Setting,
     scratch_file::{Caching, ScratchFile},
     series::{Recorder, Series},
 };
-use crate::Interrupt;
+use crate::{
+    Interrupt,
+    probe::disk::setting::{Method, Operation, Setting},
+};
 use haul_sys::{PageMemory, Ring, usage};
 use rustix::io::Errno;
 use std::{

@@ -1,8 +1,9 @@
 //! What a disk's probe comes to: how it is written and read best, what haul takes, what to do.
 
-use super::{
-    Cell, Method, Operation, Profile, Profiled, Setting, plan::Plan, run::Ended, series::Delays,
-    words,
+use super::{plan::Plan, run::Ended, series::Delays, words};
+use crate::probe::disk::{
+    report::{Cell, Profile, Profiled},
+    setting::{Method, Operation, Setting},
 };
 use haul_datapath::{
     WireKind,

@@ -1,12 +1,12 @@
 //! What an earlier run left at the target, where its journal alone is not enough: read back from
 //! the disk while the rest is sent. What is not as it was journaled is asked for again.
 
-use super::{Receiving, Telling, lock};
+use super::{Receiving, lock};
 use crate::{
     clocks::elapsed_ns,
     content::FileContent,
     error::io_fault,
-    session::committer::SharedTarget,
+    session::{committer::SharedTarget, telling::Telling},
     storage::{
         part::{Left, Suspicion},
         read_back::{BLOCK_BYTES, ReadBack},

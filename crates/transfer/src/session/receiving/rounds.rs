@@ -4,17 +4,13 @@ use super::{super::watching, Receiving, lock};
 use crate::{
     events::{Event, FileEnded},
     file_status::FileStatus,
+    session::growth::growth,
 };
 use haul_protocol::{
     FileId, SpanSet,
-    wire::{self, Fault, FaultCode, FileOffer, Growth},
+    wire::{self, Fault, FaultCode, FileOffer},
 };
 use std::{sync::atomic::Ordering, time::Instant};
-
-/// Whether a file is sent while it is written; `None`: it is not.
-pub(super) fn growth(offer: &FileOffer) -> Option<Growth> {
-    Some(offer.growth()).filter(|growth| *growth != Growth::NotGrowing)
-}
 
 impl Receiving<'_> {
     pub(super) fn follows(&self) -> bool {

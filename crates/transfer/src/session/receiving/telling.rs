@@ -7,26 +7,10 @@
 use super::Receiving;
 use crate::{
     locks::lock,
-    rights::{Right, Rights},
-    session::removing::Removing,
+    session::{removing::Removing, telling::Telling},
     storage::{prepare::Prepared, target_place::TargetPlace},
 };
 use haul_protocol::wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side};
-
-/// What the sender may be told of files that are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
-    All,
-    Little,
-}
-
-impl Telling {
-    /// By the rights of a client.
-    #[must_use]
-    pub fn to(rights: Rights) -> Self {
-        if rights.allows(Right::Read) { Self::All } else { Self::Little }
-    }
-}
 
 impl Receiving<'_> {
     /// The one source turned out to be a directory.

@@ -1,0 +1,88 @@
+//! What a probe of a disk found.
+
+use super::{
+    course::{self, Course},
+    explanation::Explanation,
+    plan::Plan,
+    run::Run,
+    scratch_file::{Nameless, Space},
+    series,
+    setting::{Method, Operation, Setting},
+    verdict::Verdict,
+};
+use haul_host::{FileSystem, Host, block_device::Storage};
+use hdrhistogram::Histogram;
+use std::path::PathBuf;
+
+/// A long run.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub operation: Operation,
+    pub setting: Setting,
+    /// Or why there is none, in words.
+    pub outcome: Result<Profiled, String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Profiled {
+    pub run: Run,
+    pub course: Course,
+    pub explanation: Option<Explanation>,
+}
+
+/// The short runs of a setting.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    pub operation: Operation,
+    pub setting: Setting,
+    /// Bytes a second of each round; those of writes by the page cache with their sync.
+    pub rates: Vec<f64>,
+    /// Of all rounds, in nanoseconds.
+    pub delays: Histogram<u64>,
+    /// Of all rounds.
+    pub cpu_s: f64,
+    pub bytes: u64,
+    pub refused: Option<String>,
+}
+
+impl Cell {
+    pub(super) fn new(operation: Operation, setting: Setting) -> Self {
+        Self {
+            operation,
+            setting,
+            rates: Vec::new(),
+            delays: series::no_delays(),
+            cpu_s: 0.0,
+            bytes: 0,
+            refused: None,
+        }
+    }
+
+    #[must_use]
+    pub fn median_bytes_per_s(&self) -> Option<f64> {
+        (!self.rates.is_empty()).then(|| course::quantile(&self.rates, 0.5))
+    }
+
+    /// Processor time of this process for each 10^9 bytes.
+    #[must_use]
+    pub fn cpu_s_per_gb(&self) -> f64 {
+        self.cpu_s / (self.bytes.max(1) as f64 / 1e9)
+    }
+}
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct DiskReport {
+    pub directory: PathBuf,
+    pub host: Host,
+    pub storage: Storage,
+    pub file_system: FileSystem,
+    pub plan: Plan,
+    pub nameless: Nameless,
+    pub space: Space,
+    /// Methods that were asked for and do not work here, and why.
+    pub refused: Vec<(Method, String)>,
+    pub profiles: Vec<Profile>,
+    pub cells: Vec<Cell>,
+    pub verdict: Verdict,
+}

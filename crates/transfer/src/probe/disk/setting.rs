@@ -1,0 +1,153 @@
+//! What is run on a disk: which way, by which method, how.
+
+use super::{scratch_file::Caching, words};
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What one call moves, in bytes: the sweep's own.
+pub(super) const BLOCK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// How many blocks are under way: the sweep's own. pread(2) and pwrite(2) are a depth of 1.
+pub(super) const DEPTHS: [u32; 3] = [2, 8, 32];
+pub(super) const TIME_MAX: Duration = Duration::from_secs(30);
+const ROUNDS: u32 = 3;
+/// A run of the sweep takes such a part of a profile's time, within these limits.
+const CELL_PARTS: u32 = 30;
+const CELL_TIME_MIN: Duration = Duration::from_millis(200);
+const CELL_TIME_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    Write,
+    Read,
+}
+
+impl Operation {
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+
+    pub(super) fn things(self) -> &'static str {
+        match self {
+            Self::Write => "Writes",
+            Self::Read => "Reads",
+        }
+    }
+}
+
+/// How bytes go between memory and disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// O_DIRECT, with many blocks under way.
+    IoUring,
+    /// O_DIRECT by pread(2) and pwrite(2), one block after the other.
+    Direct,
+    /// By way of the page cache; a write is synced at its end, a read begins with an empty cache.
+    Buffered,
+}
+
+impl Method {
+    pub const ALL: [Self; 3] = [Self::IoUring, Self::Direct, Self::Buffered];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io-uring",
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        }
+    }
+
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::IoUring => "O_DIRECT through io_uring",
+            Self::Direct => "O_DIRECT one block after the other",
+            Self::Buffered => "the page cache",
+        }
+    }
+
+    pub(super) fn caching(self) -> Caching {
+        match self {
+            Self::IoUring | Self::Direct => Caching::Direct,
+            Self::Buffered => Caching::PageCache,
+        }
+    }
+}
+
+/// How a run moves its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Setting {
+    pub method: Method,
+    pub block_bytes: usize,
+    /// Blocks under way.
+    pub depth: u32,
+}
+
+impl Setting {
+    /// With its block and depth.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let block = words::bytes(self.block_bytes as u64);
+        match self.method {
+            Method::IoUring => {
+                format!("{}, blocks of {block}, {} at a time", self.method.in_words(), self.depth)
+            }
+            Method::Direct | Method::Buffered => {
+                format!("{}, blocks of {block}", self.method.in_words())
+            }
+        }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct DiskRequest {
+    pub directory: PathBuf,
+    /// `None`: what `plan.rs` says.
+    pub len_bytes: Option<u64>,
+    /// By itself it takes no more than this.
+    pub len_bytes_max: u64,
+    /// A profile ends after this time.
+    pub time_max: Duration,
+    /// Not empty, each a multiple of 4096.
+    pub block_sizes: Vec<usize>,
+    /// Not empty.
+    pub depths: Vec<u32>,
+    pub methods: Vec<Method>,
+    /// Of the sweep; 0 leaves it out.
+    pub rounds: u32,
+}
+
+impl DiskRequest {
+    /// With everything as it is by itself.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            len_bytes: None,
+            len_bytes_max: u64::MAX,
+            time_max: TIME_MAX,
+            block_sizes: BLOCK_SIZES.to_vec(),
+            depths: DEPTHS.to_vec(),
+            methods: Method::ALL.to_vec(),
+            rounds: ROUNDS,
+        }
+    }
+
+    pub(super) fn cell_time(&self) -> Duration {
+        (self.time_max / CELL_PARTS).clamp(CELL_TIME_MIN, CELL_TIME_MAX).min(self.time_max)
+    }
+
+    pub(super) fn wants(&self, method: Method) -> bool {
+        self.methods.contains(&method)
+    }
+}

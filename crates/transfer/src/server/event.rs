@@ -1,0 +1,101 @@
+//! What a server tells while it runs.
+
+use crate::{
+    events::{FileCounts, FileEnded, files_and_directories},
+    problem::Problem,
+};
+use serde::Serialize;
+
+/// What a server tells while it runs; one line of `haul serve --json` each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum ServerEvent {
+    /// A client was let in.
+    Session {
+        session: String,
+        peer: String,
+        direction: String,
+        token: String,
+        path: String,
+    },
+    File {
+        session: String,
+        #[serde(flatten)]
+        file: FileEnded,
+    },
+    Error {
+        session: String,
+        #[serde(flatten)]
+        problem: Problem,
+    },
+    Fallback {
+        session: String,
+        from_to: String,
+        why: String,
+    },
+    SessionEnded {
+        session: String,
+        peer: String,
+        ok: bool,
+        /// Nothing was written or removed.
+        dry_run: bool,
+        /// That came in this session, and are as they were sent.
+        bytes: u64,
+        seconds: f64,
+        files: FileCounts,
+        why: String,
+    },
+    /// SIGHUP came, and changes nothing: tokens are read at each use.
+    Hangup,
+    /// A connection that was not let in, or so many of them.
+    Refused {
+        peer: String,
+        why: String,
+        times: u64,
+    },
+}
+
+impl std::fmt::Display for ServerEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let short = |session: &String| session.get(..8).unwrap_or(session).to_owned();
+        match self {
+            Self::Session { session, peer, direction, token, path } => {
+                let session = short(session);
+                write!(f, "[{session}] {peer} {direction} {path:?} with token {token}")
+            }
+            Self::File { session, file } => {
+                let status = file.status.name();
+                write!(f, "[{}] {status} {} ({} bytes)", short(session), file.path, file.bytes)
+            }
+            Self::Error { session, problem } => write!(f, "[{}] {problem}", short(session)),
+            Self::Fallback { session, from_to, why } => {
+                write!(f, "[{}] {from_to}: {why}", short(session))
+            }
+            Self::SessionEnded { session, peer, ok, dry_run, bytes, seconds, files, why } => {
+                let end = if *ok { "finished" } else { "ended" };
+                let FileCounts { skipped, skipped_directories, failed, removed, .. } = files;
+                let skipped = match skipped_directories {
+                    0 => skipped.to_string(),
+                    directories => files_and_directories(*skipped, *directories),
+                };
+                write!(f, "[{}] {end}: {bytes} bytes in {seconds:.2} s, ", short(session))?;
+                if *dry_run {
+                    let planned = files_and_directories(files.planned, files.planned_directories);
+                    write!(f, "dry run, nothing was changed: {planned} would be copied, ")?;
+                    write!(f, "{skipped} skipped, {failed} failed")?;
+                } else {
+                    let done = files_and_directories(files.done, files.done_directories);
+                    write!(f, "{done} done, {skipped} skipped, {failed} failed")?;
+                }
+                if *removed > 0 {
+                    write!(f, ", {removed} removed")?;
+                }
+                if why.is_empty() { Ok(()) } else { write!(f, " ({peer}: {why})") }
+            }
+            Self::Hangup => {
+                f.write_str("SIGHUP: nothing to read again, tokens are read at each use")
+            }
+            Self::Refused { peer, why, .. } => write!(f, "refused {peer}: {why}"),
+        }
+    }
+}

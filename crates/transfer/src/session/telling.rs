@@ -1,0 +1,18 @@
+//! What a sender may be told of what is at the target.
+
+use crate::rights::{Right, Rights};
+
+/// What the sender may be told of files that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    All,
+    Little,
+}
+
+impl Telling {
+    /// By the rights of a client.
+    #[must_use]
+    pub fn to(rights: Rights) -> Self {
+        if rights.allows(Right::Read) { Self::All } else { Self::Little }
+    }
+}

@@ -1,0 +1,139 @@
+//! The sources that a user named, or that a client asks a server for.
+
+use crate::{
+    error::io_fault,
+    options::{Beginning, SourceSpec},
+    source_name::name_of_source,
+    state::usual_state_directories,
+    storage::{
+        root::{Links, Root, os_path},
+        source::{Location, SourceEntry, stat_offer},
+        tree::{Tree, is_directory},
+        walk::{Listed, Top, Walk, WalkOptions},
+    },
+};
+use haul_protocol::{
+    limits,
+    name::check_relative_name,
+    wire::{self, FaultCode, FileKind, Side},
+};
+use std::{io, os::unix::ffi::OsStrExt, sync::Arc};
+
+/// The sources of a push, as the user named them.
+#[must_use]
+pub fn walk_named(sources: &[SourceSpec], options: WalkOptions) -> Walk {
+    let top = sources.iter().map(|source| match source {
+        SourceSpec::Zero(size) => Top::Listed(Listed::Entry(Box::new(zero_entry(*size)))),
+        SourceSpec::Path(path) => named(path.as_bytes()),
+        SourceSpec::Beginning(part) => beginning(part),
+    });
+    Walk::new(top, options)
+}
+
+/// The file is checked as a whole later on, and offered with fewer bytes.
+fn beginning(part: &Beginning) -> Top {
+    let looked_at = rustix::fs::stat(&part.path);
+    let offer = looked_at.map(|stat| stat_offer(&stat, part.name.as_bytes()));
+    let offer = match offer {
+        Ok(Some(offer)) if offer.kind() == FileKind::Regular => offer,
+        Ok(_) => {
+            let fault = wire::Fault::new(FaultCode::KindUnsupported, Side::Source, "is no file");
+            return Top::Listed(Listed::Failed(fault.at(part.path.as_os_str().as_bytes())));
+        }
+        Err(errno) => {
+            let path = part.path.as_os_str().as_bytes();
+            let fault = io_fault(Side::Source, path, "cannot be read", &errno.into());
+            return Top::Listed(Listed::Failed(fault));
+        }
+    };
+    let size_bytes = offer.size_bytes;
+    let len_bytes = size_bytes.min(part.len_bytes);
+    let offer = wire::FileOffer { size_bytes: len_bytes, ..offer };
+    let location = Location::Named(part.path.clone());
+    Top::Listed(Listed::Entry(Box::new(SourceEntry {
+        offer,
+        location,
+        links: 1,
+        size_bytes,
+        is_moved: false,
+    })))
+}
+
+fn named(path: &[u8]) -> Top {
+    let full = os_path(path);
+    let name = name_of_source(path).unwrap_or_default().to_vec();
+    let failed = |error: io::Error| {
+        let fault = io_fault(Side::Source, path, "cannot be read", &error);
+        Top::Listed(Listed::Failed(fault))
+    };
+    let stat = match rustix::fs::stat(full) {
+        Ok(stat) => stat,
+        Err(errno) => return failed(errno.into()),
+    };
+    if is_directory(&stat) {
+        return match Root::open_without(full, &usual_state_directories()) {
+            Ok(root) => Top::Tree(Tree { root, path: Vec::new(), name }),
+            Err(error) => failed(error),
+        };
+    }
+    Top::Named(Location::Named(full.to_owned()), Box::new(stat), name)
+}
+
+/// The sources of a pull, as the client named them below `root`.
+#[must_use]
+pub fn asked_sources(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Vec<Top> {
+    paths.iter().map(|path| Top::Asked(root.cloned(), path.clone())).collect()
+}
+
+fn zero_entry(size_bytes: u64) -> SourceEntry {
+    let offer = wire::FileOffer {
+        name: format!("zero-{size_bytes}").into_bytes(),
+        kind: FileKind::Regular as i32,
+        size_bytes,
+        mode: 0o644,
+        ..wire::FileOffer::default()
+    };
+    SourceEntry { offer, location: Location::Zero, links: 1, size_bytes, is_moved: false }
+}
+
+pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
+    let fail = |fault: wire::Fault| Top::Listed(Listed::Failed(fault));
+    if let Some(size) = path.strip_prefix(b"zero:") {
+        let size =
+            std::str::from_utf8(size).ok().and_then(|text| crate::size::parse_size(text).ok());
+        let Some(size) = size.filter(|size| *size <= limits::FILE_BYTES_MAX) else {
+            let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "is not a size");
+            return fail(fault.at(path).needs("zero:SIZE, as in zero:10G, of 1P at most"));
+        };
+        return Top::Listed(Listed::Entry(Box::new(zero_entry(size))));
+    }
+    let Some(root) = root else {
+        let what = "is not there: the server serves null:";
+        let fault = wire::Fault::new(FaultCode::NotFound, Side::Source, what);
+        return fail(fault.at(path).hint("pull zero:SIZE from it"));
+    };
+    let trimmed = path.strip_suffix(b"/").unwrap_or(path);
+    if !trimmed.is_empty()
+        && let Err(why) = check_relative_name(trimmed)
+    {
+        let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "the name is refused");
+        return fail(fault.at(path).found(why).hint("name a path below the server's root"));
+    }
+    if trimmed.split(|&byte| byte == b'/').any(super::hidden_names::is_hidden) {
+        let what = "is one of haul's own temporaries";
+        return fail(wire::Fault::new(FaultCode::NameRefused, Side::Source, what).at(path));
+    }
+    let stat = match root.stat(trimmed, Links::Follow) {
+        Ok(stat) => stat,
+        Err(error) => return fail(io_fault(Side::Source, path, "cannot be read", &error)),
+    };
+    let name = name_of_source(path).unwrap_or_default().to_vec();
+    if is_directory(&stat) {
+        return match root.below(trimmed, Links::Follow) {
+            Ok(root) => Top::Tree(Tree { root, path: Vec::new(), name }),
+            Err(error) => fail(io_fault(Side::Source, path, "cannot be opened", &error)),
+        };
+    }
+    let location = Location::Beneath(root.clone(), trimmed.to_vec());
+    Top::Named(location, Box::new(stat), name)
+}
