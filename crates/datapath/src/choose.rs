@@ -10,115 +10,19 @@ use crate::{EngineInfo, Host, Verdict, WireKind, engines};
 
 mod again;
 mod cases;
+mod facts;
 mod path;
 mod place;
 
 pub use again::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
 pub use cases::LARGE_BYTES;
-use cases::{ReceiveCase, SendCase, in_words, percent, receiving, sending};
+use cases::{ReceiveCase, SendCase, receiving, sending};
+pub use facts::{ReceiveFacts, SendFacts, Source, Target};
 pub use path::{
     CongestionChoice, Loss, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
     STREAMS_MAX, StreamFacts, congestion, congestion_again, send_buffer_bytes, span_bytes, streams,
 };
 pub use place::{Placement, placement};
-
-/// What the choice of an engine that sends depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct SendFacts<'facts> {
-    pub host: &'facts Host,
-    pub wire: WireKind,
-    pub source: Source,
-    /// All that is to be sent, in bytes.
-    pub size_bytes: u64,
-    /// The share of it in the page cache, 0 to 1.
-    pub resident_share: f64,
-    /// A digest or MAC is computed over the bytes.
-    pub digest: bool,
-    /// The value of --send-engine.
-    pub forced: Option<&'facts str>,
-}
-
-impl SendFacts<'_> {
-    /// Memory cannot hold all of it; false where it is not known how much there is.
-    fn is_beyond_memory(&self) -> bool {
-        self.host.memory_bytes > 0 && self.size_bytes > self.host.memory_bytes
-    }
-
-    /// What is to be sent, and how, in words.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let size = in_words(self.size_bytes);
-        let digested = digested(self.digest);
-        let place = match self.source {
-            Source::File(place) => place,
-            Source::Zeros => return format!("{size} of zeros, {digested}"),
-            Source::Unknown => return format!("{size} of which nothing is known, {digested}"),
-        };
-        let percent = percent(self.resident_share);
-        format!("{size} on {place}, {percent} % of it in the page cache, {digested}")
-    }
-}
-
-fn digested(digest: bool) -> &'static str {
-    if digest { "a digest of each byte" } else { "no digest" }
-}
-
-/// What the choice of an engine that receives depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct ReceiveFacts<'facts> {
-    pub host: &'facts Host,
-    pub wire: WireKind,
-    pub target: Target,
-    /// The whole transfer, in bytes.
-    pub size_bytes: u64,
-    /// The transfer is not done before its bytes are on the disk.
-    pub durable: bool,
-    /// It is written while it is sent, and read once more at its end.
-    pub grows: bool,
-    /// A digest or MAC is computed over the bytes.
-    pub digest: bool,
-    /// The target's disk says that it rotates; `None` if it says nothing.
-    pub rotational: Option<bool>,
-    /// The value of --receive-engine.
-    pub forced: Option<&'facts str>,
-}
-
-impl ReceiveFacts<'_> {
-    /// What is to be received, and how, in words.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let size = in_words(self.size_bytes);
-        let digested = digested(self.digest);
-        let Target::File(place) = self.target else {
-            return format!("{size} to null:, {digested}");
-        };
-        let disk = match self.rotational {
-            Some(true) => "the disk rotates",
-            Some(false) => "the disk does not rotate",
-            None => "no disk tells whether it rotates",
-        };
-        let durable = if self.durable { "durable at the end" } else { "not synced" };
-        format!("{size} to {place}, {durable}, {digested}; {disk}")
-    }
-}
-
-/// Where sent bytes come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// `zero:`
-    Zeros,
-    File(FsKind),
-    /// It could not be opened, or its file system not be told.
-    Unknown,
-}
-
-/// Where received bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// `null:`
-    Null,
-    File(FsKind),
-}
 
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -394,10 +298,6 @@ fn wire_name(wire: WireKind) -> &'static str {
         WireKind::Tcp => "plain TCP",
         WireKind::KernelTls => "TLS in the kernel",
     }
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Choice, SendCase, SendFacts, Source, cases::in_words, send_engine};
-use crate::EngineInfo;
+use super::{Choice, SendCase, cases::in_words, send_engine};
+use crate::{
+    EngineInfo,
+    choose::facts::{SendFacts, Source},
+};
 
 /// So much of a source is looked at at a time: some hundredths of a second of a fast transfer, and
 /// enough that another engine pays for its beginning.

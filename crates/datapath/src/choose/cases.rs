@@ -5,8 +5,10 @@
 
 use haul_host::FsKind;
 
-use super::{ReceiveFacts, SendFacts, Source, Target, counted};
-use crate::WireKind;
+use crate::{
+    WireKind,
+    choose::facts::{ReceiveFacts, SendFacts, Source, Target, counted},
+};
 
 /// From this share of the source in the page cache on it counts as warm: above a third, sendfile
 /// (6.7 GB/s warm, 1.2 cold) beats reading all of it from the disk with O_DIRECT (1.65).

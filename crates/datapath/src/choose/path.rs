@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::counted;
-use crate::Host;
+use crate::{Host, choose::facts::counted};
 
 /// Round trips below this are within a site: the wire is never idle for want of a window.
 const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
