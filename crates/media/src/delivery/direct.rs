@@ -14,7 +14,7 @@ use super::{
     disk_queue::{DiskQueue, Into, Owner, Shape, Ticket},
     truncated,
 };
-use crate::server::Reads;
+use crate::delivery::Reads;
 
 /// What O_DIRECT asks of offsets and lengths, of all disks that are sold (open(2)); memory is
 /// aligned to pages.

@@ -19,7 +19,7 @@ use haul_sys::Ring;
 use rustix::io::Errno;
 
 use super::parts::Parts;
-use crate::{server::Reads, site::Identity};
+use crate::{delivery::Reads, site::Identity};
 
 /// Which stream, as the loop numbers them.
 pub type Owner = usize;

@@ -10,16 +10,18 @@ mod known;
 mod normal;
 mod one_copy;
 mod parts;
+mod reads;
 mod sink;
 
 pub(crate) use disk_queue::{DiskQueue, Due, Into, Owner, Shape};
+pub use reads::Reads;
 pub(crate) use sink::{Plain, Sink};
 
 use std::{io, ops::Range, os::fd::BorrowedFd, str::FromStr, sync::Arc, time::Instant};
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::{audience::Audience, server::Reads, site::OpenFile};
+use crate::{audience::Audience, site::OpenFile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {

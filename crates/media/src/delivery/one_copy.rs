@@ -26,7 +26,7 @@ use super::{
     normal::Normal,
     truncated,
 };
-use crate::{server::Reads, site::OpenFile};
+use crate::{delivery::Reads, site::OpenFile};
 
 /// The kernel moves at most 0x7ffff000 bytes a call (sendfile(2)).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;

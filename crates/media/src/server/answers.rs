@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{Options, Shared, rates::Known, snapshot::Mailbox};
+use super::{rates::Known, snapshot::Mailbox};
 use crate::{
     admission::{Asked, Place, Priority, Refusal, Start, Viewer, Why},
     audience::Seat,
@@ -21,6 +21,7 @@ use crate::{
     index_page,
     pace::{Pacing, Rate},
     policy::{Policy, RateChoice},
+    server::shared::{Options, Shared},
     site::{Found, OpenFile},
 };
 

@@ -17,7 +17,7 @@ use rustix::{
 use slab::Slab;
 
 use super::{
-    Access, BACKLOG, Shared,
+    BACKLOG,
     answers::{Client, Reply, answer, common},
     connection::{Answer, Connection, Heard, Interest, LogLine, Phase, Sent},
     idlest::Idlest,
@@ -37,6 +37,7 @@ use crate::{
         response::of_status,
     },
     pace::Verdict,
+    server::shared::{Access, Shared},
     slack::SlackHistogram,
 };
 

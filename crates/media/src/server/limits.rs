@@ -73,3 +73,13 @@ pub(super) const BURST_TIMES: u64 = 8;
 pub(super) const BURST_BYTES_PER_S_MIN: u64 = 16 << 20;
 /// Periods begin at multiples of this.
 pub(super) const TICK: Duration = Duration::from_millis(8);
+
+/// The longest read: some seconds of a film, and long enough that a disk's head mostly reads.
+pub(crate) const READ_BYTES_MAX: u64 = 512 << 10;
+
+pub(crate) const SLOTS_MIN: u64 = 4;
+
+pub(crate) const SLOTS_MAX: u64 = 1 << 14;
+
+/// Deadlines within one count as one: the disk reads them in its own order.
+pub(crate) const QUANTA_A_PERIOD: u32 = 8;

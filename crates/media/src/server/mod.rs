@@ -10,23 +10,27 @@ mod limits;
 mod open_files;
 mod pages;
 mod rates;
+mod shared;
 mod snapshot;
 mod timers;
 mod transport;
 
+pub use crate::delivery::Reads;
 pub use limits::Limits;
-pub use snapshot::{Observer, Reads, Session, Snapshot, State};
+pub(crate) use limits::READ_BYTES_MAX;
+pub use shared::{Access, AccessLog, Options, Totals};
+pub use snapshot::{Observer, Session, Snapshot, State};
 
 use std::{
-    fmt, io,
-    net::{IpAddr, SocketAddr, TcpListener},
+    io,
+    net::{SocketAddr, TcpListener},
     os::fd::OwnedFd,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -37,12 +41,9 @@ use rustix::{
 use crate::{
     admission::{Admission, Terms},
     audience::Audiences,
-    delivery::{Behind, Delivery, Method, Readahead, Shape},
-    http::host_names::HostNames,
-    pace::Pacing,
     policy::Policy,
+    server::shared::{Counters, Shared},
     site::Site,
-    tls::Certificate,
 };
 use addresses::Addresses;
 use event_loop::EventLoop;
@@ -52,131 +53,6 @@ use snapshot::Mailbox;
 
 /// What waits to be accepted, of one listener; the kernel bounds it by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
-/// The longest read: some seconds of a film, and long enough that a disk's head mostly reads.
-pub(crate) const READ_BYTES_MAX: u64 = 512 << 10;
-const SLOTS_MIN: u64 = 4;
-const SLOTS_MAX: u64 = 1 << 14;
-/// Deadlines within one count as one: the disk reads them in its own order.
-const QUANTA_A_PERIOD: u32 = 8;
-
-/// What the access log is told of each answer, whole or broken off.
-#[derive(Clone, Debug)]
-pub struct Access<'a> {
-    pub time: SystemTime,
-    pub peer: IpAddr,
-    /// The first line, as it came.
-    pub request: &'a str,
-    pub status: u16,
-    /// Of the body.
-    pub body_bytes: u64,
-    /// The socket took all of it.
-    pub is_whole: bool,
-    pub took: Duration,
-    pub referer: Option<&'a str>,
-    pub user_agent: Option<&'a str>,
-}
-
-pub type AccessLog = Arc<dyn Fn(&Access<'_>) + Send + Sync>;
-
-#[derive(Clone)]
-pub struct Options {
-    pub listen: SocketAddr,
-    /// Threads; each has its own connections.
-    pub loops: usize,
-    pub method: Method,
-    pub readahead: Readahead,
-    pub behind: Behind,
-    /// Memory for what is read past the page cache, all loops together; it is touched as it is
-    /// needed.
-    pub buffer_bytes: u64,
-    /// Reads that the disk has at a time, all loops together.
-    pub disk_depth: usize,
-    /// A directory without a page of its own is shown as one.
-    pub has_index: bool,
-    /// Pages of other sites may read (CORS).
-    pub is_open_to_pages: bool,
-    /// The names by which it may be asked; `None`: any.
-    pub host_names: Option<HostNames>,
-    pub limits: Limits,
-    pub pacing: Pacing,
-    pub access_log: Option<AccessLog>,
-    /// With one all connections speak TLS.
-    pub certificate: Option<Arc<Certificate>>,
-}
-
-impl Shared {
-    fn policy(&self) -> Arc<Policy> {
-        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn totals(&self) -> Totals {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
-        Totals {
-            connections: of(&counters.connections),
-            accepted: of(&counters.accepted),
-            turned_away: of(&counters.turned_away),
-            requests: of(&counters.requests),
-            sent_bytes: of(&counters.sent_bytes),
-            streams: of(&counters.streams),
-            periods: of(&counters.periods),
-            misses: of(&counters.misses),
-            misses_here: of(&counters.misses_here),
-            held_back: of(&counters.held_back),
-            refused: self.admission.refusals().total(),
-            rings_lost: of(&counters.rings_lost),
-        }
-    }
-}
-
-impl Options {
-    /// The way of one loop into the sockets.
-    fn delivery(&self) -> io::Result<Box<dyn Delivery>> {
-        let loops = self.loops.max(1);
-        let memory_bytes = self.buffer_bytes / loops as u64;
-        let slots = (memory_bytes / READ_BYTES_MAX).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
-        self.method.open(
-            self.readahead,
-            self.behind,
-            Shape {
-                slots,
-                slot_bytes: READ_BYTES_MAX,
-                depth: (self.disk_depth / loops).max(1),
-                quantum: self.pacing.period / QUANTA_A_PERIOD,
-            },
-        )
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("listen", &self.listen)
-            .field("method", &self.method)
-            .finish()
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            loops: thread::available_parallelism().map_or(1, usize::from),
-            method: Method::OneCopy,
-            readahead: Readahead::Kernel,
-            behind: Behind::Auto,
-            buffer_bytes: 256 << 20,
-            disk_depth: 16,
-            has_index: true,
-            is_open_to_pages: true,
-            host_names: None,
-            limits: Limits::default(),
-            pacing: Pacing::default(),
-            access_log: None,
-            certificate: None,
-        }
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -189,65 +65,6 @@ pub enum ServerError {
     /// It needs io_uring(7), or the memory for its buffers.
     #[error("cannot read by method {method}: {source}")]
     Method { method: &'static str, source: io::Error },
-}
-
-/// What happened since the start, and what is there now.
-#[derive(Debug, Default)]
-struct Counters {
-    connections: AtomicU64,
-    accepted: AtomicU64,
-    turned_away: AtomicU64,
-    requests: AtomicU64,
-    sent_bytes: AtomicU64,
-    streams: AtomicU64,
-    periods: AtomicU64,
-    misses: AtomicU64,
-    misses_here: AtomicU64,
-    held_back: AtomicU64,
-    rings_lost: AtomicU64,
-}
-
-/// The counters at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Open now.
-    pub connections: u64,
-    pub accepted: u64,
-    /// Closed at once, as there was no room.
-    pub turned_away: u64,
-    pub requests: u64,
-    pub sent_bytes: u64,
-    /// Paced answers that have begun.
-    pub streams: u64,
-    /// Of all streams, over by now.
-    pub periods: u64,
-    /// Periods of which not all bytes were there at the end.
-    pub misses: u64,
-    /// Those of them that were not sent in time; the others were, and the network was slow.
-    pub misses_here: u64,
-    /// Periods in which the client took no more.
-    pub held_back: u64,
-    /// Streams for which there was no place.
-    pub refused: u64,
-    /// Loops whose io_uring failed: their reads wait in their turn.
-    pub rings_lost: u64,
-}
-
-struct Shared {
-    site: Site,
-    options: Options,
-    started: Instant,
-    counters: Counters,
-    policy: RwLock<Arc<Policy>>,
-    rates: Rates,
-    audiences: Audiences,
-    addresses: Arc<Addresses>,
-    pages: Pages,
-    admission: Arc<Admission>,
-    /// Of those who were sent elsewhere.
-    sent_elsewhere: AtomicU64,
-    drains: AtomicBool,
-    stops: AtomicBool,
 }
 
 /// A running server; it stops when it is dropped.

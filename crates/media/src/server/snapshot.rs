@@ -11,8 +11,12 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{Shared, Totals};
-use crate::{admission::Door, slack::SlackHistogram};
+use crate::{
+    admission::Door,
+    delivery::Reads,
+    server::shared::{Shared, Totals},
+    slack::SlackHistogram,
+};
 
 /// A loop answers within this time, or its part is missing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -85,31 +89,6 @@ impl State {
             Self::Blocked => "blocked",
             Self::Reading => "reading",
         }
-    }
-}
-
-/// Reads from the disk ahead of what is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
-    /// Not yet given to the disk.
-    pub waiting: u64,
-    pub in_flight: u64,
-    pub finished: u64,
-    pub read_bytes: u64,
-    /// After the end of their period.
-    pub late: u64,
-    /// From when a read was wanted to when it was there, all together.
-    pub time: Duration,
-}
-
-impl Reads {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.waiting += other.waiting;
-        self.in_flight += other.in_flight;
-        self.finished += other.finished;
-        self.read_bytes += other.read_bytes;
-        self.late += other.late;
-        self.time += other.time;
     }
 }
 
@@ -225,7 +204,7 @@ impl Observer {
 mod tests {
     use crate::{
         policy::Policy,
-        server::{Options, Server, State},
+        server::{Server, State, shared::Options},
     };
     use std::{
         fs,

@@ -168,7 +168,7 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::figures::tests::example;
+    use crate::status::example::example;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// Reads the format back, strictly: name to kind, and name with labels to value.

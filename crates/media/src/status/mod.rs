@@ -4,6 +4,8 @@
 //! Threads that block, one a connection and few of them: nothing here is near a stream.
 
 mod events;
+#[cfg(test)]
+mod example;
 mod figures;
 mod metrics;
 mod pages;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::figures::{Figures, Watch};
 use crate::{
     admission::{Door, capacity::Share},
-    server::Reads,
+    delivery::Reads,
     slack::{BOUNDS_MS, SlackHistogram},
 };
 
@@ -142,7 +142,7 @@ pub(super) fn thousandths(number: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::figures::tests::example;
+    use crate::status::example::example;
 
     #[test]
     fn rates_are_what_was_added_by_the_time_it_took() {

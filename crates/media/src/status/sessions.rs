@@ -89,7 +89,7 @@ fn cut(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::figures::tests::{example, session};
+    use crate::status::example::{example, session};
 
     #[test]
     fn the_riskiest_comes_first_and_of_a_new_one_nothing_is_known() {

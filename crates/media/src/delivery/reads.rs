@@ -1,0 +1,28 @@
+//! What a server has read from its disks.
+
+use std::time::Duration;
+
+/// Reads from the disk ahead of what is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Not yet given to the disk.
+    pub waiting: u64,
+    pub in_flight: u64,
+    pub finished: u64,
+    pub read_bytes: u64,
+    /// After the end of their period.
+    pub late: u64,
+    /// From when a read was wanted to when it was there, all together.
+    pub time: Duration,
+}
+
+impl Reads {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.waiting += other.waiting;
+        self.in_flight += other.in_flight;
+        self.finished += other.finished;
+        self.read_bytes += other.read_bytes;
+        self.late += other.late;
+        self.time += other.time;
+    }
+}
