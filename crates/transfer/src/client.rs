@@ -9,12 +9,14 @@ mod granted;
 pub mod listing;
 mod moved;
 pub(crate) mod outage;
+pub mod reporting;
 mod settled;
 mod whereabouts;
 
 use crate::{
     Interrupt,
     bytes::{hex, random_bytes},
+    client::reporting::{Meter, Reporting},
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
     error::{TransferError, problem},
     events::{
@@ -29,13 +31,13 @@ use crate::{
     },
     preflight::{self, Findings},
     problem::{Problem, Side},
-    reporting::{Meter, Reported, Reporting},
     selection::Matcher,
     session::{
         following::Written,
         headway::{Carried, Cut, Headway},
         placing,
         receiving::{Receiving, ReceivingOptions},
+        reported::Reported,
         role::{SessionEnd, drive},
         sending::{Giving, Sending, SendingOptions, Sources},
         streams::{StreamFigures, StreamSetup, Streams, choose_congestion},
@@ -45,7 +47,7 @@ use crate::{
     },
     source_name::go_into_directory,
     storage::{
-        attributes::Attributes, contents_mode, named_sources::walk_named,
+        attributes::Attributes, contents_mode, free_space::free_bytes, named_sources::walk_named,
         target_place::TargetPlace, walk::WalkOptions,
     },
     transport::{
@@ -721,7 +723,7 @@ impl<'a> Client<'a> {
             Work::Pull(place) => preflight::facts(&self.host, Some(place)).target?,
         };
         let file_system = printable(&target.file_system);
-        Some(TargetRoom { file_system, free_bytes: preflight::free_bytes(&target) })
+        Some(TargetRoom { file_system, free_bytes: free_bytes(&target) })
     }
 
     /// What a preflight found out; empty without one.

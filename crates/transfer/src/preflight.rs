@@ -4,14 +4,14 @@
 use crate::{
     clocks::now_ms,
     events::{Check, Verdict, files_and_directories},
-    session::tally::Tally,
-    stages::round,
-    storage::{root::Links, target_place::TargetPlace},
+    session::{stages::round, tally::Tally},
+    storage::{
+        free_space::{free_bytes, target_facts},
+        target_place::TargetPlace,
+    },
 };
 use haul_datapath::Host;
-use haul_host::FileSystem;
 use haul_protocol::wire::{HostFacts, TargetFacts};
-use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
 use std::time::Duration;
 
 /// Fewer open files than this, and small files wait for each other.
@@ -22,8 +22,6 @@ const CLOCK_OFFSET_MS_MAX: u64 = 2000;
 const STREAM_BITS_PER_S_MIN: f64 = 1e9;
 /// Of the free space that is left over, less than this is worth a word.
 const SPACE_LEFT_SHARE_MIN: f64 = 0.05;
-/// `TargetFacts.free_bytes` of a file system that does not say (SPEC: 2^64 - 1).
-const NOT_KNOWN: u64 = u64::MAX;
 
 /// What is known of a host, said now.
 #[must_use]
@@ -40,35 +38,6 @@ pub fn facts(host: &Host, place: Option<&TargetPlace>) -> HostFacts {
         congestion: host.congestion_default.clone(),
         target: place.and_then(target_facts),
     }
-}
-
-/// What is free where `place` receives; `None`: not known.
-#[must_use]
-pub fn free_bytes_of(place: &TargetPlace) -> Option<u64> {
-    free_bytes(&target_facts(place)?)
-}
-
-fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
-    let TargetPlace::Below { root, base, .. } = place else { return None };
-    // The target may not be there yet: then it is made in the last directory that is.
-    let mut directory = &base[..];
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let opened = loop {
-        match root.open_beneath(directory, flags, Mode::empty(), Links::Refuse) {
-            Ok(opened) => break opened,
-            Err(_) if directory.is_empty() => return None,
-            Err(_) => directory = crate::storage::root::split_last(directory).0,
-        }
-    };
-    let system = FileSystem::of(&opened).ok()?;
-    Some(TargetFacts {
-        file_system: system.kind.name().into(),
-        free_bytes: system.free_bytes.unwrap_or(NOT_KNOWN),
-        free_inodes: system.free_inodes,
-        read_only: system.read_only,
-        may_write: accessat(&opened, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-            .is_ok(),
-    })
 }
 
 /// What a client has found out.
@@ -254,12 +223,6 @@ fn check(name: &str, verdict: Verdict, found: String, hint: &str) -> Check {
     Check { name: name.into(), verdict, found, hint: hint.into() }
 }
 
-/// What a target says is free there; `None` where its file system counts nothing.
-#[must_use]
-pub fn free_bytes(target: &TargetFacts) -> Option<u64> {
-    (target.free_bytes != NOT_KNOWN).then_some(target.free_bytes)
-}
-
 /// In powers of 1000, as disks are sold.
 fn amount(bytes: u64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
@@ -280,6 +243,7 @@ fn limit(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::free_space::NOT_KNOWN;
 
     fn host() -> HostFacts {
         HostFacts {

@@ -6,7 +6,7 @@
 //! out is not entered. With include rules alone, only what they fit is taken, and all below a
 //! directory that they fit.
 
-use crate::{error::problem, patterns, problem::Problem, storage::packed_names::PackedNames};
+use crate::{error::problem, packed_names::PackedNames, patterns, problem::Problem};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_protocol::{
     ProtocolError, limits,

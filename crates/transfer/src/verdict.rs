@@ -8,7 +8,7 @@
 
 use crate::{
     events::{Bottleneck, Limiting, percent},
-    stages::{round, round_rate},
+    session::stages::{round, round_rate},
     transport::tcp,
 };
 use haul_protocol::wire::{Figures, SideReport, Stage};

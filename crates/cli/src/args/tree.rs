@@ -10,10 +10,10 @@ use clap::{
 };
 use haul_transfer::{
     TransferOptions,
+    packed_names::PackedNames,
     problem::Problem,
     selection::{Rule, Selection, Verdict},
     size::parse_size,
-    storage::packed_names::PackedNames,
     wishes::{OnConflict, Preserve, Removal, Wishes},
 };
 use std::{

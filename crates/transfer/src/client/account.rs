@@ -5,7 +5,7 @@
 //! by itself.
 
 use super::outage::SILENT_AFTER;
-use crate::stages::{self, added_up};
+use crate::session::stages::{self, added_up};
 use haul_protocol::wire::Figures;
 use std::time::{Duration, Instant};
 

@@ -4,9 +4,9 @@ use super::{Client, connect_failure::ConnectFailure};
 use crate::{
     error::{TransferError, problem},
     events::{ConnectionState, Event},
-    probe::disk::words,
     problem::{Problem, Side},
     session::tally::Tally,
+    words,
 };
 use std::{
     sync::atomic::Ordering,

@@ -5,8 +5,7 @@ use crate::{
     events::{RecheckReport, Report},
     name::Name,
     options::digest_name,
-    session::tally::Tally,
-    stages,
+    session::{stages, tally::Tally},
     verdict::{self, Rate},
 };
 use haul_datapath::choose;

@@ -4,7 +4,7 @@
 use crate::{
     clocks::now_ms,
     events::{Connection, ConnectionState, Event},
-    stages::round,
+    session::{listening::SILENT_AFTER_PING, stages::round},
 };
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,7 @@ pub fn event(
 
 /// A server that tells its figures twice a second is silent after this long without a word.
 pub const SILENT_AFTER: Duration = Duration::from_secs(3);
-/// A server that tells none answers pings, every five seconds.
-pub const SILENT_AFTER_PING: Duration = Duration::from_secs(8);
+
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches for a server that says nothing while its connection stands.

@@ -11,7 +11,7 @@ use crate::{
     locks::lock,
     name::Name,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
-    preflight, reporting, rights,
+    preflight, rights,
     selection::Arriving,
     server::event::ServerEvent,
     session::{
@@ -24,6 +24,7 @@ use crate::{
         supply,
         tally::{OfferLimits, Tally},
         telling::Telling,
+        telling_figures::TellingFigures,
     },
     state::Grant,
     storage::{
@@ -643,7 +644,7 @@ fn run_role(
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
             let role = Sending::new(sources, setup, streams, source, options, tell);
-            let mut telling = reporting::Telling::new(role, grant.token_id, open.wants_figures);
+            let mut telling = TellingFigures::new(role, grant.token_id, open.wants_figures);
             let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
             telling.role.stop();
             (end, telling.role.tally.clone())
@@ -665,8 +666,7 @@ fn run_role(
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(role) => {
-                    let mut telling =
-                        reporting::Telling::new(role, grant.token_id, open.wants_figures);
+                    let mut telling = TellingFigures::new(role, grant.token_id, open.wants_figures);
                     let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();

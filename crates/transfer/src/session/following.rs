@@ -10,7 +10,7 @@ use crate::{
     events::{Event, Lag},
     name::Name,
     problem::Side,
-    stages,
+    session::stages,
     storage::{
         attributes::Attributes,
         part::growing::growing_span_bytes,

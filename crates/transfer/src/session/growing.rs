@@ -4,8 +4,7 @@
 use crate::{
     events::Lag,
     name::Name,
-    session::tally::Tally,
-    stages,
+    session::{stages, tally::Tally},
     storage::{open_files, prepare::Prepared, target::TargetFile},
 };
 use haul_protocol::{

@@ -9,6 +9,9 @@ pub const LOST_AFTER: Duration = Duration::from_secs(20);
 /// The same from when it asked, where another session waits for what this one holds.
 const LOST_AFTER_WANTED: Duration = Duration::from_secs(4);
 
+/// A server that tells no figures answers pings, every five seconds: it is silent after this time.
+pub const SILENT_AFTER_PING: Duration = Duration::from_secs(8);
+
 /// What is to be done about a peer's silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -67,6 +70,7 @@ impl Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     /// How long a peer that answers `answers` is kept, looked at ten times a second for 30 s.
     fn kept(is_waited_for: bool, answers: bool) -> Option<u128> {

@@ -36,10 +36,10 @@ use crate::{
     session::{
         growth::growth,
         role::{EventSink, Pumped, Role, SessionEnd},
+        stages,
         tally::{OfferLimits, Tally},
         telling::Telling,
     },
-    stages,
     storage::{
         fresh::Fresh,
         holes,

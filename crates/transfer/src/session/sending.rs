@@ -34,9 +34,9 @@ use crate::{
     session::{
         moved::{Moved, is_moved},
         role::{EventSink, Pumped, Role, SessionEnd},
+        stages,
         tally::{OfferLimits, Tally},
     },
-    stages,
     storage::{
         holes,
         source::{Ctime, SourceEntry},

@@ -7,13 +7,13 @@
 use super::{
     hidden_names::{JOURNAL_SUFFIX, is_hidden},
     name_sorter::{NameReader, SortedNames},
-    packed_names::{PackedNames, in_walk_order},
     root::{Links, Root, join},
     source::stat_offer,
     walk::list,
 };
 use crate::{
     error::io_fault,
+    packed_names::{PackedNames, in_walk_order},
     selection::{Fit, Matcher},
     storage::{leftovers::remove_leftover, tree::is_directory},
     wishes::Removal,

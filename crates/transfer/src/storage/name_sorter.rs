@@ -2,10 +2,8 @@
 //!
 //! Names that come in order, as a walk lists them, are one run.
 
-use super::{
-    packed_names::{PackedNames, in_walk_order},
-    root::Root,
-};
+use super::root::Root;
+use crate::packed_names::{PackedNames, in_walk_order};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     cmp::Ordering,

@@ -4,13 +4,13 @@
 use super::{
     attributes::Attributes,
     holes,
-    packed_names::PackedNames,
     root::{Links, Root},
     source::{Location, SourceEntry, stat_offer},
     watch::DirectoryWatch,
 };
 use crate::{
     error::io_fault,
+    packed_names::PackedNames,
     selection::{Fit, Matcher},
     storage::{named_sources::asked, tree::Tree},
 };

@@ -18,7 +18,7 @@ use crate::{
     manifest::line::{LINE_BYTES_MAX, Line},
     name::{Name, exact_path},
     problem::Problem,
-    stages,
+    session::stages,
     storage::read_back::{Way, WayBytes},
 };
 use pool::{Outcome, Pool};

@@ -3,11 +3,11 @@
 //! The kernel does not tell why a disk got slower. What is said is the explanation that fits the
 //! way the bytes went, the limits of the page cache and the kind of device.
 
-use super::{
-    course::{Cliff, Course},
+use super::course::{Cliff, Course};
+use crate::{
+    probe::disk::setting::{Method, Operation},
     words,
 };
-use crate::probe::disk::setting::{Method, Operation};
 use haul_host::block_device::{BlockDevice, DeviceKind, Place, Storage};
 use serde::Serialize;
 

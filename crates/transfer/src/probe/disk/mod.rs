@@ -14,7 +14,6 @@ pub mod scratch_file;
 pub mod series;
 pub mod setting;
 pub mod verdict;
-pub(crate) mod words;
 
 use crate::{
     Interrupt, TransferError,
@@ -24,6 +23,7 @@ use crate::{
         setting::{DiskRequest, Method, Operation, Setting},
     },
     problem::Problem,
+    words,
 };
 use course::course;
 use explanation::{Circumstances, explain};

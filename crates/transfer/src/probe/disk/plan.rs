@@ -1,7 +1,6 @@
 //! How large the file of a probe is: more than caches hide, and never all that is free.
 
-use super::words;
-use crate::{error::problem, probe::disk::setting::DiskRequest, problem::Problem};
+use crate::{error::problem, probe::disk::setting::DiskRequest, problem::Problem, words};
 use haul_host::{
     FileSystem, Host,
     block_device::{Place, Storage},

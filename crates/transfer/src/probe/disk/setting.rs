@@ -1,6 +1,7 @@
 //! What is run on a disk: which way, by which method, how.
 
-use super::{scratch_file::Caching, words};
+use super::scratch_file::Caching;
+use crate::words;
 use serde::Serialize;
 use std::{
     path::{Path, PathBuf},

@@ -1,9 +1,12 @@
 //! What a disk's probe comes to: how it is written and read best, what haul takes, what to do.
 
-use super::{plan::Plan, run::Ended, series::Delays, words};
-use crate::probe::disk::{
-    report::{Cell, Profile, Profiled},
-    setting::{Method, Operation, Setting},
+use super::{plan::Plan, run::Ended, series::Delays};
+use crate::{
+    probe::disk::{
+        report::{Cell, Profile, Profiled},
+        setting::{Method, Operation, Setting},
+    },
+    words,
 };
 use haul_datapath::{
     WireKind,

@@ -7,10 +7,9 @@
 use crate::{
     locks::lock,
     session::{
-        placing,
+        placing, stages,
         streams::{self, StreamSetup, schedstat, set_up_sender},
     },
-    stages,
     transport::segments,
 };
 use haul_datapath::Host;

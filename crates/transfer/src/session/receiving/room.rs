@@ -4,7 +4,7 @@
 //! that cannot fit is told as soon as the offers show it: they come long before the bytes.
 
 use super::Receiving;
-use crate::{preflight::free_bytes_of, probe::disk::words};
+use crate::{storage::free_space::free_bytes_of, words};
 use haul_protocol::StreamId;
 
 /// The space that offered files are still to take.

@@ -2,11 +2,11 @@
 
 use super::{END_PATIENCE, Sending};
 use crate::{
-    client::outage::SILENT_AFTER_PING,
     locks::lock,
     session::{
         engines::Chosen,
         headway::{Carried, Cut},
+        listening::SILENT_AFTER_PING,
         send_stream,
         streams::{self, StreamEvent},
         supply::Connect,

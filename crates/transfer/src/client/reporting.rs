@@ -7,20 +7,15 @@ use crate::{
         outage::{self, Silence},
     },
     clocks::now_ms,
-    events::{Event, Explained, Lag, Limiting, Progress},
-    name::Name,
+    events::{Event, Explained, Limiting, Progress},
     problem::Side,
     session::{
-        following::Written,
         headway::Headway,
-        receiving::Receiving,
+        reported::Reported,
         role::{Pumped, Role},
-        sending::Sending,
+        stages,
         streams::Streams,
-        tally::Tally,
     },
-    stages,
-    storage::waited_for::Held,
     verdict::{self, Rate},
 };
 use haul_protocol::{
@@ -174,87 +169,6 @@ pub struct Reporting<R> {
     pub stall_after: Duration,
 }
 
-/// What [`Reporting`] needs of a role.
-pub trait Reported: Role {
-    const SENDS: bool;
-    fn figures(&self) -> wire::Figures;
-    fn tally(&self) -> &Tally;
-    fn tell(&mut self, event: Event);
-    /// The server has told its figures.
-    fn heard_figures(&mut self, _figures: &wire::Figures) {}
-    fn stop(&mut self);
-    fn report(&self) -> wire::SideReport;
-    fn take_peer_report(&mut self) -> Option<wire::SideReport>;
-    fn largest_lag(&self) -> Option<Lag>;
-    /// What another session goes on with of files that are followed.
-    fn take_written(&mut self) -> Written {
-        Written::default()
-    }
-    fn current(&self) -> Option<Name>;
-}
-
-impl Reported for Sending<'_> {
-    const SENDS: bool = true;
-    fn figures(&self) -> wire::Figures {
-        Sending::figures(self)
-    }
-    fn tally(&self) -> &Tally {
-        &self.tally
-    }
-    fn tell(&mut self, event: Event) {
-        Sending::tell(self, event);
-    }
-    fn stop(&mut self) {
-        Sending::stop(self);
-    }
-    fn report(&self) -> wire::SideReport {
-        Sending::report(self)
-    }
-    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
-        self.peer_report.take()
-    }
-    fn largest_lag(&self) -> Option<Lag> {
-        Sending::largest_lag(self)
-    }
-    fn take_written(&mut self) -> Written {
-        Sending::take_written(self)
-    }
-    fn current(&self) -> Option<Name> {
-        Sending::current(self)
-    }
-}
-
-impl Reported for Receiving<'_> {
-    const SENDS: bool = false;
-    fn figures(&self) -> wire::Figures {
-        Receiving::figures(self)
-    }
-    fn tally(&self) -> &Tally {
-        &self.tally
-    }
-    fn tell(&mut self, event: Event) {
-        Receiving::tell(self, event);
-    }
-    fn heard_figures(&mut self, figures: &wire::Figures) {
-        Receiving::heard_figures(self, figures);
-    }
-    fn stop(&mut self) {
-        Receiving::stop(self);
-    }
-    fn report(&self) -> wire::SideReport {
-        Receiving::report(self)
-    }
-    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
-        self.peer_report.take()
-    }
-    fn largest_lag(&self) -> Option<Lag> {
-        Receiving::largest_lag(self)
-    }
-    fn current(&self) -> Option<Name> {
-        Receiving::current(self)
-    }
-}
-
 impl<R: Reported> Reporting<R> {
     fn tell_silence(&mut self, now: Instant) {
         if let Some((state, since)) = self.silence.look(now) {
@@ -312,59 +226,6 @@ impl<R: Reported> Role for Reporting<R> {
 
     fn has_last_word(&self) -> bool {
         self.role.has_last_word()
-    }
-
-    fn ends_in_order(&mut self, now: Instant) -> bool {
-        self.role.ends_in_order(now)
-    }
-}
-
-/// A server tells its figures so often: an interval of the client's is a second.
-const FIGURES_EVERY: Duration = Duration::from_millis(500);
-
-/// A role of a server, with figures for the client that wants them.
-pub struct Telling<R> {
-    pub role: R,
-    token_id: String,
-    wanted: bool,
-    told_at: Instant,
-    due: Option<wire::Figures>,
-}
-
-impl<R> Telling<R> {
-    pub fn new(role: R, token_id: String, wanted: bool) -> Self {
-        Self { role, token_id, wanted, told_at: Instant::now(), due: None }
-    }
-}
-
-impl<R: Reported> Role for Telling<R> {
-    fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
-        self.role.handle(message)
-    }
-
-    fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
-        let pumped = self.role.pump(now);
-        if self.wanted && now.saturating_duration_since(self.told_at) >= FIGURES_EVERY {
-            self.told_at = now;
-            self.due = Some(self.role.figures());
-        }
-        pumped
-    }
-
-    fn heard(&mut self, at: Instant) {
-        self.role.heard(at);
-    }
-
-    fn poll_message(&mut self) -> Option<Message> {
-        self.role.poll_message().or_else(|| self.due.take().map(Message::Figures))
-    }
-
-    fn has_last_word(&self) -> bool {
-        self.role.has_last_word()
-    }
-
-    fn holds(&self, held: &Held) -> bool {
-        matches!(held, Held::TokenId(id) if *id == self.token_id) || self.role.holds(held)
     }
 
     fn ends_in_order(&mut self, now: Instant) -> bool {

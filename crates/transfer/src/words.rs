@@ -1,4 +1,4 @@
-//! Numbers in the sentences of a disk's probe.
+//! Rates, amounts and times as they stand in sentences.
 
 /// Gigabytes a second, and the gigabits a second that a network would have to carry.
 #[must_use]

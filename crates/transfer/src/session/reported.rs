@@ -1,0 +1,91 @@
+//! What is asked of a role by who tells of it.
+
+use crate::{
+    events::{Event, Lag},
+    name::Name,
+    session::{
+        following::Written, receiving::Receiving, role::Role, sending::Sending, tally::Tally,
+    },
+};
+use haul_protocol::wire;
+
+/// What [`Reporting`] needs of a role.
+pub trait Reported: Role {
+    const SENDS: bool;
+    fn figures(&self) -> wire::Figures;
+    fn tally(&self) -> &Tally;
+    fn tell(&mut self, event: Event);
+    /// The server has told its figures.
+    fn heard_figures(&mut self, _figures: &wire::Figures) {}
+    fn stop(&mut self);
+    fn report(&self) -> wire::SideReport;
+    fn take_peer_report(&mut self) -> Option<wire::SideReport>;
+    fn largest_lag(&self) -> Option<Lag>;
+    /// What another session goes on with of files that are followed.
+    fn take_written(&mut self) -> Written {
+        Written::default()
+    }
+    fn current(&self) -> Option<Name>;
+}
+
+impl Reported for Sending<'_> {
+    const SENDS: bool = true;
+    fn figures(&self) -> wire::Figures {
+        Sending::figures(self)
+    }
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+    fn tell(&mut self, event: Event) {
+        Sending::tell(self, event);
+    }
+    fn stop(&mut self) {
+        Sending::stop(self);
+    }
+    fn report(&self) -> wire::SideReport {
+        Sending::report(self)
+    }
+    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+        self.peer_report.take()
+    }
+    fn largest_lag(&self) -> Option<Lag> {
+        Sending::largest_lag(self)
+    }
+    fn take_written(&mut self) -> Written {
+        Sending::take_written(self)
+    }
+    fn current(&self) -> Option<Name> {
+        Sending::current(self)
+    }
+}
+
+impl Reported for Receiving<'_> {
+    const SENDS: bool = false;
+    fn figures(&self) -> wire::Figures {
+        Receiving::figures(self)
+    }
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+    fn tell(&mut self, event: Event) {
+        Receiving::tell(self, event);
+    }
+    fn heard_figures(&mut self, figures: &wire::Figures) {
+        Receiving::heard_figures(self, figures);
+    }
+    fn stop(&mut self) {
+        Receiving::stop(self);
+    }
+    fn report(&self) -> wire::SideReport {
+        Receiving::report(self)
+    }
+    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+        self.peer_report.take()
+    }
+    fn largest_lag(&self) -> Option<Lag> {
+        Receiving::largest_lag(self)
+    }
+    fn current(&self) -> Option<Name> {
+        Receiving::current(self)
+    }
+}
