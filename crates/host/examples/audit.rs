@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use haul_host::{
-    checks,
-    tune::{Finding, Goal, Machine, State, Wanted, audit, score},
+    checks::{self, audit},
+    tune::{Finding, Goal, Machine, State, Wanted, score},
 };
 
 fn main() {

@@ -5,8 +5,9 @@
 
 use std::{fs, path::Path};
 
-use haul_host::tune::{
-    Change, Finding, Goal, Machine, Setting, State, Wanted, audit, machine::STORED_ANSWERS,
+use haul_host::{
+    checks::audit,
+    tune::{Change, Finding, Goal, Machine, Setting, State, Wanted, machine::STORED_ANSWERS},
 };
 
 const RINGS: &str = "Pre-set maximums:\nRX:\t\t8192\nTX:\t\t8192\n\

@@ -13,6 +13,7 @@ pub mod container;
 pub mod delivery;
 pub mod http;
 mod index_page;
+pub mod measure;
 pub mod pace;
 pub mod policy;
 pub mod server;

@@ -3,7 +3,7 @@
 //! To add one: a file with its `CHECK`, two lines here, its findings in `tests/stored_hosts/`.
 
 use crate::tune::{
-    Finding, Goal, Machine, Needs, Platform, Weight, goal,
+    Change, Finding, Goal, Machine, Needs, Platform, State, Weight, goal,
     machine::{Unread, Why},
     setting::Setting,
 };
@@ -193,6 +193,28 @@ fn sysctl_numbers<const COUNT: usize>(
     numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| Unread::nonsense(name, &text))
 }
 
+/// All that the checks find, in their order.
+#[must_use]
+pub fn audit(machine: &Machine, goal: &Goal) -> Vec<Finding> {
+    CHECKS.iter().flat_map(|check| look(check, machine, goal)).collect()
+}
+
+/// What one check finds. What nobody here can change is said to be so.
+#[must_use]
+pub fn look(check: &Check, machine: &Machine, goal: &Goal) -> Vec<Finding> {
+    let mut findings = (check.look)(machine, goal);
+    for finding in &mut findings {
+        finding.check = check.name;
+        let of_others =
+            |change: &Change| change.setting.path().is_some_and(|path| machine.is_read_only(&path));
+        if finding.state == State::Improve && finding.changes.iter().any(of_others) {
+            finding.needs = Needs::ContainerHost;
+            finding.changes.clear();
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,7 +238,7 @@ mod tests {
         let machine = Machine::below(root.path());
         let goal = Goal::of(&machine, &crate::tune::Wanted::default());
         for check in CHECKS {
-            for finding in crate::tune::look(check, &machine, &goal) {
+            for finding in look(check, &machine, &goal) {
                 assert!(finding.changes.is_empty(), "{finding:?}");
             }
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{CHECKS, Check, Group};
+use super::{CHECKS, Check, Group, look as look_by};
 use crate::tune::{
-    Finding, Goal, Machine, State, Weight, look as look_by,
+    Finding, Goal, Machine, State, Weight,
     setting::{quoted, same},
 };
 

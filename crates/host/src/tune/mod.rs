@@ -20,30 +20,6 @@ pub use setting::Setting;
 pub(crate) use ethtool::{Feature, Ring, coalescing, driver, features, link, pause, queues, rings};
 pub(crate) use qdisc::{is_there as has_qdisc, root as root_qdisc};
 
-use crate::checks::{CHECKS, Check};
-
-/// All that the checks find, in their order.
-#[must_use]
-pub fn audit(machine: &Machine, goal: &Goal) -> Vec<Finding> {
-    CHECKS.iter().flat_map(|check| look(check, machine, goal)).collect()
-}
-
-/// What one check finds. What nobody here can change is said to be so.
-#[must_use]
-pub fn look(check: &Check, machine: &Machine, goal: &Goal) -> Vec<Finding> {
-    let mut findings = (check.look)(machine, goal);
-    for finding in &mut findings {
-        finding.check = check.name;
-        let of_others =
-            |change: &Change| change.setting.path().is_some_and(|path| machine.is_read_only(&path));
-        if finding.state == State::Improve && finding.changes.iter().any(of_others) {
-            finding.needs = Needs::ContainerHost;
-            finding.changes.clear();
-        }
-    }
-    findings
-}
-
 /// Of all that could be read, the share that is good, by weight: 0 to 100. 100 if nothing could.
 #[must_use]
 pub fn score(findings: &[Finding]) -> u32 {

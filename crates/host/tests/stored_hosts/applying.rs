@@ -1,6 +1,9 @@
 //! What `haul tune` would change is changed on stored hosts, and looked at again.
 
-use haul_host::tune::{Change, Finding, Setting, State, audit};
+use haul_host::{
+    checks::audit,
+    tune::{Change, Finding, Setting, State},
+};
 
 use super::{HOSTS, pretended_kernel, snapshot, unpacking::UnpackedHost};
 

@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haul_host::tune::{Goal, Wanted, audit, score};
+use haul_host::{
+    checks::audit,
+    tune::{Goal, Wanted, score},
+};
 use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 
 use super::{HOSTS, unpacking::UnpackedHost};

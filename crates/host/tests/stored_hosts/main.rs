@@ -16,7 +16,10 @@ use std::{
     sync::LazyLock,
 };
 
-use haul_host::tune::{Finding, Needs, State, Weight, audit, score};
+use haul_host::{
+    checks::audit,
+    tune::{Finding, Needs, State, Weight, score},
+};
 use notation::StoredHost;
 use unpacking::UnpackedHost;
 

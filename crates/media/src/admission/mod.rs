@@ -8,7 +8,6 @@
 //! players begin the other first: then the place is lent until the one has ended.
 
 pub mod capacity;
-pub mod measure;
 mod place;
 mod refusals;
 mod terms;

@@ -6,7 +6,7 @@ use crate::{
         usage_problem,
         values::{Period, parse_rate},
     },
-    commands::bench::studies,
+    studies,
 };
 use clap::{Args, ValueEnum};
 use haul_host::control_group::ReadLimit;

@@ -6,10 +6,10 @@ use super::{
     pair::Source,
     results::Results,
     series::{Series, SideCost, Spread},
-    studies::{MASSIVE_DATA, OFFSET_RATES},
 };
 use crate::{
     args::bench::BenchEngines,
+    studies::{MASSIVE_DATA, OFFSET_RATES},
     ui::{
         bench::{
             chart::{Across, Bar, BarValue, Line, bars, lines},

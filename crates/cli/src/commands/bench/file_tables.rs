@@ -7,12 +7,14 @@ use super::{
     results::Results,
     series::{Series, Spread},
     side::Sample,
-    studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS},
 };
-use crate::ui::bench::{
-    chart::{Across, Bar, BarValue, Line, bars, lines},
-    page::Section,
-    table::Table,
+use crate::{
+    studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS},
+    ui::bench::{
+        chart::{Across, Bar, BarValue, Line, bars, lines},
+        page::Section,
+        table::Table,
+    },
 };
 use serde::Serialize;
 

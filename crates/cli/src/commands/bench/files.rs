@@ -7,12 +7,12 @@ use super::{
     pair::{Outcome, Pair, Run, Source, Target, Watch},
     results::{broke_off, ready},
     series::{Calls, Effort, Series, measure},
-    studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
     workshop::{ROOM_BYTES, Residency, Workshop},
 };
 use crate::{
     args::bench::{BenchFiles, LowBenchFiles},
     failure::{ExitStatus, Failure},
+    studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
     ui::bench::steps::Steps,
 };
 use anyhow::Result;

@@ -16,7 +16,6 @@ pub(super) mod results;
 pub(super) mod series;
 pub mod side;
 mod side_samples;
-pub(crate) mod studies;
 mod transfers;
 mod tuning;
 mod tuning_tables;

@@ -3,12 +3,12 @@
 use super::{
     host_facts::{BenchWire, HostFacts},
     results::Results,
-    studies::{NODE_TUNING, TUNED_RATES},
     tuning::{Cell, Step},
     workshop::Workshop,
 };
 use crate::{
     args::bench::tuning::BenchTuning,
+    studies::{NODE_TUNING, TUNED_RATES},
     ui::{
         bench::{
             chart::{Across, Line, lines},

@@ -14,9 +14,9 @@ use haul_media::{
     admission::{
         MARGIN,
         capacity::{Capacity, Resource},
-        measure::{self, DiskMeasured, MeasureError, ProcessorsMeasured},
     },
     delivery::{METHODS, Method},
+    measure::{self, DiskMeasured, MeasureError, ProcessorsMeasured},
     pace::{Pacing, Rate},
 };
 use haul_transfer::problem::Problem;

@@ -14,10 +14,13 @@ use crate::{
     failure::{ExitStatus, Failure},
     ui::{self, json},
 };
-use haul_host::tune::{
-    self, Caution, Change, Finding, Goal, Machine, State,
-    change::Planned,
-    ledger::{Ledger, LedgerError, Standing},
+use haul_host::{
+    checks,
+    tune::{
+        self, Caution, Change, Finding, Goal, Machine, State,
+        change::Planned,
+        ledger::{Ledger, LedgerError, Standing},
+    },
 };
 use haul_transfer::probe::net::NetReport;
 use peer::Peer;
@@ -36,14 +39,14 @@ pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {
     match task {
         TuneTask::Audit => audit(low, &machine, &goal, path.as_ref()),
         TuneTask::Explain(check) => {
-            report::explain(check, &tune::look(check, &machine, &goal), low.json);
+            report::explain(check, &checks::look(check, &machine, &goal), low.json);
             Ok(ExitStatus::AllDone)
         }
         TuneTask::Apply(named) => {
             let looked = if named.is_empty() {
-                tune::audit(&machine, &goal)
+                checks::audit(&machine, &goal)
             } else {
-                named.iter().flat_map(|check| tune::look(check, &machine, &goal)).collect()
+                named.iter().flat_map(|check| checks::look(check, &machine, &goal)).collect()
             };
             let plan = Plan::of(&looked, !named.is_empty());
             if low.dry_run {
@@ -134,7 +137,7 @@ fn audit(
     goal: &Goal,
     path: Option<&NetReport>,
 ) -> Result<ExitStatus, Failure> {
-    let findings = tune::audit(machine, goal);
+    let findings = checks::audit(machine, goal);
     // A stored host has no ledger, and whoever may not read it cannot have written it.
     let standing = if machine.is_live() {
         Ledger::peek(&low.ledger).unwrap_or_else(|error| {

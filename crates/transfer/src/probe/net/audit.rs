@@ -70,7 +70,7 @@ pub(crate) fn answer(asked: &wire::Audit) -> Vec<wire::Audited> {
         card: None,
     };
     let goal = Goal::of(&machine, &wanted);
-    let findings = tune::audit(&machine, &goal);
+    let findings = checks::audit(&machine, &goal);
     let score = tune::score(&findings);
     let parts: Vec<&[Finding]> = findings.chunks(limits::AUDIT_FINDINGS_MAX).collect();
     let last = parts.len().saturating_sub(1);

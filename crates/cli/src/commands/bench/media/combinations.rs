@@ -4,10 +4,9 @@
 use super::super::{
     pair::{Pair, Source, Target},
     series::{Calls, Effort, Series, measure as measure_series},
-    studies::REQUEST_BYTES,
     workshop::{Residency, Workshop},
 };
-use crate::args::bench::media::BenchMedia;
+use crate::{args::bench::media::BenchMedia, studies::REQUEST_BYTES};
 use anyhow::Result;
 use haul_datapath::engines::ENGINES;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Whether the study's order of methods came out, and what limited: in a sentence, from figures.
 
-use super::super::studies::MISSES_ORDER;
+use crate::studies::MISSES_ORDER;
 
 /// What a method missed, of all its periods.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,13 +5,13 @@ use super::{
         host_facts::{BenchWire, HostFacts},
         results::Results,
         series::{Series, Spread},
-        studies::MEDIA_ON_DEMAND,
         workshop::{Residency, Workshop},
     },
     Found, combinations, crowd_tables, response, single_file,
 };
 use crate::{
     args::bench::media::BenchMedia,
+    studies::MEDIA_ON_DEMAND,
     ui::{
         bench::{
             chart::{Across, Bar, BarValue, Line, bars, lines},

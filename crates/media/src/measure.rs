@@ -15,7 +15,7 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-use super::capacity::{DiskCost, ProcessorCost};
+use crate::admission::capacity::{DiskCost, ProcessorCost};
 use crate::{
     delivery::{DiskQueue, Due, Into, Shape},
     pace::{Pacing, Rate},
