@@ -1,8 +1,8 @@
 //! `haul tune --apply` and `--undo`, told step by step.
 
-use super::{Plan, ledger_failure};
 use crate::{
     args::{tune::LowTune, usage_problem},
+    commands::tune::plan::{Plan, ledger_failure},
     failure::{ExitStatus, Failure},
     ui::{self, json},
 };

@@ -2,11 +2,12 @@
 //! it helps.
 
 use super::{
-    Plan, changes, ledger_failure,
+    changes,
     peer::{self, Peer},
 };
 use crate::{
     args::tune::LowTune,
+    commands::tune::plan::{Plan, ledger_failure},
     failure::{ExitStatus, Failure},
     ui::{self, bench::table::Table, json, units},
 };

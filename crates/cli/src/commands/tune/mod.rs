@@ -3,28 +3,25 @@
 mod changes;
 mod measure;
 mod peer;
+pub mod plan;
 mod report;
 mod script;
 
 use crate::{
-    args::{
-        tune::{LowTune, TuneTask},
-        usage_problem,
-    },
+    args::tune::{LowTune, TuneTask},
+    commands::tune::plan::{Line, Plan, ledger_failure},
     failure::{ExitStatus, Failure},
     ui::{self, json},
 };
 use haul_host::{
     checks,
     tune::{
-        self, Caution, Change, Finding, Goal, Machine, State,
-        change::Planned,
+        self, Finding, Goal, Machine, State,
         ledger::{Ledger, LedgerError, Standing},
     },
 };
 use haul_transfer::probe::net::NetReport;
 use peer::Peer;
-use serde::Serialize;
 
 /// # Errors
 /// If nothing could start, or a change failed.
@@ -65,70 +62,6 @@ pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {
         }
         TuneTask::Undo => changes::undo(low, &machine),
     }
-}
-
-/// Which changes are made, and which findings are left to a person.
-struct Plan {
-    findings: Vec<Finding>,
-    /// Only when named: they can cut connections.
-    to_be_named: Vec<Finding>,
-    /// haul makes no change for them.
-    by_hand: Vec<Finding>,
-}
-
-impl Plan {
-    fn of(looked: &[Finding], by_name: bool) -> Self {
-        let mut plan = Self { findings: vec![], to_be_named: vec![], by_hand: vec![] };
-        for finding in looked.iter().filter(|finding| finding.state == State::Improve) {
-            let list = if finding.changes.is_empty() {
-                &mut plan.by_hand
-            } else if finding.caution == Caution::OnlyByName && !by_name {
-                &mut plan.to_be_named
-            } else {
-                &mut plan.findings
-            };
-            list.push(finding.clone());
-        }
-        plan
-    }
-
-    fn planned(&self) -> Vec<Planned> {
-        let of = |finding: &Finding| {
-            let check = finding.check;
-            let planned = |change: Change| Planned { check, change };
-            finding.changes.clone().into_iter().map(planned).collect::<Vec<_>>()
-        };
-        self.findings.iter().flat_map(of).collect()
-    }
-}
-
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Line<'a> {
-    Goal {
-        role: tune::Role,
-        rate_bits_per_s: u64,
-        rate_from: &'a str,
-        rtt_ms: Option<f64>,
-        bdp_bytes: Option<u64>,
-        cards: &'a [String],
-    },
-    Finding {
-        group: haul_host::checks::Group,
-        #[serde(flatten)]
-        finding: &'a Finding,
-    },
-    /// A run that was killed had made changes.
-    BrokenOff {
-        changes: usize,
-    },
-    Report {
-        score: u32,
-        good: usize,
-        improve: usize,
-        unknown: usize,
-        absent: usize,
-    },
 }
 
 fn audit(
@@ -187,12 +120,4 @@ fn print_json(goal: &Goal, findings: &[Finding], standing: &Standing) {
         unknown: count(State::Unknown),
         absent: count(State::Absent),
     });
-}
-
-fn ledger_failure(error: LedgerError) -> Failure {
-    let hint = match &error {
-        LedgerError::Io { .. } => "run as root, or name another --ledger",
-        LedgerError::Busy { .. } | LedgerError::Damaged { .. } => "",
-    };
-    usage_problem("cannot change anything", "", &error.to_string(), hint).into()
 }

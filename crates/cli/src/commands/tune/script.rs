@@ -1,6 +1,6 @@
 //! `--dry-run`: what would be done, as a script of a shell that a person can read and run.
 
-use super::Plan;
+use crate::commands::tune::plan::Plan;
 use haul_host::{
     checks,
     tune::{

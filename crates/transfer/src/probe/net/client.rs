@@ -1,7 +1,7 @@
 //! The client's side of a probe: opens a session, and runs its rounds one after the other.
 
 use super::{
-    AuditGoal, Event, NetProbe, NetReport, PeerAudit, Receive, Transport, Ways, audit,
+    AuditGoal, NetReport, PeerAudit, audit,
     datagrams::{Datagrams, streams_of},
     marks::{LOOK_EVERY, Marks},
     narrow,
@@ -18,6 +18,10 @@ use crate::{
     digest::SessionKeys,
     error::{TransferError, problem},
     preflight,
+    probe::net::{
+        report::words,
+        request::{Event, NetProbe, Receive, Transport, Ways},
+    },
     problem::{Problem, Side},
     session::streams::{StreamSetup, choose_congestion},
     transport::tcp::{self, Route},
@@ -150,27 +154,6 @@ fn plan(probe: &NetProbe) -> Result<Vec<Planned>, TransferError> {
     let found = format!("{} of {} s", plan.len(), whole.as_secs());
     let hint = "take fewer of them, or shorter ones";
     Err(TransferError::start(problem("cannot run this probe", &needs, &found, hint)))
-}
-
-/// What a round is called.
-pub(super) fn words(
-    transport: &str,
-    streams: u32,
-    congestion: Option<&str>,
-    (receive, both): (&str, bool),
-) -> String {
-    let plural = if streams == 1 { "stream" } else { "streams" };
-    let mut words = format!("{streams} {plural} by {transport}");
-    if let Some(congestion) = congestion {
-        words += &format!(", {congestion}");
-    }
-    if receive == Receive::Discard.name() {
-        words += ", discarded without a copy";
-    }
-    if both {
-        words += ", both ways";
-    }
-    words
 }
 
 fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
@@ -413,7 +396,7 @@ impl Session<'_> {
         };
         let default_rate = match self.probe.transport {
             Transport::Tcp => 0,
-            Transport::Udp { .. } => super::DATAGRAM_RATE_DEFAULT,
+            Transport::Udp { .. } => crate::probe::net::request::DATAGRAM_RATE_DEFAULT,
         };
         wire::Probe {
             round,

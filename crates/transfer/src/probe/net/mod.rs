@@ -15,136 +15,20 @@ mod opening;
 mod paced;
 mod path_mtu;
 pub mod report;
+mod request;
 pub(crate) mod serving;
 mod streams;
 mod summary;
 pub(crate) mod talk;
 pub mod verdict;
 
-use crate::{Interrupt, TransferError, url::HaulUrl};
+use crate::{Interrupt, TransferError};
 pub use audit::{AuditGoal, PeerAudit, PeerFinding};
 pub use report::{NetReport, Round};
-use std::time::Duration;
-
-/// The block of one call, in bytes, as iperf3 has it.
-pub const BLOCK_BYTES_DEFAULT: u32 = 128 << 10;
-/// The streams of a sweep.
-pub const STREAMS_DEFAULT: [u32; 4] = [1, 2, 4, 8];
-/// The counted time of a round.
-pub const TIME_DEFAULT: Duration = Duration::from_secs(5);
-/// Left out at a round's begin, while windows open.
-pub const OMIT_DEFAULT: Duration = Duration::from_secs(1);
-pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
-/// Of datagrams, in bytes a second: 1 Gbit/s.
-pub const DATAGRAM_RATE_DEFAULT: u64 = 125_000_000;
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
-    ToServer,
-    ToClient,
-    Both,
-}
-
-/// What a receiver does with the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receive {
-    /// Into memory, as when a file is written.
-    Copy,
-    /// The kernel throws them away without a copy, as for `null:`.
-    Discard,
-}
-
-impl Receive {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Discard => "discard",
-        }
-    }
-}
-
-/// What the bytes go by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// The data streams of transfers.
-    Tcp,
-    /// Datagrams at the rate that is given, of this payload; `None`: what the path takes whole.
-    Udp { datagram_bytes: Option<u32> },
-}
-
-/// What is measured. Each of the lists is gone through with each of the others.
-#[derive(Clone, Debug)]
-pub struct NetProbe {
-    pub url: HaulUrl,
-    pub transport: Transport,
-    pub ways: Ways,
-    /// Numbers of streams, each way.
-    pub streams: Vec<u32>,
-    /// Congestion controls; `None`: as a transfer chooses.
-    pub congestion: Vec<Option<String>>,
-    pub receive: Vec<Receive>,
-    /// How often all of it is measured.
-    pub rounds: u32,
-    pub time: Duration,
-    pub omit: Duration,
-    pub interval: Duration,
-    pub block_bytes: u32,
-    /// Of all streams of a way, in bytes a second.
-    pub rate_bytes_per_s: Option<u64>,
-    /// Datagrams of several sizes find out what the path takes whole.
-    pub path_mtu: bool,
-    /// The server's host is asked how it is tuned, too.
-    pub audit: Option<AuditGoal>,
-}
-
-impl NetProbe {
-    /// The defaults for a server.
-    #[must_use]
-    pub fn new(url: HaulUrl) -> Self {
-        Self {
-            url,
-            transport: Transport::Tcp,
-            ways: Ways::ToServer,
-            streams: STREAMS_DEFAULT.into(),
-            congestion: vec![None],
-            receive: vec![Receive::Copy],
-            rounds: 1,
-            time: TIME_DEFAULT,
-            omit: OMIT_DEFAULT,
-            interval: INTERVAL_DEFAULT,
-            block_bytes: BLOCK_BYTES_DEFAULT,
-            rate_bytes_per_s: None,
-            path_mtu: true,
-            audit: None,
-        }
-    }
-}
-
-/// What is told while a probe runs.
-#[derive(Clone, Debug)]
-pub enum Event {
-    Connected {
-        /// Address and port.
-        server: String,
-        software: String,
-        /// Rounds to come.
-        rounds: usize,
-    },
-    PathMtuBegins,
-    RoundBegins {
-        number: usize,
-        what: String,
-    },
-    RoundEnded(Box<Round>),
-    /// A round could not be; the others go on.
-    RoundRefused {
-        number: usize,
-        what: String,
-        why: String,
-    },
-}
+pub use request::{
+    BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, Event, INTERVAL_DEFAULT, NetProbe, OMIT_DEFAULT,
+    Receive, STREAMS_DEFAULT, TIME_DEFAULT, Transport, Ways,
+};
 
 /// Measures the path to a server.
 ///

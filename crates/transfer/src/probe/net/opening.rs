@@ -1,6 +1,5 @@
 //! The control connection of a probe: its handshake, and what it is told of an older server.
 
-use super::NetProbe;
 use crate::{
     Interrupt,
     bytes::random_bytes,
@@ -8,6 +7,7 @@ use crate::{
     constants::SOFTWARE,
     digest::SessionKeys,
     error::{TransferError, problem},
+    probe::net::request::NetProbe,
     transport::{
         control::{Control, ControlError},
         tcp::{self, Route},

@@ -1,5 +1,6 @@
 //! What a probe of the network found out, as plain numbers with their units.
 
+use crate::probe::net::request::Receive;
 use serde::Serialize;
 
 /// All of it.
@@ -19,7 +20,7 @@ pub struct NetReport {
     pub verdict: Verdict,
     /// How the server's host is tuned, where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub audit: Option<super::PeerAudit>,
+    pub audit: Option<super::audit::PeerAudit>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -49,7 +50,7 @@ impl Round {
     /// In a few words.
     #[must_use]
     pub fn what(&self) -> String {
-        super::client::words(
+        words(
             self.transport,
             self.streams,
             self.congestion.as_deref(),
@@ -245,4 +246,25 @@ pub struct Buffers {
     pub one_stream_gbit_per_s: f64,
     pub enough: bool,
     pub advice: String,
+}
+
+/// What a round is called.
+pub(super) fn words(
+    transport: &str,
+    streams: u32,
+    congestion: Option<&str>,
+    (receive, both): (&str, bool),
+) -> String {
+    let plural = if streams == 1 { "stream" } else { "streams" };
+    let mut words = format!("{streams} {plural} by {transport}");
+    if let Some(congestion) = congestion {
+        words += &format!(", {congestion}");
+    }
+    if receive == Receive::Discard.name() {
+        words += ", discarded without a copy";
+    }
+    if both {
+        words += ", both ways";
+    }
+    words
 }

@@ -1,11 +1,13 @@
 //! Which part of the path limits, in a sentence, and one thing to do about it.
 
 use super::{
-    NetProbe, Transport,
     report::{Buffers, Direction, NetReport, Round, SideUse, Verdict, Way},
     summary::gbit,
 };
-use crate::verdict::{QUOTA_REMEDY, quota_holds};
+use crate::{
+    probe::net::request::{NetProbe, Transport},
+    verdict::{QUOTA_REMEDY, quota_holds},
+};
 use haul_protocol::wire::HostFacts;
 
 /// From this share of the rate that was asked for, that was the limit.
