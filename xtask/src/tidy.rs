@@ -10,6 +10,7 @@ mod licence_expression;
 mod licences;
 mod links;
 mod machine_paths;
+mod module_order;
 mod project;
 mod required_files;
 mod sizes;
@@ -32,10 +33,11 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     crate_edges::RULE,
     unsafe_code::RULE,
     sizes::RULE,
+    module_order::RULE,
     first_line::RULE,
     forbidden_names::RULE,
     unfinished::RULE,
