@@ -21,8 +21,7 @@ const REPORT: &str = "docs/soak.md";
 struct Suite {
     name: &'static str,
     what: &'static str,
-    /// The test binary of crates/cli.
-    test: &'static str,
+    /// What the names of its tests begin with, or all of one: a file of crates/cli/tests/suite.
     filter: &'static str,
 }
 
@@ -30,75 +29,59 @@ const SUITES: [Suite; 13] = [
     Suite {
         name: "kills",
         what: "kill -9 of either side or both: 500 in each direction, over a file and over a tree",
-        test: "bad_days",
-        filter: "kills::",
+        filter: "bad_days::kills::",
     },
     Suite {
         name: "calls",
         what: "every system call on files fails, with four errors, at six moments, on each side",
-        test: "bad_days",
-        filter: "calls::",
+        filter: "bad_days::calls::",
     },
     Suite {
         name: "disks",
         what: "60 power cuts in each direction; disks that fail at the sync, abort, run out",
-        test: "bad_days",
-        filter: "disks::",
+        filter: "bad_days::disks::",
     },
     Suite {
         name: "scarce",
         what: "256 MiB of memory, 64 descriptors, one core, no capabilities, no io_uring",
-        test: "bad_days",
-        filter: "scarce::",
+        filter: "bad_days::scarce::",
     },
     Suite {
         name: "clock",
         what: "clocks that are wrong or are set in the middle, files of the future",
-        test: "bad_days",
-        filter: "clock::",
+        filter: "bad_days::clock::",
     },
     Suite {
         name: "paths",
         what: "a NAT that forgets, hosts that vanish, a server that dies under 50 clients",
-        test: "bad_days",
-        filter: "paths::",
+        filter: "bad_days::paths::",
     },
-    Suite {
-        name: "outage",
-        what: "100 ms, loss of 1.5 %, an outage of 30 s",
-        test: "wan",
-        filter: "",
-    },
+    Suite { name: "outage", what: "100 ms, loss of 1.5 %, an outage of 30 s", filter: "wan::" },
     Suite {
         name: "network",
         what: "resets, stalls, flipped bits, a silence of 30 s",
-        test: "network",
-        filter: "",
+        filter: "network::",
     },
-    Suite { name: "trees", what: "trees of many small files", test: "trees", filter: "" },
+    Suite { name: "trees", what: "trees of many small files", filter: "trees::" },
     Suite {
         name: "crash",
         what: "50 kills of one transfer of 4 GiB in each direction, damaged journals",
-        test: "crash",
-        filter: "",
+        filter: "crash::",
     },
     Suite {
         name: "recordings",
         what: "150 kills of either side while a file is written, in each direction",
-        test: "recordings",
-        filter: "killed_at_random_moments",
+        filter: "killed_at_random_moments_arrives",
     },
     Suite {
         name: "ranges",
         what: "a million requests of random ranges to `haul media` and nginx, each answered alike",
-        test: "media_beside_nginx",
-        filter: "random_ranges",
+        filter: "media_beside_nginx::random_ranges",
     },
     Suite {
         name: "visitors",
         what: "15 minutes of visitors of `haul media`, good and bad: open files and memory",
-        test: "media_long_run",
-        filter: "",
+        filter: "media_long_run::",
     },
 ];
 
@@ -139,11 +122,8 @@ pub fn run(root: &Path, names: &[&str]) -> Result<Outcome> {
 }
 
 fn run_suite(root: &Path, suite: &Suite) -> Result<Ran> {
-    let words = ["test", "--package", "haul", "--test", suite.test, "--", "--nocapture"];
+    let words = ["test", "--package", "haul", "--test", "suite", "--", "--nocapture", suite.filter];
     let mut command = child::cargo(root, &words);
-    if !suite.filter.is_empty() {
-        command.arg(suite.filter);
-    }
     command.env("HAUL_TEST_LONG", "1").env("RUST_BACKTRACE", "0");
     command.env("PATH", std::env::join_paths(child::search_path())?);
     let begun = Instant::now();
@@ -221,11 +201,9 @@ fn sections_of(report: &str) -> BTreeMap<String, String> {
 }
 
 fn section(suite: &Suite, ran: &Ran, date: &str) -> String {
-    let filter =
-        if suite.filter.is_empty() { String::new() } else { format!(" -- {}", suite.filter) };
-    let Suite { name, what, test, .. } = suite;
+    let Suite { name, what, filter } = suite;
     let mut text = format!("## {name}\n\n{what}.\n\n");
-    text += &format!("    HAUL_TEST_LONG=1 cargo test -p haul --test {test}{filter}\n\n");
+    text += &format!("    HAUL_TEST_LONG=1 cargo test -p haul --test suite -- {filter}\n\n");
     text += &format!("{date}: {}, {} s\n", ran.result, ran.took.as_secs());
     for (at, line) in ran.lines.iter().enumerate() {
         text += if at == 0 { "\n- " } else { "- " };

@@ -1,0 +1,143 @@
+//! The real `haul bench tuning`: it measures in namespaces of its own, and leaves neither these nor
+//! a changed setting behind.
+
+use crate::harness::{Place, as_nobody, is_root, process::Haul, wait_until};
+use haul_testkit::skip::skip;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{ffi::OsString, fs};
+
+/// The host's own values, which a bench must never touch.
+const SETTINGS: [&str; 4] =
+    ["tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save"];
+
+fn settings() -> Vec<String> {
+    let read = |name| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
+    SETTINGS.iter().map(read).collect()
+}
+
+fn tuning(place: &Place, more: &[&str]) -> Vec<OsString> {
+    let words = words!["bench", "tuning", "--quick", "--streams=1,2", "--dir", place.path("")];
+    [words, more.iter().map(OsString::from).collect()].concat()
+}
+
+/// The namespaces of a process.
+fn namespaces_of(process: u32) -> Vec<String> {
+    let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name.contains(&format!("-{process}-"))).collect()
+}
+
+/// False, and a skipped test, where no namespace can be made.
+fn can_run() -> bool {
+    let made = haul_emulator::namespace::Namespace::make("test", "near");
+    made.inspect_err(|why| skip("root and ip(8)", &why.to_string())).is_ok()
+}
+
+fn program(place: &Place, words: &[OsString]) -> Haul {
+    let words = [words, &words!["--json"]].concat();
+    let mut command = place.command(&words);
+    // Where ip(8), tc(8) and nsenter(1) are.
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    Haul::start(command)
+}
+
+#[test]
+fn each_step_has_a_rate_or_a_reason_and_the_host_s_settings_stay() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let before = settings();
+    let page = place.path("page.html");
+    let words =
+        [tuning(&place, &["--rate=200Mbit", "--rtt=20ms"]), words!["--html", page]].concat();
+    let running = program(&place, &words);
+    let process = running.id();
+    let ran = running.finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.events[0]["event"], "host");
+    let cells = ran.named("cell");
+    for (path, steps) in [("veth", 4), ("wan", 5)] {
+        let of_path: Vec<&&Value> = cells.iter().filter(|cell| cell["path"] == path).collect();
+        assert_eq!(of_path.len(), steps * 2, "{ran:?}");
+        for cell in &of_path {
+            let rate = cell["gbit_per_s"]["median"].as_f64();
+            match cell["refused"].as_str() {
+                Some(why) => assert!(!why.is_empty() && rate.is_none(), "{cell}"),
+                None => assert!(rate > Some(0.0), "{cell}"),
+            }
+        }
+        let first = of_path[0];
+        assert_eq!((&first["step"], &first["streams"]), (&"default".into(), &1.into()));
+        let setting = first["setting"].as_str().unwrap();
+        assert!(setting.starts_with("MTU 1500, buffers up to 6 MiB"), "{setting}");
+        assert!(rate_of(first).is_some(), "what every host has: {first}");
+    }
+    assert_eq!(settings(), before);
+    assert_eq!(namespaces_of(process), [""; 0]);
+    let page = fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<svg ").count(), 2);
+    assert!(page.contains("figure 6") && page.contains(">2 streams<"), "no scale of streams");
+}
+
+fn rate_of(cell: &Value) -> Option<f64> {
+    cell["gbit_per_s"]["median"].as_f64()
+}
+
+#[test]
+fn ctrl_c_removes_what_it_made_and_a_killed_run_s_leftovers_go_with_the_next() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let words = tuning(&place, &["--only=veth", "--time=10m"]);
+    let interrupted = program(&place, &words);
+    let process = interrupted.id();
+    wait_until("made its namespaces", || namespaces_of(process).len() == 2);
+    interrupted.signal(Signal::INT);
+    let ran = interrupted.finish();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.err.contains("interrupted"), "{ran:?}");
+    assert_eq!(namespaces_of(process), [""; 0]);
+    let mut killed = program(&place, &words);
+    let process = killed.id();
+    let serves = || {
+        let far = format!("haul-veth-{process}-1-far");
+        let listed = std::process::Command::new("ip").args(["netns", "pids", &far]).output();
+        listed.is_ok_and(|listed| !listed.stdout.is_empty())
+    };
+    wait_until("started its server", serves);
+    killed.kill();
+    assert_eq!(namespaces_of(process).len(), 2);
+    let ran = program(&place, &tuning(&place, &["--only=veth", "--streams=1"]));
+    let ran = ran.finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(namespaces_of(process), [""; 0]);
+    assert!(!serves(), "the killed run's server is still there");
+}
+
+#[test]
+fn without_root_it_says_what_it_needs() {
+    let place = Place::new();
+    let mut command = place.command(&[tuning(&place, &[]), words!["--json"]].concat());
+    if is_root() {
+        if !place.open_to_nobody(&[&place.path("")]) {
+            return skip("a program that every user may run", "one in a closed directory");
+        }
+        as_nobody(&mut command);
+    }
+    Haul::start(command).finish().refused(&["network namespace", "root", "user ", "sudo"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let place = Place::new();
+    for (words, needs) in [
+        (["--rate=20Gbit"], "a rate up to 10Gbit"),
+        (["--rtt=1m"], "a time up to 2s"),
+        (["--time=10ms"], "1 s or more"),
+    ] {
+        program(&place, &tuning(&place, &words)).finish().refused(&[needs]);
+    }
+}

@@ -1,0 +1,49 @@
+//! All that the real `haul` is tried by, in one binary: a suite a file, and what they share in
+//! `harness/`.
+
+#![allow(clippy::unwrap_used)]
+
+#[macro_use]
+mod harness;
+
+mod bad_days;
+mod bad_input;
+mod bench;
+mod bench_media;
+mod bench_tuning;
+mod choosing;
+mod command_line;
+mod counts;
+mod crash;
+mod hostile;
+mod hostile_floods;
+mod hostile_lies;
+mod hostile_links;
+mod hostile_rights;
+mod hostile_server;
+mod listing;
+mod manifests;
+mod media;
+mod media_admission;
+mod media_beside_nginx;
+mod media_long_run;
+mod media_players;
+mod media_status;
+mod media_tls;
+mod mirrors;
+mod network;
+mod probe_disk;
+mod probe_net;
+mod probe_path;
+mod recordings;
+mod screens;
+mod second_look;
+mod serving;
+mod source_forms;
+mod transfer;
+mod tree_options;
+mod trees;
+mod tune;
+mod verdicts;
+mod wan;
+mod watch;
