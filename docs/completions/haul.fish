@@ -326,7 +326,7 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "net" -d 'Measures the network to a server, memory to memory'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "path" -d 'Finds out what limits a transfer from SOURCE to a server\'s directory'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand tune" -l apply -d 'Change what should be otherwise, all or the checks named, like --apply=rings,mtu (as root)' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l apply -d 'Make the changes, all or those of the checks named, like --apply=rings,mtu (as root)' -r
 complete -c haul -n "__fish_haul_using_subcommand tune" -l measure-time -d 'With --measure: what each of its probes takes' -r
 complete -c haul -n "__fish_haul_using_subcommand tune" -l token-file -d 'Take the token of URL from this file' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l explain -d 'Say all about one check: what it looks at, why, who says so, what it finds here' -r

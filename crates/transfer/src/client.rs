@@ -51,9 +51,9 @@ use crate::{
         target_place::TargetPlace, walk::WalkOptions,
     },
     transport::{
-        control::{Control, ControlError},
+        control::Control,
         tcp::{self, Early, Route},
-        tls::{self, WRONG_KEY},
+        tls,
         waker::Waker,
     },
     url::HaulUrl,
@@ -552,18 +552,9 @@ impl<'a> Client<'a> {
         let may_shrink = self.route.segments.control_may_shrink();
         let deadline = if may_shrink { last.min(begun + SILENT_AFTER) } else { last };
         loop {
-            let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
-                let server = server.to_owned();
-                match error {
-                    ControlError::Tls(error) if error.to_string().contains(WRONG_KEY) => {
-                        ConnectFailure::WrongKey { server }
-                    }
-                    error @ (ControlError::Closed | ControlError::Io(_)) => {
-                        ConnectFailure::Cut { server, error: error.to_string() }
-                    }
-                    error => ConnectFailure::Broken { server, error: error.to_string() },
-                }
-            })?;
+            let messages = control
+                .turn(Duration::from_millis(100), None)
+                .map_err(|error| ConnectFailure::of_handshake(server, error))?;
             let mut messages = messages.into_iter();
             while let Some(message) = messages.next() {
                 match handshake.handle(message) {

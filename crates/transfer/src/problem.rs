@@ -58,6 +58,8 @@ impl std::fmt::Display for Problem {
     }
 }
 
+impl std::error::Error for Problem {}
+
 /// Begins with a capital, unless it begins with something to type.
 fn sentence(text: &str) -> String {
     let word = text.split(' ').next().unwrap_or_default();

@@ -49,7 +49,7 @@ haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
 haul probe disk /data                   how fast a disk is, and for how long
 haul probe path run7 URL/               what would limit it, before it is moved
-haul tune                               what should be otherwise on this host, and why
+haul tune                               what to change on this host, and why
 haul media /films                       films over HTTP, to players and browsers
 haul bench engines                      what each engine does on this host",
     },
@@ -236,7 +236,7 @@ const TUNE: &[Section] = &[
     Section {
         title: "Examples",
         lines: "\
-haul tune                               what should be otherwise here, and why
+haul tune                               what to change here, and why
 haul tune --role test-host --rtt 80ms   for one fast stream over a long path
 haul tune --explain tcp-buffers         all about one check
 haul tune --dry-run                     the changes as a script

@@ -26,7 +26,7 @@ pub struct LowTune {
     #[arg(help = "A server at the other end of the path: haul://[TOKEN@]HOST[:PORT]")]
     #[arg(value_name = "URL", conflicts_with_all = ["undo", "explain", "dry_run", "root"])]
     pub url: Option<String>,
-    /// Change what should be otherwise, all or the checks named, like --apply=rings,mtu (as root)
+    /// Make the changes, all or those of the checks named, like --apply=rings,mtu (as root)
     ///
     /// The running system is changed, and files are written for the next boot: sysctl.d, udev rules
     /// and a systemd unit. At the first failure all of this run are set back. Without names,

@@ -19,7 +19,7 @@ pub enum Weight {
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Good,
-    /// It should be otherwise.
+    /// A change would improve it.
     Improve,
     /// It could not be read, or made no sense.
     Unknown,

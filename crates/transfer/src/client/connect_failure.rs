@@ -3,6 +3,7 @@
 use crate::{
     error::{TransferError, problem},
     problem::Problem,
+    transport::{control::ControlError, tls::WrongKey},
 };
 use haul_protocol::wire::{Fault, FaultCode};
 
@@ -34,6 +35,18 @@ pub(crate) enum ConnectFailure {
 }
 
 impl ConnectFailure {
+    /// How a handshake over `control` with `server` ended.
+    pub(crate) fn of_handshake(server: &str, error: ControlError) -> Self {
+        let server = server.to_owned();
+        match error {
+            ControlError::Tls(error) if WrongKey::is(&error) => Self::WrongKey { server },
+            error @ (ControlError::Closed | ControlError::Io(_)) => {
+                Self::Cut { server, error: error.to_string() }
+            }
+            error => Self::Broken { server, error: error.to_string() },
+        }
+    }
+
     pub(crate) fn problem(&self) -> Problem {
         match self {
             Self::Unreachable { server, error } => problem(

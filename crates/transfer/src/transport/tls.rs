@@ -5,7 +5,7 @@ use crate::{
     token::{fingerprint_of, same_secret},
 };
 use rustls::{
-    ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, OtherError, ServerConfig, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs},
     pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
@@ -55,8 +55,18 @@ pub fn client_config(fingerprint: [u8; 16]) -> io::Result<Arc<ClientConfig>> {
 /// (RFC 6928), so one of 16 KiB would take a round trip more, and what stands at its front with it.
 const RECORD_BYTES_MAX: usize = 4096;
 
-/// The words of the error when the server's key is not the token's.
-pub const WRONG_KEY: &str = "the server's key is not the one in the token";
+/// The server's key is not the token's.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server's key is not the one in the token")]
+pub struct WrongKey;
+
+impl WrongKey {
+    /// Whether this is why a handshake failed.
+    #[must_use]
+    pub fn is(error: &rustls::Error) -> bool {
+        matches!(error, rustls::Error::Other(OtherError(cause)) if cause.is::<Self>())
+    }
+}
 
 /// Accepts the certificate whose SHA-256 begins as the token says, and no other.
 #[derive(Debug)]
@@ -77,7 +87,7 @@ impl ServerCertVerifier for Pinned {
         if same_secret(&fingerprint_of(end_entity), &self.fingerprint) {
             Ok(ServerCertVerified::assertion())
         } else {
-            Err(rustls::Error::General(WRONG_KEY.into()))
+            Err(OtherError(Arc::new(WrongKey)).into())
         }
     }
 

@@ -25,7 +25,7 @@ const GROUPS: [Group; 5] =
 /// A command longer than this, as one for each of 128 processors, is left to --dry-run.
 const COMMAND_SIGNS_MAX: usize = 160;
 
-/// The verdict, what should be otherwise by groups, and what to do next.
+/// The verdict, what to change by groups, and what to do next.
 pub fn text(goal: &Goal, findings: &[Finding], standing: &Standing, all: bool) -> String {
     let mut parts = vec![verdict(goal, findings)];
     parts.extend(standing_words(standing));
@@ -199,7 +199,7 @@ fn other_end(report: &NetReport) -> Section {
     Section { title: "The path and the peer".to_owned(), words, ..Section::default() }
 }
 
-/// What should be otherwise, the heaviest first, each with the way to it.
+/// What to change, the heaviest first, each with the way to it.
 fn to_improve(findings: &[Finding]) -> Section {
     let columns = ["it matters", "check", "what", "found", "should be"];
     let mut table = Table::new("", columns.len(), &columns);

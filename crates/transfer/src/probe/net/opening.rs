@@ -9,9 +9,9 @@ use crate::{
     error::{TransferError, problem},
     probe::net::request::NetProbe,
     transport::{
-        control::{Control, ControlError},
+        control::Control,
         tcp::{self, Route},
-        tls::{self, WRONG_KEY},
+        tls,
     },
 };
 use haul_protocol::{CAPABILITY_PROBE, ClientHandshake, wire};
@@ -131,19 +131,9 @@ fn shake_hands(
     control.queue(hello);
     let mut open = Some(open);
     loop {
-        let messages = control.turn(Duration::from_millis(100), None).map_err(|error| {
-            let (server, text) = (server.to_owned(), error.to_string());
-            match error {
-                ControlError::Tls(_) if text.contains(WRONG_KEY) => {
-                    ConnectFailure::WrongKey { server }
-                }
-                ControlError::Closed | ControlError::Io(_) => {
-                    ConnectFailure::Cut { server, error: text }
-                }
-                _ => ConnectFailure::Broken { server, error: text },
-            }
-            .into_start()
-        })?;
+        let messages = control
+            .turn(Duration::from_millis(100), None)
+            .map_err(|error| ConnectFailure::of_handshake(server, error).into_start())?;
         let mut messages = messages.into_iter();
         while let Some(message) = messages.next() {
             let refused = |fault| ConnectFailure::Refused(fault).into_start();
