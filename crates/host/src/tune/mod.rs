@@ -1,6 +1,7 @@
 //! Tuning: what the checks find on a host, for a goal.
 //!
-//! [`audit`] only reads. What is changed, and set back, is in [`ledger`] and [`change`].
+//! [`audit`](crate::checks::audit) only reads. What is changed, and set back, is in [`ledger`] and
+//! [`change`].
 
 pub mod change;
 mod ethtool;

@@ -9,7 +9,7 @@ use crate::{
 };
 use haul_protocol::wire;
 
-/// What [`Reporting`] needs of a role.
+/// What telling a user of a transfer needs of a role.
 pub trait Reported: Role {
     const SENDS: bool;
     fn figures(&self) -> wire::Figures;
