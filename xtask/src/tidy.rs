@@ -1,8 +1,9 @@
 //! `cargo xtask tidy`: the project's rules that no other tool knows, one file a rule below `tidy/`.
 //!
-//! A rule looks at text and at what `cargo metadata` says; it runs nothing and changes nothing.
+//! A rule looks at text, at git's log and at what `cargo metadata` says; it changes nothing.
 //! It looks at the files that git tracks or would track, so a new file is seen before its commit.
 
+mod commit_subjects;
 mod crate_edges;
 mod first_line;
 mod forbidden_names;
@@ -33,7 +34,7 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     crate_edges::RULE,
     unsafe_code::RULE,
     sizes::RULE,
@@ -45,6 +46,7 @@ const RULES: [Rule; 11] = [
     licences::RULE,
     required_files::RULE,
     links::RULE,
+    commit_subjects::RULE,
 ];
 
 /// A place that breaks a rule, with what to do about it.

@@ -15,8 +15,13 @@ const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux
 const GENERATED_DIRECTORIES: [&str; 3] =
     ["crates/protocol/src/generated/", "docs/man/", "docs/completions/"];
 
+/// Older commits were made before their subjects had a rule.
+const COMMITS_SINCE: &str = "2026-11-25T12:00:00Z";
+
 pub struct Project {
     pub files: Vec<ProjectFile>,
+    /// Hash and subject of each commit that the rules are for, merges apart.
+    pub commits: Vec<(String, String)>,
     /// What `cargo metadata` says, or why it says nothing.
     pub metadata: Result<Value, String>,
 }
@@ -47,7 +52,7 @@ impl Project {
             files.push(ProjectFile::new(path, bytes, is_executable(&facts)));
         }
         let metadata = cargo_metadata(root).map_err(|error| format!("{error:#}"));
-        Ok(Project { files, metadata })
+        Ok(Project { files, commits: commits(root)?, metadata })
     }
 
     /// The text files that people write, with their text.
@@ -74,14 +79,15 @@ impl Project {
         let file = |(path, text): &(&str, &str)| {
             ProjectFile::new((*path).into(), text.as_bytes().to_vec(), false)
         };
-        Project { files: files.iter().map(file).collect(), metadata: Err("none in a test".into()) }
+        let metadata = Err("none in a test".into());
+        Project { files: files.iter().map(file).collect(), commits: Vec::new(), metadata }
     }
 
     /// A project of packages that exists in a test only.
     #[cfg(test)]
     pub fn of_packages(packages: Value) -> Project {
         let metadata = serde_json::json!({ "packages": packages });
-        Project { files: Vec::new(), metadata: Ok(metadata) }
+        Project { files: Vec::new(), commits: Vec::new(), metadata: Ok(metadata) }
     }
 }
 
@@ -114,6 +120,16 @@ fn tracked_paths(root: &Path) -> Result<Vec<String>> {
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+fn commits(root: &Path) -> Result<Vec<(String, String)>> {
+    let since = format!("--since={COMMITS_SINCE}");
+    let arguments = ["log", "--no-merges", "--format=%h %s", &since];
+    let output = child::output_of(&mut child::command(root, "git", &arguments))?;
+    let text = String::from_utf8_lossy(&output).into_owned();
+    let commit =
+        |line: &str| line.split_once(' ').map(|(hash, subject)| (hash.into(), subject.into()));
+    Ok(text.lines().filter_map(commit).collect())
 }
 
 fn cargo_metadata(root: &Path) -> Result<Value> {
