@@ -5,6 +5,7 @@
 
 mod commit_subjects;
 mod crate_edges;
+mod doc_subjects;
 mod first_line;
 mod forbidden_names;
 mod licence_expression;
@@ -34,12 +35,13 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     crate_edges::RULE,
     unsafe_code::RULE,
     sizes::RULE,
     module_order::RULE,
     first_line::RULE,
+    doc_subjects::RULE,
     forbidden_names::RULE,
     unfinished::RULE,
     machine_paths::RULE,

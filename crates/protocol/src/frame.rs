@@ -23,7 +23,7 @@ const KIND_END: u8 = 2;
 const KIND_PACK: u8 = 3;
 const KIND_TRAILER: u8 = 0x74;
 
-/// What a client sends first on a data connection.
+/// The first message of a client on a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preface {
     pub stream: StreamId,
@@ -71,7 +71,7 @@ impl Preface {
     }
 }
 
-/// What stands before each payload.
+/// The header before each payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanHeader {
     pub file: FileId,
@@ -82,14 +82,14 @@ pub struct SpanHeader {
     pub stream: StreamId,
 }
 
-/// What stands before several short spans that are sent in one piece.
+/// The header before several short spans that are sent in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackHeader {
     /// How many spans follow, each with its own header and trailer.
     pub spans: u32,
     /// All of them together, headers and trailers too.
     pub len_bytes: u64,
-    /// That of the first span: a pack takes no number of its own.
+    /// The sequence number of the first span: a pack takes no number of its own.
     pub sequence: u64,
     pub stream: StreamId,
 }
@@ -171,14 +171,14 @@ pub enum PayloadStatus {
 }
 
 impl PayloadStatus {
-    /// As in the trailer; the digest covers it.
+    /// The byte in the trailer; the digest covers it.
     #[must_use]
     pub fn to_byte(self) -> u8 {
         self as u8
     }
 }
 
-/// What stands behind each payload.
+/// The trailer behind each payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanTrailer {
     pub status: PayloadStatus,

@@ -9,7 +9,7 @@ pub struct ClientHandshake {
     reply: Option<wire::HelloReply>,
 }
 
-/// What the server granted.
+/// The session that a server granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Granted {
     pub version: u32,
@@ -32,7 +32,7 @@ impl ClientHandshake {
         (Self { reply: None }, [Message::Hello(hello), Message::Open(open)])
     }
 
-    /// What the server said of itself, before it opened the session.
+    /// The greeting of the server, before it opened the session.
     #[must_use]
     pub fn reply(&self) -> Option<&wire::HelloReply> {
         self.reply.as_ref()
@@ -67,7 +67,7 @@ pub struct ServerHandshake {
     hello: Option<wire::Hello>,
 }
 
-/// What the server's handshake asks its owner to do.
+/// The next action that a server's handshake asks of its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerStep {
     /// Send this and go on.

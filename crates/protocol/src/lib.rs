@@ -48,7 +48,7 @@ pub struct StreamId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanIndex(pub u32);
 
-/// What only the peer can do next.
+/// The next step that only the peer can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// Or the end of the offers.
@@ -66,10 +66,11 @@ pub enum Awaited {
 /// Sessions of direction PROBE.
 pub const CAPABILITY_PROBE: u32 = 1;
 
-/// What an earlier session left may be read back and asked for again: `spans_lost`.
+/// Capability: the receiver may read back what an earlier session left and ask for it again
+/// (`spans_lost`).
 pub const CAPABILITY_RECHECK: u32 = 2;
 
-/// What this build can do beyond version 1, as numbers in `Hello.capabilities`.
+/// Capabilities of this build beyond version 1, as numbers in `Hello.capabilities`.
 pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK];
 
 /// The protocol versions this build speaks.

@@ -6,8 +6,8 @@ pub const MESSAGE_BYTES_MAX_UNKNOWN: usize = 16 << 10;
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Files offered and not yet settled, at most.
 pub const OFFERS_MAX: u32 = 65_536;
-/// What they may take of either side's memory before no more are offered: see
-/// [`crate::message::offer_bytes`].
+/// Memory of either side that open offers may take, in bytes, before no more are made
+/// ([`crate::message::offer_bytes`]).
 pub const OFFER_BYTES_MAX: u64 = 16 << 20;
 /// The least that a receiver may allow: any one offer fits.
 pub const OFFER_BYTES_MIN: u64 = 16 << 10;
@@ -72,11 +72,11 @@ pub const STAGES_MAX: usize = 64;
 pub const FRAMES_MAX: u64 = 1 << 40;
 /// Rounds of one probe.
 pub const PROBE_ROUNDS_MAX: u32 = 4096;
-/// What one round may take, omitted time included, in milliseconds.
+/// Longest time of one round, omitted time included, in milliseconds.
 pub const PROBE_MS_MAX: u32 = 600_000;
 /// The shortest interval of its figures, in milliseconds.
 pub const PROBE_INTERVAL_MS_MIN: u32 = 50;
-/// What one call of a probe moves, in bytes.
+/// Fewest bytes that one call of a probe moves.
 pub const PROBE_BLOCK_BYTES_MIN: u32 = 64;
 pub const PROBE_BLOCK_BYTES_MAX: u32 = 16 << 20;
 /// The largest datagram of a probe, in bytes: what IPv4 carries, less the headers.

@@ -111,7 +111,7 @@ fn cut(text: &mut String) {
     text.truncate(len);
 }
 
-/// What an offer takes of a side's memory until its file is settled, in bytes: its name and link,
+/// Memory that an offer takes on a side until its file is settled, in bytes: its name and link,
 /// 16 for each hole, 64 for each extended attribute beside what it holds, and 256 for what else is
 /// kept of a file.
 #[must_use]

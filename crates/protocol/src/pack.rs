@@ -11,7 +11,7 @@ use crate::{
 };
 use alloc::{vec, vec::Vec};
 
-/// What a span takes in a pack beside its payload.
+/// Bytes that a span takes in a pack beside its payload.
 pub const SPAN_OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
 
 impl PackHeader {
@@ -124,7 +124,7 @@ impl PackWriter {
 #[derive(Debug, PartialEq, Eq)]
 pub struct PackedSpan<'pack> {
     pub header: SpanHeader,
-    /// As it arrived: digests cover it.
+    /// The header as it arrived: digests cover it.
     pub encoded: &'pack [u8; HEADER_BYTES],
     pub payload: &'pack [u8],
     pub trailer: &'pack [u8; TRAILER_BYTES],

@@ -20,7 +20,7 @@ use alloc::{
     vec::Vec,
 };
 
-/// What a receiver says to an offer.
+/// A receiver's answer to an offer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// Send it, in spans of this size, but for these.
@@ -40,19 +40,19 @@ pub enum Answer {
     Plan(wire::Plan),
 }
 
-/// What is known of the durable spans that an earlier session left.
+/// Knowledge about the durable spans that an earlier session left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
     /// The ctime of the source's inode when the first of them came, in seconds and nanoseconds;
     /// zeros when nobody knows.
     pub ctime: (i64, u32),
-    /// What they hold, by SPEC.md 7.6; `None` when nobody knows.
+    /// Digest of what these spans hold (SPEC.md 7.6); `None` when nobody knows.
     pub digest: Option<[u8; limits::DURABLE_DIGEST_BYTES]>,
-    /// They are being read back: the file is committed after [`Receiver::read_back`] only.
+    /// The spans are being read back: the file is committed only after [`Receiver::read_back`].
     pub is_read_back: bool,
 }
 
-/// What to do with the payload behind a span header.
+/// The use of the payload behind a span header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     Write(SpanIndex),
@@ -73,7 +73,7 @@ pub enum SpanEnd {
     Abandoned,
 }
 
-/// What the receiver tells its owner.
+/// An event that the receiver tells its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReceiverEvent {
     /// Answer with [`Receiver::answer`].
@@ -189,8 +189,8 @@ impl Receiver {
         }
     }
 
-    /// What the target's path stands for, and whether names come again. Without it the path is a
-    /// directory, and none does.
+    /// Says what the path of the target stands for, and whether names come again. Without it the
+    /// path is a directory, and none does.
     #[must_use]
     pub fn naming(mut self, path: TargetPath, repeats: Repeats) -> Self {
         (self.names.path, self.names.repeats) = (path, repeats);
@@ -391,8 +391,8 @@ impl Receiver {
         self.outbox.push_back(Message::StreamClosed(wire::StreamClosed { stream: stream.0 }));
     }
 
-    /// What an earlier session left of the file was read back; `lost` is not as it was journaled,
-    /// and is asked for again.
+    /// Tells the machine that what an earlier session left of the file was read back; `lost` is not
+    /// as it was journaled, and is asked for again.
     pub fn read_back(&mut self, file: FileId, lost: &SpanSet) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         if !core::mem::take(&mut entry.is_read_back) {
@@ -470,7 +470,8 @@ impl Receiver {
         }
     }
 
-    /// What is due from the sender, where neither a stream nor this side has anything to do.
+    /// The step that is due from the sender, where neither a stream nor this side has anything to
+    /// do.
     #[must_use]
     pub fn awaits(&self) -> Option<Awaited> {
         if self.files.is_empty() {

@@ -24,7 +24,7 @@ pub struct Assignment {
     pub span: SpanIndex,
     pub offset_bytes: u64,
     pub len_bytes: u64,
-    /// It is all of its file: [`Sender::confirm_with_span`] may be called.
+    /// The span is all of its file: [`Sender::confirm_with_span`] may be called.
     pub whole_file: bool,
     /// How its file is cut.
     pub grid: SpanGrid,
@@ -44,7 +44,7 @@ pub enum FileOutcome {
     Planned(wire::Plan),
 }
 
-/// What the sender tells its owner.
+/// An event that the sender tells its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SenderEvent {
     /// The receiver already has this many bytes of the file, from an earlier session.
@@ -88,13 +88,13 @@ pub enum SenderEvent {
     Refused(wire::Fault),
 }
 
-/// What a receiver knows of the spans that an earlier session left.
+/// A receiver's knowledge about the spans that an earlier session left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumed {
     pub durable: SpanSet,
-    /// Of the source's inode, when the first of them came; zeros: not known.
+    /// Change time of the source's inode when the first of these spans came; zeros: not known.
     pub ctime: (i64, u32),
-    /// What they hold, by SPEC.md 7.6; `None`: not known.
+    /// Digest of what these spans hold (SPEC.md 7.6); `None`: not known.
     pub digest: Option<[u8; limits::DURABLE_DIGEST_BYTES]>,
 }
 
@@ -241,8 +241,8 @@ impl Sender {
         self.offers_ended && self.files.is_empty()
     }
 
-    /// What is due from the receiver, where nothing else can go on: neither a stream nor a look at
-    /// a source.
+    /// The step that is due from the receiver, where nothing else can go on: neither a stream nor a
+    /// look at a source.
     #[must_use]
     pub fn awaits(&self) -> Option<Awaited> {
         let waits = |stream: &SendStream, dropped| {

@@ -55,7 +55,7 @@ fn set(socket: impl AsFd, option: libc::c_int, value: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What [`Batch::receive`] fills.
+/// Memory for several datagrams, filled by [`Batch::receive`].
 pub struct Batch {
     bytes: Vec<u8>,
     names: Vec<[u64; NAME_BYTES / 8]>,

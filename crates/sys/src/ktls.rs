@@ -36,10 +36,10 @@ pub enum Direction {
 pub struct Key<'a> {
     pub version: Version,
     pub cipher: Cipher,
-    /// As long as the cipher wants it.
+    /// The key, as long as the cipher wants it.
     pub key: &'a [u8],
     pub iv: &'a [u8; IV_BYTES],
-    /// Of the next record.
+    /// Sequence number of the next record.
     pub sequence: u64,
 }
 
@@ -47,7 +47,7 @@ pub const IV_BYTES: usize = 12;
 /// The head of `struct tls_crypto_info`, the longest key, an IV and a number (linux/tls.h).
 const INFO_BYTES_MAX: usize = 4 + 32 + IV_BYTES + 8;
 
-/// What a record is (RFC 8446, 5.1).
+/// Content types of records (RFC 8446, 5.1).
 pub const ALERT: u8 = 21;
 pub const APPLICATION_DATA: u8 = 23;
 
@@ -227,7 +227,7 @@ pub fn send_record(socket: impl AsFd, kind: u8, bytes: &[u8]) -> io::Result<usiz
     counted(sent)
 }
 
-/// What came, all of one kind; nothing of no kind where the peer has closed.
+/// Receives records, all of one kind; nothing of no kind where the peer has closed.
 ///
 /// # Errors
 /// What recvmsg(2) says; `EBADMSG` for a record that was not encrypted with the key.

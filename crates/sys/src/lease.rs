@@ -19,7 +19,7 @@ pub struct ReadLease<'a> {
     file: &'a File,
 }
 
-/// What became of the wish for a lease.
+/// The outcome of asking for a lease.
 #[derive(Debug)]
 pub enum Asked<'a> {
     Granted(ReadLease<'a>),

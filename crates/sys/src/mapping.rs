@@ -15,7 +15,7 @@ use rustix::{
     net::{RecvFlags, SendFlags},
 };
 
-/// What may be done with the mapped bytes.
+/// Access to the mapped bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,

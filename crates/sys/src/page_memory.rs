@@ -12,7 +12,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 /// A huge page of x86-64, and of aarch64 with pages of 4 KiB.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// What stands behind the memory.
+/// The kind of pages behind the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     /// Pages from the host's reserve of huge ones (vm.nr_hugepages).

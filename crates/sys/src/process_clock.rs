@@ -4,7 +4,7 @@
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
-/// What all threads of the process have used, in user and in kernel mode; those that have ended
+/// Processor time of all threads of the process, in user and in kernel mode; those that have ended
 /// count too.
 ///
 /// # Errors

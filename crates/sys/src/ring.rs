@@ -67,8 +67,9 @@ impl Ring {
         Ok(ring)
     }
 
-    /// As `new`, but the slots' pages are not held by the kernel: they count for RLIMIT_MEMLOCK
-    /// only while they are used, and those of slots that are never used are never touched.
+    /// Makes a ring as `new` does, but the slots' pages are not held by the kernel: they count for
+    /// RLIMIT_MEMLOCK only while they are used, and those of slots that are never used are never
+    /// touched.
     ///
     /// # Errors
     /// As `new`.
@@ -104,7 +105,7 @@ impl Ring {
         Ok(Self { ring, memory, registered: false, in_flight })
     }
 
-    /// What stands behind the slots.
+    /// The kind of pages behind the slots.
     #[must_use]
     pub fn memory_kind(&self) -> MemoryKind {
         self.memory.pages.kind()

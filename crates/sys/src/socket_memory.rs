@@ -14,7 +14,7 @@ const VARIABLES: usize = 9;
 /// In bytes of kernel memory: more than the payload, by what the kernel keeps beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketMemory {
-    /// What may be queued before the writer has to wait.
+    /// Bytes that may be queued before the writer has to wait.
     pub send_buffer_bytes: u32,
     /// Queued: not yet sent, or not yet acknowledged.
     pub write_queued_bytes: u32,

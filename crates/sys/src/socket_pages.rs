@@ -27,7 +27,7 @@ struct ZerocopyReceive {
     flags: u32,
 }
 
-/// What one call took out of the socket's queue: first the mapped bytes, then the copied ones.
+/// Bytes that one call took out of the socket's queue: first the mapped ones, then the copied ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// In whole pages.

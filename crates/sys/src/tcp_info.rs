@@ -21,7 +21,7 @@ pub struct TcpInfo {
     pub min_rtt_us: u32,
     pub cwnd_segments: u32,
     pub ssthresh_segments: u32,
-    /// What the kernel puts into one segment it sends.
+    /// Bytes that the kernel puts into one segment that it sends.
     pub mss_bytes: u32,
     /// The largest packet that the kernel believes the path takes whole.
     pub path_mtu_bytes: u32,

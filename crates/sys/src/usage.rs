@@ -2,7 +2,7 @@
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
-/// What the process has used since it began; threads that have ended count too.
+/// Resources that the process has used since it began; threads that have ended count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// In user and in kernel mode together.
@@ -13,7 +13,7 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// What this process has used so far.
+/// Reads the resources that this process has used so far.
 ///
 /// # Errors
 /// What getrusage(2) says: nothing, on a kernel that knows the call.
