@@ -2,7 +2,8 @@
 
 use haul_sys::{MemoryKind, PageMemory};
 
-/// What O_DIRECT asks of offsets, lengths and memory: a page suits every disk in use (open(2)).
+/// Alignment that O_DIRECT asks of offsets, lengths and memory: a page suits every disk in use
+/// (open(2)).
 pub const ALIGN_BYTES: u64 = 4096;
 
 /// Memory that begins at a page; from 2 MiB on in huge pages, where the host has them.
@@ -12,7 +13,7 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// Where there is no memory the process ends, as with any other buffer.
+    /// Makes a buffer. Without memory for it the process ends, as with any other buffer.
     #[must_use]
     pub fn new(len_bytes: usize) -> Self {
         let Ok(memory) = PageMemory::new(len_bytes) else {

@@ -17,7 +17,7 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// counts as this process's memory, so not too much.
 const WINDOW_BYTES: u64 = 8 << 20;
 
-/// Where bytes are looked at.
+/// The place at which bytes are looked at.
 #[derive(Debug)]
 pub struct Beside {
     buffer: Box<[u8]>,
@@ -65,7 +65,8 @@ impl Beside {
         Ok(at_bytes - from_bytes)
     }
 
-    /// As [`Self::show`], through a window on the page cache where the file can be mapped.
+    /// Shows bytes as [`Self::show`] does, through a window on the page cache where the file can be
+    /// mapped.
     ///
     /// # Errors
     /// As [`Self::show`]; a file that became shorter is found by reading it once more.

@@ -29,7 +29,7 @@ pub(crate) struct Job {
     pub direction: Direction,
     pub file: Arc<File>,
     pub offset_bytes: u64,
-    /// Of the slot.
+    /// The part of the slot.
     pub part: Range<usize>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
 pub struct Fallback {
     pub from: &'static str,
     pub to: &'static str,
-    /// What the first one could not do, in words.
+    /// The reason in words: what the first engine could not do.
     pub why: String,
 }
 
@@ -252,7 +252,7 @@ impl Sender {
         }
     }
 
-    /// As [`SendEngine::send_bytes`].
+    /// Sends bytes as [`SendEngine::send_bytes`] does.
     ///
     /// # Errors
     /// As there.
@@ -260,14 +260,14 @@ impl Sender {
         self.engine()?.send_bytes(bytes, boundary)
     }
 
-    /// As [`SendEngine::prepare`].
+    /// Prepares a span as [`SendEngine::prepare`] does.
     pub fn prepare(&mut self, next: &FileSpan) {
         if let Ok(engine) = self.engine() {
             engine.prepare(next);
         }
     }
 
-    /// As [`SendEngine::submit`], by as many engines as it takes.
+    /// Submits a span as [`SendEngine::submit`] does, by as many engines as it takes.
     ///
     /// # Errors
     /// Those that no other engine helps with; [`Remedy::UseAnotherEngine`] only if none is left.
@@ -348,7 +348,7 @@ impl Sender {
         self.bench.fill(&mut self.seat, open_send, wire, None)
     }
 
-    /// As [`SendEngine::reap`].
+    /// Reaps spans as [`SendEngine::reap`] does.
     ///
     /// # Errors
     /// As there.
@@ -367,7 +367,7 @@ impl Sender {
         }
     }
 
-    /// Of all engines that were at work here.
+    /// Stage times of all engines that were at work here.
     #[must_use]
     pub fn stage_times(&self) -> StageTimes {
         let mut times = self.bench.earlier_times;
@@ -453,7 +453,7 @@ impl Receiver {
         }
     }
 
-    /// As [`ReceiveEngine::receive_bytes`].
+    /// Receives bytes as [`ReceiveEngine::receive_bytes`] does.
     ///
     /// # Errors
     /// As there.
@@ -461,7 +461,7 @@ impl Receiver {
         self.engine()?.receive_bytes(buffer)
     }
 
-    /// As [`ReceiveEngine::submit`], by as many engines as it takes.
+    /// Submits a span as [`ReceiveEngine::submit`] does, by as many engines as it takes.
     ///
     /// # Errors
     /// Those that no other engine helps with; [`Remedy::UseAnotherEngine`] only if none is left.
@@ -517,7 +517,7 @@ impl Receiver {
         })
     }
 
-    /// As [`ReceiveEngine::reap`].
+    /// Reaps spans as [`ReceiveEngine::reap`] does.
     ///
     /// # Errors
     /// Of one late write, with the id of its span; the stream and the other spans are unharmed by
@@ -579,7 +579,7 @@ impl Receiver {
         }
     }
 
-    /// Of all engines that were at work here.
+    /// Stage times of all engines that were at work here.
     #[must_use]
     pub fn stage_times(&self) -> StageTimes {
         let mut times = self.bench.earlier_times;

@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// What can be done about bytes that go another way than the engine's own.
+/// The reaction to bytes that go another way than the engine's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InVain {
     /// Another engine takes over: it does the same with less work.

@@ -55,7 +55,7 @@ pub struct FileSpan {
 }
 
 impl FileSpan {
-    /// What is left of this span once its first `moved_bytes` have gone.
+    /// The rest of this span once its first `moved_bytes` have gone.
     ///
     /// # Panics
     /// If `moved_bytes` is more than the span holds.
@@ -105,7 +105,7 @@ pub trait SpanTap: Send {
     }
 }
 
-/// Where an engine's wall time went, in nanoseconds, since it was opened.
+/// Wall time of an engine by stage, in nanoseconds, since it was opened.
 ///
 /// `digest_ns` covers the tap and, where the engine itself does not see the bytes, reading them
 /// for the tap.
@@ -209,13 +209,13 @@ pub struct Setup<'host> {
     pub host: &'host Host,
     /// Memory this engine may hold in buffers, in bytes. It uses less rather than fail.
     pub buffer_bytes_max: usize,
-    /// What one call moves at most, where that is to be studied.
+    /// Most bytes that one call moves, where that is to be studied.
     pub block_bytes: Option<usize>,
     pub in_vain: InVain,
 }
 
 impl Setup<'_> {
-    /// What one call moves: `own_bytes`, unless another size is asked for.
+    /// Bytes that one call moves: `own_bytes`, unless another size is asked for.
     #[must_use]
     pub fn block_bytes_or(&self, own_bytes: usize) -> usize {
         self.block_bytes.unwrap_or(own_bytes).min(self.buffer_bytes_max).max(BLOCK_BYTES_MIN)
@@ -225,14 +225,14 @@ impl Setup<'_> {
 /// No call is given less to move: a page.
 pub const BLOCK_BYTES_MIN: usize = 4096;
 
-/// What the engines of a wire may use. A plain number is the memory alone.
+/// Memory and sizes that the engines of a wire may use. A plain number is the memory alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffers {
     /// Memory for buffers, in bytes.
     pub bytes_max: usize,
-    /// What one call moves at most; `None` leaves it to the engine.
+    /// Most bytes that one call moves; `None` leaves it to the engine.
     pub block_bytes: Option<usize>,
-    /// What an engine does when the kernel copies in spite of zero-copy.
+    /// The reaction of an engine when the kernel copies in spite of zero-copy.
     pub in_vain: InVain,
 }
 
@@ -282,7 +282,7 @@ pub enum Verdict {
 pub type OpenSend = fn(Setup<'_>) -> Result<Box<dyn SendEngine>, OpenError>;
 pub type OpenReceive = fn(Setup<'_>) -> Result<Box<dyn ReceiveEngine>, OpenError>;
 
-/// What the rest of the program knows about an engine.
+/// Knowledge of the rest of the program about an engine.
 pub struct EngineInfo {
     /// The name on the command line, in reports and in the documentation.
     pub name: &'static str,
@@ -306,7 +306,7 @@ impl std::fmt::Debug for EngineInfo {
     }
 }
 
-/// What helps after an [`EngineError`].
+/// The step that helps after an [`EngineError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The rest of the same span, by the next engine in the list.

@@ -13,7 +13,7 @@ use crate::{EngineError, FileSpan, Remedy, SpanDone};
 pub struct Progress<'span> {
     engine: &'static str,
     pub span: &'span FileSpan,
-    /// Of this span, on the wire (sent) or off it (received).
+    /// Bytes of this span that were moved, on the wire (sent) or off it (received).
     pub moved_bytes: u64,
 }
 
@@ -35,7 +35,7 @@ impl<'span> Progress<'span> {
         self.span.len_bytes - self.moved_bytes
     }
 
-    /// Where in the file the next bytes are; at most `bytes_max` of them.
+    /// The place of the next bytes in the file; at most `bytes_max` of them.
     #[must_use]
     pub fn run(&self, bytes_max: u64) -> Run {
         let (offset_bytes, len_bytes) = self
@@ -128,7 +128,7 @@ impl Failure {
     }
 }
 
-/// What a system call works on.
+/// The object that a system call works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     File,
@@ -152,7 +152,8 @@ pub fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::NODEV)
 }
 
-/// The same for an [`io::Error`] of a read, a write or an open.
+/// Says whether an [`io::Error`] means that the call is not supported: of a read, a write or an
+/// open.
 #[must_use]
 pub fn is_unsupported_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported

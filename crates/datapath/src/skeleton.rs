@@ -15,7 +15,7 @@ use crate::{
     stopwatch::timed,
 };
 
-/// What the rest of the program knows about the engine; all of it is data.
+/// Knowledge of the rest of the program about the engine; all of it is data.
 pub static INFO: EngineInfo = EngineInfo {
     // The name is the file's, and the same on the command line, in reports and in the docs.
     name: "skeleton",

@@ -95,8 +95,8 @@ impl SpanFile {
         flags.is_ok_and(|flags| (flags & OFlags::ACCMODE) != OFlags::WRONLY)
     }
 
-    /// Where in [`SpanFile::file`] the bytes at `offset_bytes` are, and how many of `len_bytes` lie
-    /// there in one piece: all of them but in a repeating file.
+    /// The place in [`SpanFile::file`] of the bytes at `offset_bytes`, and how many of `len_bytes`
+    /// lie there in one piece: all of them but in a repeating file.
     #[must_use]
     pub fn run_at(&self, offset_bytes: u64, len_bytes: u64) -> (u64, u64) {
         match self.kind {
@@ -108,7 +108,7 @@ impl SpanFile {
         }
     }
 
-    /// The same file opened with O_DIRECT, with the same rights.
+    /// Opens this file once more with O_DIRECT, with the rights that it has.
     ///
     /// # Errors
     /// EINVAL where the file system has no O_DIRECT, ENOENT without /proc, EACCES where the file

@@ -68,7 +68,7 @@ impl DeviceKind {
         KINDS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Self::Other, |kind| kind.1)
     }
 
-    /// As reports call it.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl DeviceKind {
     }
 }
 
-/// What a disk does with what is written to it, as it told the kernel.
+/// The way a disk treats what is written to it, as it told the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCache {
     /// It answers before the bytes are durable, so a sync has to empty its cache.
@@ -97,7 +97,7 @@ pub enum WriteCache {
 }
 
 impl WriteCache {
-    /// As /sys/block/NAME/queue/write_cache has it.
+    /// The name in /sys/block/NAME/queue/write_cache.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl WriteCache {
 /// A disk, or what stands in for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
-    /// As in /sys/block; of a partition its disk's.
+    /// The name in /sys/block; of a partition its disk's.
     pub name: String,
     pub kind: DeviceKind,
     /// Vendor and model, the name of a mapping, the file behind a loop device.
@@ -136,7 +136,7 @@ pub struct BlockDevice {
     pub members: Vec<Self>,
 }
 
-/// What is below a directory.
+/// The storage below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Device(Box<BlockDevice>),
@@ -155,9 +155,9 @@ pub enum Place {
 /// A mounted file system and what it lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// As mount(8) calls it: `ext4`, `nfs4`; empty where /proc does not tell.
+    /// The type as mount(8) calls it: `ext4`, `nfs4`; empty where /proc does not tell.
     pub file_system: String,
-    /// What is mounted: a device, `server:/export`, the name of a pool.
+    /// The mounted object: a device, `server:/export`, the name of a pool.
     pub source: String,
     /// Those of the mount and of the file system, in their order.
     pub options: Vec<String>,
@@ -187,8 +187,8 @@ const NETWORK_KINDS: [&str; 18] = [
 ];
 
 impl Storage {
-    /// Of the directory `path`, absolute and without links, on the device of these numbers
-    /// (stat(2)).
+    /// Reads the storage of the directory `path`, absolute and without links, on the device of
+    /// these numbers (stat(2)).
     #[must_use]
     pub fn of(root: &Path, path: &Path, major: u32, minor: u32) -> Self {
         let mounts = text(&below(root, "/proc/self/mountinfo")).unwrap_or_default();

@@ -205,7 +205,7 @@ impl ControlGroup {
         Some(reads.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
-    /// Where it is: a directory for each hierarchy.
+    /// The directories of the group, one for each hierarchy.
     #[must_use]
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories

@@ -19,7 +19,8 @@ pub struct DiskUse {
 }
 
 impl DiskUse {
-    /// Of a disk by its name in /sys/block, such as `nvme0n1`; `None` where it cannot be read.
+    /// Reads the use of a disk by its name in /sys/block, such as `nvme0n1`; `None` where it cannot
+    /// be read.
     #[must_use]
     pub fn of(root: &Path, name: &str) -> Option<Self> {
         let line = text(&below(root, "/sys/block").join(name).join("stat"))?;

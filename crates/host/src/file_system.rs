@@ -44,7 +44,7 @@ impl FsKind {
             .map_or(Self::Other(magic), |(_, kind)| *kind)
     }
 
-    /// As reports call it. All of the ext family are `ext4`, by far the most common of them.
+    /// The name in reports. All of the ext family are `ext4`, by far the most common of them.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,8 +77,8 @@ pub struct FileSystem {
     pub kind: FsKind,
     /// The size of a block of the file system; places on the disk are given out in these.
     pub block_bytes: u64,
-    /// What this user may still write: less than is free, if some is kept for root. `None` where
-    /// the file system counts no blocks (ramfs, proc): then nothing is known.
+    /// Bytes that this user may still write: less than is free, if some is kept for root. `None`
+    /// where the file system counts no blocks (ramfs, proc): then nothing is known.
     pub free_bytes: Option<u64>,
     /// Files that can still be made; `u64::MAX` where the file system has no fixed number.
     pub free_inodes: u64,
@@ -116,8 +116,8 @@ pub fn rotational(root: &Path, file: impl AsFd) -> Option<bool> {
     rotational_device(root, major(device), minor(device))
 }
 
-/// The same for a block device by its numbers. A partition has no queue of its own: the disk, the
-/// directory above it, has.
+/// Says whether a block device rotates, by its numbers. A partition has no queue of its own: the
+/// disk, the directory above it, has.
 #[must_use]
 pub fn rotational_device(root: &Path, major: u32, minor: u32) -> Option<bool> {
     let device = below(root, "/sys/dev/block").join(format!("{major}:{minor}"));

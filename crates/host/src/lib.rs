@@ -31,7 +31,7 @@ pub use disk_use::DiskUse;
 pub use file_system::{FileSystem, FsKind, rotational};
 pub use numa::{Node, interface_node};
 
-/// What this machine calls itself; `None` where nobody gave it a name.
+/// The name that this machine gives itself; `None` where nobody gave it a name.
 #[must_use]
 pub fn host_name() -> Option<String> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -45,7 +45,8 @@ pub fn boot_id() -> Option<[u8; 16]> {
     kernel::boot_id(Path::new("/"))
 }
 
-/// What was found out once, at start; engines and the chooser read it, never the system directly.
+/// Facts about the host, found out once at start; engines and the chooser read it, never the system
+/// directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Major and minor number of the running kernel.
@@ -78,7 +79,7 @@ pub struct Host {
     pub congestion_default: String,
     /// How large a socket's receive buffer may grow by itself (net.ipv4.tcp_rmem); 0: not known.
     pub receive_buffer_bytes_max: u64,
-    /// The same for sending (net.ipv4.tcp_wmem).
+    /// Largest send buffer of a socket (net.ipv4.tcp_wmem).
     pub send_buffer_bytes_max: u64,
     /// The drivers of the network cards, each once, in order.
     pub network_drivers: Vec<String>,

@@ -70,7 +70,7 @@ const DISK_SHARE_MIN: f64 = 0.4;
 /// What another engine has to gain, or the first one goes on.
 const GAIN_MIN: f64 = 1.1;
 
-/// What [`Slowdown::look`] asks for.
+/// A change of engine that [`Slowdown::look`] asks for.
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// Goes on from the next span.

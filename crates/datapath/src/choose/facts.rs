@@ -6,7 +6,7 @@ use crate::{
 };
 use haul_host::FsKind;
 
-/// What the choice of an engine that sends depends on.
+/// Facts that the choice of an engine that sends depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct SendFacts<'facts> {
     pub host: &'facts Host,
@@ -28,7 +28,7 @@ impl SendFacts<'_> {
         self.host.memory_bytes > 0 && self.size_bytes > self.host.memory_bytes
     }
 
-    /// What is to be sent, and how, in words.
+    /// Describes in words what is to be sent, and how.
     #[must_use]
     pub fn in_words(&self) -> String {
         let size = in_words(self.size_bytes);
@@ -47,7 +47,7 @@ pub(crate) fn digested(digest: bool) -> &'static str {
     if digest { "a digest of each byte" } else { "no digest" }
 }
 
-/// What the choice of an engine that receives depends on.
+/// Facts that the choice of an engine that receives depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveFacts<'facts> {
     pub host: &'facts Host,
@@ -57,7 +57,7 @@ pub struct ReceiveFacts<'facts> {
     pub size_bytes: u64,
     /// The transfer is not done before its bytes are on the disk.
     pub durable: bool,
-    /// It is written while it is sent, and read once more at its end.
+    /// The file is written while it is sent, and read once more at its end.
     pub grows: bool,
     /// A digest or MAC is computed over the bytes.
     pub digest: bool,
@@ -68,7 +68,7 @@ pub struct ReceiveFacts<'facts> {
 }
 
 impl ReceiveFacts<'_> {
-    /// What is to be received, and how, in words.
+    /// Describes in words what is to be received, and how.
     #[must_use]
     pub fn in_words(&self) -> String {
         let size = in_words(self.size_bytes);
@@ -86,7 +86,7 @@ impl ReceiveFacts<'_> {
     }
 }
 
-/// Where sent bytes come from.
+/// The origin of sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `zero:`
@@ -96,7 +96,7 @@ pub enum Source {
     Unknown,
 }
 
-/// Where received bytes go.
+/// The destination of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `null:`

@@ -20,7 +20,7 @@ const COPYING_STREAMS: u32 = 2;
 /// Half of a common second-level cache, with the kernel's doubling.
 const SAME_HOST_SEND_BUFFER_BYTES: usize = 512 << 10;
 
-/// As many streams as can be asked for.
+/// Most streams that can be asked for.
 pub const STREAMS_MAX: u32 = 256;
 
 pub const SPAN_BYTES_DEFAULT: u64 = 8 << 20;
@@ -72,7 +72,7 @@ pub fn congestion(host: &Host, rtt: Duration, may_choose_any: bool) -> Congestio
     CongestionChoice { control: Some(name.to_owned()), because }
 }
 
-/// What a path lost, by what was sent again.
+/// The loss of a path, by what was sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     pub sent_bytes: u64,
@@ -143,14 +143,14 @@ pub fn send_buffer_bytes(same_host: bool) -> Option<usize> {
     same_host.then_some(SAME_HOST_SEND_BUFFER_BYTES)
 }
 
-/// What the number of streams depends on.
+/// Facts that the number of streams depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamFacts<'facts> {
     pub host: &'facts Host,
     pub rtt: Duration,
     /// The whole transfer, in bytes.
     pub size_bytes: u64,
-    /// As [`span_bytes`] chose it.
+    /// The size of a span, as [`span_bytes`] chose it.
     pub span_bytes: u64,
     /// Bytes pass through user space on the way: an engine copies, or a digest is computed.
     pub sees_copy: bool,

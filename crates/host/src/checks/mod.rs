@@ -8,7 +8,7 @@ use crate::tune::{
     setting::Setting,
 };
 
-/// Where a check stands in the report.
+/// The part of the report in which a check stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
@@ -37,11 +37,11 @@ pub struct Check {
     /// For `--apply=NAME` and `--explain NAME`.
     pub name: &'static str,
     pub group: Group,
-    /// What it looks at, in a few words.
+    /// The subject of the check, in a few words.
     pub summary: &'static str,
     /// Why it matters, and for which goal.
     pub why: &'static str,
-    /// Who says so.
+    /// The source of the advice.
     pub source: &'static str,
     pub look: fn(&Machine, &Goal) -> Vec<Finding>,
 }
@@ -199,7 +199,7 @@ pub fn audit(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     CHECKS.iter().flat_map(|check| look(check, machine, goal)).collect()
 }
 
-/// What one check finds. What nobody here can change is said to be so.
+/// Runs one check. A finding says where nobody on this host can make the change.
 #[must_use]
 pub fn look(check: &Check, machine: &Machine, goal: &Goal) -> Vec<Finding> {
     let mut findings = (check.look)(machine, goal);

@@ -19,7 +19,7 @@ pub struct Planned {
     pub change: Change,
 }
 
-/// What was done about one setting.
+/// A step that was taken on one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     Changed(&'a Changed),

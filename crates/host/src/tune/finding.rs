@@ -27,7 +27,7 @@ pub enum State {
     Absent,
 }
 
-/// Who can change it.
+/// The right that a change needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Needs {
@@ -76,21 +76,21 @@ pub struct Change {
     pub value: String,
 }
 
-/// What one check says of one thing.
+/// A statement of one check about one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The check's name; the audit fills it in.
     pub check: &'static str,
-    /// What was looked at: a setting, a card, a disk.
+    /// The subject: a setting, a card, a disk.
     pub subject: String,
     pub state: State,
     pub weight: Weight,
     pub found: String,
-    /// What it should be, for the goal; empty where nothing can be said.
+    /// The value that suits the goal; empty where nothing can be said.
     pub wanted: String,
     /// One sentence more, where the check's own words are not enough.
     pub note: String,
-    /// What makes it so, as a command of a shell; empty where none does.
+    /// The shell command that makes the change; empty where none does.
     pub command: String,
     pub needs: Needs,
     pub caution: Caution,

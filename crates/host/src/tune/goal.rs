@@ -47,7 +47,7 @@ pub enum Speed {
 pub struct Goal {
     pub role: Role,
     pub rate_bits_per_s: u64,
-    /// Where the rate comes from, in words.
+    /// The origin of the rate, in words.
     pub rate_from: String,
     /// `None`: not given, so [`RTT_ASSUMED_MS`] where a number is needed.
     pub rtt_ms: Option<f64>,
@@ -55,7 +55,7 @@ pub struct Goal {
     pub cards: Vec<String>,
 }
 
-/// What the user says of the goal; what is left out is found out.
+/// Wishes of the user for the goal; what is left out is found out.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub role: Role,
@@ -111,7 +111,7 @@ impl Goal {
         of_table.max(needed).min(SOCKET_BUFFER_BYTES_MAX)
     }
 
-    /// As reports say it: `data transfer node, 100 Gbit/s, 80 ms`.
+    /// The goal as reports say it: `data transfer node, 100 Gbit/s, 80 ms`.
     #[must_use]
     pub fn words(&self) -> String {
         let rate = rate_words(self.rate_bits_per_s);
@@ -132,7 +132,7 @@ pub fn rate_words(bits_per_s: u64) -> String {
     }
 }
 
-/// What a card says it can do, in bits a second; virtual ones often say nothing, or -1.
+/// Speed that a card says it has, in bits a second; virtual ones often say nothing, or -1.
 #[must_use]
 pub fn speed(machine: &Machine, card: &str) -> Option<u64> {
     let megabits = machine.number(&format!("/sys/class/net/{card}/speed")).ok()?;

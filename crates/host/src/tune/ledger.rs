@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::setting::{Setting, same};
 
-/// Where it lies on a host.
+/// The directory of the ledger on a host.
 pub const DIRECTORY: &str = "/var/lib/haul/tune";
 const FILE: &str = "ledger.jsonl";
 /// The last one that was set back: for people who want to look it up.
@@ -51,7 +51,7 @@ pub enum Record {
     SetBack,
 }
 
-/// What there was under a name.
+/// Earlier content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -70,13 +70,13 @@ pub enum LedgerError {
     Damaged { path: PathBuf, line: usize, why: String },
 }
 
-/// What has been changed and not set back.
+/// Changes that have not been set back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// What each setting was before the first change, and what the last made of it; in the order of
-    /// the first changes.
+    /// Each setting as it was before the first change, and what the last made of it; in the order
+    /// of the first changes.
     pub settings: Vec<Changed>,
-    /// The same of files, in order.
+    /// Earlier contents of the files, in order.
     pub files: Vec<(PathBuf, Content)>,
     /// The boot that the number of an interrupt belongs to: they are given out anew at each.
     pub boots: BTreeMap<Setting, String>,
@@ -101,7 +101,7 @@ impl Changed {
 }
 
 impl Standing {
-    /// What was asked for.
+    /// The changes that were asked for.
     pub fn changes(&self) -> impl Iterator<Item = &Changed> {
         self.settings.iter().filter(|changed| !changed.is_remembered_only())
     }
@@ -194,7 +194,7 @@ impl Ledger {
         Ok(Self { file, directory: directory.to_owned(), records })
     }
 
-    /// What it says, without holding it; nothing where there is none.
+    /// Reads the ledger without holding it; nothing where there is none.
     ///
     /// # Errors
     /// If it is there and cannot be read.
@@ -219,7 +219,7 @@ impl Ledger {
         Standing::of(&self.records)
     }
 
-    /// What was done since the last run began.
+    /// Changes since the last run began.
     #[must_use]
     pub fn this_run(&self) -> Standing {
         let begun = self.records.iter().rposition(|record| matches!(record, Record::Begin { .. }));
@@ -317,7 +317,7 @@ pub fn write_whole(path: &Path, content: &Content) -> io::Result<()> {
     }
 }
 
-/// What is there under a name now.
+/// Reads the content of a file as it is now.
 ///
 /// # Errors
 /// If it is there and cannot be read, or is not text.

@@ -12,7 +12,7 @@ use std::{
 
 use crate::below;
 
-/// Where the answers of programs lie in a stored host, each in a file named as its command.
+/// The directory of the answers of programs in a stored host, each in a file named as its command.
 pub const STORED_ANSWERS: &str = "answers";
 /// A file of /proc or /sys that is longer than this holds no setting.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
@@ -66,7 +66,7 @@ impl Unread {
     }
 }
 
-/// What kind of host this is, by what it shows of itself.
+/// The kind of a host, by what it shows of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Platform {
     Hardware,
@@ -172,7 +172,8 @@ impl Machine {
         self.path(path).exists()
     }
 
-    /// What a program prints. It gets no input, and its words are always the English ones.
+    /// Runs a program and returns what it prints. The program gets no input, and its words are
+    /// always the English ones.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -197,7 +198,7 @@ impl Machine {
         }
     }
 
-    /// What kind of host this is.
+    /// The kind of this host.
     #[must_use]
     pub fn platform(&self) -> Platform {
         let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
@@ -284,7 +285,7 @@ impl Machine {
     }
 }
 
-/// Where sysctl(8) finds a setting.
+/// The path at which sysctl(8) finds a setting.
 #[must_use]
 pub fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))

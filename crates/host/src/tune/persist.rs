@@ -24,7 +24,7 @@ const WANTED: &str = "etc/systemd/system/multi-user.target.wants/haul-tune.servi
 pub(super) const HEAD: &str =
     "# Written by haul tune; haul tune --undo takes it away. Changes here are lost.\n";
 
-/// Where the files are written, and how haul is called.
+/// The place of the files, and the way haul is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persisted {
     /// `/`, or the root of an image that shall boot so.
@@ -69,7 +69,7 @@ fn lasting_names(machine: &Machine, standing: &Standing) -> Disks {
     disks.filter_map(|disk| Some((disk.clone(), lasting(&disk)?))).collect()
 }
 
-/// What each file shall hold, in the order of writing. One without lines is taken away.
+/// Contents of each file, in the order of writing. One without lines is taken away.
 #[must_use]
 pub fn files(
     machine: &Machine,

@@ -47,7 +47,7 @@ impl Setting {
         Self::File(path.into())
     }
 
-    /// It is named by the number of an interrupt.
+    /// Says whether the setting is named by the number of an interrupt.
     #[must_use]
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::File(path) if path.starts_with("/proc/irq/"))
@@ -64,8 +64,8 @@ impl Setting {
         }
     }
 
-    /// What the kernel sets anew when this is written, and a person may have set before: it is to
-    /// be remembered with it, and set back after it.
+    /// Settings that the kernel sets anew when this one is written, and a person may have set
+    /// before: it is to be remembered with it, and set back after it.
     #[must_use]
     pub fn disturbs(&self, machine: &Machine) -> Vec<Self> {
         let Self::File(path) = self else { return vec![] };
@@ -163,7 +163,7 @@ impl Setting {
         Ok(())
     }
 
-    /// What a shell does to set it.
+    /// The shell command that sets it.
     #[must_use]
     pub fn shell(&self, value: &str) -> String {
         if let Some((name, value)) = self.sysctl_of(value) {
