@@ -67,20 +67,20 @@ crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
-zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
-zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
+zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
@@ -129,20 +129,20 @@ crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
-zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
-zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
+zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
@@ -364,19 +364,19 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l streams -d 'Numbers of streams, like 1,2,4,8; with URL the first of them' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l block-sizes -d 'What one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l send-engine -d 'Only these engines send' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
-zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l receive-engine -d 'Only these engines receive' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
-zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
+zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l quick -d 'Less of everything: a look, no measurement'
@@ -397,19 +397,19 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l sizes -d 'Sizes of the file, like 1M,1G,beyond; `beyond` is larger than memory' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l streams -d 'Numbers of streams; without it 1,4' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l send-engine -d 'Only pairs with these engines that send' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
-zerocopy-send\t'O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l receive-engine -d 'Only pairs with these engines that receive' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
-mmap\t'send from and receive into a mapping of the file'
+mmap\t'study: send from and receive into a mapping of the file'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
-zerocopy-receive\t'the socket\'s pages, mapped and written; for network cards with header split'
+zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l rounds -d 'How often each pair is measured, if time allows; without it 5, with --quick 1' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l budget -d 'No more rounds after this time; without it 1h' -r

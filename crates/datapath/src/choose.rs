@@ -637,6 +637,17 @@ mod tests {
     }
 
     #[test]
+    fn engines_that_nothing_chooses_say_that_they_are_for_studies() {
+        let sends = SendCase::ALL.map(SendCase::order);
+        let receives = ReceiveCase::ALL.map(ReceiveCase::order);
+        for engine in engines::ENGINES {
+            let mut orders = sends.iter().chain(&receives);
+            let is_chosen = orders.any(|order| order.contains(&engine.name));
+            assert_eq!(engine.summary.starts_with("study: "), !is_chosen, "{}", engine.name);
+        }
+    }
+
+    #[test]
     fn an_unknown_engine_is_answered_with_the_names_of_all() {
         let host = host();
         let facts = SendFacts { forced: Some("warp"), ..source(&host, FsKind::Ext, 1.0) };

@@ -286,6 +286,7 @@ pub type OpenReceive = fn(Setup<'_>) -> Result<Box<dyn ReceiveEngine>, OpenError
 pub struct EngineInfo {
     /// The name on the command line, in reports and in the documentation.
     pub name: &'static str,
+    /// A line of help; it begins with `study: ` where the engine is never chosen by itself.
     pub summary: &'static str,
     pub wires: &'static [WireKind],
     /// Offsets and lengths that are multiples of this take the fast path; others work too.

@@ -19,7 +19,7 @@ use crate::{
 
 pub static INFO: EngineInfo = EngineInfo {
     name: "mmap",
-    summary: "send from and receive into a mapping of the file",
+    summary: "study: send from and receive into a mapping of the file",
     wires: &[WireKind::Tcp, WireKind::KernelTls],
     align_bytes: 1,
     spans_in_flight_max: 1,

@@ -24,7 +24,7 @@ use crate::{
 
 pub static INFO: EngineInfo = EngineInfo {
     name: "zerocopy-receive",
-    summary: "the socket's pages, mapped and written; for network cards with header split",
+    summary: "study: the socket's pages, mapped and written; for network cards with header split",
     wires: &[WireKind::Tcp],
     align_bytes: 1,
     spans_in_flight_max: 1,

@@ -20,7 +20,7 @@ use crate::{
 
 pub static INFO: EngineInfo = EngineInfo {
     name: "zerocopy-send",
-    summary: "O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback",
+    summary: "study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback",
     wires: &[WireKind::Tcp],
     align_bytes: ALIGN_BYTES as u32,
     spans_in_flight_max: SLOTS_MAX as u32,
