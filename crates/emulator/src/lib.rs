@@ -28,7 +28,7 @@ pub struct Hosts<'a> {
     pub far: &'a namespace::Namespace,
     /// The interface of both that leads to the other.
     pub device: &'static str,
-    /// Of the far one, for the near one.
+    /// Address of the far host, for the near one.
     pub far_address: &'static str,
 }
 

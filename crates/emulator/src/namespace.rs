@@ -79,7 +79,7 @@ impl Namespace {
         vec!["nsenter".into(), format!("--net={PLACE}/{}", self.name).into()]
     }
 
-    /// The same command, run there.
+    /// Wraps a command so that it runs in the namespace.
     #[must_use]
     pub fn wrap(&self, command: &Command) -> Command {
         let words = self.words();

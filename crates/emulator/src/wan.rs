@@ -34,7 +34,7 @@ const READS_A_TURN: usize = 64;
 /// How often a thread without packets looks whether it is over.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// What a path does to packets, alike in both directions.
+/// Behaviour of a path, alike in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// One way.
@@ -42,7 +42,7 @@ pub struct Path {
     pub bits_per_s: u64,
     /// The share of packets that is lost, 0 to 1.
     pub loss: f64,
-    /// What waits for the link at most: more is dropped.
+    /// Most bytes that wait for the link: more is dropped.
     pub queue_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl Path {
     }
 }
 
-/// What became of the packets of both directions.
+/// Fates of the packets of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub carried: u64,
@@ -137,13 +137,13 @@ impl Wan {
         (self.near.name(), self.far.name())
     }
 
-    /// The same command, run on the near host.
+    /// Wraps a command so that it runs on the near host.
     #[must_use]
     pub fn near(&self, command: &Command) -> Command {
         self.near.wrap(command)
     }
 
-    /// The same command, run on the far host.
+    /// Wraps a command so that it runs on the far host.
     #[must_use]
     pub fn far(&self, command: &Command) -> Command {
         self.far.wrap(command)

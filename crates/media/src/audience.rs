@@ -14,7 +14,7 @@ use crate::site::Identity;
 /// So many films without an audience may wait to be forgotten.
 const EMPTY_MAX: usize = 1024;
 
-/// Of one film.
+/// The audience of one film.
 #[derive(Debug, Default)]
 pub struct Audience(AtomicUsize);
 
@@ -42,7 +42,7 @@ impl Drop for Seat {
     }
 }
 
-/// Of all films.
+/// The audiences of all films.
 #[derive(Debug, Default)]
 pub struct Audiences {
     films: Mutex<HashMap<Identity, Weak<Audience>>>,

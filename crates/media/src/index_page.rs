@@ -25,7 +25,7 @@ const SCRIPT: &str = "const p=document.getElementById('player');\
     if(m.isConnected)m.replaceWith(w);};\
     p.replaceChildren(h,m);p.scrollIntoView();});";
 
-/// As HTML. `path` is that of the request: it begins and ends with a slash.
+/// Writes a listing as HTML. `path` is that of the request: it begins and ends with a slash.
 #[must_use]
 pub fn html(path: &[u8], listing: &Listing) -> Vec<u8> {
     let title = escaped(&String::from_utf8_lossy(path));

@@ -36,7 +36,7 @@ const FILES_MAX: usize = 64;
 /// With less the disk's own cache would be measured.
 const BYTES_MIN: u64 = 8 << 20;
 
-/// What was read to know the disk.
+/// The reads that measured the disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskMeasured {
     pub cost: DiskCost,
@@ -190,12 +190,12 @@ fn largest_files(root: &Path) -> Vec<(PathBuf, u64)> {
     files
 }
 
-/// What streams cost the processors, by a crowd over loopback.
+/// The cost of streams to the processors, by a crowd over loopback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessorsMeasured {
     pub cost: ProcessorCost,
     pub streams: usize,
-    /// Of the slower and of the faster streams: processor time a stream and period.
+    /// Processor time a stream and period, of the slower streams.
     pub slow_s: f64,
     pub fast_s: f64,
 }

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What a stream asks for.
+/// The rate of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     pub bits_per_s: u64,
@@ -45,7 +45,7 @@ impl Rate {
         Self::new((number.parse::<f64>().ok()? * unit).round() as u64)
     }
 
-    /// So many times as fast; at most the fastest.
+    /// Multiplies the rate; at most the fastest.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let bits_per_s = (self.bits_per_s as f64 * factor) as u64;
@@ -66,7 +66,7 @@ const NEXT_MIN: Duration = Duration::from_micros(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
     pub period: Duration,
-    /// What a stream gets at once, in the time that it plays: a player's buffer.
+    /// Length of film that a stream gets at once, in the time that it plays: a player's buffer.
     pub start_up: Duration,
 }
 
@@ -92,26 +92,26 @@ pub struct Schedule {
     judged: u64,
 }
 
-/// What the client has at the end of a period.
+/// The state of a client at the end of a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct There {
-    /// Of the body and its head, from the beginning.
+    /// Bytes of the body and its head, from the beginning.
     pub bytes: u64,
     /// Since it said so last.
     pub ago: Duration,
-    /// It took no more.
+    /// The client took no more.
     pub is_full: bool,
     /// Given to the socket, from the beginning.
     pub sent_bytes: u64,
 }
 
-/// What is said at the end of a period.
+/// The judgement at the end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub verdict: Verdict,
     /// How long before the end all was there; or less than nothing: what missing bytes play.
     pub slack_ms: i64,
-    /// What a player has in hand that began to play with the first byte, in milliseconds.
+    /// Film in the hand of a player that began to play with the first byte, in milliseconds.
     pub buffer_ms: i64,
 }
 
@@ -134,19 +134,19 @@ impl Schedule {
         Self { rate, pacing, begun: now, start_up_periods: 1, len_bytes, judged: 0 }
     }
 
-    /// The same with a start-up that comes in so many periods.
+    /// Spreads the start-up over several periods.
     #[must_use]
     pub fn with_start_up_in(self, periods: u32) -> Self {
         Self { start_up_periods: periods.max(1), ..self }
     }
 
-    /// The same, and nothing is released for so long.
+    /// Delays the schedule: nothing is released for this time.
     #[must_use]
     pub fn later(self, wait: Duration) -> Self {
         Self { begun: self.begun + wait, ..self }
     }
 
-    /// It has waited, and nothing but its beginning was sent: it begins now.
+    /// Begins a schedule now that has waited, with nothing but its beginning sent.
     pub fn restart(&mut self, now: Instant) {
         self.begun = now;
         self.judged = 0;

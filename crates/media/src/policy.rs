@@ -54,7 +54,7 @@ pub struct Policy {
     /// A request may name its rate and a lower priority.
     pub clients_choose: bool,
     pub terms: Terms,
-    /// Where those are sent who are refused, in turn: without a slash at their end.
+    /// Servers to which refused viewers are sent, in turn: without a slash at their end.
     pub elsewhere: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// What a file gets, by its path.
+    /// The rate and priority of a file, by its path.
     #[must_use]
     pub fn of_path(&self, path: &[u8]) -> (RateChoice, Priority) {
         let path = String::from_utf8_lossy(path);

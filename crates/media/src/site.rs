@@ -39,7 +39,7 @@ pub struct Site {
     root: OwnedFd,
 }
 
-/// What a file is known by while it is open: its file system and its number there.
+/// The identity of an open file: its file system and its number there.
 pub type Identity = (u64, u64);
 
 /// A file that is open for an answer.
@@ -113,7 +113,7 @@ pub struct Listing {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// As the file system has it: any bytes but a slash.
+    /// The name as the file system has it: any bytes but a slash.
     pub name: Vec<u8>,
     pub is_directory: bool,
     pub len_bytes: u64,
@@ -136,7 +136,7 @@ impl Site {
         &self.path
     }
 
-    /// What a request's path names, which begins with a slash and has no dots.
+    /// Finds what the path of a request names, which begins with a slash and has no dots.
     #[must_use]
     pub fn find(&self, path: &[u8]) -> Found {
         let below = path.strip_prefix(b"/").unwrap_or(path);
@@ -194,7 +194,7 @@ impl Site {
         Ok(Found::Directory(Directory { opened, name: name.to_vec(), identity }))
     }
 
-    /// What is in it; takes milliseconds where that is much.
+    /// Lists a directory; takes milliseconds where it holds much.
     ///
     /// # Errors
     /// What the disk says.

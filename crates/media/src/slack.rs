@@ -45,7 +45,7 @@ const WEIGHT: f32 = 0.2;
 /// A player's clock and a server's differ by so much at least.
 const SPREAD_MIN_S: f32 = 0.01;
 
-/// What is remembered of a stream, to say how likely its player runs dry.
+/// Memory of a stream, to say how likely its player runs dry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trend {
     /// What the player has in hand, if it began to play with the first byte.

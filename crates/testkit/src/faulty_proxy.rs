@@ -43,7 +43,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// What happens to a connection.
+/// A fault that happens to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -125,7 +125,7 @@ impl FaultyProxy {
         (count(&self.shared.controls), count(&self.shared.streams))
     }
 
-    /// What each client said first, in at most 64 bytes: somebody on the path could say it again.
+    /// First words of each client, at most 64 bytes: somebody on the path could say it again.
     #[must_use]
     pub fn heads(&self) -> Vec<Vec<u8>> {
         lock(&self.shared.heads).clone()

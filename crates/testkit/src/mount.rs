@@ -100,9 +100,9 @@ impl Mount {
         Self::image(path, image, kind.bytes_default(), kind.words())
     }
 
-    /// As [`Self::disk`], one that can be filled: a small btrfs that keeps its own blocks apart
-    /// from data has none left for names when data has taken all, and gets none back for half a
-    /// minute.
+    /// Makes a disk as [`Self::disk`] does, one that can be filled: a small btrfs that keeps its
+    /// own blocks apart from data has none left for names when data has taken all, and gets none
+    /// back for half a minute.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
@@ -172,7 +172,8 @@ impl Mount {
         self.fail_disk_from(DEAD_BYTES)
     }
 
-    /// As [`Self::fail_disk`], of what lies beyond the first bytes of the disk only.
+    /// Fails the disk as [`Self::fail_disk`] does, for what lies beyond the first bytes of the disk
+    /// only.
     ///
     /// # Errors
     /// Where there is no disk.
@@ -222,7 +223,7 @@ impl Mount {
         run("mount", ["-o", &options].map(OsStr::new), &self.path)
     }
 
-    /// Where it is mounted.
+    /// The directory at which it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The variable that names the seed to repeat a test with.
 pub const SEED_VARIABLE: &str = "HAUL_TEST_SEED";
 
-/// Where a test's random numbers begin.
+/// The beginning of a test's random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pace::{Pacing, Rate};
 
-/// What one read costs the disk; reads that are in flight together cost their share.
+/// The cost of one read to the disk; reads that are in flight together cost their share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiskCost {
     pub per_read_s: f64,
@@ -18,16 +18,16 @@ pub struct DiskCost {
     pub depth: u32,
 }
 
-/// What a stream costs the processors.
+/// The cost of a stream to the processors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorCost {
     pub per_period_s: f64,
     pub per_byte_s: f64,
-    /// As many as there are loops.
+    /// Number of processors: one for each loop.
     pub processors: f64,
 }
 
-/// What the server can do. A part that was not measured is no limit.
+/// The capacity of the server. A part that was not measured is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     pub disk: Option<DiskCost>,
@@ -35,7 +35,7 @@ pub struct Capacity {
     pub network_bits_per_s: Option<f64>,
 }
 
-/// What can be used up.
+/// A resource that streams can use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     Disk,
@@ -145,8 +145,8 @@ impl Capacity {
         self.disk.is_some() && self.processors.is_some()
     }
 
-    /// What a stream of this rate takes. `cached`: the share of its bytes that is in the page cache
-    /// and costs the disk nothing.
+    /// The share that a stream of this rate takes. `cached`: the share of its bytes that is in the
+    /// page cache and costs the disk nothing.
     #[must_use]
     pub fn share(&self, rate: Rate, pacing: Pacing, cached: f64) -> Share {
         let period_s = pacing.period.as_secs_f64();
@@ -186,7 +186,7 @@ impl Capacity {
         self.reasons(rate, pacing, margin).into_iter().min_by_key(|(streams, _)| *streams)
     }
 
-    /// Of each resource that was measured: how many streams it keeps.
+    /// Streams that each measured resource can keep.
     #[must_use]
     pub fn reasons(&self, rate: Rate, pacing: Pacing, margin: f64) -> Vec<(u64, Resource)> {
         let share = self.share(rate, pacing, 0.0);

@@ -33,7 +33,7 @@ use capacity::{Capacity, Resource, Share};
 use place::PlaceState;
 use timed::Timed;
 
-/// Who asks.
+/// The viewer who asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Viewer {
     pub peer: IpAddr,
@@ -41,17 +41,17 @@ pub struct Viewer {
     pub directory: Vec<u8>,
 }
 
-/// What is asked for.
+/// The request for a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     pub rate: Rate,
     pub priority: Priority,
     /// The share of the film that is in the page cache.
     pub cached: f64,
-    /// Of the answer.
+    /// Length of the answer.
     pub bytes: u64,
     pub film: Identity,
-    /// It begins behind the film's beginning.
+    /// The answer begins behind the film's beginning.
     pub is_seek: bool,
     /// The client named the rate, and it is more than the film's own.
     pub is_wish: bool,
@@ -64,7 +64,7 @@ impl Asked {
     }
 }
 
-/// What the door did, and how full it is.
+/// Decisions of the door so far, and how full it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Door {
     /// There is a limit at all.
@@ -73,11 +73,11 @@ pub struct Door {
     pub refused: Refusals,
     /// Admitted and under way, those whose place is kept among them.
     pub streams: u64,
-    /// What they take, and may take together.
+    /// Shares that the admitted streams take, and may take together.
     pub taken: Share,
     pub limit: Share,
     pub streams_max: Option<u64>,
-    /// It is shut, as streams miss their deadlines.
+    /// The door is shut, because streams miss their deadlines.
     pub is_shut: bool,
 }
 

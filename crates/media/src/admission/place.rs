@@ -13,7 +13,8 @@ use super::{Admission, Viewer};
 /// How an answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Of film, beside the first period's: less where its viewer has much in hand.
+    /// Time of film that comes at once, beside the first period: less where its viewer has much in
+    /// hand.
     pub start_up: Duration,
     /// The start-up has room in so many.
     pub periods: u32,
@@ -50,14 +51,15 @@ impl Place {
         self.state.sent_bytes.store(sent_bytes, Ordering::Relaxed);
     }
 
-    /// It is its player's other answer's, until that has ended: no more than a beginning may be
-    /// sent.
+    /// Says whether the place is lent from another answer of its player: until that has ended, no
+    /// more than a beginning may be sent.
     #[must_use]
     pub fn is_borrowed(&self) -> bool {
         self.state.is_borrowed.load(Ordering::Relaxed)
     }
 
-    /// It is borrowed and does not become its own in time: what lacked when it came is told.
+    /// Turns away the viewer whose borrowed place does not become its own in time, and tells what
+    /// lacked.
     pub fn turn_away(&self) {
         self.admission.book().turn_away(self.key);
     }

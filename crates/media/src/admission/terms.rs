@@ -3,10 +3,10 @@
 use super::capacity::Capacity;
 use crate::pace::Pacing;
 
-/// Of the capacity, left free by default.
+/// Share of the capacity that is left free by default.
 pub const MARGIN: f64 = 0.1;
 
-/// Who is refused first.
+/// The order in which viewers are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     Low,
@@ -40,14 +40,14 @@ impl Priority {
     }
 }
 
-/// What streams are admitted by.
+/// Terms by which streams are admitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
     pub capacity: Capacity,
     pub pacing: Pacing,
-    /// Of each resource, left free: 0.1 is a tenth.
+    /// Share of each resource that is left free: 0.1 is a tenth.
     pub margin: f64,
-    /// Of each resource, kept for streams of higher priority, a time for each step.
+    /// Share of each resource that is kept for streams of higher priority, a time for each step.
     pub reserve: f64,
     pub streams_max: Option<u64>,
 }

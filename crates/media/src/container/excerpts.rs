@@ -5,7 +5,7 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 /// Of one file, all reads together.
 const READ_BYTES_MAX: usize = 4 << 20;
 const READS_MAX: u32 = 256;
-/// What can be asked for at once.
+/// Most bytes that can be asked for at once.
 pub const EXCERPT_BYTES_MAX: usize = 64 << 10;
 /// Fields lie near each other: so much is read where less is asked for.
 const WINDOW_BYTES: usize = 4 << 10;
@@ -65,7 +65,7 @@ impl<'file> Excerpts<'file> {
         self.window.get(from..from + count)
     }
 
-    /// The same, and fewer bytes where the file ends before.
+    /// Reads bytes at a place, and fewer where the file ends before.
     pub fn get_up_to(&mut self, at: u64, count: usize) -> Option<&[u8]> {
         let there = self.len_bytes.checked_sub(at)?;
         self.get(at, count.min(usize::try_from(there).unwrap_or(usize::MAX)))

@@ -18,7 +18,7 @@ use rustix::{
 
 use super::{Behind, Owner, Wanted};
 
-/// Of each film, never let go of.
+/// Beginning of each film that is never let go of.
 pub const PREFIX_BYTES: u64 = 16 << 20;
 /// Pages go in parts of so many: where a page cannot go the kernel looks for it on the lists of
 /// all processors, which is dear (lru_add_drain_all() in generic_fadvise()).

@@ -32,7 +32,7 @@ pub enum Due {
     Sometime,
 }
 
-/// What a read is known by, and its place in the line.
+/// The name of a read, and its place in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
     /// Whole quanta since the queue's beginning; without a deadline the last.
@@ -200,7 +200,7 @@ impl DiskQueue {
         self.take(false)
     }
 
-    /// As `finished`, but waits for one; `None` where none is in flight.
+    /// Waits for a finished read; `None` where none is in flight.
     ///
     /// # Errors
     /// As `finished`.

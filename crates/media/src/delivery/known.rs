@@ -11,7 +11,7 @@ use std::{
 
 use crate::site::Identity;
 
-/// What is asked about: whole chunks of a file.
+/// Unit of the question: whole chunks of a file.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 /// So long it is taken to be there.
 const BELIEVED: Duration = Duration::from_secs(1);

@@ -42,7 +42,7 @@ pub enum Readahead {
     Off,
 }
 
-/// What happens to pages that a stream has read, and nobody else reads.
+/// The fate of pages that a stream has read, and nobody else reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behind {
     /// While the system has memory to spare they stay; otherwise they go, so that a long film does
@@ -107,7 +107,7 @@ pub(crate) struct Wanted<'a> {
     /// Not empty. Of a paced stream what is released by now.
     pub range: Range<u64>,
     pub due: Due,
-    /// Who else reads the file.
+    /// The others who read the file.
     pub audience: &'a Audience,
 }
 

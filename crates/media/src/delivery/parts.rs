@@ -18,7 +18,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// What one call may ask for of this device's files; at most `bytes_max`.
+    /// Bytes that one call may ask for of this device's files; at most `bytes_max`.
     pub fn of(&mut self, device: u64, bytes_max: u64) -> u64 {
         let limit = *self.known.entry(device).or_insert_with(|| limit_bytes(device));
         limit.clamp(BYTES_MIN.min(bytes_max), bytes_max)

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a client may know of a file.
+/// Validators by which a client knows a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
     /// With its quotes, and strong.

@@ -1,7 +1,7 @@
 //! What a file is, by the end of its name (the registry of IANA; for what a web server sends most,
 //! as nginx says it).
 
-/// What nobody knows is offered for download.
+/// Content type of unknown files: they are offered for download.
 pub const UNKNOWN: &str = "application/octet-stream";
 
 const TYPES: &[(&str, &str)] = &[
@@ -55,7 +55,7 @@ const TYPES: &[(&str, &str)] = &[
     ("zip", "application/zip"),
 ];
 
-/// Of a file's name, or of a whole path.
+/// Content type of a file's name, or of a whole path.
 #[must_use]
 pub fn of_name(name: &[u8]) -> &'static str {
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
@@ -68,7 +68,7 @@ pub fn of_name(name: &[u8]) -> &'static str {
     }
 }
 
-/// What a browser's player may take.
+/// Says whether a browser's player may take it.
 #[must_use]
 pub fn is_played(content_type: &str) -> bool {
     content_type.starts_with("video/") || content_type.starts_with("audio/")

@@ -18,8 +18,8 @@ pub enum Selection {
     Unsatisfiable,
 }
 
-/// What of `len_bytes` the value of a `Range` field asks for. Another unit than bytes is ignored,
-/// as the RFC wants.
+/// Selects the part of `len_bytes` that the value of a `Range` field asks for. Another unit than
+/// bytes is ignored, as the RFC wants.
 #[must_use]
 pub fn select(value: &[u8], len_bytes: u64) -> Selection {
     let Some((unit, set)) = value.split_at_checked(6) else { return Selection::Whole };

@@ -29,15 +29,15 @@ pub struct Request {
     pub range: Option<Vec<u8>>,
     pub conditions: Conditions,
     pub host: Option<String>,
-    /// Of another site whose page asks (CORS).
+    /// Origin of another site whose page asks (CORS).
     pub origin: Option<String>,
     pub referer: Option<String>,
     pub user_agent: Option<String>,
-    /// What follows the head and is to be thrown away, before the next request begins.
+    /// Length of the body that follows the head, and is thrown away before the next request begins.
     pub body_bytes: u64,
 }
 
-/// Where a request points to.
+/// The target of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Decoded, without dots and doubled slashes; begins with a slash.
@@ -46,7 +46,7 @@ pub struct Target {
     pub query: String,
 }
 
-/// What is wrong with a request: the connection is closed after the answer.
+/// A fault of a request: the connection is closed after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// 400.
@@ -349,7 +349,7 @@ impl Target {
         self.query.split('&').any(|pair| pair.split('=').next() == Some(name))
     }
 
-    /// What the query says of `name`, where it is given.
+    /// The value of `name` in the query, where it is given.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));

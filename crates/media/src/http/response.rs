@@ -43,7 +43,7 @@ impl Piece {
     }
 }
 
-/// What every answer of a server has in common.
+/// Fields that all answers of a server have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Common {
     /// For the `Date` field.
@@ -78,7 +78,7 @@ pub struct Entity<'a> {
     pub validators: Validators,
 }
 
-/// What a request gets of a file: all, parts, or the word that it has it already.
+/// Answers a request for a file: all of it, parts, or that the client has it already.
 #[must_use]
 pub fn of_file(request: &Request, entity: &Entity<'_>, common: &Common, boundary: u64) -> Response {
     let Entity { len_bytes, content_type, validators } = entity;
@@ -168,7 +168,7 @@ pub fn of_status(
     of_status_because(status, request, common, fields, "")
 }
 
-/// The same with a sentence that says why.
+/// Answers by a status with a sentence that says why.
 #[must_use]
 pub fn of_status_because(
     status: u16,

@@ -40,11 +40,11 @@ static BOUNDARIES: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Reply {
     pub response: Response,
     pub file: Option<OpenFile>,
-    /// Of a stream that is paced.
+    /// The pace of a paced stream.
     pub pace: Option<Pace>,
-    /// Of a stream that is admitted.
+    /// The place of an admitted stream.
     pub place: Option<Place>,
-    /// Of an answer with a file.
+    /// The seat of an answer with a file.
     pub seat: Option<Seat>,
 }
 

@@ -55,9 +55,9 @@ pub(super) struct Connection {
     /// The client says nothing more.
     pub has_heard_all: bool,
     pub interest: Interest,
-    /// It is in line for another turn.
+    /// The connection is in line for another turn.
     pub is_ready: bool,
-    /// It waits for the disk.
+    /// The connection waits for the disk.
     pub is_reading: bool,
     /// The rest of a body is longer than anybody reads.
     ignores_body: bool,
@@ -96,7 +96,7 @@ pub(super) struct Answer {
     pub file: Option<Arc<OpenFile>>,
     pub line: LogLine,
     pub begun: Instant,
-    /// Of a paced one.
+    /// The schedule of a paced answer.
     pub schedule: Option<Schedule>,
     /// The client named its rate, and the film needs no such one.
     pub is_wish: bool,
@@ -343,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// Of what came and was not understood, for the log.
+    /// The first line of what came and was not understood, for the log.
     pub fn first_line(&self) -> String {
         let mut lines = self.incoming.split(|&byte| byte == b'\n');
         String::from_utf8_lossy(lines.next().unwrap_or_default().trim_ascii_end()).into_owned()
@@ -359,7 +359,7 @@ impl Connection {
         !self.incoming.is_empty() || self.transport.is_greeting()
     }
 
-    /// It could not be answered yet.
+    /// Says whether the client still greets and could not be answered yet.
     pub fn is_greeting(&self) -> bool {
         self.transport.is_greeting()
     }
@@ -466,7 +466,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// What the schedule of a paced answer says at the end of a period.
+    /// Judges a paced answer by its schedule at the end of a period.
     pub fn judge(&mut self, now: Instant) -> Option<Judged> {
         let is_blocked = self.interest.writes;
         let answer = self.answer.as_mut().filter(|answer| !answer.waits_for_place)?;
@@ -496,7 +496,7 @@ impl Connection {
         self.answer.as_ref().is_some_and(|answer| answer.waits_for_place)
     }
 
-    /// That other has not ended in time, so there are two who watch.
+    /// Says whether the other answer has not ended in time, so that two watch.
     pub fn has_no_place(&self, now: Instant) -> bool {
         self.answer.as_ref().is_some_and(|answer| {
             let time_max = answer.schedule.as_ref().map_or(Duration::ZERO, Schedule::period);
@@ -506,7 +506,7 @@ impl Connection {
         })
     }
 
-    /// It ends for want of a place.
+    /// Ends the answer for want of a place.
     pub fn turn_away(&self) {
         if let Some(place) = self.answer.as_ref().and_then(|answer| answer.place.as_ref()) {
             place.turn_away();

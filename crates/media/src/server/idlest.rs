@@ -35,7 +35,7 @@ impl Idlest {
         self.entries.push_back((key, since));
     }
 
-    /// It is not known here any longer.
+    /// Removes and returns the idlest connection; it is not known here any longer.
     pub fn pop(&mut self, is_idle: impl Fn(usize, Instant) -> bool) -> Option<usize> {
         while let Some((key, since)) = self.entries.pop_front() {
             if is_idle(key, since) {

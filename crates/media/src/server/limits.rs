@@ -5,11 +5,11 @@ use std::time::Duration;
 /// Every one of them is a bound on what one stranger can cost the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one loop. With more, the one that waits longest between two requests is closed; where all
-    /// are at work, the new one is.
+    /// Connections of one loop. With more, the one that waits longest between two requests is
+    /// closed; where all are at work, the new one is.
     pub connections_max: usize,
-    /// Of one client's address, all loops together; of IPv6 of one /64. One more is closed at once.
-    /// `None`: any number, as many may sit behind one address.
+    /// Connections of one client's address, all loops together; of IPv6 of one /64. One more is
+    /// closed at once. `None`: any number, as many may sit behind one address.
     pub connections_of_address_max: Option<u32>,
     /// From the first byte of a head to its last: one that comes byte by byte is cut off
     /// (slowloris).

@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// What the access log is told of each answer, whole or broken off.
+/// A line of the access log, for each answer, whole or broken off.
 #[derive(Clone, Debug)]
 pub struct Access<'a> {
     pub time: SystemTime,
@@ -35,7 +35,7 @@ pub struct Access<'a> {
     /// The first line, as it came.
     pub request: &'a str,
     pub status: u16,
-    /// Of the body.
+    /// Bytes of the body.
     pub body_bytes: u64,
     /// The socket took all of it.
     pub is_whole: bool,
@@ -149,7 +149,7 @@ pub struct Totals {
     pub sent_bytes: u64,
     /// Paced answers that have begun.
     pub streams: u64,
-    /// Of all streams, over by now.
+    /// Periods of all streams that are over by now.
     pub periods: u64,
     /// Periods of which not all bytes were there at the end.
     pub misses: u64,

@@ -27,13 +27,13 @@ pub struct Snapshot {
     pub time: SystemTime,
     pub up_time: Duration,
     pub totals: Totals,
-    /// Of all periods of all streams since the start.
+    /// Slack of all periods of all streams since the start.
     pub slack: SlackHistogram,
     pub reads: Reads,
     pub door: Door,
     /// Answers of files under way.
     pub sessions_count: u64,
-    /// As many of them as were asked for.
+    /// The sessions, as many as were asked for.
     pub sessions: Vec<Session>,
     pub loops: usize,
     /// Loops that did not answer in time.
@@ -46,7 +46,7 @@ pub struct Session {
     /// Unlike that of any other answer since the start.
     pub id: u64,
     pub peer: IpAddr,
-    /// As it came, with its query; a stranger wrote it.
+    /// The target as it came, with its query; a stranger wrote it.
     pub target: String,
     pub user_agent: Option<String>,
     pub since: SystemTime,
@@ -60,9 +60,9 @@ pub struct Session {
     pub misses: u64,
     pub held_back: u64,
     pub slack: SlackHistogram,
-    /// Of the last period.
+    /// Slack of the last period.
     pub slack_ms: Option<i64>,
-    /// What the player has in hand, if it began to play with the first byte.
+    /// Film in the hand of the player, if it began to play with the first byte.
     pub buffer_s: f32,
     /// 0 to 1: that it runs dry in the next period.
     pub rebuffer_risk: f32,

@@ -34,7 +34,7 @@ impl Transport {
         Ok(Self::Tls(Box::new(Stream::new(certificate.config())?)))
     }
 
-    /// What the client says; 0 where it says nothing more.
+    /// Reads what the client says; 0 where it says nothing more.
     ///
     /// # Errors
     /// `WouldBlock` where nothing is there; what the socket says, and what is no TLS.
@@ -129,7 +129,7 @@ impl Transport {
         }
     }
 
-    /// What the client's kernel has said that it has, of all answers together.
+    /// Bytes that the client's kernel has acknowledged, of all answers together.
     pub fn there_bytes(&mut self, socket: &TcpStream, tcp: &TcpInfo) -> u64 {
         match self {
             Self::Plain => tcp.bytes_acked,

@@ -74,13 +74,13 @@ impl Feed {
         self.changed.notify_all();
     }
 
-    /// Whoever waits gets the end.
+    /// Ends the feed: whoever waits gets the end.
     pub fn end(&self) {
         self.lock().has_ended = true;
         self.changed.notify_all();
     }
 
-    /// What follows the sample `seen`, 0 for none; waits for it. One that was too slow for a
+    /// Waits for the sample after `seen`, 0 for none. One that was too slow for a
     /// sample misses it.
     pub fn next(&self, seen: &mut u64) -> Next {
         let mut kept = self.lock();

@@ -17,7 +17,7 @@ use crate::server::{Observer, Snapshot};
 const FRESH: Duration = Duration::from_millis(500);
 /// Sessions are asked for by these numbers, so that few snapshots serve all.
 const SESSIONS_STEPS: [usize; 3] = [0, 1_000, SESSIONS_MAX];
-/// Of one answer.
+/// Most sessions in one answer.
 pub const SESSIONS_MAX: usize = 10_000;
 
 /// One moment.

@@ -55,7 +55,7 @@ const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// How long answers may take to end when the listener does.
 const END_MAX: Duration = Duration::from_millis(200);
 
-/// Where to listen, and by what names it may be asked.
+/// Address to listen at, and names by which it may be asked.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: SocketAddr,

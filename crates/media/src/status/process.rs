@@ -13,7 +13,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// What cannot be read is 0.
+    /// Reads the figures of this process; one that cannot be read is 0.
     pub fn now() -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         Self {

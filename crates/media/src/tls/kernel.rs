@@ -54,7 +54,7 @@ enum End {
     Said,
 }
 
-/// What the kernel takes or not.
+/// A version and cipher that the kernel takes or not.
 pub type Pair = (Version, Cipher);
 
 /// This kernel can encrypt for us.
@@ -106,7 +106,7 @@ fn unused(mut iv: [u8; IV_BYTES], (version, cipher): Pair) -> [u8; IV_BYTES] {
     iv
 }
 
-/// What the kernel calls a suite, if it takes it.
+/// The kernel's name of a suite, if it takes it.
 pub fn pair(version: ProtocolVersion, suite: CipherSuite) -> Option<Pair> {
     let version = match version {
         ProtocolVersion::TLSv1_2 => Version::Tls12,
@@ -129,7 +129,7 @@ pub fn pair(version: ProtocolVersion, suite: CipherSuite) -> Option<Pair> {
 }
 
 impl Kernel {
-    /// Of a socket that is attached and has `greeting_bytes` of the wire behind it.
+    /// Takes over a socket that is attached and has `greeting_bytes` of the wire behind it.
     ///
     /// # Errors
     /// What the kernel says to the keys: then the connection is of no use.
@@ -163,7 +163,7 @@ impl Kernel {
         })
     }
 
-    /// What the client says; 0 where it says nothing more.
+    /// Reads what the client says; 0 where it says nothing more.
     ///
     /// # Errors
     /// `WouldBlock` where nothing is there; what the socket says; `InvalidData` for what is no data

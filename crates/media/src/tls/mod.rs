@@ -31,7 +31,7 @@ pub struct Certificate {
     config: RwLock<Arc<ServerConfig>>,
 }
 
-/// Where they lie, in PEM.
+/// Paths of certificate and key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// The server's certificate first, then those that sign it.
@@ -61,7 +61,7 @@ pub enum CertificateError {
 /// A chain and a key take a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Who encrypts what a connection sends.
+/// The side that encrypts what a connection sends: kernel or process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// kTLS: files go into the socket by sendfile(2) as without TLS.
@@ -71,7 +71,7 @@ pub enum By {
 }
 
 impl By {
-    /// What this system has.
+    /// The best that this system has.
     #[must_use]
     pub fn here() -> Self {
         if kernel::is_there() { Self::Kernel } else { Self::Rustls }

@@ -29,8 +29,8 @@ const HANDSHAKE_BYTES_MAX: u64 = 16 << 10;
 /// What a client may say in a row of which no data comes: a record may be 16 KiB and come in parts.
 /// rustls bounds empty records in a row, and new keys without data, and not the two in turns.
 const SILENT_BYTES_MAX: u64 = 2 * RECORD_BYTES_MAX;
-/// Of one connection: half of what AES-GCM bears under one key (RFC 8446, 5.5). That is 128 GiB;
-/// whoever wants more begins another. In TLS 1.3 rustls changes the key before.
+/// Records of one connection: half of what AES-GCM bears under one key (RFC 8446, 5.5). That is 128
+/// GiB; whoever wants more begins another. In TLS 1.3 rustls changes the key before.
 pub const RECORDS_MAX: u64 = 1 << 23;
 /// After the last words to a client that speaks no TLS: to close before they are read would make it
 /// lose them.
@@ -98,8 +98,8 @@ impl Stream {
         self.connection.wants_write()
     }
 
-    /// What the client says; 0 where it says nothing more. The socket is read only where nothing
-    /// decrypted is left.
+    /// Reads what the client says; 0 where it says nothing more. The socket is read only where
+    /// nothing decrypted is left.
     ///
     /// # Errors
     /// `WouldBlock` where nothing is there; what the socket says; `InvalidData` where it is no TLS,

@@ -6,9 +6,9 @@ pub(super) const HEAD_BYTES_MAX: usize = 8 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub status: u16,
-    /// Where it is known.
+    /// Length of the body, where it is known.
     pub body_bytes: Option<u64>,
-    /// Of the bytes that were given, the head's.
+    /// Length of the head within the given bytes.
     pub len_bytes: usize,
 }
 

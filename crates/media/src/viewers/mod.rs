@@ -50,11 +50,11 @@ pub struct Crowd {
     pub rate: Rate,
     pub period: Duration,
     pub prebuffer: Duration,
-    /// What the server gives at once beside the first period, in time that it plays: so much
+    /// Film that the server gives at once beside the first period, in time that it plays: so much
     /// earlier is each period due, though never before `prebuffer`. Without it a server that is
     /// late by less would not be seen.
     pub start_up: Duration,
-    /// Who is refused comes again after this time.
+    /// Time after which a refused viewer comes again.
     pub asks_again: Option<Duration>,
     /// No viewer takes more than what it plays within this time. Without it all is taken that
     /// comes: then it is the server that paces.
@@ -73,7 +73,7 @@ pub fn watch(crowd: &Crowd) -> io::Result<Seen> {
     watch_unless(crowd, &AtomicBool::new(false))
 }
 
-/// The same; all leave when `stops` is set.
+/// Watches as `watch` does; all leave when `stops` is set.
 ///
 /// # Errors
 /// As `watch`.

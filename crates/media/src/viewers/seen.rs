@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 /// An hour late is late enough, in microseconds.
 const TIME_MAX_US: u64 = 3_600_000_000;
 
-/// Of many times: the one that half of them keep, the one that 99 of 100 keep, and the longest, in
-/// milliseconds.
+/// Quantiles of many times: the one that half of them keep, the one that 99 of 100 keep, and the
+/// longest, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantiles {
     pub p50_ms: f64,
@@ -40,14 +40,14 @@ pub struct Seen {
     pub periods: u64,
     /// Periods that were not there in time.
     pub misses: u64,
-    /// Of all periods, in microseconds; 0 where it was in time.
+    /// Lateness of all periods, in microseconds; 0 where one was in time.
     pub lateness_us: Histogram<u64>,
     /// From each request to the first byte of its film, in microseconds.
     pub first_byte_us: Histogram<u64>,
     /// From each request to what the player needs to begin, in microseconds.
     pub start_up_us: Histogram<u64>,
     pub received_bytes: u64,
-    /// Of all viewers, from the request on.
+    /// Time of all viewers, from the request on.
     pub watched: Duration,
 }
 
@@ -87,7 +87,7 @@ impl Seen {
         Quantiles::of(&self.start_up_us)
     }
 
-    /// What another crowd saw, too.
+    /// Adds what another crowd saw.
     pub fn add(&mut self, other: &Self) {
         self.streams += other.streams;
         self.refused += other.refused;

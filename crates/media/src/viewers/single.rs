@@ -16,7 +16,7 @@ use super::{
     answer::{self, HEAD_BYTES_MAX},
 };
 
-/// What came, from the request on.
+/// The bytes that came, from the request on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub first_byte: Duration,

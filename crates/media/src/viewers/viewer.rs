@@ -41,7 +41,7 @@ pub(super) struct Viewer {
     pub body_bytes: Option<u64>,
     /// Periods that were there.
     pub periods: u64,
-    /// It takes nothing until it has played some.
+    /// The viewer takes nothing until it has played some.
     pub is_full: bool,
     /// The server would not, or no server is there: no period was owed.
     pub has_failed: bool,
@@ -76,8 +76,8 @@ impl Viewer {
         self.begun + crowd.prebuffer + earlier
     }
 
-    /// What came, against what is owed: a server that gives a start-up counts its answer from its
-    /// first byte, and so its first period is short by the head.
+    /// Bytes that came, against what is owed: a server that gives a start-up counts its answer from
+    /// its first byte, and so its first period is short by the head.
     pub fn there_bytes(&self, crowd: &Crowd) -> u64 {
         let of_head = if crowd.start_up.is_zero() { 0 } else { self.head_bytes };
         self.received_bytes + of_head

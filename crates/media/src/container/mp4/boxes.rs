@@ -5,7 +5,7 @@ use crate::container::excerpts::Excerpts;
 /// Of one file. A long film in fragments has thousands; its index, or its first, are enough.
 const BOXES_MAX: u32 = 1_000;
 
-/// Where a box lies.
+/// The place of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub kind: [u8; 4],
@@ -13,7 +13,7 @@ pub struct Span {
     pub body: u64,
     /// Not behind the end of what surrounds it, whatever it says.
     pub end: u64,
-    /// What it says.
+    /// The end that the box itself says.
     pub said_end: u64,
 }
 

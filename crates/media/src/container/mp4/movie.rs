@@ -57,7 +57,7 @@ impl Clock {
 }
 
 impl Movie {
-    /// What can be read of it; the rest is as if it were not there.
+    /// Reads what can be read of a movie box; the rest is as if it were not there.
     pub fn read(boxes: &mut Boxes, span: Span) -> Self {
         let mut movie = Self::default();
         let (mut header, mut extends) = (None, None);
@@ -87,7 +87,7 @@ impl Movie {
         if self.is_fragmented { self.whole } else { self.own }
     }
 
-    /// That of what stands before the first fragment.
+    /// Duration of what stands before the first fragment.
     pub fn before_fragments(&self) -> Option<Duration> {
         self.own
     }
