@@ -52,7 +52,7 @@ impl SpanHasher {
         self.hasher.update(bytes);
     }
 
-    /// What was seen since `start`.
+    /// Finishes what was seen since `start`.
     #[must_use]
     pub fn finish(&self, part: Part) -> Value {
         match part {

@@ -38,7 +38,7 @@ pub const EXPORTED_BYTES: usize = 96;
 /// The TLS exporter's label (RFC 8446, 7.5); the context is the session's id.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-haul-v1-data";
 
-/// What the control connection agreed on for the data streams of one session.
+/// Keys that the control connection agreed on for the data streams of one session.
 pub struct SessionKeys {
     preface: hmac::Key,
     chunk: LessSafeKey,
@@ -112,7 +112,7 @@ impl SpanDigest {
         Self { spent_ns: 0, state, content: None, journaled, is_journaled: false }
     }
 
-    /// The same, and it computes the BLAKE3 value of each span too.
+    /// Computes the BLAKE3 value of each span too.
     #[must_use]
     pub fn with_content(self) -> Self {
         Self { content: Some(SpanHasher::default()), ..self }
@@ -130,7 +130,7 @@ impl SpanDigest {
         self.is_journaled = journals && !matches!(self.state, State::None);
     }
 
-    /// What a journal is to hold of the bytes that were seen since `start`.
+    /// Digest that a journal is to hold of the bytes that were seen since `start`.
     #[must_use]
     pub fn journaled(&self) -> Option<span_digests::Digest> {
         self.is_journaled.then(|| self.journaled.finish())

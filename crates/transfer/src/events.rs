@@ -73,7 +73,7 @@ pub struct Progress {
     pub bytes_durable: u64,
     /// Through this side's data sockets since the session began, what was sent again left out.
     pub bytes_on_wire: u64,
-    /// Of all files offered so far; grows while the sources are being listed.
+    /// Bytes of all files offered so far; grows while the sources are being listed.
     pub bytes_total: u64,
     /// The rate of the last interval.
     pub gbit_per_s: f64,
@@ -93,7 +93,7 @@ pub struct Progress {
     /// One of the files under way, the one that was begun first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Name>,
-    /// What held the interval back; missing while no stream is at work.
+    /// The stage that held the interval back; missing while no stream is at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limiting: Option<Limiting>,
     /// Share of the streams' time in the interval by stage, largest first; from both ends.
@@ -129,7 +129,7 @@ pub struct Connection {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limiting {
     pub stage: String,
-    /// Of the streams' time in the interval, 0 to 1.
+    /// Share of the streams' time in the interval, 0 to 1.
     pub share: f64,
     /// Why it is this one where another stage has a larger share.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -234,14 +234,14 @@ pub struct SideCosts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Bottleneck {
     pub stage: String,
-    /// Of the time that the streams were open, 0 to 1.
+    /// Share of the time that the streams were open, 0 to 1.
     pub share: f64,
     /// Why it is this one where another stage has a larger share.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub because: String,
     /// While the streams were open.
     pub gbit_per_s: f64,
-    /// What this stage allows at most by itself; missing where its share does not say.
+    /// Most that this stage allows by itself; missing where its share does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most_gbit_per_s: Option<f64>,
     /// The stage with the next largest share. What it allows is not known.
@@ -260,11 +260,11 @@ pub struct TargetRoom {
     pub free_bytes: Option<u64>,
 }
 
-/// What reading back came to.
+/// The outcome of reading back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RecheckReport {
     pub bytes: u64,
-    /// Of these, what was not as it was journaled: it was sent again.
+    /// Bytes of these that were not as journaled: they were sent again.
     pub lost_bytes: u64,
     /// Wall time, beside the transfer.
     pub seconds: f64,
@@ -289,15 +289,15 @@ pub struct Check {
     pub hint: String,
 }
 
-/// Of the report: the manifest that was written.
+/// The manifest that was written, in the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ManifestReport {
     pub path: Name,
     /// Lines in it.
     pub files: u64,
-    /// What these files hold together.
+    /// Bytes that these files hold together.
     pub bytes: u64,
-    /// Of these, read again at the end: this run did not move them.
+    /// Bytes of these that were read again at the end: this run did not move them.
     pub read_bytes: u64,
     /// Files in place without a line: they could not be read, or changed meanwhile.
     pub left_out: u64,
@@ -310,13 +310,13 @@ pub struct Report {
     pub ok: bool,
     /// The sources as they were named, the first of several.
     pub from: Name,
-    /// Where they are now: a path here, or a URL without a token.
+    /// The place of the files now: a path here, or a URL without a token.
     pub to: Name,
     /// Bytes of the files that are in place now: moved, resumed and skipped.
     pub bytes: u64,
-    /// Of these, what was there already and was not sent in this run.
+    /// Bytes of these that were there already and were not sent in this run.
     pub resumed_bytes: u64,
-    /// Of these, the bytes of whole files that were skipped.
+    /// Bytes of whole files that were skipped.
     pub skipped_bytes: u64,
     /// Files of the same size were compared by their bytes, not by their times.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -325,7 +325,7 @@ pub struct Report {
     /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
     pub dry_run: bool,
     pub planned_bytes: u64,
-    /// What a preflight looked at.
+    /// Checks of a preflight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preflight: Vec<Check>,
     /// With a preflight: where the target writes; `None` for `null:`.
@@ -334,7 +334,7 @@ pub struct Report {
     /// Sources that were removed once they were durable at the target (`--move`).
     pub sources_removed: u64,
     pub seconds: f64,
-    /// Of the moved bytes.
+    /// Rate of the moved bytes.
     pub gbit_per_s: f64,
     pub files: FileCounts,
     /// Files and directories that were there already and got the source's mode, owner, time or
@@ -342,7 +342,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "is_zero")]
     pub updated_attributes: u64,
     pub protection: String,
-    /// What verified the bytes; `none` verified nothing.
+    /// Digest that verified the bytes; `none` verified nothing.
     pub digest: String,
     pub streams: u32,
     pub span_bytes: u64,
@@ -371,8 +371,8 @@ pub struct Report {
     /// that was not asked for, or nothing was written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub read_back: String,
-    /// What an earlier run left at the target and was read back in this one, as the target's host
-    /// was started anew since, or with `--recheck`.
+    /// Result of reading back what an earlier run left at the target and was read in this one, as
+    /// the target's host was started anew since, or with `--recheck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<RecheckReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -395,6 +395,6 @@ pub struct Candidate {
     pub engine: String,
     /// The first that is usable is the choice; the others go on where it cannot.
     pub usable: bool,
-    /// What it does, or why it cannot be used.
+    /// The work of the engine, or why it cannot be used.
     pub what: String,
 }

@@ -78,7 +78,7 @@ pub struct TransferOptions {
     pub streams: Option<u32>,
     /// Bytes of a span, a power of two; `None`: chosen for each file.
     pub span_bytes: Option<u64>,
-    /// Of all streams together, in bytes a second.
+    /// Rate of all streams together, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
     pub protection: Protection,
     /// Only with [`Protection::Clear`].
@@ -130,7 +130,7 @@ impl TransferOptions {
     }
 }
 
-/// What a push sends.
+/// A source of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceSpec {
     /// A file, `dir` (the directory itself) or `dir/` (its contents).
@@ -145,13 +145,13 @@ pub enum SourceSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beginning {
     pub path: PathBuf,
-    /// Of a shorter file all is sent.
+    /// Bytes to send; of a shorter file, all of it.
     pub len_bytes: u64,
-    /// What it is called at the target.
+    /// Name at the target.
     pub name: String,
 }
 
-/// Where a pull writes.
+/// The target of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetSpec {
     /// An existing directory, a name that ends in `/`, or for one source the file's new name.
@@ -176,7 +176,7 @@ pub struct PullRequest {
     pub options: TransferOptions,
 }
 
-/// What `haul serve` serves.
+/// The root of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServeRoot {
     Directory(PathBuf),
@@ -200,7 +200,7 @@ pub struct ServeOptions {
     /// The least protection a client may ask for.
     pub protection_min: Protection,
     pub sessions_max: u32,
-    /// Of these, probes; they take all that the network gives.
+    /// Most probes among them; a probe takes all that the network gives.
     pub probes_max: u32,
     /// Connections that have not yet shown who they are.
     pub strangers_max: u32,

@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a source is called at the target; `None`: its contents come without it.
+/// Name of a source at the target; `None`: its contents come without it.
 pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
     match source {
         SourceSpec::Zero(bytes) => Some(format!("zero-{bytes}").into_bytes()),
@@ -39,7 +39,7 @@ pub fn asked_path(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The same for a source of a pull.
+/// Name of a source of a pull at the target.
 pub fn asked_name(path: &[u8]) -> Option<Vec<u8>> {
     let size = path.strip_prefix(b"zero:").and_then(|size| std::str::from_utf8(size).ok());
     match size.and_then(|size| parse_size(size).ok()) {
@@ -48,7 +48,7 @@ pub fn asked_name(path: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Of two sources of one name the second would replace the first.
+/// Refuses two sources of one name: the second would replace the first.
 ///
 /// # Errors
 /// Names the two.
@@ -62,8 +62,8 @@ pub fn check_names(names: &[Option<Vec<u8>>]) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, needs, "one name twice", hint)))
 }
 
-/// Where sources are removed, no name may come twice: the one that is refused for it would take
-/// the place of the other in the next run. Of contents nobody knows the names before.
+/// Refuses names that could come twice where sources are removed: the one that is refused for it
+/// would take the place of the other in the next run. Of contents nobody knows the names before.
 ///
 /// # Errors
 /// If there are contents of a directory, and another source.

@@ -23,7 +23,7 @@ const STREAM_BITS_PER_S_MIN: f64 = 1e9;
 /// Of the free space that is left over, less than this is worth a word.
 const SPACE_LEFT_SHARE_MIN: f64 = 0.05;
 
-/// What is known of a host, said now.
+/// Facts of a host, as they are now.
 #[must_use]
 pub fn facts(host: &Host, place: Option<&TargetPlace>) -> HostFacts {
     HostFacts {
@@ -40,7 +40,7 @@ pub fn facts(host: &Host, place: Option<&TargetPlace>) -> HostFacts {
     }
 }
 
-/// What a client has found out.
+/// Findings of a client.
 pub struct Findings<'a> {
     pub sends: bool,
     pub mine: &'a HostFacts,

@@ -71,8 +71,8 @@ fn sentence(text: &str) -> String {
 }
 
 impl Problem {
-    /// What went wrong, without the file and its numbers: equal for the files that one cause hits,
-    /// as a full disk does.
+    /// The cause of the problem, without the file and its numbers: equal for the files that one
+    /// cause hits, as a full disk does.
     #[must_use]
     pub fn cause(&self) -> String {
         let mut cause = format!("{:?}", self.side);

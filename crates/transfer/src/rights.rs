@@ -6,7 +6,7 @@
 use haul_protocol::wire::{self, Direction, Fault, FaultCode, OnConflict, Side};
 use serde::{Deserialize, Serialize};
 
-/// What a token allows, or a server by itself.
+/// Rights that a token gives, or a server by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredRights")]
 pub struct Rights {
@@ -75,7 +75,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// As `haul token new` calls it.
+    /// Name of the right in `haul token new`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -130,7 +130,7 @@ impl Need {
 /// Bits of `preserve`: values that somebody wrote, not what a listing shows.
 const PRESERVED_VALUES: u32 = 16 | 32;
 
-/// What a session that moves files needs, all of it.
+/// All rights that a session which moves files needs.
 #[must_use]
 pub fn needed(open: &wire::Open) -> Vec<Need> {
     let wishes = open.wishes.unwrap_or_default();

@@ -14,7 +14,7 @@ use haul_protocol::{
 };
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
 
-/// What a rule does with what it fits.
+/// The effect of a rule on what it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Include,
@@ -214,7 +214,7 @@ fn globs_of(pattern: &[u8]) -> Result<Vec<(globset::Glob, bool)>, Problem> {
     Ok(built)
 }
 
-/// What a matcher says of a name.
+/// The answer of a matcher for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     Taken,

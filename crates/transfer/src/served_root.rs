@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-/// What a server serves, or a token opens.
+/// The root that a server serves, or a token opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ServedRoot {
@@ -31,7 +31,7 @@ pub enum ServedRoot {
     Unknown,
 }
 
-/// What makes a directory this one and no other that has its path.
+/// Identity of a directory among all that may have its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InodeIdentity {
     inode: u64,
@@ -108,7 +108,7 @@ impl ServedRoot {
         Ok(Self::Directory { path: shown(path.as_os_str().as_bytes()), inode })
     }
 
-    /// What a user names: a directory, or `null:`.
+    /// Reads the root that a user names: a directory, or `null:`.
     ///
     /// # Errors
     /// If there is no such directory.
@@ -123,9 +123,9 @@ impl ServedRoot {
         })
     }
 
-    /// What is at `path` in place of this directory: a server that goes on would put files where
-    /// nobody finds them, as after `umount -l` or `mv`. `None` where it is there, and where that
-    /// cannot be looked at.
+    /// Says what is at `path` in place of this directory: a server that goes on would put files
+    /// where nobody finds them, as after `umount -l` or `mv`. `None` where it is there, and where
+    /// that cannot be looked at.
     #[must_use]
     pub fn in_its_place(&self, path: &Path) -> Option<&'static str> {
         let Self::Directory { inode: Some(inode), .. } = self else { return None };

@@ -22,11 +22,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// What a new token shall allow.
+/// The rights and limits of a new token.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     pub rights: Rights,
-    /// What is served: it opens no other.
+    /// The served root: the token opens no other.
     pub served: ServedRoot,
     /// Below that; empty: all of it.
     pub root: PathBuf,
@@ -87,7 +87,7 @@ impl TokenRecord {
     }
 }
 
-/// What a token that was shown allows.
+/// The grant of a token that was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub single_use: bool,
@@ -232,7 +232,7 @@ impl StateDirectory {
         })
     }
 
-    /// What was served with this state directory, each path once.
+    /// Roots that were served with this state directory, each path once.
     ///
     /// # Errors
     /// If the list cannot be read.
@@ -320,7 +320,7 @@ impl StateDirectory {
         Ok(grant_of(&record))
     }
 
-    /// The same for what moves no file: a single-use token stays as it is.
+    /// Authorizes what moves no file: a single-use token stays as it is.
     ///
     /// # Errors
     /// As [`Self::authorize`].
@@ -550,7 +550,7 @@ fn state_fault(_problem: &Problem) -> wire::Fault {
         .hint("`haul token list` on the server says why")
 }
 
-/// Where haul's state lies for this user, of all places where it may, whatever was said: no
+/// Directories of haul's state for this user, all that may be, whatever was said: no
 /// transfer reads or writes it. One without a key is some other directory of that name.
 #[must_use]
 pub fn usual_state_directories() -> Vec<PathBuf> {

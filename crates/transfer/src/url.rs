@@ -14,7 +14,7 @@ pub struct HaulUrl {
     /// A name or an address, without the brackets of IPv6.
     pub host: String,
     pub port: u16,
-    /// As written after the host, percent-decoded, without the first `/`. Bytes, not text.
+    /// The path as written after the host, percent-decoded, without the first `/`. Bytes, not text.
     pub path: Vec<u8>,
 }
 

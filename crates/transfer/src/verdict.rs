@@ -83,7 +83,7 @@ pub fn quota_holds(throttled_share: f64) -> bool {
     throttled_share >= THROTTLED_SHARE_MIN
 }
 
-/// What to do about a quota.
+/// Remedy for a quota.
 pub const QUOTA_REMEDY: &str = "raise the CPU quota of haul's control group there (cpu.max or \
      cpu.cfs_quota_us, CPUQuota= of systemd, --cpus of docker)";
 
@@ -96,7 +96,7 @@ fn stream_seconds(report: &SideReport) -> f64 {
     report.streams_ns as f64 / 1e9 / f64::from(report.threads.max(1))
 }
 
-/// What lies between both ends.
+/// The path between both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path {
     /// Both ends are on one host: there is no wire that could be full.
@@ -115,7 +115,7 @@ impl Path {
 /// The bottleneck of a run, and its stages' shares, largest first.
 pub type Judged = (Bottleneck, Vec<(String, f64)>);
 
-/// What was moved in a time, and what the user allowed.
+/// Bytes that were moved in a time, and the rate that the user allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub bytes: u64,
@@ -206,7 +206,7 @@ fn judged(source: &Figures, target: &Figures, seconds: f64, path: Path, limit: L
     }
 }
 
-/// What held an interval back, and the stages' shares, largest first.
+/// Judges what held an interval back; with the stages' shares, largest first.
 #[must_use]
 pub fn of_interval(
     source: &Figures,

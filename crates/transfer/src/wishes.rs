@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A file that nothing was written to for this long is complete.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(10);
 
-/// What happens to a file whose name is taken at the target.
+/// The treatment of a file whose name is taken at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
     /// What is the same by size and time stays, what differs is replaced.
@@ -86,7 +86,7 @@ pub struct Recording {
     pub follow: bool,
     /// No byte that was written ever changes: at the end nothing is read again.
     pub append_only: bool,
-    /// What appears in the source directories is sent too.
+    /// Whether what appears in the source directories is sent too.
     pub watch: bool,
     /// A file that nothing was written to for this long is complete.
     pub idle: Duration,
@@ -122,9 +122,9 @@ pub struct Wishes {
     pub move_sources: bool,
     pub preserve: Preserve,
     pub recording: Recording,
-    /// What arrives is made durable and then thrown away: it was only to be measured.
+    /// Whether what arrives is made durable and then thrown away: it was only to be measured.
     pub discard: bool,
-    /// What an earlier run left at the target is read back before it is believed.
+    /// Whether what an earlier run left at the target is read back before it is believed.
     pub recheck: bool,
 }
 

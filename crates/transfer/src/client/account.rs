@@ -92,7 +92,7 @@ impl Heard {
     }
 }
 
-/// What a session that is over adds to the run.
+/// The part that an ended session adds to the run.
 #[derive(Clone, Debug, Default)]
 pub struct Settled {
     figures: Figured,

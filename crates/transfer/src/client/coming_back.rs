@@ -25,7 +25,7 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 pub(super) struct ComingBack {
     /// Why the last session was lost; `None` before the first one.
     pub lost: Option<String>,
-    /// When it was lost, and nothing has got on since.
+    /// Time since which the connection is lost and nothing has got on.
     pub lost_at: Instant,
     first_handshakes: u32,
     /// Sessions tried since anything has got on.

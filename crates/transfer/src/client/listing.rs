@@ -50,7 +50,7 @@ pub struct Entry {
     pub modified: (i64, u32),
     /// Permission bits.
     pub mode: u32,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub link_target: Name,
 }
 

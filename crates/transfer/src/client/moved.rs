@@ -7,7 +7,7 @@ use haul_protocol::wire::SideReport;
 /// What was there before a run, and what it made of its files.
 pub(super) struct There {
     pub files: FileCounts,
-    /// Of all files that are in place.
+    /// Bytes of all files that are in place.
     pub bytes: u64,
     pub moved_bytes: u64,
     /// Skipped files included.

@@ -52,7 +52,7 @@ pub struct Meter {
     limit_bytes_per_s: Option<u64>,
     mine_before: wire::Figures,
     theirs_before: wire::Figures,
-    /// What the server said last of its streams.
+    /// Last figures of the server's streams.
     pub theirs: wire::Figures,
     pub heard: Heard,
 }
@@ -83,7 +83,7 @@ impl Meter {
         self.theirs = theirs;
     }
 
-    /// What the verdict on each interval needs to know.
+    /// Adds the facts that the verdict on each interval needs.
     pub fn judging(self, path: verdict::Path, limit_bytes_per_s: Option<u64>) -> Self {
         Self { path, limit_bytes_per_s, ..self }
     }
@@ -156,7 +156,7 @@ type Judged = (Option<Limiting>, Vec<(String, f64)>);
 pub struct Reporting<R> {
     pub role: R,
     pub meter: Meter,
-    /// What the server said of its host, and when it was heard.
+    /// Facts that the server told of its host, and when they were heard.
     pub facts: Option<(wire::HostFacts, u64)>,
     /// Whether the server was asked how it chose, and what it does.
     pub explain: bool,

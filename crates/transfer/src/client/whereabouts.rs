@@ -24,8 +24,8 @@ impl TargetMeans {
     }
 }
 
-/// What `run` returns, and the name that the one source got, where `--on-conflict keep-both` stored
-/// it under another.
+/// Returns what `run` returns, and the name that the one source got, where `--on-conflict
+/// keep-both` stored it under another.
 pub fn noting<R>(
     on_event: &mut dyn FnMut(Event),
     run: impl FnOnce(&mut dyn FnMut(Event)) -> R,

@@ -46,7 +46,7 @@ pub struct Manifest {
     records: Mutex<io::Result<SortedRecords>>,
 }
 
-/// Where a session's settled files get their lines.
+/// The manifest in which a session's settled files get their lines.
 #[derive(Clone, Debug)]
 pub struct Lines {
     pub manifest: Arc<Manifest>,
@@ -54,7 +54,7 @@ pub struct Lines {
     pub rename: Option<Vec<u8>>,
 }
 
-/// Where what was not moved can be read.
+/// The place at which a file that was not moved can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `zero:SIZE`.
@@ -80,7 +80,7 @@ impl Origin {
         }
     }
 
-    /// Where a receiver puts what is offered.
+    /// Says where a receiver puts what is offered.
     #[must_use]
     pub fn of_target(place: &TargetPlace, offered: &[u8]) -> Self {
         match place {
@@ -142,7 +142,7 @@ impl Lines {
         self.add(offer, stored_as, known);
     }
 
-    /// It is not, or not as it was offered.
+    /// Notes that a file is not in place, or not as it was offered.
     pub fn failed(&self, offer: &FileOffer) {
         self.add(offer, None, Known::Failed);
     }

@@ -12,7 +12,7 @@ use std::{os::unix::ffi::OsStrExt, path::Path};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub size_bytes: u64,
-    /// Of the source; `zero:` has none.
+    /// Modification time of the source; `zero:` has none.
     pub mtime: (i64, u32),
     /// Number and device of the source's inode.
     pub inode: (u64, u64),

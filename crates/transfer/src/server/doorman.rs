@@ -90,7 +90,8 @@ pub struct Stranger<'a> {
 }
 
 impl Stranger<'_> {
-    /// It has shown who it is: its place is free, and its thread is that of a session.
+    /// Lets a stranger in that has shown who it is: its place is free, and its thread is that of a
+    /// session.
     pub fn let_in(self) {
         self.let_in.store(true, Ordering::Relaxed);
     }

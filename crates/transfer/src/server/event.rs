@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::Serialize;
 
-/// What a server tells while it runs; one line of `haul serve --json` each.
+/// An event of a running server; one line of `haul serve --json` each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ServerEvent {

@@ -137,13 +137,13 @@ impl Server {
         self.url_by(&self.hosts.names[0])
     }
 
-    /// The same by each name and address of this machine, the best first.
+    /// URLs of the whole root by each name and address of this machine, the best first.
     #[must_use]
     pub fn urls(&self) -> Vec<HaulUrl> {
         self.hosts.names.iter().map(|host| self.url_by(host)).collect()
     }
 
-    /// What lies within the root and is served to nobody: state directories, with their keys.
+    /// Directories within the root that are served to nobody: state directories, with their keys.
     #[must_use]
     pub fn not_served(&self) -> &[PathBuf] {
         self.root.as_ref().map_or(&[], |root| root.closed())

@@ -39,7 +39,7 @@ impl Hosts {
         Self { names: vec![name], for_others: true }
     }
 
-    /// Of a server that listens on `listen`.
+    /// Finds the hosts of a server that listens on `listen`.
     #[must_use]
     pub fn of(listen: IpAddr) -> Self {
         if !listen.is_unspecified() {

@@ -67,7 +67,7 @@ impl Refusals {
         None
     }
 
-    /// What was not told, once the window is over or the server ends.
+    /// Takes the refusals that were not told, once the window is over or the server ends.
     pub fn take_untold(&self, server_ends: bool) -> Vec<ServerEvent> {
         let mut window = lock(&self.0);
         if window.begun.elapsed() < WINDOW && !server_ends {

@@ -96,7 +96,7 @@ pub struct Entry {
     pub streams: Arc<Streams>,
     pub streams_granted: u64,
     pub interrupt: Interrupt,
-    /// It moves no files.
+    /// The session is a probe and moves no files.
     pub is_probe: bool,
 }
 

@@ -52,7 +52,7 @@ pub type SharedTarget = Arc<Mutex<Option<TargetFile>>>;
 /// A span that no checkpoint has journaled, and what it holds, where that is known.
 type Unjournaled = (SpanIndex, Option<Digest>);
 
-/// What a committer did, for the session's thread.
+/// A result of the committer, for the session's thread.
 #[derive(Debug)]
 pub enum Committed {
     Done(FileId),
@@ -127,7 +127,7 @@ struct Shared {
     root: Option<Arc<Root>>,
 }
 
-/// What became durable cost so much, in nanoseconds.
+/// Costs of what became durable, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
     /// Wall time in syncs and renames.

@@ -93,7 +93,7 @@ impl<T: Send + 'static> Hashing<T> {
         Ok(())
     }
 
-    /// What has come out since.
+    /// Takes the results since the last call.
     pub fn take_results(&mut self) -> Vec<Hashed<T>> {
         let results = std::mem::take(&mut *lock(&self.results));
         for (file, _) in &results {

@@ -14,7 +14,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// What an earlier run knew.
+    /// Begins with what an earlier run knew.
     pub fn begin(&self, file: FileId, content: FileContent) {
         lock(&self.files).insert(file, content);
     }

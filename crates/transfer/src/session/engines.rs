@@ -34,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What was chosen for all streams of a session.
+/// Engines that were chosen for all streams of a session.
 #[derive(Debug)]
 pub struct Chosen {
     pub candidates: Vec<&'static EngineInfo>,
@@ -59,7 +59,7 @@ pub struct Orders {
     latest: Mutex<Order>,
 }
 
-/// What the streams are to go over to between two spans.
+/// Engine that the streams are to go over to between two spans.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     /// Never empty once it is given.
@@ -162,7 +162,7 @@ impl SourceWatch {
     }
 }
 
-/// What an opened source lies on; `None`: it could not be opened.
+/// File system that an opened source lies on; `None`: it could not be opened.
 pub fn source_of(file: Option<&File>) -> choose::Source {
     let system = file.and_then(|file| FileSystem::of(file).ok());
     system.map_or(choose::Source::Unknown, |system| choose::Source::File(system.kind))
@@ -297,7 +297,7 @@ impl Engines {
         self.explained.take().map(Message::Explained)
     }
 
-    /// What to tell of a change, if it is news. `side` is the path where no engine changes.
+    /// Makes the event of a change, if it is news. `side` is the path where no engine changes.
     pub fn change(
         &mut self,
         side: Option<Side>,

@@ -46,13 +46,13 @@ const TAIL_AFTER: Duration = Duration::from_secs(1);
 /// Sizes that are remembered of a file, for its lag; of more every second one is forgotten.
 const SAMPLES_MAX: usize = 512;
 
-/// What is to be done about a file that is followed.
+/// A step for a file that is followed.
 pub enum Step {
     Offer(Box<SourceEntry>),
     Failed(Fault),
 }
 
-/// What an outcome means for a file that is followed.
+/// The meaning of an outcome for a file that is followed.
 pub enum Settled {
     /// It is not followed, or at its end: the outcome is the file's.
     AsUsual,
@@ -103,8 +103,8 @@ struct Followed {
     samples: VecDeque<(Instant, u64)>,
 }
 
-/// What a session leaves to the next one of the same run: when each file was looked at last, and
-/// the sizes that it had. What is not durable yet was written before the next session began.
+/// Memory that a session leaves to the next one of the same run: when each file was looked at last,
+/// and the sizes that it had. What is not durable yet was written before the next session began.
 pub type Written = BTreeMap<Vec<u8>, (Instant, VecDeque<(Instant, u64)>)>;
 
 pub struct Following {
@@ -348,8 +348,8 @@ impl Following {
         Some((at, &mut self.files[at]))
     }
 
-    /// What the receiver has of a file before a round. `None` when it is not followed; else what of
-    /// it an earlier run left, told once.
+    /// Takes what the receiver has of a file before a round. `None` when it is not followed; else
+    /// what of it an earlier run left, told once.
     pub fn resumed(&mut self, file: FileId, bytes: u64, span_bytes: u64) -> Option<u64> {
         let (_, followed) = self.of(file)?;
         followed.span_bytes = span_bytes;

@@ -44,10 +44,10 @@ struct Round {
     there_bytes: u64,
 }
 
-/// What has to come again, of what was counted.
+/// Bytes that have to come again, of those that were counted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Again {
-    /// Of this session.
+    /// Bytes of this session.
     pub bytes: u64,
     /// The first answer to this file: an earlier run's bytes.
     pub resumed_bytes: u64,
@@ -98,7 +98,7 @@ impl Growing {
         self.files.get(name).is_some_and(|file| file.resumed_bytes == Some(0))
     }
 
-    /// What is there before a round begins, and so what of the earlier ones comes again.
+    /// Takes what is there before a round begins, and says what of the earlier ones comes again.
     pub fn begins(
         &mut self,
         offer: &FileOffer,
@@ -123,7 +123,7 @@ impl Growing {
         }
     }
 
-    /// Of an earlier run's bytes of this file those that have to come again, once.
+    /// Counts once those of an earlier run's bytes of this file that have to come again.
     pub fn not_resumed(&mut self, name: &[u8], again_bytes: u64) -> u64 {
         let Some(file) = self.files.get_mut(name) else { return 0 };
         let resumed = file.resumed_bytes.unwrap_or(0);
@@ -192,7 +192,7 @@ impl Growing {
     }
 }
 
-/// What is told of the lag: the last of each file about once a second, and the largest at the end.
+/// The lag as it is told: the last of each file about once a second, and the largest at the end.
 #[derive(Default)]
 pub struct LagMeter {
     latest: BTreeMap<Name, Lag>,
@@ -219,7 +219,7 @@ impl LagMeter {
         latest.seconds = latest.seconds.max(lag.seconds);
     }
 
-    /// What is to be told now.
+    /// Takes what is to be told now.
     pub fn take(&mut self, now: Instant) -> Vec<Lag> {
         let told_at = *self.told_at.get_or_insert(now);
         if now.saturating_duration_since(told_at) < TELL_EVERY {

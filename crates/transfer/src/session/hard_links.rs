@@ -33,7 +33,7 @@ pub struct HardLinks {
     waiting: usize,
 }
 
-/// What to do with a name that is met.
+/// The step for a name that is met.
 #[derive(Debug)]
 pub enum Met {
     /// Offer it as it is; [`HardLinks::offered`] follows.

@@ -36,7 +36,7 @@ const CUTS_OF_SMALLEST: u32 = 8;
 /// The next smaller size of spans is this part of the one before.
 const SHRINK: u64 = 8;
 
-/// What a connection brought before it was cut.
+/// Bytes that a connection brought before it was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Behind the preface and the first header.
@@ -62,13 +62,13 @@ impl Carried {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cut {
     pub carried: Carried,
-    /// It was moving a span.
+    /// The connection was moving a span.
     pub at_work: bool,
     /// When the oldest other stream was opened that is moving a span.
     pub oldest_at_work: Option<Instant>,
 }
 
-/// What to do about a stream that was cut.
+/// The step after a stream was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Opens another after this time.
@@ -259,7 +259,7 @@ impl Headway {
         left.map_or(stall_after, |left| stall_after.min(left.max(STALL_AFTER_MIN)))
     }
 
-    /// What cuts connections, where several carried a part of a span each: one may have been an
+    /// The cause of cuts, where several carried a part of a span each: one may have been an
     /// outage.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
@@ -277,7 +277,7 @@ const LOST_AFTER_MIN: Duration = Duration::from_secs(5);
 /// The least time that a stream may bring nothing.
 const STALL_AFTER_MIN: Duration = Duration::from_secs(2);
 
-/// What no span comes through.
+/// A cause that lets no span through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Rounds of connections, one after the other.

@@ -12,7 +12,7 @@ const LOST_AFTER_WANTED: Duration = Duration::from_secs(4);
 /// A server that tells no figures answers pings, every five seconds: it is silent after this time.
 pub const SILENT_AFTER_PING: Duration = Duration::from_secs(8);
 
-/// What is to be done about a peer's silence.
+/// The step that a peer's silence calls for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     Nothing,

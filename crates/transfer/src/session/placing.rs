@@ -7,7 +7,8 @@ use haul_datapath::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{net::SocketAddr, os::fd::AsFd, path::Path};
 
-/// Where threads that use this socket are to run; `None` leaves them to the scheduler.
+/// Processors on which threads that use this socket are to run; `None` leaves them to the
+/// scheduler.
 #[must_use]
 pub fn near_interface(socket: impl AsFd, host: &Host) -> Option<Placement> {
     if host.nodes.len() < 2 {

@@ -37,7 +37,7 @@ use std::{
     time::Instant,
 };
 
-/// What the streams and the session's thread share.
+/// State that the streams and the session's thread share.
 pub struct ReceiveShared {
     pub machine: Mutex<Receiver>,
     pub targets: Mutex<BTreeMap<FileId, Target>>,
@@ -49,7 +49,7 @@ pub struct ReceiveShared {
     /// Payload bytes verified in this session.
     pub verified_bytes: AtomicU64,
     pub damaged_spans: AtomicU64,
-    /// Of the small files that all sessions may have open.
+    /// Share of the small files that all sessions may have open.
     pub small_files: Share,
     /// Files that a stream found it cannot write.
     pub failed: Mutex<Vec<(FileId, Fault)>>,
@@ -74,7 +74,7 @@ pub struct Target {
     /// `None` for a file of one span, which is opened when that comes.
     pub file: Option<Arc<SpanFile>>,
     pub shared: SharedTarget,
-    /// It has one span, or none.
+    /// The file has one span, or none.
     pub is_whole: bool,
     /// Its spans are journaled, so that a later run can go on.
     pub is_journaled: bool,

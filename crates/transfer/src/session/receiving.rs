@@ -123,9 +123,9 @@ pub struct Receiving<'a> {
     network_holds_sender: bool,
 }
 
-/// What a receiving role is told beside its place and streams.
+/// Options of a receiving role beside its place and streams.
 pub struct ReceivingOptions {
-    /// What the sender may be told of files that are there.
+    /// Knowledge of files that are there which the sender may be told.
     pub telling: Telling,
     /// Nothing is asked for, wherever it would go.
     pub dry_run: bool,
@@ -133,13 +133,14 @@ pub struct ReceivingOptions {
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
-    /// What was asked for; `None`: anything may come.
+    /// Names that were asked for; `None`: anything may come.
     pub expected: Option<Vec<Expected>>,
-    /// What the user's patterns leave out is not removed either; `None`: they leave out nothing.
+    /// Patterns of the user: what they leave out is not removed either; `None`: they leave out
+    /// nothing.
     pub matcher: Option<Matcher>,
     /// The client has yet to say it.
     pub selection: Option<Arriving>,
-    /// Where each settled file gets a line.
+    /// The manifest in which each settled file gets a line.
     pub manifest: Option<Lines>,
     /// Files are read back from their disk before they get their names.
     pub verify_target: bool,
@@ -227,7 +228,7 @@ impl<'a> Receiving<'a> {
         })
     }
 
-    /// What this side found out, for the report.
+    /// Figures of this side, for the report.
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
         let because = self.engines.because();
@@ -247,7 +248,7 @@ impl<'a> Receiving<'a> {
         stages::Part::of_receiver(&self.shared.streams, self.shared.committer.costs())
     }
 
-    /// Where the time of this side's streams went so far.
+    /// Time of this side's streams by stage, so far.
     #[must_use]
     pub fn figures(&self) -> wire::Figures {
         self.part().figures()

@@ -9,7 +9,7 @@ use crate::{
 };
 use haul_protocol::wire;
 
-/// What telling a user of a transfer needs of a role.
+/// A role with what telling a user of its transfer needs.
 pub trait Reported: Role {
     const SENDS: bool;
     fn figures(&self) -> wire::Figures;

@@ -132,5 +132,5 @@ fn refuse(control: &mut Control, fault: Fault) -> SessionEnd {
     SessionEnd::Refused(fault)
 }
 
-/// Where a role's events go: the client's user, or the server's log.
+/// Receiver of a role's events: the client's user, or the server's log.
 pub type EventSink<'a> = &'a mut dyn FnMut(Event);

@@ -43,7 +43,7 @@ const IDLE_POLL: Duration = Duration::from_millis(50);
 /// What stands in for bytes that could not be read.
 static FILLER: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What the streams and the session's thread share.
+/// State that the streams and the session's thread share.
 pub struct SendShared {
     pub machine: Mutex<Sender>,
     /// Spans may have come free.
@@ -54,7 +54,7 @@ pub struct SendShared {
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
     pub orders: Orders,
-    /// What the offers of files that are not packed add up to.
+    /// Sum of the offers of files that are not packed.
     pub bulk_bytes: AtomicU64,
 }
 

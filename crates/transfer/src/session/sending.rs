@@ -116,7 +116,7 @@ pub struct Sending<'a> {
     handled: u64,
 }
 
-/// What is to be sent.
+/// The sources to send.
 pub enum Sources {
     Listed(Box<Walk>),
     /// The client has yet to say which of it.
@@ -217,7 +217,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// What this side found out, for the report.
+    /// Figures of this side, for the report.
     #[must_use]
     pub fn report(&self) -> wire::SideReport {
         let because = self.engines.because();
@@ -230,7 +230,7 @@ impl<'a> Sending<'a> {
         wire::SideReport { throttled_ns, sources_removed, ..report }
     }
 
-    /// Where the time of this side's streams went so far.
+    /// Time of this side's streams by stage, so far.
     #[must_use]
     pub fn figures(&self) -> wire::Figures {
         stages::Part::of_sender(&self.shared.streams).figures()
@@ -680,7 +680,7 @@ pub(super) fn plan_status(plan: &wire::Plan) -> FileStatus {
     if plan.replaces { FileStatus::WouldReplace } else { FileStatus::WouldCopy }
 }
 
-/// What a sending role is told beside its sources and streams.
+/// Options of a sending role beside its sources and streams.
 pub struct SendingOptions {
     pub giving: Giving,
     pub offers: OfferLimits,
@@ -688,9 +688,9 @@ pub struct SendingOptions {
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
     pub wishes: Wishes,
-    /// What the session before it saw of files that are followed.
+    /// Memory of the session before, of files that are followed.
     pub written: Written,
-    /// Where each settled file gets a line.
+    /// The manifest in which each settled file gets a line.
     pub manifest: Option<Lines>,
 }
 

@@ -27,7 +27,7 @@ impl SentSpans {
         lock(&self.files).entry(sent.header.file).or_default().insert(span, sent);
     }
 
-    /// What was sent of a file so far.
+    /// Spans of a file that were sent so far.
     #[must_use]
     pub fn of(&self, file: FileId) -> Vec<SentSpan> {
         lock(&self.files).get(&file).map_or(Vec::new(), |spans| spans.values().copied().collect())

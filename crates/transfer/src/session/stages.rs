@@ -220,7 +220,7 @@ fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
     }
 }
 
-/// What a side's report is made of, beside the streams' figures.
+/// A part that a side's report is made of, beside the streams' figures.
 pub struct Part {
     figures: Figures,
     at_work: Figures,
@@ -248,7 +248,7 @@ impl Part {
         Self { figures, at_work, cpu_ns: committer.cpu_ns, streams }
     }
 
-    /// Where the time of its streams went so far.
+    /// Time of the side's streams by stage, so far.
     #[must_use]
     pub fn figures(self) -> Figures {
         self.figures
@@ -293,7 +293,7 @@ pub fn max_rss_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// What a side's part cost.
+/// Costs of a side's part.
 #[must_use]
 pub fn costs(report: &SideReport, moved_bytes: u64) -> SideCosts {
     let gigabytes = moved_bytes as f64 / 1e9;
@@ -321,8 +321,8 @@ pub fn round_rate(gbit_per_s: f64) -> f64 {
     round(gbit_per_s, DIGITS.max(DIGITS - gbit_per_s.log10().floor() as i32))
 }
 
-/// What was added since earlier figures of the same streams. A call that goes on is guessed at
-/// until it returns, so a stage may also lose some.
+/// Figures that were added since earlier ones of the same streams. A call that goes on is guessed
+/// at until it returns, so a stage may also lose some.
 #[must_use]
 pub fn since(now: &Figures, before: &Figures) -> Figures {
     let earlier = |stage: i32| before.stages.iter().find(|time| time.stage == stage);

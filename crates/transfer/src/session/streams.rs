@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a stream's thread found out, updated at each span, and what the kernel counts for it.
+/// Figures of a stream's thread, updated at each span, with what the kernel counts for it.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFigures {
     pub cpu_ns: u64,
@@ -51,9 +51,9 @@ pub struct StreamFigures {
     pub unsettled_bytes: u64,
     /// Receiving: between a header and the end of its span. Sending: it has a span to send.
     pub in_span: bool,
-    /// When its thread said all this.
+    /// Time at which the thread said all this.
     pub updated_at: Option<Instant>,
-    /// It has not ended.
+    /// The stream has not ended.
     pub is_open: bool,
     /// Its thread's number for the kernel.
     pub thread: Option<Pid>,
@@ -71,7 +71,7 @@ pub struct StreamFigures {
     pub queue_held_ns: u64,
     /// Sending: the congestion control sends at the rate that it measured.
     pub is_paced: bool,
-    /// What the thread has read from disks, where the kernel counts it.
+    /// Bytes that the thread has read from disks, where the kernel counts them.
     pub read_bytes: Option<u64>,
     /// When the session's thread asked the kernel last.
     pub looked_at: Option<Instant>,
@@ -187,7 +187,7 @@ struct StreamHandle {
     figures: Arc<Mutex<StreamFigures>>,
 }
 
-/// What a stream's thread tells the session's thread.
+/// An event that a stream's thread tells the session's thread.
 #[derive(Debug)]
 pub enum StreamEvent {
     Fallback {
@@ -228,7 +228,7 @@ pub struct Streams {
     throttling: Throttling,
 }
 
-/// What every stream of a session needs.
+/// Set-up that every stream of a session needs.
 #[derive(Clone, Debug)]
 pub struct StreamSetup {
     pub keys: Arc<SessionKeys>,
@@ -429,7 +429,8 @@ impl Streams {
         all
     }
 
-    /// As [`Self::socket_figures`], with what the kernel counts for the streams' threads.
+    /// Figures as by [`Self::socket_figures`], with what the kernel counts for the streams'
+    /// threads.
     #[must_use]
     pub fn all_figures(&self) -> Vec<StreamFigures> {
         let mut all = self.socket_figures();

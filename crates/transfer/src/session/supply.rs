@@ -27,7 +27,7 @@ use std::{
 /// A stream that waits to be opened looks so often whether the session is over.
 const DELAY_STEP: Duration = Duration::from_millis(20);
 
-/// Where data connections come from.
+/// The origin of data connections.
 pub enum Source {
     /// This side is the client and opens them; some may be there early.
     Connect { route: Arc<Route>, count: u32, early: Option<Early>, headway: Arc<Headway> },
@@ -113,7 +113,7 @@ impl Supply {
         self.headway().map_or(stall_after, |headway| headway.stall_after(now, stall_after))
     }
 
-    /// What the user is told of streams that bring nothing; once for all of them until the session
+    /// Events for the user about streams that bring nothing; once for all of them until the session
     /// gets on, which `total` says as [`Self::watch_headway`] does.
     pub fn stall(
         &mut self,
@@ -133,7 +133,8 @@ impl Supply {
         segments::first_segments_vanish(tcp) && self.swallows(tcp)
     }
 
-    /// The same of a stream on which nothing arrives though it was sent.
+    /// Says whether the path swallows what is sent to this side, by a stream on which nothing
+    /// arrives.
     #[must_use]
     pub fn swallows(&self, tcp: &TcpInfo) -> bool {
         match &self.source {
@@ -142,7 +143,7 @@ impl Supply {
         }
     }
 
-    /// What the user is told, once, when smaller segments got through.
+    /// The event for the user, once, when smaller segments got through.
     #[must_use]
     pub fn narrowed(&self, tcp: &TcpInfo) -> Option<Event> {
         match &self.source {
@@ -170,7 +171,7 @@ impl Supply {
     }
 }
 
-/// What the user is told when a path took smaller segments only.
+/// The event for the user when a path took smaller segments only.
 #[must_use]
 pub fn narrowed_event(narrowed: Narrowed) -> Event {
     let Narrowed { from_bytes, to_bytes, .. } = narrowed;
@@ -179,7 +180,7 @@ pub fn narrowed_event(narrowed: Narrowed) -> Event {
     Event::Fallback { side: Side::Path, from_to, why }
 }
 
-/// What the other side's user is told when an engine gave up.
+/// The notice for the other side's user when an engine gave up.
 #[must_use]
 pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> wire::Notice {
     wire::Notice { what: from_to.into(), why: why.into(), stream: stream.0, fault: None }

@@ -3,18 +3,18 @@
 use crate::{events::FileCounts, problem::Problem};
 use haul_protocol::wire;
 
-/// What may be offered and unsettled at a time.
+/// Limits of what may be offered and unsettled at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferLimits {
     pub files: u32,
-    /// What their offers take of memory, as [`haul_protocol::message::offer_bytes`] counts it.
+    /// Memory that these offers take, as [`haul_protocol::message::offer_bytes`] counts it.
     pub bytes: u64,
 }
 
-/// What one session moved, as this side counted it.
+/// Counts of one session, as this side counted them.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// What was offered, done and so on, of any kind: `offered_directories` and those below say
+    /// Entries of any kind that were offered: `offered_directories` and those below say
     /// how many of them were directories.
     pub offered_files: u64,
     pub offered_directories: u64,
@@ -36,10 +36,10 @@ pub struct Tally {
     pub removed_files: u64,
     /// In a dry run, what would be received.
     pub planned_files: u64,
-    /// Of these, directories.
+    /// Directories among these.
     pub planned_directories: u64,
     pub planned_bytes: u64,
-    /// Of these, those that would replace something.
+    /// Entries among these that would replace something.
     pub replaced_files: u64,
     /// Removed at the source, once they were durable.
     pub sources_removed: u64,
@@ -65,7 +65,7 @@ impl Tally {
         self.resumed_bytes + self.skipped_bytes + self.hole_bytes
     }
 
-    /// What the session got on, in a unit that grows: see [`super::headway`].
+    /// Headway of the session, in a unit that grows: see [`super::headway`].
     #[must_use]
     pub fn headway(&self) -> u64 {
         self.verified_bytes + self.done_files

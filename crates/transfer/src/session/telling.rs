@@ -2,7 +2,7 @@
 
 use crate::rights::{Right, Rights};
 
-/// What the sender may be told of files that are there.
+/// Knowledge of files that are there which a sender may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
     All,

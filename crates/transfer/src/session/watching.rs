@@ -67,7 +67,7 @@ enum Heard {
     IsOther,
 }
 
-/// What to do when the walk has come to its end.
+/// The step when the walk has come to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// There is more of it now.
@@ -210,7 +210,7 @@ impl Watching {
         self.under_way.entry(name.to_vec()).or_default();
     }
 
-    /// It is settled, or will be offered later.
+    /// Notes that a name is settled, or will be offered later.
     pub fn settled(&mut self, name: &[u8], now: Instant) {
         match self.under_way.remove(name) {
             Some(Heard::Change(change)) => self.changes.push_back(change),
@@ -261,8 +261,8 @@ impl Watching {
         self.sent.insert(fingerprint(offer));
     }
 
-    /// It changed, or went away, before it was sent: true when that is no failure, for it is sent
-    /// as it is later.
+    /// Notes that a file changed or went away before it was sent: true when that is no failure, for
+    /// it is sent as it is later.
     pub fn comes_again(&mut self, offer: &FileOffer, fault: &Fault, now: Instant) -> bool {
         self.sent.remove(&fingerprint(offer));
         let is_passing = is_passing(fault);

@@ -280,7 +280,7 @@ impl Attributes {
         self.updated.fetch_add(differs.into(), Ordering::Relaxed);
     }
 
-    /// What was there already and lacked some of what the source has.
+    /// Number of entries that were there already and lacked some of what the source has.
     pub fn updated(&self) -> u64 {
         self.updated.load(Ordering::Relaxed)
     }

@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Stat};
 /// Names that are tried for a file whose own is taken: NAME.1, NAME.2, ...
 const OTHER_NAMES_MAX: u32 = 1000;
 
-/// What to do with an offer.
+/// The decision about an offer.
 #[derive(Debug)]
 pub enum Decision {
     /// What is there is the same.

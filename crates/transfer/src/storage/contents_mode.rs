@@ -25,7 +25,7 @@ use std::{
 /// The mode of a directory that is made before anything told the mode of its contents.
 pub const BEFORE: u32 = 0o700;
 
-/// That of mkdir(1), before the umask.
+/// Mode of mkdir(1), before the umask.
 pub const USUAL: u32 = 0o777;
 
 /// The narrowest st_mode of the directories whose contents a client sends; 0: there are none.
@@ -69,7 +69,8 @@ pub fn give(place: &TargetPlace, st_mode: u32) -> Result<(), Fault> {
     set(place, rules.attributes.mode_of(&offer) | BEFORE)
 }
 
-/// The same where it was made with [`BEFORE`]: what sends may be too old to tell a mode.
+/// Gives the mode to a directory that was made with [`BEFORE`]: the sender may be too old to tell a
+/// mode.
 ///
 /// # Errors
 /// Those of [`give`].

@@ -3,7 +3,7 @@
 use crate::storage::root::join;
 use haul_protocol::wire::{Fault, FaultCode, Side};
 
-/// What an offered name is called below the root.
+/// Name below the root of what is offered.
 pub fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8> {
     match rename {
         None => join(base, offered),

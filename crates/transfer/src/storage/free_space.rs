@@ -8,7 +8,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
 /// `TargetFacts.free_bytes` of a file system that does not say (SPEC: 2^64 - 1).
 pub(crate) const NOT_KNOWN: u64 = u64::MAX;
 
-/// What is free where `place` receives; `None`: not known.
+/// Bytes that are free where `place` receives; `None`: not known.
 #[must_use]
 pub fn free_bytes_of(place: &TargetPlace) -> Option<u64> {
     free_bytes(&target_facts(place)?)
@@ -37,7 +37,7 @@ pub(crate) fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
     })
 }
 
-/// What a target says is free there; `None` where its file system counts nothing.
+/// Free bytes that a target tells; `None` where its file system counts nothing.
 #[must_use]
 pub fn free_bytes(target: &TargetFacts) -> Option<u64> {
     (target.free_bytes != NOT_KNOWN).then_some(target.free_bytes)

@@ -22,7 +22,7 @@ pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a file is called until it is whole.
+/// Name of a file until it is whole.
 #[must_use]
 pub fn part_name(name: &[u8]) -> Vec<u8> {
     hidden_name(name, PART_SUFFIX)

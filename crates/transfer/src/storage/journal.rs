@@ -43,7 +43,7 @@ const WITH_DIGESTS: u32 = 1 << 30;
 const LOST: u32 = 1 << 29;
 const COUNT: u32 = LOST - 1;
 
-/// What is moved, and where to: a journal holds only for the same.
+/// Identity of what is moved, and where to: a journal holds only for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub size_bytes: u64,
@@ -51,10 +51,10 @@ pub struct Identity {
     pub mtime_ns: u32,
     pub source_inode: u64,
     pub source_device: u64,
-    /// Of the temporary, so that a journal beside another file is not believed.
+    /// Inode of the temporary, so that a journal beside another file is not believed.
     pub target_inode: u64,
     pub target_device: u64,
-    /// What verified the spans: what came under another digest is not taken over.
+    /// Digest that verified the spans: what came under another digest is not taken over.
     pub digest: u32,
     /// The first half of the SHA-256 of the target's name in its directory.
     pub name_hash: [u8; 16],
@@ -63,9 +63,9 @@ pub struct Identity {
 /// When the first of the durable spans came, as far as it tells whether they are still right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
-    /// Of the source's inode, in seconds and nanoseconds; zeros: not known.
+    /// Change time of the source's inode, in seconds and nanoseconds; zeros: not known.
     pub ctime: (i64, u32),
-    /// Of this host: a crash in between may have kept the journal and not the data.
+    /// Boot of this host: a crash in between may have kept the journal and not the data.
     pub boot: [u8; 16],
 }
 
@@ -77,7 +77,7 @@ pub struct Recorded<'a> {
     pub values: &'a [Value],
 }
 
-/// What stands for the size of a file that grows: one number for each span size, so that its
+/// Number that stands for the size of a file that grows: one number for each span size, so that its
 /// journal holds for every size that the file comes to have.
 #[must_use]
 pub fn growing_size_bytes(span_bytes: u64) -> u64 {
@@ -173,8 +173,8 @@ impl Journal {
         let _ = futimens(&self.file, &times);
     }
 
-    /// The same with smaller spans, which are whole parts of those before: what was durable is. The
-    /// digests and values of the larger spans are of no use to the smaller ones.
+    /// Cuts the journal to smaller spans, which are whole parts of those before: what was durable
+    /// is. The digests and values of the larger spans are of no use to the smaller ones.
     ///
     /// # Errors
     /// If it cannot be written or synced: less may be durable than was, and never more.
@@ -246,19 +246,19 @@ impl Journal {
     }
 }
 
-/// What a journal tells.
+/// Contents of a journal.
 #[derive(Debug)]
 pub struct Told {
     number: u32,
     pub span_bytes: u64,
     pub circumstances: Circumstances,
-    /// It names the devices of the identity that was asked for.
+    /// The journal names the devices of the identity that was asked for.
     pub has_source_device: bool,
     pub has_target_device: bool,
     pub durable: SpanSet,
-    /// What the durable spans hold, as far as their digests were journaled.
+    /// Digests of the durable spans, as far as they were journaled.
     pub digests: SpanDigests,
-    /// The same of their BLAKE3 values.
+    /// BLAKE3 values of the durable spans.
     pub content: FileContent,
     /// How much of it is whole: header and records.
     pub whole_bytes: u64,

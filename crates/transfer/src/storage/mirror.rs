@@ -33,7 +33,7 @@ use std::{
     },
 };
 
-/// What is to be mirrored.
+/// A mirror: the names that stay and those that go.
 #[derive(Debug)]
 pub struct Mirror {
     pub root: Arc<Root>,
@@ -43,14 +43,14 @@ pub struct Mirror {
     pub renamed: Option<(Vec<u8>, Vec<u8>)>,
     pub removal: Removal,
     pub matcher: Option<Matcher>,
-    /// As they are called below `base`.
+    /// Offered names as they are below `base`.
     pub offered: SortedNames,
     /// Those of them that a directory of the target gives way to.
     pub giving_way: BTreeSet<Vec<u8>>,
     pub dry_run: bool,
 }
 
-/// What a sweep tells.
+/// An event of a sweep.
 #[derive(Debug)]
 pub enum Swept {
     /// Below the base.

@@ -71,7 +71,7 @@ impl Gate {
     }
 }
 
-/// What one session may have open; shared by its streams.
+/// Files that one session may have open; shared by its streams.
 #[derive(Clone, Debug)]
 pub struct Share {
     gate: &'static Gate,
@@ -79,7 +79,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of the files of one span that are being received.
+    /// Share of the files of one span that are being received.
     #[must_use]
     pub fn of_small_files() -> Self {
         static GATE: OnceLock<Gate> = OnceLock::new();
@@ -87,7 +87,7 @@ impl Share {
         Self::of(GATE.get_or_init(|| Gate::new(most, most)))
     }
 
-    /// Of the files of more than one span.
+    /// Share of the files of more than one span.
     #[must_use]
     pub fn of_large_files() -> Self {
         static GATE: OnceLock<Gate> = OnceLock::new();

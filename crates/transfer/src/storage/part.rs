@@ -69,18 +69,18 @@ pub(super) struct Wanted {
     pub span_bytes: u64,
     pub spans: u32,
     pub digest: Digest,
-    /// What an earlier run left is read back before it is believed.
+    /// Whether what an earlier run left is read back before it is believed.
     pub recheck: bool,
 }
 
-/// What an earlier run left of a file.
+/// The rest that an earlier run left of a file.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Of the source's inode, when the first of it came; zeros: not known.
+    /// Change time of the source's inode when the first of it came; zeros: not known.
     pub ctime: (i64, u32),
     pub digests: SpanDigests,
     pub content: FileContent,
-    /// It is to be read back, and why.
+    /// Reason for reading it back.
     pub suspicion: Option<Suspicion>,
 }
 
@@ -153,7 +153,7 @@ pub(super) struct Part {
 pub(super) struct Named {
     pub directory: Arc<OwnedFd>,
     pub device: u64,
-    /// It was only measured, and has none.
+    /// Whether it was only measured, and has no name.
     pub discarded: bool,
 }
 
@@ -221,7 +221,7 @@ impl Part {
         Ok(())
     }
 
-    /// What is durable was read back in this boot, and is as the journal says.
+    /// Notes that what is durable was read back in this boot, and is as the journal says.
     pub fn confirm_boot(&mut self) -> io::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let now = Circumstances { boot: boot(), ..journal.circumstances() };
@@ -306,7 +306,7 @@ impl Part {
         self.inode
     }
 
-    /// That of the file, and so of its directory: a mount begins at a directory.
+    /// Device of the file, and so of its directory: a mount begins at a directory.
     pub fn device(&self) -> u64 {
         self.inode.1
     }
@@ -587,7 +587,7 @@ impl Part {
         self.journal.is_some() && self.has_durable
     }
 
-    /// It stays for a later run, and is as the journal says: that becomes the younger of the two.
+    /// Leaves it for a later run, and as as the journal says: that becomes the younger of the two.
     pub fn leave(self) {
         if let Some(journal) = &self.journal {
             journal.touch();

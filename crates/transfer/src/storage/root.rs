@@ -78,7 +78,7 @@ impl Root {
         Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
     }
 
-    /// The same, with directories below it that nothing is read from, listed in or written to,
+    /// Opens a root with directories below it that nothing is read from, listed in or written to,
     /// whatever links lead there.
     ///
     /// # Errors
@@ -87,7 +87,8 @@ impl Root {
         Self::with_closed(path, closed, false)
     }
 
-    /// The same, by whatever other mounts, too: each that is opened is asked for its inode.
+    /// Opens a root as [`Self::open_without`] does, and closes other mounts of these directories,
+    /// too: each that is opened is asked for its inode.
     ///
     /// # Errors
     /// Those of [`Self::open_without`].
@@ -314,7 +315,7 @@ impl Root {
         Ok(())
     }
 
-    /// What a name is; the last component is not followed where links are refused.
+    /// Looks at a name; the last component is not followed where links are refused.
     ///
     /// # Errors
     /// If there is no such name, or it would lead out or to what is kept from everybody.

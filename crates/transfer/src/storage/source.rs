@@ -10,7 +10,7 @@ use haul_protocol::wire::{self, FaultCode, FileKind, Growth, Side};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::{fs::File, io, path::PathBuf, sync::Arc};
 
-/// Where a source lies.
+/// The place of a source.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// As the user named it, symbolic links followed.
@@ -49,9 +49,9 @@ pub struct SourceEntry {
     pub location: Location,
     /// The names that its inode has.
     pub links: u64,
-    /// Of the file, where the offer is a link to it.
+    /// Size of the file, where the offer is a link to it.
     pub size_bytes: u64,
-    /// It goes when it is at the target.
+    /// Whether the source goes when it is at the target.
     pub is_moved: bool,
 }
 
@@ -148,8 +148,8 @@ impl SourceEntry {
         }
     }
 
-    /// As [`Self::check`], by the open file that all of it was read from: for one that is read in a
-    /// moment.
+    /// Checks as [`Self::check`] does, by the open file that all of it was read from: for one that
+    /// is read in a moment.
     ///
     /// # Errors
     /// As [`Self::check`].

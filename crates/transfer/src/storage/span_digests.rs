@@ -48,8 +48,8 @@ impl SpanDigests {
         self.known.contains(span).then(|| self.digests[span.0 as usize])
     }
 
-    /// What these spans hold, but for those within a hole: the digest of SPEC.md, 7.6. `None` where
-    /// one of them is not known.
+    /// Digest of what these spans hold, but for those within a hole: that of SPEC.md, 7.6. `None`
+    /// where one of them is not known.
     #[must_use]
     pub fn of_all(&self, spans: &SpanSet, holes: &[Extent], grid: &SpanGrid) -> Option<Digest> {
         let mut of_all = DigestOfAll::default();

@@ -91,8 +91,8 @@ impl TargetFile {
         Self { offer: Arc::new(offer.clone()), name, shape, rules }
     }
 
-    /// What engines write to; `None` for a file of one span, which is opened when that comes, and
-    /// for what has no bytes.
+    /// The file that engines write to; `None` for a file of one span, which is opened when that
+    /// comes, and for what has no bytes.
     ///
     /// # Errors
     /// If `null:` cannot be opened.
@@ -163,7 +163,7 @@ impl TargetFile {
         self.named("cannot be journaled", lost)
     }
 
-    /// What an earlier run left was read back: `lost` is not there, the rest is.
+    /// Notes that what an earlier run left was read back: `lost` is not there, the rest is.
     ///
     /// # Errors
     /// The fault that ends this file.
@@ -198,7 +198,7 @@ impl TargetFile {
         }
     }
 
-    /// It gets no name yet: its file grows, and another round follows.
+    /// Says whether it gets no name yet: its file grows, and another round follows.
     #[must_use]
     pub fn is_growing(&self) -> bool {
         self.offer.growth() == Growth::Growing
@@ -233,7 +233,7 @@ impl TargetFile {
         Ok(durable)
     }
 
-    /// What came of a file that grows, to be compared; `None` for `null:`.
+    /// The bytes that came of a file that grows, to be compared; `None` for `null:`.
     #[must_use]
     pub fn to_compare(&self) -> Option<OpenFile> {
         let Shape::Regular(part) = &self.shape else { return None };

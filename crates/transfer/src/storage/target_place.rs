@@ -22,7 +22,7 @@ use haul_protocol::{
 use rustix::fs::{Mode, OFlags};
 use std::{io, sync::Arc};
 
-/// Where what is received goes.
+/// The place to which received files go.
 #[derive(Clone, Debug)]
 pub enum TargetPlace {
     /// Nowhere: `null:`.
@@ -38,7 +38,7 @@ pub enum TargetPlace {
     },
 }
 
-/// What the path of a target means.
+/// The meaning of the path of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathMeans {
     /// The directory to receive into; made when missing.
@@ -106,7 +106,7 @@ impl TargetPlace {
         place(base, Some(name.to_vec()), make(base)?)
     }
 
-    /// The same place, whose base was made for this transfer already.
+    /// Notes that the base of the place was made for this transfer already.
     #[must_use]
     pub fn made_before(mut self, made: bool) -> Self {
         if let Self::Below { is_new, .. } = &mut self {
@@ -130,7 +130,7 @@ impl TargetPlace {
         if let Self::Below { root, .. } = self { Some(root.clone()) } else { None }
     }
 
-    /// What was there already and lacked some of the source's attributes.
+    /// Number of entries that were there already and lacked some of the source's attributes.
     #[must_use]
     pub fn updated_attributes(&self) -> u64 {
         let Self::Below { rules, .. } = self else { return 0 };

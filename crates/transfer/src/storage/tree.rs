@@ -10,7 +10,7 @@ pub struct Tree {
     pub root: Arc<Root>,
     /// Below `root`.
     pub path: Vec<u8>,
-    /// What the receiver calls it; empty for `dir/`.
+    /// Name at the receiver; empty for `dir/`.
     pub name: Vec<u8>,
 }
 

@@ -30,7 +30,7 @@ use std::{
 /// settled.
 const ROOTS_MAX: usize = 16;
 
-/// What a walk comes to.
+/// An entry that a walk comes to.
 #[derive(Debug)]
 pub enum Listed {
     Entry(Box<SourceEntry>),
@@ -50,7 +50,7 @@ pub struct WalkOptions {
     pub attributes: Arc<Attributes>,
     /// Told of each directory that is entered.
     pub watch: Option<Arc<Mutex<DirectoryWatch>>>,
-    /// What is listed goes when it is at the target.
+    /// Whether what is listed goes when it is at the target.
     pub is_moved: bool,
 }
 
@@ -113,7 +113,7 @@ impl Walk {
         Self { options, top, trees, ..Self::default() }
     }
 
-    /// What is told of the directories that are entered, where they are watched.
+    /// The watch that is told of the directories that are entered.
     #[must_use]
     pub fn watch(&self) -> Option<Arc<Mutex<DirectoryWatch>>> {
         self.options.watch.clone()

@@ -34,7 +34,7 @@ const RESCAN_EVERY: Duration = Duration::from_secs(60);
 /// The same where changes may go unheard.
 const RESCAN_DEAF_EVERY: Duration = Duration::from_secs(3);
 
-/// What is to be looked at.
+/// A change that is to be looked at.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// One name in a directory.
@@ -116,7 +116,7 @@ impl DirectoryWatch {
         }
     }
 
-    /// What changed since, at most about so many names; what is left comes the next time.
+    /// Takes what changed since, at most about so many names; the rest comes the next time.
     pub fn take(&mut self, names_max: usize) -> Vec<Change> {
         let mut changes = Vec::new();
         let Some(notify) = &self.notify else { return changes };

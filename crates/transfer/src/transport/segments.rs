@@ -29,7 +29,7 @@ const PROBES_MIN: u8 = 3;
 /// How long a stream may bring nothing at all before its packets are suspected to vanish.
 pub const NOTHING_AFTER: Duration = Duration::from_secs(3);
 
-/// What the connections of a run found out, shared by them.
+/// Findings of the connections of a run about segments, shared by them.
 #[derive(Debug, Default)]
 pub struct Segments(Mutex<State>);
 
@@ -53,7 +53,7 @@ struct Swallowed {
     by: DroppedBy,
 }
 
-/// Who drops packets that are too large.
+/// The culprit that drops packets which are too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DroppedBy {
     Path,
@@ -155,7 +155,7 @@ impl Segments {
         self.narrowed().filter(|_| is_news)
     }
 
-    /// What took smaller segments to get through, once that was told.
+    /// The narrowing that it took to get through, once that was told.
     #[must_use]
     pub fn narrowed(&self) -> Option<Narrowed> {
         let state = self.state();

@@ -45,7 +45,8 @@ const THREADS_MAX: usize = 64;
 pub struct VerifyRequest {
     /// Or the journal of an unfinished transfer.
     pub manifest: PathBuf,
-    /// What the names in the manifest are below; `None`: the directory that the manifest lies in.
+    /// Directory that the names in the manifest are below; `None`: the directory that the manifest
+    /// lies in.
     pub directory: Option<PathBuf>,
     /// Files below the directory that have no line are named too.
     pub extra: bool,
@@ -124,15 +125,15 @@ pub struct VerifyReport {
     pub unreadable: u64,
     pub extra: u64,
     pub bytes: u64,
-    /// Of these, read by O_DIRECT.
+    /// Bytes among these that were read by O_DIRECT.
     pub direct_bytes: u64,
-    /// Of these, through the page cache, after it was told to forget them.
+    /// Bytes among these that came through the page cache, after it was told to forget them.
     pub dropped_bytes: u64,
-    /// Of these, on tmpfs, which has no disk.
+    /// Bytes among these on tmpfs, which has no disk.
     pub memory_bytes: u64,
     pub seconds: f64,
     pub gbit_per_s: f64,
-    /// Of a journal.
+    /// Report on a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<UnfinishedReport>,
 }

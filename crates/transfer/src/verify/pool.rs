@@ -27,7 +27,7 @@ use std::{
     },
 };
 
-/// What became of a line.
+/// The outcome of a line.
 pub type Outcome = VerifiedFile;
 
 /// Lines that wait.

@@ -33,13 +33,13 @@ use std::{
     thread,
 };
 
-/// Of the report: how far the transfer came, in bytes.
+/// Report on how far the transfer came, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnfinishedReport {
     pub size_bytes: u64,
-    /// The same command goes on from here.
+    /// Bytes from which the same command goes on.
     pub durable_bytes: u64,
-    /// Of these, what the journal has a digest of: it was read and compared.
+    /// Bytes among these with a digest in the journal: they were read and compared.
     pub compared_bytes: u64,
 }
 

@@ -23,7 +23,7 @@ const RECOVERED_SHARE: f64 = 0.75;
 /// The part of the end that tells whether a rate has come back.
 const TAIL_PARTS: usize = 20;
 
-/// What a rate does from the begin of a run to its end. Rates are in bytes a second.
+/// The course of a rate from the begin of a run to its end. Rates are in bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Course {

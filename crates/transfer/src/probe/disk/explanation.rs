@@ -16,7 +16,7 @@ use serde::Serialize;
 /// mm/page-writeback.c), and a disk among several has only its part.
 const NEAR_LIMIT: std::ops::RangeInclusive<f64> = 0.25..=1.5;
 
-/// What fits.
+/// The cause that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -41,7 +41,7 @@ pub struct Explanation {
     pub words: String,
 }
 
-/// What an explanation needs beside the course.
+/// Circumstances that an explanation needs beside the course.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'facts> {
     pub operation: Operation,

@@ -27,7 +27,7 @@ pub struct Plan {
     pub len_bytes: u64,
     /// For the user, without a full stop.
     pub because: String,
-    /// What the page cache could hold of it.
+    /// Bytes of the file that the page cache could hold.
     pub cache_bytes: u64,
     /// `None` where the file system does not say, and nothing limits the sizes of files.
     pub free_bytes: Option<u64>,

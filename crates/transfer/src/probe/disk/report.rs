@@ -37,9 +37,9 @@ pub struct Cell {
     pub setting: Setting,
     /// Bytes a second of each round; those of writes by the page cache with their sync.
     pub rates: Vec<f64>,
-    /// Of all rounds, in nanoseconds.
+    /// Delays of all rounds, in nanoseconds.
     pub delays: Histogram<u64>,
-    /// Of all rounds.
+    /// Processor time of all rounds.
     pub cpu_s: f64,
     pub bytes: u64,
     pub refused: Option<String>,

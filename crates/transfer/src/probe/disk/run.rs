@@ -23,14 +23,14 @@ use std::{
 /// Each of them is marked with a number of its own.
 const PAGE_BYTES: usize = 4096;
 
-/// What a run does.
+/// The work of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub operation: Operation,
     pub setting: Setting,
     /// The file has so many bytes of which runs may use.
     pub region_bytes: u64,
-    /// It begins here, and at the region's end it goes on at the region's begin.
+    /// Place at which the run begins; at the region's end it goes on at the region's begin.
     pub first_bytes: u64,
     pub len_bytes: u64,
     pub time_max: Duration,
@@ -49,11 +49,11 @@ pub enum Ended {
     DiskFull,
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub series: Series,
-    /// Of a write: how long it took after the last block until all was durable.
+    /// Time from the last block of a write until all was durable.
     pub sync_s: Option<f64>,
     pub ended: Ended,
     /// Processor time of this process.

@@ -42,7 +42,7 @@ impl Delays {
     }
 }
 
-/// What was done between two moments.
+/// The work between two moments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// Its end, from the run's begin on.
@@ -50,7 +50,7 @@ pub struct Interval {
     pub len_s: f64,
     pub bytes: u64,
     pub operations: u64,
-    /// Of the operations that ended in it; `None` where none did.
+    /// Delays of the operations that ended in the interval; `None` where none did.
     pub delays: Option<Delays>,
 }
 

@@ -109,7 +109,7 @@ impl Setting {
     }
 }
 
-/// What is to be measured.
+/// The measurement that is asked for.
 #[derive(Clone, Debug)]
 pub struct DiskRequest {
     pub directory: PathBuf,
@@ -124,7 +124,7 @@ pub struct DiskRequest {
     /// Not empty.
     pub depths: Vec<u32>,
     pub methods: Vec<Method>,
-    /// Of the sweep; 0 leaves it out.
+    /// Rounds of the sweep; 0 leaves it out.
     pub rounds: u32,
 }
 

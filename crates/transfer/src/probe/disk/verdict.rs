@@ -36,12 +36,12 @@ pub struct Best {
     #[serde(flatten)]
     pub setting: Setting,
     pub bytes_per_s: f64,
-    /// What goes on for ever, where a long run fell below that.
+    /// Rate that goes on for ever, where a long run fell below the first.
     pub sustained_bytes_per_s: Option<f64>,
 }
 
 impl Best {
-    /// What a long transfer gets.
+    /// Rate that a long transfer gets.
     #[must_use]
     pub fn lasting_bytes_per_s(&self) -> f64 {
         self.sustained_bytes_per_s.map_or(self.bytes_per_s, |rate| rate.min(self.bytes_per_s))
@@ -65,7 +65,7 @@ pub struct Verdict {
     pub sentences: Vec<String>,
 }
 
-/// What a verdict is made of.
+/// Findings that a verdict is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'found> {
     pub host: &'found Host,

@@ -12,7 +12,7 @@ pub(crate) const AUDITS_MAX: u32 = 4;
 /// More than this are not taken from a server.
 pub(crate) const FINDINGS_MAX: usize = 1024;
 
-/// What a peer's host shall be good for.
+/// The goal that a peer's host is checked for.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditGoal {
     pub role: Role,
@@ -22,7 +22,7 @@ pub struct AuditGoal {
     pub rtt_ms: Option<f64>,
 }
 
-/// What a peer's checks found, in its words.
+/// Findings of a peer's checks, in its words.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PeerAudit {
     pub goal: String,
@@ -31,7 +31,7 @@ pub struct PeerAudit {
     pub findings: Vec<PeerFinding>,
 }
 
-/// As [`Finding`], without its changes: they are made over there.
+/// A [`Finding`] without its changes, which are made on the peer.
 #[derive(Clone, Debug, Serialize)]
 pub struct PeerFinding {
     pub group: String,

@@ -8,7 +8,7 @@ pub const KEY_BYTES: usize = 16;
 /// A datagram that is late by no more is told from one that came twice.
 const WINDOW: u64 = 1 << 16;
 
-/// What a datagram is for.
+/// The use of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Hello = 1,
@@ -72,7 +72,7 @@ impl Header {
     }
 }
 
-/// What arrived of one stream: counted once, in order or not, and how evenly.
+/// Arrivals of one stream: counted once, in order or not, and how evenly.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     pub bytes: u64,

@@ -19,7 +19,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Of a round that begins now.
+    /// Makes the marks of a round that begins now.
     #[must_use]
     pub fn begin(probe: &wire::Probe) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());

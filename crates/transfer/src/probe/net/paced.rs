@@ -27,7 +27,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// After a pause of the host no more than so much is made up for, lest it arrive as one burst.
 const BEHIND_MAX: Duration = Duration::from_millis(20);
 
-/// What a thread that sends and the round share.
+/// State that a sending thread and the round share.
 #[derive(Debug, Default)]
 pub struct Sent {
     pub datagrams: AtomicU64,
@@ -141,7 +141,8 @@ impl Paced<'_> {
     }
 }
 
-/// Of one datagram, not of the socket: no room, or what ICMP said of an earlier one.
+/// Says whether an error is one datagram's, not the socket's: no room, or an ICMP answer to an
+/// earlier one.
 #[must_use]
 pub fn passes(errno: Errno) -> bool {
     let passing = [

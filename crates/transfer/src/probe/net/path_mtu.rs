@@ -86,7 +86,7 @@ pub fn header_bytes(local: SocketAddr) -> u32 {
     if local.is_ipv4() { 28 } else { 48 }
 }
 
-/// What the kernel believes that the path takes (ip(7), IP_MTU), of a connected socket.
+/// Reads the MTU that the kernel believes the path of a connected socket has (ip(7), IP_MTU).
 ///
 /// # Errors
 /// What getsockopt(2) says.

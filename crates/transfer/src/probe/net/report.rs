@@ -38,7 +38,7 @@ pub struct Round {
     pub transport: &'static str,
     /// Each way.
     pub streams: u32,
-    /// What was asked for; `None`: chosen by the path.
+    /// Congestion control that was asked for; `None`: chosen by the path.
     pub congestion: Option<String>,
     /// `copy` or `discard`.
     pub receive: &'static str,
@@ -90,13 +90,13 @@ pub struct Way {
     pub seconds: f64,
     pub bytes: u64,
     pub gbit_per_s: f64,
-    /// As the sender's kernel calls it; empty by UDP.
+    /// Congestion control as the sender's kernel calls it; empty by UDP.
     pub congestion: String,
     pub rtt_us: u32,
     pub min_rtt_us: u32,
     /// Segments sent again.
     pub retransmits: u64,
-    /// Of the bytes that TCP sent.
+    /// Share of the bytes that TCP sent again.
     pub resent_share: f64,
     /// All streams together, at the end.
     pub cwnd_bytes: u64,
@@ -109,7 +109,7 @@ pub struct Way {
     pub verdict: Verdict,
 }
 
-/// What held the sender's sockets back (TCP_INFO), the mean of the streams.
+/// Limits that held the sender's sockets back (TCP_INFO), the mean of the streams.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Limited {
     /// The receiver's window was full.
@@ -122,12 +122,12 @@ pub struct Limited {
     pub application: f64,
 }
 
-/// What a side's threads took.
+/// Processor time of a side's threads.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SideUse {
     /// Processor time of all threads by the time: 1 is one core.
     pub cores: f64,
-    /// The same of the thread that took most.
+    /// Share of a processor that the busiest thread took.
     pub busiest: f64,
     /// The largest share that a thread waited for a processor.
     pub waited: f64,
@@ -190,7 +190,7 @@ pub struct StreamInterval {
     pub limited: Limited,
 }
 
-/// What limits, in one word, a sentence, and what to do.
+/// The limit in one word, in a sentence, and what to do about it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verdict {
     /// `pacing`, `sender_processor`, `receiver_processor`, `processors`, `receiver_window`,
@@ -200,13 +200,13 @@ pub struct Verdict {
     pub advice: String,
 }
 
-/// What the path takes whole.
+/// Sizes of packets that the path takes whole.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PathFacts {
     pub min_rtt_us: u32,
-    /// Of this host's interface; 0: not known.
+    /// MTU of this host's interface; 0: not known.
     pub interface_mtu_bytes: u32,
-    /// What this host's kernel believes of the path.
+    /// MTU that this host's kernel believes the path has.
     pub believed_mtu_bytes: u32,
     pub tcp_mss_bytes: u32,
     /// The largest packet that arrived, each way; 0: not measured.
@@ -237,12 +237,13 @@ pub struct Buffers {
     pub gbit_per_s: f64,
     pub rtt_us: u32,
     pub bdp_bytes: u64,
-    /// Of each stream: twice its part of the product, as half of a buffer is the kernel's own.
+    /// Buffer that each stream needs: twice its part of the product, as half of a buffer is the
+    /// kernel's own.
     pub needed_bytes: u64,
     /// The last number of tcp_wmem at the sender and of tcp_rmem at the receiver; 0: not known.
     pub send_max_bytes: u64,
     pub receive_max_bytes: u64,
-    /// What these buffers allow one stream on this path.
+    /// Rate that these buffers allow one stream on this path.
     pub one_stream_gbit_per_s: f64,
     pub enough: bool,
     pub advice: String,

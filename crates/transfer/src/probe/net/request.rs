@@ -20,7 +20,7 @@ pub const OMIT_DEFAULT: Duration = Duration::from_secs(1);
 
 pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Of datagrams, in bytes a second: 1 Gbit/s.
+/// Default rate of datagrams, in bytes a second: 1 Gbit/s.
 pub const DATAGRAM_RATE_DEFAULT: u64 = 125_000_000;
 
 /// Which way the bytes go.
@@ -31,7 +31,7 @@ pub enum Ways {
     Both,
 }
 
-/// What a receiver does with the bytes.
+/// The use that a receiver makes of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
     /// Into memory, as when a file is written.
@@ -50,7 +50,7 @@ impl Receive {
     }
 }
 
-/// What the bytes go by.
+/// The transport of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// The data streams of transfers.
@@ -59,7 +59,7 @@ pub enum Transport {
     Udp { datagram_bytes: Option<u32> },
 }
 
-/// What is measured. Each of the lists is gone through with each of the others.
+/// The measurements to make. Each of the lists is gone through with each of the others.
 #[derive(Clone, Debug)]
 pub struct NetProbe {
     pub url: HaulUrl,
@@ -76,7 +76,7 @@ pub struct NetProbe {
     pub omit: Duration,
     pub interval: Duration,
     pub block_bytes: u32,
-    /// Of all streams of a way, in bytes a second.
+    /// Rate of all streams of a way, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
     /// Datagrams of several sizes find out what the path takes whole.
     pub path_mtu: bool,
@@ -107,7 +107,7 @@ impl NetProbe {
     }
 }
 
-/// What is told while a probe runs.
+/// An event while a probe runs.
 #[derive(Clone, Debug)]
 pub enum Event {
     Connected {

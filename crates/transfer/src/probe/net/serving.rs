@@ -38,7 +38,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Datagrams that are on their way have arrived after this time and a round trip.
 const LATE: Duration = Duration::from_millis(200);
 
-/// What a probe's session on the server has.
+/// A probe's session on the server.
 pub struct Serving<'a> {
     pub talk: Talk<'a>,
     pub setup: StreamSetup,
@@ -58,7 +58,7 @@ enum Running {
     Datagrams(Datagrams),
 }
 
-/// What a probe moved, for the log.
+/// Amounts that a probe moved, for the log.
 #[derive(Clone, Debug, Default)]
 pub struct Moved {
     pub rounds: u32,

@@ -42,7 +42,7 @@ const WARM_BYTES: usize = 128 << 10;
 /// The most pieces of one call (UIO_MAXIOV, sendmsg(2)).
 const PIECES_MAX: usize = 1024;
 
-/// What a stream's thread does.
+/// The work of a stream's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     Send,
@@ -124,7 +124,7 @@ impl RunningStreams {
         }
     }
 
-    /// What they did so far.
+    /// Figures of the streams so far.
     #[must_use]
     pub fn figures(&self) -> Vec<wire::ProbeStream> {
         self.streams.iter().map(Running::figures).collect()
@@ -148,7 +148,7 @@ impl RunningStreams {
         [of_way(true), of_way(false)].concat()
     }
 
-    /// What the kernel says of each connection.
+    /// TCP_INFO of each connection.
     #[must_use]
     pub fn sockets(&self) -> Vec<TcpInfo> {
         self.streams.iter().filter_map(|stream| TcpInfo::of(&stream.socket).ok()).collect()

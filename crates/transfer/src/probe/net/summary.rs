@@ -14,7 +14,7 @@ pub struct Sample {
     pub throttled_ns: u64,
 }
 
-/// What one side counted in a round.
+/// Samples that one side counted in a round.
 #[derive(Clone, Debug, Default)]
 pub struct SideSamples {
     pub samples: Vec<Sample>,

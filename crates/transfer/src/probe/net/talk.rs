@@ -57,7 +57,7 @@ impl<'a> Talk<'a> {
         self.control.queue(message);
     }
 
-    /// What came until this moment at the latest; sends what was said.
+    /// Hears what comes until this moment at the latest, and sends what was said.
     ///
     /// # Errors
     /// Says how the connection ended.

@@ -41,7 +41,7 @@ struct Hosts {
     cores: (f64, f64),
 }
 
-/// What limited each way of a round.
+/// Judges what limited each way of a round.
 pub fn of_ways(ways: &mut [Way], probe: &NetProbe, loopback: bool) {
     let cores = |pick: fn(&Way, Direction) -> f64, host: Direction| {
         ways.iter().map(|way| pick(way, host)).sum::<f64>()
@@ -280,7 +280,7 @@ fn buffers_of(way: &Way, send_max_bytes: u64, receive_max_bytes: u64) -> Option<
     })
 }
 
-/// Of all that was measured: the fastest round, why it was no faster, and what to do.
+/// Judges all that was measured: the fastest round, why it was no faster, and what to do.
 #[must_use]
 pub fn of_all(report: &NetReport, probe: &NetProbe) -> Verdict {
     let fastest =

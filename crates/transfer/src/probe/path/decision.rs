@@ -44,7 +44,7 @@ pub const STAGES: [PathStage; 5] = [
 ];
 
 impl PathStage {
-    /// As part of a sentence.
+    /// The stage as part of a sentence.
     #[must_use]
     pub fn noun(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl PathStage {
     }
 }
 
-/// What is known of a run.
+/// Facts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFacts {
     pub gbit_per_s: f64,
@@ -134,13 +134,13 @@ pub enum Known {
     AtLeast,
 }
 
-/// What a stage could carry by itself.
+/// Capacity of a stage by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Capacity {
     pub stage: PathStage,
     pub gbit_per_s: f64,
     pub known: Known,
-    /// Of the time from disk to disk, 0 to 1.
+    /// Share of the time from disk to disk, 0 to 1.
     pub share: f64,
 }
 
@@ -150,13 +150,13 @@ pub struct Decision {
     pub limiting: PathStage,
     /// From disk to disk.
     pub gbit_per_s: f64,
-    /// Of the limiting stage, from disk to disk.
+    /// Share of the limiting stage, from disk to disk.
     pub share: f64,
     /// Both disks at once are slower than each of them alone.
     pub together: bool,
     /// In the order in which a byte passes them.
     pub capacities: Vec<Capacity>,
-    /// What would limit next, and what it lets through.
+    /// The stage that would limit next, and the rate that it lets through.
     pub next: PathStage,
     pub next_gbit_per_s: f64,
     pub remedy: String,

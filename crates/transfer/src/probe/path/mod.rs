@@ -45,14 +45,14 @@ const AIM_SHARE: f64 = 0.9;
 /// Of the free space of the target a run takes at most this.
 const ROOM_SHARE: f64 = 0.8;
 
-/// What is to be measured.
+/// The measurement that is asked for.
 #[derive(Clone, Debug)]
 pub struct PathProbe {
     /// A file or a directory.
     pub source: PathBuf,
     /// Its path is the directory that would be received into.
     pub url: HaulUrl,
-    /// What a run moves at most; `None`: what takes about `time`.
+    /// Most bytes that a run moves; `None`: what takes about `time`.
     pub len_bytes_max: Option<u64>,
     /// About so long a run takes.
     pub time: Duration,
@@ -134,7 +134,7 @@ pub struct PathFindings {
     pub decision: Decision,
 }
 
-/// What is told meanwhile.
+/// An event while a probe runs.
 #[derive(Clone, Debug)]
 pub enum PathEvent {
     /// Before the first byte.
@@ -148,7 +148,7 @@ pub enum PathEvent {
 }
 
 impl Round {
-    /// Of what was moved, from connecting to the last sync.
+    /// Rate of what was moved, from connecting to the last sync.
     #[must_use]
     pub fn gbit_per_s(&self) -> f64 {
         self.report.moved_bytes as f64 * 8.0 / 1e9 / self.report.seconds.max(1e-6)

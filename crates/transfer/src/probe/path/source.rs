@@ -33,7 +33,7 @@ const EVICTIONS_MAX: u32 = 400;
 const FOLIO_BYTES_MAX: u64 = 2 << 20;
 const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where the bytes of a source were when a run began.
+/// The place of a source's bytes when a run began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "source", rename_all = "snake_case")]
 pub enum Residency {

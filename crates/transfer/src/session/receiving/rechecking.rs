@@ -33,7 +33,7 @@ use std::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecheckTally {
     pub bytes: u64,
-    /// Of these, what was not there any more.
+    /// Bytes of these that were not there any more.
     pub lost_bytes: u64,
     pub ns: u64,
 }

@@ -87,7 +87,7 @@ impl Sending<'_> {
         watching.is_some_and(|watching| watching.comes_again(&entry.offer, fault, Instant::now()))
     }
 
-    /// What another session of this run goes on with.
+    /// Takes what another session of this run goes on with.
     pub fn take_written(&mut self) -> Written {
         self.following.as_mut().map(Following::take_written).unwrap_or_default()
     }

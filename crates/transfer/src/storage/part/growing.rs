@@ -34,7 +34,7 @@ pub(in super::super) struct Rounds {
 }
 
 impl Rounds {
-    /// Of these spans, those that the next round may believe.
+    /// Takes from these spans those that the next round may believe.
     pub fn full_spans(&self, spans: &[SpanRange]) -> Vec<SpanRange> {
         let full = u32::try_from(self.size_bytes / self.span_bytes).unwrap_or(u32::MAX);
         let cut = |range: &SpanRange| {
@@ -88,7 +88,8 @@ pub(in super::super) struct Found {
     pub part: Part,
     pub span_bytes: u64,
     pub durable: SpanSet,
-    /// It has every byte that was offered, though nobody has said whether they are the same yet.
+    /// Whether it has every byte that was offered, though nobody has said whether they are the same
+    /// yet.
     pub to_compare: bool,
 }
 
