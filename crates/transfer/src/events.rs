@@ -371,8 +371,8 @@ pub struct Report {
     /// that was not asked for, or nothing was written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub read_back: String,
-    /// Result of reading back what an earlier run left at the target and was read in this one, as
-    /// the target's host was started anew since, or with `--recheck`.
+    /// Result of reading back what an earlier run left at the target: after a restart of the
+    /// target's host, or with `--recheck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<RecheckReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
