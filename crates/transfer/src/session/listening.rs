@@ -26,28 +26,46 @@ pub struct Listening {
     pinged_at: Instant,
     /// When it was asked because somebody waits.
     asked_at: Option<Instant>,
+    /// The count of bytes on the streams at the last look while somebody waits, and when it last
+    /// grew: on a slow path an answer stands behind them in the same queue.
+    moved: Option<(u64, Instant)>,
 }
 
 impl Listening {
     #[must_use]
     pub fn new(lost_after: Duration, now: Instant) -> Self {
-        Self { lost_after, pinged_at: now, asked_at: None }
+        Self { lost_after, pinged_at: now, asked_at: None, moved: None }
     }
 
     /// Somebody waits, and the peer has not been heard since it was asked.
     #[must_use]
     pub fn is_doubted(&self, heard_at: Instant) -> bool {
-        self.asked_at.is_some_and(|at| at > heard_at)
+        self.asked_at.is_some_and(|at| at > self.latest(heard_at))
     }
 
-    pub fn look(&mut self, now: Instant, heard_at: Instant, is_waited_for: bool) -> Next {
+    /// When the peer was last heard, be it by its bytes.
+    fn latest(&self, heard_at: Instant) -> Instant {
+        self.moved.map_or(heard_at, |(_, at)| heard_at.max(at))
+    }
+
+    /// `waited_for`: another session waits for what this one holds, whose streams have moved so
+    /// many bytes.
+    pub fn look(&mut self, now: Instant, heard_at: Instant, waited_for: Option<u64>) -> Next {
         let silent = now.saturating_duration_since(heard_at);
         if silent > self.lost_after {
             return Next::GiveUp(format!("nothing heard for {} s", silent.as_secs()));
         }
-        if !is_waited_for {
+        match (waited_for, self.moved) {
+            (None, _) => self.moved = None,
+            // How long ago the first of them came is not known.
+            (Some(bytes), None) => self.moved = Some((bytes, heard_at)),
+            (Some(bytes), Some((before, _))) if bytes != before => self.moved = Some((bytes, now)),
+            _ => {}
+        }
+        let latest = self.latest(heard_at);
+        if waited_for.is_none() {
             self.asked_at = None;
-        } else if let Some(at) = self.asked_at.filter(|at| *at > heard_at) {
+        } else if let Some(at) = self.asked_at.filter(|at| *at > latest) {
             if now.saturating_duration_since(at) > LOST_AFTER_WANTED {
                 return Next::GiveUp(format!(
                     "nothing heard for {} s, and another session waits for what this one holds",
@@ -72,14 +90,20 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// How long a peer that answers `answers` is kept, looked at ten times a second for 30 s.
+    /// How long a peer is kept that answers or not, looked at ten times a second for 30 s.
     fn kept(is_waited_for: bool, answers: bool) -> Option<u128> {
+        kept_that_moves(is_waited_for.then_some(0), answers)
+    }
+
+    /// The same for one whose streams move so many bytes between two looks.
+    fn kept_that_moves(waited_for: Option<u64>, answers: bool) -> Option<u128> {
         let begun = Instant::now();
         let mut heard_at = begun;
         let mut listening = Listening::new(LOST_AFTER, begun);
         (1..300).find_map(|turn| {
             let now = begun + Duration::from_millis(100 * turn);
-            match listening.look(now, heard_at, is_waited_for) {
+            let moved = waited_for.map(|bytes| bytes * turn);
+            match listening.look(now, heard_at, moved) {
                 Next::GiveUp(_) => return Some(now.duration_since(begun).as_secs().into()),
                 Next::Ping if answers => heard_at = now + Duration::from_millis(50),
                 _ => {}
@@ -93,6 +117,11 @@ mod tests {
     fn a_silent_peer_is_given_up_sooner_where_another_waits_for_what_it_holds() {
         assert_eq!(kept(false, false), Some(20));
         assert_eq!(kept(true, false), Some(4));
+    }
+
+    #[test]
+    fn a_peer_whose_bytes_arrive_is_kept_as_long_as_if_nobody_waited() {
+        assert_eq!(kept_that_moves(Some(1), false), Some(20));
     }
 
     #[test]

@@ -819,6 +819,10 @@ impl Role for Receiving<'_> {
         true
     }
 
+    fn moved_bytes(&self) -> u64 {
+        self.shared.streams.moved_bytes()
+    }
+
     /// It is said by the time that the sender says his.
     fn has_last_word(&self) -> bool {
         false

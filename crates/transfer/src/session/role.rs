@@ -50,6 +50,10 @@ pub trait Role {
     fn heard(&mut self, _at: Instant) {}
     /// Whether the other side still waits for what this one says at the end.
     fn has_last_word(&self) -> bool;
+    /// Bytes that its streams have moved so far: sent and acknowledged, or received.
+    fn moved_bytes(&self) -> u64 {
+        0
+    }
     /// Whether another session that waits for this waits for this one.
     fn holds(&self, _held: &Held) -> bool {
         false
@@ -100,7 +104,8 @@ pub fn drive(
         }
         let is_doubted = listening.is_doubted(control.heard_at);
         let is_waited_for = waited_for::is_waited_for(is_doubted, |held| role.holds(held));
-        match listening.look(now, control.heard_at, is_waited_for) {
+        let waited_for = is_waited_for.then(|| role.moved_bytes());
+        match listening.look(now, control.heard_at, waited_for) {
             Next::Nothing => {}
             Next::Ping => control.queue(Message::Ping(wire::Ping { number: 0 })),
             Next::GiveUp(why) => return SessionEnd::Lost(why),

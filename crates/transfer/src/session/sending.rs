@@ -759,6 +759,10 @@ impl Role for Sending<'_> {
         self.supply.connects() && now.saturating_duration_since(since) < GOODBYE_PATIENCE
     }
 
+    fn moved_bytes(&self) -> u64 {
+        self.shared.streams.moved_bytes()
+    }
+
     /// A client has no time to lose, and what it says at the end is for the server's log.
     fn has_last_word(&self) -> bool {
         !self.supply.connects()

@@ -429,6 +429,13 @@ impl Streams {
         all
     }
 
+    /// Bytes that the open streams have moved: received, or sent and acknowledged.
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        let of = |tcp: &TcpInfo| tcp.bytes_received.saturating_add(tcp.bytes_acked);
+        self.open().iter().map(|(_, figures)| of(&figures.tcp)).sum()
+    }
+
     /// Figures as by [`Self::socket_figures`], with what the kernel counts for the streams'
     /// threads.
     #[must_use]

@@ -57,6 +57,10 @@ impl<R: Reported> Role for TellingFigures<R> {
         self.role.has_last_word()
     }
 
+    fn moved_bytes(&self) -> u64 {
+        self.role.moved_bytes()
+    }
+
     fn holds(&self, held: &Held) -> bool {
         matches!(held, Held::TokenId(id) if *id == self.token_id) || self.role.holds(held)
     }
