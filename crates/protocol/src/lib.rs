@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod fault;
+pub mod file_life;
 pub mod frame;
 pub mod handshake;
 pub mod limits;

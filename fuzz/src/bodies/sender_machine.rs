@@ -3,7 +3,9 @@
 use super::numbers;
 use arbitrary::Arbitrary;
 use haul_protocol::{
-    FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId, limits,
+    FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId,
+    file_life::{LifeWishes, NextStep, OfferFacts, next_step},
+    limits,
     sender::FileOutcome,
     wire::{self, file_answer::Answer},
 };
@@ -278,6 +280,34 @@ impl Model {
         })
     }
 
+    /// Whatever the receiver says, a move removes no source that was given up, none that was not
+    /// confirmed, and none that is only the same by size and time.
+    fn frees_what_it_may(&self, file: FileId, outcome: FileOutcome) {
+        let bit = |at: u32| file.0 >> at & 1 > 0;
+        let wishes = LifeWishes {
+            compare_content: bit(0),
+            dry_run: bit(1),
+            move_sources: true,
+            watches: bit(2),
+        };
+        let compared =
+            if bit(3) { wire::Compared::SameContent } else { wire::Compared::NotCompared };
+        let (kind, growth) = (wire::FileKind::Regular, wire::Growth::NotGrowing);
+        let offer = OfferFacts { kind, growth, compared, is_followed: false, wishes };
+        let NextStep::Ends(end) = next_step(outcome.clone(), &offer) else { return };
+        if !end.frees_source {
+            return;
+        }
+        assert!(!self.given_up.contains(&file), "a source that was given up is removed");
+        let is_there = match outcome {
+            FileOutcome::Done => self.is_confirmed(file),
+            FileOutcome::Skipped => compared == wire::Compared::SameContent,
+            FileOutcome::Planned(_) => wishes.dry_run,
+            FileOutcome::Compare(_) | FileOutcome::Failed(_) => false,
+        };
+        assert!(is_there, "a source is removed that is not there: {outcome:?}");
+    }
+
     fn take_span(&mut self, sender: &mut Sender, stream: StreamId) {
         let Some(next) = sender.next_span(stream) else { return };
         let (file, span) = (next.file, next.span);
@@ -413,6 +443,7 @@ impl Model {
                 assert!(self.settled.insert(file), "a file is settled once");
                 let may_be_done = self.is_confirmed(file);
                 assert!(outcome != FileOutcome::Done || may_be_done, "done before confirmed");
+                self.frees_what_it_may(file, outcome);
                 self.outstanding.retain(|sent| sent.1 != file);
                 self.unanswered.remove(&file);
             }

@@ -4,7 +4,7 @@ use super::{
     link::{Faults, Micros},
     random::{Random, mix},
 };
-use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, limits, wire};
+use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, file_life::LifeWishes, limits, wire};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What goes wrong with a file.
@@ -27,6 +27,8 @@ pub enum Trouble {
     NoSpaceAtOnce,
     NoSpaceAt(SpanIndex),
     CommitFails,
+    /// The target makes no hard links.
+    NoLinks,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +54,7 @@ pub struct Plan {
     pub forged: u64,
     /// A returning sender offers what it knows to be settled, too.
     pub offers_settled_again: bool,
+    pub wishes: LifeWishes,
 }
 
 impl Plan {
@@ -70,6 +73,12 @@ impl Plan {
             stream_faults: [0, 3, 12][random.below(3) as usize],
             offers_settled_again: random.chance(50),
             forged: [0, 0, 20][random.below(3) as usize],
+            wishes: LifeWishes {
+                compare_content: random.chance(50),
+                dry_run: random.chance(20),
+                move_sources: random.chance(50),
+                watches: false,
+            },
         }
     }
 
@@ -110,9 +119,13 @@ impl Plan {
 
 fn source_file(random: &mut Random, troubled: bool) -> SourceFile {
     let span = limits::SPAN_BYTES_MIN;
-    let kind = if random.chance(15) { wire::FileKind::Directory } else { wire::FileKind::Regular };
+    let kind = match random.below(100) {
+        0..15 => wire::FileKind::Directory,
+        15..25 => wire::FileKind::HardLink,
+        _ => wire::FileKind::Regular,
+    };
     let size_bytes = match random.below(4) {
-        _ if kind == wire::FileKind::Directory => 0,
+        _ if kind != wire::FileKind::Regular => 0,
         0 => 0,
         1 => random.within(1..=span),
         2 => random.within(2..=5) * span,
@@ -121,6 +134,7 @@ fn source_file(random: &mut Random, troubled: bool) -> SourceFile {
     let any_span = SpanIndex(random.below(size_bytes.div_ceil(2 * span)) as u32);
     let trouble = match random.below(16) {
         _ if !troubled => Trouble::None,
+        0..4 if kind == wire::FileKind::HardLink => Trouble::NoLinks,
         0 => Trouble::Present,
         1 if size_bytes > 0 => Trouble::Unreadable(any_span),
         2 if size_bytes > 0 => Trouble::AlwaysDamaged(any_span),
@@ -154,6 +168,8 @@ pub fn content(file: usize, version: i64, offset_bytes: u64) -> u64 {
 pub enum Outcome {
     Done,
     Skipped,
+    /// Another offer says how the comparison of its content came out.
+    Compared,
     Failed(wire::FaultCode),
 }
 

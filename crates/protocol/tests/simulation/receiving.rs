@@ -9,6 +9,7 @@ use super::{
 };
 use haul_protocol::{
     FileId, Message, Receiver, ReceiverEvent, SpanIndex, SpanSet, StreamId,
+    file_life::OfferFacts,
     frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
     limits,
     receiver::{Answer, Earlier, Permit, SpanEnd},
@@ -184,13 +185,20 @@ impl ReceivingSide {
         self.indices.insert(file, index);
         let kept = &mut target.files[index];
         let answer = if kept.committed == Some(offer.mtime_s) {
-            self.settle(file, Outcome::Skipped);
             // To the machines these are the same: the file is settled by the answer.
-            match random.below(3) {
-                0 => Answer::Compare(wire::Compare { blake3: vec![7; limits::CONTENT_BYTES] }),
-                1 => Answer::Plan(wire::Plan::default()),
-                _ => Answer::Skip,
+            if OfferFacts::new(offer, false, plan.wishes).may_be_compared() {
+                self.settle(file, Outcome::Compared);
+                Answer::Compare(wire::Compare { blake3: vec![7; limits::CONTENT_BYTES] })
+            } else {
+                self.settle(file, Outcome::Skipped);
+                let plans = plan.wishes.dry_run && random.chance(50);
+                if plans { Answer::Plan(wire::Plan::default()) } else { Answer::Skip }
             }
+        } else if offer.kind() == wire::FileKind::HardLink
+            && plan.files[index].trouble == Trouble::NoLinks
+        {
+            self.settle(file, Outcome::Failed(wire::FaultCode::KindUnsupported));
+            Answer::Fault(fault(wire::FaultCode::KindUnsupported))
         } else if plan.files[index].trouble == Trouble::NoSpaceAtOnce {
             self.settle(file, Outcome::Failed(wire::FaultCode::NoSpace));
             Answer::Fault(fault(wire::FaultCode::NoSpace))

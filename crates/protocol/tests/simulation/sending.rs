@@ -9,6 +9,7 @@ use super::{
 use crc::{CRC_32_ISCSI, Crc};
 use haul_protocol::{
     FileId, Message, Sender, SenderEvent, SpanIndex, StreamId,
+    file_life::{EndResult, NextStep, OfferFacts, next_step},
     frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
     sender::{Assignment, FileOutcome},
     wire,
@@ -29,6 +30,15 @@ struct SendStream {
 struct Offered {
     index: usize,
     version: i64,
+    facts: OfferFacts,
+}
+
+/// A file that is to be offered, and what its offer says beside its name and size.
+#[derive(Clone, Copy, Debug)]
+struct ToOffer {
+    index: usize,
+    kind: wire::FileKind,
+    compared: wire::Compared,
 }
 
 #[derive(Debug)]
@@ -37,7 +47,9 @@ pub struct SendingSide {
     pub outcomes: BTreeMap<FileId, (usize, Outcome)>,
     pub finished: bool,
     end: End,
-    to_offer: Vec<usize>,
+    to_offer: Vec<ToOffer>,
+    /// Sources that a move may remove: the index, and the version that was offered.
+    pub freed: Vec<(usize, i64)>,
     offered: BTreeMap<FileId, Offered>,
     streams: BTreeMap<StreamId, SendStream>,
     in_flight: BTreeMap<(FileId, SpanIndex), StreamId>,
@@ -60,8 +72,12 @@ pub fn digest(header: &[u8], payload: &[u8], status: u8) -> [u8; 16] {
 }
 
 impl SendingSide {
-    pub fn new(end: End, plan: &Plan, mut to_offer: Vec<usize>) -> Self {
-        to_offer.reverse();
+    pub fn new(end: End, plan: &Plan, to_offer: Vec<usize>) -> Self {
+        let first = |index: usize| {
+            let (kind, compared) = (plan.files[index].kind, wire::Compared::NotCompared);
+            ToOffer { index, kind, compared }
+        };
+        let to_offer = to_offer.into_iter().rev().map(first).collect();
         let limits = (plan.offers_max, plan.offer_bytes_max);
         Self {
             sender: Sender::new(limits.0, limits.1),
@@ -69,6 +85,7 @@ impl SendingSide {
             finished: false,
             end,
             to_offer,
+            freed: Vec::new(),
             offered: BTreeMap::new(),
             streams: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -152,20 +169,30 @@ impl SendingSide {
 
     fn offer(&mut self, now: Micros, plan: &Plan, random: &mut Random, witness: &mut Witness) {
         while self.sender.may_offer() {
-            let Some(index) = self.to_offer.pop() else {
-                self.sender.end_offers(self.offered.len() as u64, 0);
+            let Some(ToOffer { index, kind, compared }) = self.to_offer.pop() else {
+                let open = |file: &&FileId| !self.outcomes.contains_key(file);
+                let mut open = self.offered.keys().filter(open).map(|file| &self.offered[file]);
+                if !open.any(|offered| offered.facts.may_be_offered_again()) {
+                    self.sender.end_offers(self.offered.len() as u64, 0);
+                }
                 return;
             };
             let file = &plan.files[index];
             let version = file.version(now);
-            let file = self.sender.offer(wire::FileOffer {
+            let is_link = kind == wire::FileKind::HardLink;
+            let link_target = if is_link { b"in-place".to_vec() } else { Vec::new() };
+            let offer = wire::FileOffer {
                 name: format!("file-{index}").into_bytes(),
-                kind: file.kind as i32,
+                kind: kind as i32,
+                compared: compared as i32,
                 size_bytes: file.size_bytes,
                 mtime_s: version,
+                link_target,
                 ..Default::default()
-            });
-            self.offered.insert(file, Offered { index, version });
+            };
+            let facts = OfferFacts::new(&offer, false, plan.wishes);
+            let file = self.sender.offer(offer);
+            self.offered.insert(file, Offered { index, version, facts });
             if matches!(plan.files[index].trouble, Trouble::Vanishes { .. }) {
                 self.vanishings.push((now + random.below(6 * plan.latency), file));
             }
@@ -195,14 +222,7 @@ impl SendingSide {
                 }
                 SenderEvent::Settled { file, outcome } => {
                     self.in_flight.retain(|sent, _| sent.0 != file);
-                    let outcome = match outcome {
-                        FileOutcome::Done => Outcome::Done,
-                        FileOutcome::Skipped
-                        | FileOutcome::Compare(_)
-                        | FileOutcome::Planned(_) => Outcome::Skipped,
-                        FileOutcome::Failed(fault) => Outcome::Failed(fault.code()),
-                    };
-                    let index = self.offered[&file].index;
+                    let (index, outcome) = self.settled(file, outcome, now, plan, witness);
                     let earlier = self.outcomes.insert(file, (index, outcome));
                     assert_eq!(earlier, None, "{file:?} is settled twice");
                 }
@@ -214,6 +234,47 @@ impl SendingSide {
                 other => panic!("unexpected: {other:?}"),
             }
         }
+    }
+
+    /// Does what comes next to a file.
+    fn settled(
+        &mut self,
+        file: FileId,
+        outcome: FileOutcome,
+        now: Micros,
+        plan: &Plan,
+        witness: &mut Witness,
+    ) -> (usize, Outcome) {
+        let Offered { index, version, facts } = self.offered[&file];
+        let is_same = plan.files[index].version(now) == version;
+        let again = ToOffer { index, kind: facts.kind, compared: facts.compared };
+        let outcome = match next_step(outcome, &facts) {
+            NextStep::Compare(_) => {
+                witness.counts.compared += 1;
+                let same = wire::Compared::SameContent;
+                let compared = if is_same { same } else { wire::Compared::OtherContent };
+                self.to_offer.push(ToOffer { compared, ..again });
+                Outcome::Compared
+            }
+            NextStep::OfferAsFile => {
+                witness.counts.links_as_files += 1;
+                self.to_offer.push(ToOffer { kind: wire::FileKind::Regular, ..again });
+                Outcome::Failed(wire::FaultCode::KindUnsupported)
+            }
+            NextStep::Ends(end) => {
+                // A move looks at its source once more.
+                if end.frees_source && is_same && !plan.wishes.dry_run {
+                    self.freed.push((index, version));
+                }
+                match end.result {
+                    EndResult::Done => Outcome::Done,
+                    EndResult::Skipped | EndResult::Planned(_) => Outcome::Skipped,
+                    EndResult::Failed(fault) => Outcome::Failed(fault.code()),
+                }
+            }
+            other => panic!("the receiver is honest, and nothing is watched: {other:?}"),
+        };
+        (index, outcome)
     }
 
     fn why_lost(

@@ -20,6 +20,9 @@ pub struct Counts {
     pub done: u64,
     pub failed: u64,
     pub lost: u64,
+    pub compared: u64,
+    pub links_as_files: u64,
+    pub removed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -66,5 +69,8 @@ impl std::ops::AddAssign for Counts {
         self.done += other.done;
         self.failed += other.failed;
         self.lost += other.lost;
+        self.compared += other.compared;
+        self.links_as_files += other.links_as_files;
+        self.removed += other.removed;
     }
 }
