@@ -19,6 +19,8 @@ pub struct OfferFacts {
     pub compared: Compared,
     /// The file is held open and sent while it is written.
     pub is_followed: bool,
+    /// The source failed while the receiver's answer was on its way.
+    pub source_failed: bool,
     pub wishes: LifeWishes,
 }
 
@@ -38,14 +40,16 @@ pub struct LifeWishes {
 /// The step that follows an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
-    /// A round of a file that is followed is over, or it changed at its end: other rounds follow.
-    GoesOn,
+    /// A round of a file that is followed is durable: others follow.
+    NextRound,
+    /// A file that is followed changed while its last bytes were sent: it is looked at again.
+    ChangedAgain,
     /// The source's content is compared with the receiver's; another offer tells how that came out.
     Compare(Compare),
     /// The receiver cannot make the hard link: its content is offered.
     OfferAsFile,
     /// The source changed or went away, and a watch sends it as it is by then.
-    ComesLater,
+    ComesLater(Fault),
     /// The file's life in this session is over.
     Ends(FileEnd),
     /// No receiver may answer such an offer so: the session ends.
@@ -82,7 +86,7 @@ impl OfferFacts {
     #[must_use]
     pub fn new(offer: &FileOffer, is_followed: bool, wishes: LifeWishes) -> Self {
         let (kind, growth, compared) = (offer.kind(), offer.growth(), offer.compared());
-        Self { kind, growth, compared, is_followed, wishes }
+        Self { kind, growth, compared, is_followed, source_failed: false, wishes }
     }
 
     /// Whether the receiver may ask for the content's digest to be compared.
@@ -113,7 +117,7 @@ impl OfferFacts {
             }
             EndResult::Failed(_) => false,
         };
-        self.wishes.move_sources && is_there
+        self.wishes.move_sources && is_there && !self.source_failed
     }
 }
 
@@ -122,9 +126,11 @@ impl OfferFacts {
 pub fn next_step(outcome: FileOutcome, offer: &OfferFacts) -> NextStep {
     let result = match outcome {
         FileOutcome::Failed(fault) if offer.is_followed && is_source_changed(&fault) => {
-            return NextStep::GoesOn;
+            return NextStep::ChangedAgain;
         }
-        FileOutcome::Done | FileOutcome::Skipped if offer.is_round() => return NextStep::GoesOn,
+        FileOutcome::Done | FileOutcome::Skipped if offer.is_round() => {
+            return NextStep::NextRound;
+        }
         FileOutcome::Compare(compare) if offer.may_be_compared() => {
             return NextStep::Compare(compare);
         }
@@ -141,7 +147,7 @@ pub fn next_step(outcome: FileOutcome, offer: &OfferFacts) -> NextStep {
         FileOutcome::Failed(fault)
             if offer.wishes.watches && offer.growth == Growth::NotGrowing && is_passing(&fault) =>
         {
-            return NextStep::ComesLater;
+            return NextStep::ComesLater(fault);
         }
         FileOutcome::Failed(fault) => EndResult::Failed(fault),
         FileOutcome::Done => EndResult::Done,
@@ -207,8 +213,10 @@ mod tests {
                 let of_growth = move |growth| COMPARED.map(|compared| (*kind, growth, compared));
                 GROWTHS.into_iter().flat_map(of_growth)
             }) {
-                for is_followed in [false, true] {
-                    let offer = OfferFacts { kind, growth, compared, is_followed, wishes };
+                for bits in 0..4 {
+                    let (is_followed, source_failed) = (bits & 1 > 0, bits & 2 > 0);
+                    let offer =
+                        OfferFacts { kind, growth, compared, is_followed, source_failed, wishes };
                     for outcome in outcomes() {
                         look(&offer, &outcome, &next_step(outcome.clone(), &offer));
                     }
@@ -223,7 +231,7 @@ mod tests {
         each(|offer, outcome, step| {
             let NextStep::Ends(FileEnd { frees_source: true, result }) = step else { return };
             freed += 1;
-            assert!(offer.wishes.move_sources, "{offer:?}");
+            assert!(offer.wishes.move_sources && !offer.source_failed, "{offer:?}");
             assert!(!offer.is_followed || offer.growth != Growth::Growing, "{offer:?}");
             match outcome {
                 FileOutcome::Done => assert_eq!(*result, EndResult::Done),
@@ -278,12 +286,13 @@ mod tests {
             let is_settled = matches!(outcome, FileOutcome::Done | FileOutcome::Skipped);
             let is_round = offer.is_followed && offer.growth == Growth::Growing;
             if is_settled {
-                assert_eq!(*step == NextStep::GoesOn, is_round, "{offer:?}");
+                assert_eq!(*step == NextStep::NextRound, is_round, "{offer:?}");
             }
             if !offer.is_followed {
-                assert_ne!(*step, NextStep::GoesOn, "{offer:?}");
+                let goes_on = matches!(step, NextStep::NextRound | NextStep::ChangedAgain);
+                assert!(!goes_on, "{offer:?}");
             }
-            if matches!(step, NextStep::ComesLater) {
+            if matches!(step, NextStep::ComesLater(_)) {
                 assert!(offer.wishes.watches && offer.growth == Growth::NotGrowing, "{offer:?}");
             }
         });

@@ -80,6 +80,8 @@ pub enum SenderEvent {
     Settled {
         file: FileId,
         outcome: FileOutcome,
+        /// The source had failed by then: the answer to its offer was on its way.
+        source_failed: bool,
     },
     Progress(wire::Progress),
     Notice(wire::Notice),
@@ -627,7 +629,9 @@ impl Sender {
     }
 
     fn settle(&mut self, file: FileId, outcome: FileOutcome) {
+        let mut source_failed = false;
         if let Some(entry) = self.files.remove(&file) {
+            source_failed = entry.phase == Phase::GivenUp;
             self.offer_bytes -= entry.offer_bytes;
             self.open_spans -= entry.grid.map_or(0, |grid| grid.count().into());
         }
@@ -638,7 +642,7 @@ impl Sender {
                 stream.unacknowledged.remove(&sent);
             }
         }
-        self.events.push_back(SenderEvent::Settled { file, outcome });
+        self.events.push_back(SenderEvent::Settled { file, outcome, source_failed });
     }
 }
 

@@ -12,7 +12,7 @@ use bodies::{
     sender_machine::{self, SenderOperation},
 };
 use haul_protocol::{
-    FileId, Message, Receiver, ReceiverEvent, Sender, SpanIndex, SpanSet, StreamId,
+    FileId, Message, Receiver, ReceiverEvent, Sender, SenderEvent, SpanIndex, SpanSet, StreamId,
     frame::SpanHeader,
     limits::{self, OFFER_BYTES_MAX},
     receiver::{Answer, Earlier, Permit, SpanEnd},
@@ -269,15 +269,25 @@ fn a_stream_may_be_closed_before_its_preface_arrives() {
 
 /// The file stayed open for ever: the receiver had forgotten it and the sender awaited the rest.
 #[test]
-fn a_skip_that_crosses_a_source_fault_settles_the_file() {
-    let mut sender = Sender::new(1, OFFER_BYTES_MAX);
-    let file = sender.offer(offer(0, 1));
-    sender.source_failed(file, wire::Fault::default());
-    let answer = Some(file_answer::Answer::Skip(wire::Skip {}));
-    let skip = Message::FileAnswer(wire::FileAnswer { file: file.0, answer });
-    assert_eq!(sender.handle(skip), Ok(()));
-    sender.end_offers(1, 0);
-    assert!(sender.all_settled());
+fn an_answer_that_crosses_a_source_fault_settles_the_file_and_says_that_its_source_failed() {
+    let answers = [
+        file_answer::Answer::Skip(wire::Skip {}),
+        file_answer::Answer::Plan(wire::Plan::default()),
+        file_answer::Answer::Compare(wire::Compare::default()),
+    ];
+    for answer in answers {
+        let mut sender = Sender::new(1, OFFER_BYTES_MAX);
+        let file = sender.offer(offer(0, 1));
+        let gone = wire::Fault::new(wire::FaultCode::NotFound, wire::Side::Source, "gone");
+        sender.source_failed(file, gone);
+        let answer = wire::FileAnswer { file: file.0, answer: Some(answer) };
+        assert_eq!(sender.handle(Message::FileAnswer(answer)), Ok(()));
+        sender.end_offers(1, 0);
+        assert!(sender.all_settled());
+        let last = std::iter::from_fn(|| sender.poll_event()).last();
+        let says = |event| matches!(event, SenderEvent::Settled { source_failed: true, .. });
+        assert!(last.is_some_and(says), "a move would have taken the source for removed");
+    }
 }
 
 /// An empty set made a file look complete: it would have been committed unwritten.

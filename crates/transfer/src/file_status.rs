@@ -17,6 +17,12 @@ pub enum FileStatus {
 }
 
 impl FileStatus {
+    /// A dry run's word of a file that would be sent.
+    #[must_use]
+    pub(crate) fn planned(replaces: bool) -> Self {
+        if replaces { Self::WouldReplace } else { Self::WouldCopy }
+    }
+
     /// The word of `--json` and of the server's log.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -2,7 +2,7 @@
 //! arrive, whether anything is written or removed at all.
 
 use crate::file_status::FileStatus;
-use haul_protocol::wire;
+use haul_protocol::{file_life::LifeWishes, wire};
 use std::time::Duration;
 
 /// A file that nothing was written to for this long is complete.
@@ -133,6 +133,16 @@ impl Wishes {
     #[must_use]
     pub fn leaves_nothing(self) -> bool {
         self.dry_run || self.discard
+    }
+
+    /// What of it decides how files go on.
+    pub(crate) fn life(self) -> LifeWishes {
+        LifeWishes {
+            compare_content: self.compare_content,
+            dry_run: self.dry_run,
+            move_sources: self.move_sources,
+            watches: self.recording.watch,
+        }
     }
 
     /// What is told of a name that was not offered.

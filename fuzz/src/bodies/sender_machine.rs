@@ -282,8 +282,9 @@ impl Model {
 
     /// Whatever the receiver says, a move removes no source that was given up, none that was not
     /// confirmed, and none that is only the same by size and time.
-    fn frees_what_it_may(&self, file: FileId, outcome: FileOutcome) {
-        let bit = |at: u32| file.0 >> at & 1 > 0;
+    fn frees_what_it_may(&self, file: FileId, outcome: FileOutcome, source_failed: bool) {
+        // Every mixture of wishes comes up, for files are many.
+        let bit = |at: u32| self.settled.len() >> at & 1 > 0;
         let wishes = LifeWishes {
             compare_content: bit(0),
             dry_run: bit(1),
@@ -293,7 +294,8 @@ impl Model {
         let compared =
             if bit(3) { wire::Compared::SameContent } else { wire::Compared::NotCompared };
         let (kind, growth) = (wire::FileKind::Regular, wire::Growth::NotGrowing);
-        let offer = OfferFacts { kind, growth, compared, is_followed: false, wishes };
+        let offer =
+            OfferFacts { kind, growth, compared, is_followed: false, source_failed, wishes };
         let NextStep::Ends(end) = next_step(outcome.clone(), &offer) else { return };
         if !end.frees_source {
             return;
@@ -439,11 +441,11 @@ impl Model {
         }
         while let Some(event) = sender.poll_event() {
             count += 1;
-            if let SenderEvent::Settled { file, outcome } = event {
+            if let SenderEvent::Settled { file, outcome, source_failed } = event {
                 assert!(self.settled.insert(file), "a file is settled once");
                 let may_be_done = self.is_confirmed(file);
                 assert!(outcome != FileOutcome::Done || may_be_done, "done before confirmed");
-                self.frees_what_it_may(file, outcome);
+                self.frees_what_it_may(file, outcome, source_failed);
                 self.outstanding.retain(|sent| sent.1 != file);
                 self.unanswered.remove(&file);
             }

@@ -220,8 +220,10 @@ impl SendingSide {
                         connection.close(self.end, now);
                     }
                 }
-                SenderEvent::Settled { file, outcome } => {
+                SenderEvent::Settled { file, outcome, source_failed } => {
                     self.in_flight.retain(|sent, _| sent.0 != file);
+                    let offered = self.offered.get_mut(&file).expect("it was offered");
+                    offered.facts.source_failed = source_failed;
                     let (index, outcome) = self.settled(file, outcome, now, plan, witness);
                     let earlier = self.outcomes.insert(file, (index, outcome));
                     assert_eq!(earlier, None, "{file:?} is settled twice");

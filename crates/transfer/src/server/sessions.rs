@@ -15,11 +15,10 @@ use crate::{
     selection::Arriving,
     server::event::ServerEvent,
     session::{
-        following::Written,
         listening::LOST_AFTER,
         receiving::{Receiving, ReceivingOptions},
         role::{SessionEnd, drive},
-        sending::{Giving, Sending, SendingOptions, Sources},
+        sending::{Giving, Sending, SendingOptions, Sources, following::Written},
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
         tally::{OfferLimits, Tally},
@@ -647,7 +646,7 @@ fn run_role(
             let mut telling = TellingFigures::new(role, grant.token_id, open.wants_figures);
             let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
             telling.role.stop();
-            (end, telling.role.tally.clone())
+            (end, telling.role.tally().clone())
         }
         Work::Receive(place) => {
             let options = ReceivingOptions {

@@ -18,7 +18,6 @@ use super::{
     patience::Patience,
     receive_stream::{ReceiveShared, Target},
     removing::{Removing, RemovingEvent},
-    sending::plan_status,
     streams::{StreamSetup, Streams},
     supply::{self, Supply},
     taken_up::TakenUpBytes,
@@ -441,7 +440,6 @@ impl<'a> Receiving<'a> {
             self.growing.offered(offer, &mut self.tally);
         } else {
             self.tally.offered(offer);
-            self.tally.offered_bytes = self.tally.offered_bytes.saturating_add(offer.size_bytes);
         }
         if offer.kind() == FileKind::Regular {
             self.look_at_room();
@@ -517,7 +515,7 @@ impl<'a> Receiving<'a> {
                 }
             }
             Ok(Prepared::Plan(plan)) => {
-                self.settled(file, plan_status(&plan), None);
+                self.settled(file, FileStatus::planned(plan.replaces), None);
                 Answer::Plan(plan)
             }
             Ok(Prepared::Ready { target, span_bytes, durable, stored_as, left }) => {
@@ -704,7 +702,7 @@ impl<'a> Receiving<'a> {
     fn settled(&mut self, file: FileId, status: FileStatus, fault: Option<&Fault>) {
         let Some(offer) = self.offers.remove(&file) else { return };
         self.large.remove(&file);
-        self.taken_up.settled(&mut self.tally, file, status == FileStatus::Failed);
+        self.taken_up.file_ended(&mut self.tally, file, status == FileStatus::Failed);
         let stored_as = self.stored_as.remove(&file);
         let content = self.shared.contents.take(file);
         if growth(&offer) == Some(Growth::Growing) && status == FileStatus::Skipped {

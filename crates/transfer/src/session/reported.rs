@@ -4,7 +4,10 @@ use crate::{
     events::{Event, Lag},
     name::Name,
     session::{
-        following::Written, receiving::Receiving, role::Role, sending::Sending, tally::Tally,
+        receiving::Receiving,
+        role::Role,
+        sending::{Sending, following::Written},
+        tally::Tally,
     },
 };
 use haul_protocol::wire;
@@ -34,7 +37,7 @@ impl Reported for Sending<'_> {
         Sending::figures(self)
     }
     fn tally(&self) -> &Tally {
-        &self.tally
+        Sending::tally(self)
     }
     fn tell(&mut self, event: Event) {
         Sending::tell(self, event);

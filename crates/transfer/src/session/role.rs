@@ -21,6 +21,8 @@ use std::{
 
 /// The longest sleep of a session's thread.
 const TURN: Duration = Duration::from_millis(100);
+/// Files under way that are looked at for one to name.
+pub(super) const LOOKED_AT_MAX: usize = 64;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How a session ended.

@@ -14,6 +14,7 @@ use crate::{
     digest::SpanDigest,
     error::io_fault,
     locks::lock,
+    name::Name,
     storage::source::{Ctime, SourceEntry},
 };
 use haul_datapath::{
@@ -60,13 +61,15 @@ pub struct SendShared {
 
 pub struct Source {
     pub entry: Arc<SourceEntry>,
+    /// Its name at the receiver, where that is not the one of the offer.
+    pub stored_as: Option<Name>,
     opened: Option<Arc<SpanFile>>,
 }
 
 impl Source {
     #[must_use]
     pub fn new(entry: SourceEntry) -> Self {
-        Self { entry: Arc::new(entry), opened: None }
+        Self { entry: Arc::new(entry), stored_as: None, opened: None }
     }
 }
 

@@ -30,7 +30,8 @@ impl TakenUpBytes {
         }
     }
 
-    pub fn settled(&mut self, tally: &mut Tally, file: FileId, failed: bool) {
+    /// A file's life is over.
+    pub fn file_ended(&mut self, tally: &mut Tally, file: FileId, failed: bool) {
         let Some((resumed, holes)) = self.files.remove(&file).filter(|_| failed) else { return };
         tally.resumed_bytes = tally.resumed_bytes.saturating_sub(resumed);
         tally.hole_bytes = tally.hole_bytes.saturating_sub(holes);
@@ -48,9 +49,9 @@ mod tests {
         taken_up.add(&mut tally, Some(FileId(2)), 7, 0);
         taken_up.lost(&mut tally, FileId(1), 30);
         assert_eq!((tally.resumed_bytes, tally.hole_bytes), (77, 20));
-        taken_up.settled(&mut tally, FileId(1), true);
-        taken_up.settled(&mut tally, FileId(2), false);
-        taken_up.settled(&mut tally, FileId(2), true);
+        taken_up.file_ended(&mut tally, FileId(1), true);
+        taken_up.file_ended(&mut tally, FileId(2), false);
+        taken_up.file_ended(&mut tally, FileId(2), true);
         assert_eq!((tally.resumed_bytes, tally.hole_bytes), (7, 0));
     }
 }

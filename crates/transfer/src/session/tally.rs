@@ -115,9 +115,17 @@ impl Tally {
         self.offered_bytes = self.offered_bytes.saturating_sub(offer.size_bytes);
     }
 
+    /// What was just offered is another offer of a file that counts already, with so many bytes by
+    /// then.
+    pub(crate) fn is_another_round(&mut self, counted_bytes: u64) {
+        self.offered_files = self.offered_files.saturating_sub(1);
+        self.offered_bytes = self.offered_bytes.saturating_sub(counted_bytes);
+    }
+
     pub(crate) fn offered(&mut self, offer: &wire::FileOffer) {
         self.offered_files += 1;
         self.offered_directories += one_if_directory(offer);
+        self.offered_bytes = self.offered_bytes.saturating_add(offer.size_bytes);
     }
 
     pub(crate) fn done(&mut self, offer: &wire::FileOffer) {

@@ -3,7 +3,7 @@
 use super::{PROGRESS_EVERY, Receiving, lock};
 use crate::{
     name::Name,
-    session::{headway::Carried, sending::LOOKED_AT_MAX, streams::StreamFigures},
+    session::{headway::Carried, role::LOOKED_AT_MAX, streams::StreamFigures},
     storage::target_place::TargetPlace,
     transport::segments,
 };

@@ -1,6 +1,6 @@
 //! What a receiving session does with the rounds of files that are sent while they are written.
 
-use super::{super::watching, Receiving, lock};
+use super::{Receiving, lock};
 use crate::{
     events::{Event, FileEnded},
     file_status::FileStatus,
@@ -8,6 +8,7 @@ use crate::{
 };
 use haul_protocol::{
     FileId, SpanSet,
+    file_life::is_passing,
     wire::{self, Fault, FaultCode, FileOffer},
 };
 use std::{sync::atomic::Ordering, time::Instant};
@@ -86,7 +87,7 @@ impl Receiving<'_> {
             self.large.remove(&file);
             let offer = self.offers.remove(&file).expect("just seen");
             self.growing.given_up(&offer.name);
-        } else if !grows && self.place.wishes().recording.watch && watching::is_passing(fault) {
+        } else if !grows && self.place.wishes().recording.watch && is_passing(fault) {
             // It is sent as it is later, or not at all.
             self.large.remove(&file);
             if let Some(offer) = self.offers.remove(&file) {

@@ -1,25 +1,29 @@
 //! Which engine reads and sends, and what is said of it.
 
-use super::{Sending, StreamFigures, lock};
+use super::{context::Context, data_streams::DataStreams};
 use crate::{
     events::Explained,
     problem::Side,
-    session::engines::{Change, source_of},
+    session::{engines::source_of, streams::StreamFigures},
     storage::source::{Location, SourceEntry},
 };
 use haul_datapath::{WireKind, choose};
 use haul_protocol::wire::{self, Fault, FaultCode};
 use std::{sync::atomic::Ordering, time::Instant};
 
-impl Sending<'_> {
+impl DataStreams {
     /// By a file that is offered, if it is the first that has bytes or if they have become many:
     /// the others are like it more often than not. A stream that finds them otherwise chooses
     /// again.
-    pub(super) fn choose_engines(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
+    pub fn choose_engines(
+        &mut self,
+        entry: &SourceEntry,
+        context: &mut Context<'_>,
+    ) -> Result<(), Fault> {
         let due = self.engines.offered(&entry.offer);
-        self.shared.bulk_bytes.store(self.engines.bulk_bytes(), Ordering::Relaxed);
+        context.shared.bulk_bytes.store(self.engines.bulk_bytes(), Ordering::Relaxed);
         let Some(bytes) = due else { return Ok(()) };
-        let setup = &self.shared.setup;
+        let setup = &context.shared.setup;
         let opened = entry.open().ok();
         let is_zero = matches!(entry.location, Location::Zero);
         let file = opened.as_ref().filter(|_| !is_zero).map(|file| file.file());
@@ -40,38 +44,32 @@ impl Sending<'_> {
         let choice = choose::send_engine(&facts).map_err(|error| {
             Fault::new(FaultCode::EngineRefused, wire::Side::Source, error.to_string())
         })?;
-        if self.wishes.explain {
+        if context.wishes.explain {
             let words = vec![facts.in_words()];
             let host = setup.host.clone();
-            self.explain(Explained::engines(Side::Source, words, &host, &choice));
+            let explained = Explained::engines(Side::Source, words, &host, &choice);
+            self.explain(explained, context);
         }
         let forced = self.forced_engine.is_some();
-        self.engines.choose(choice, forced, true, &self.shared.orders);
+        self.engines.choose(choice, forced, true, &context.shared.orders);
         Ok(())
     }
 
     /// A client tells its user, a server its client.
-    fn explain(&mut self, explained: Explained) {
+    fn explain(&mut self, explained: Explained, context: &mut Context<'_>) {
         if self.supply.connects() {
-            (self.events)(explained.into());
+            context.tell(explained.into());
         } else {
             self.engines.explain(explained);
         }
     }
 
-    /// Tells both sides' users of a change.
-    pub(super) fn tell_change(&mut self, change: Option<Change>) {
-        let Some((notice, event)) = change else { return };
-        lock(&self.shared.machine).notice(notice);
-        (self.events)(event);
-    }
-
     /// A source disk that slowed is tried with the other engines.
-    pub(super) fn watch_disk(&mut self, now: Instant) {
-        let shared = &self.shared;
+    pub(super) fn watch_disk(&mut self, now: Instant, context: &mut Context<'_>) {
+        let shared = &context.shared;
         let sent = |figures: &[StreamFigures]| figures.iter().map(|f| f.payload_bytes).sum();
         let streams = (&*shared.streams, &shared.orders);
         let change = self.engines.watch_disk(now, streams, sent, |f| f.stages.source_ns);
-        self.tell_change(change);
+        context.tell_change(change);
     }
 }

@@ -1,34 +1,87 @@
 //! The data streams of a session that sends: opened, their events, replaced, given up.
 
-use super::{END_PATIENCE, Sending};
+use super::{context::Context, loss::LossWatch};
 use crate::{
     locks::lock,
     session::{
-        engines::Chosen,
+        engines::{Chosen, Engines},
         headway::{Carried, Cut},
         listening::SILENT_AFTER_PING,
         send_stream,
         streams::{self, StreamEvent},
-        supply::Connect,
+        supply::{Connect, Supply},
     },
 };
-use haul_protocol::StreamId;
-use std::{sync::Arc, time::Instant};
+use haul_protocol::{StreamId, wire::StreamProgress};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-impl Sending<'_> {
-    pub(super) fn open_streams(&mut self) {
+/// How long the streams may take to say their orderly end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The data streams of a role that sends, and what they send with.
+pub(super) struct DataStreams {
+    pub supply: Supply,
+    /// Chosen at the first regular file, for all streams.
+    pub engines: Engines,
+    pub forced_engine: Option<String>,
+    pub loss: LossWatch,
+    pub watch: Watch,
+}
+
+/// When each stream last got something through.
+pub(super) struct Watch {
+    pub stall_after: Duration,
+    /// When the receiver last said anything.
+    pub heard_at: Instant,
+    pub receiver: BTreeMap<StreamId, StreamProgress>,
+    seen: BTreeMap<StreamId, (u64, Instant)>,
+    /// Given up, and not ended yet.
+    stalled: BTreeSet<StreamId>,
+}
+
+impl Watch {
+    pub fn new(stall_after: Duration, now: Instant) -> Self {
+        Self {
+            stall_after,
+            heard_at: now,
+            receiver: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            stalled: BTreeSet::new(),
+        }
+    }
+}
+
+impl DataStreams {
+    /// Opens what is to be opened, and takes what the streams tell.
+    pub fn tick(&mut self, context: &mut Context<'_>) {
+        self.open(context);
+        self.handle_events(context);
+    }
+
+    /// Looks at the streams, the disk and the path.
+    pub fn watch(&mut self, now: Instant, context: &mut Context<'_>) {
+        self.watch_stalls(now, context);
+        self.watch_disk(now, context);
+        self.watch_loss(now, context);
+    }
+
+    fn open(&mut self, context: &Context<'_>) {
         // As soon as there is something to send, if it is wanted: by then the streams are there.
         let wanted = self.engines.chosen.is_some();
         for (stream, connect) in self.supply.next(wanted) {
-            self.spawn(stream, connect);
+            self.spawn(stream, connect, context);
         }
     }
 
-    pub(super) fn spawn(&self, stream: StreamId, connect: Connect) {
-        let shared = self.shared.clone();
+    fn spawn(&self, stream: StreamId, connect: Connect, context: &Context<'_>) {
+        let shared = context.shared.clone();
         let chosen = self.engines.chosen.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
-        let set_up = self.shared.setup.clone();
-        self.shared.streams.spawn(
+        let set_up = context.shared.setup.clone();
+        context.shared.streams.spawn(
             stream,
             move || {
                 let socket = connect()?;
@@ -42,92 +95,97 @@ impl Sending<'_> {
         );
     }
 
-    pub(super) fn handle_stream_events(&mut self) {
-        for event in self.shared.streams.take_events() {
+    fn handle_events(&mut self, context: &mut Context<'_>) {
+        for event in context.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
                     let change = self.engines.change(None, stream, from_to, why);
-                    self.tell_change(change);
+                    context.tell_change(change);
                 }
                 // A sender reads nothing of its streams.
                 StreamEvent::Violated { .. } => {}
                 StreamEvent::Ended { stream, why, carried, .. } => {
                     self.watch.seen.remove(&stream);
-                    if self.finishing || self.shared.streams.stopping() {
+                    if context.finishing || context.shared.streams.stopping() {
                         continue;
                     }
                     let why = why.unwrap_or_else(|| "it was closed".into());
                     let at_work = self.watch.stalled.remove(&stream)
-                        || lock(&self.shared.machine).awaits_acknowledgement(stream);
-                    lock(&self.shared.machine).drop_stream(stream, &why);
-                    self.replace_stream(&why, carried, at_work);
+                        || lock(&context.shared.machine).awaits_acknowledgement(stream);
+                    lock(&context.shared.machine).drop_stream(stream, &why);
+                    self.replace(&why, (carried, at_work), context);
                 }
             }
         }
     }
 
-    pub(super) fn replace_stream(&mut self, why: &str, carried: Carried, at_work: bool) {
-        self.watch_headway();
-        let others = self.shared.streams.open();
-        let machine = lock(&self.shared.machine);
+    fn replace(
+        &mut self,
+        why: &str,
+        (carried, at_work): (Carried, bool),
+        context: &mut Context<'_>,
+    ) {
+        self.watch_headway(context);
+        let others = context.shared.streams.open();
+        let machine = lock(&context.shared.machine);
         let others = others.iter().filter(|(stream, _)| machine.awaits_acknowledgement(*stream));
         let oldest_at_work = others.filter_map(|(_, figures)| figures.opened_at).min();
         drop(machine);
         match self.supply.replace(why, &Cut { carried, at_work, oldest_at_work }) {
-            Ok(Some((stream, connect))) => self.spawn(stream, connect),
+            Ok(Some((stream, connect))) => self.spawn(stream, connect, context),
             Ok(None) => {}
-            Err(end) => self.ended = Some(end),
+            Err(end) => context.ended = Some(end),
         }
     }
 
     /// Lets the streams say their orderly end.
-    pub(super) fn end_streams(&self) {
-        self.shared.streams.request_stop();
+    pub fn end(&self, context: &Context<'_>) {
+        context.shared.streams.request_stop();
         // With the lock held in between, no stream misses the notice.
-        drop(lock(&self.shared.machine));
-        self.shared.spans.notify_all();
-        self.shared.streams.join_within(END_PATIENCE);
+        drop(lock(&context.shared.machine));
+        context.shared.spans.notify_all();
+        context.shared.streams.join_within(END_PATIENCE);
     }
 
     /// Progress is a span verified; bytes that move only show that a stream lives.
-    pub(super) fn watch_headway(&mut self) {
-        let machine = lock(&self.shared.machine);
-        self.tally.verified_bytes = machine.verified_bytes();
+    fn watch_headway(&mut self, context: &mut Context<'_>) {
+        let machine = lock(&context.shared.machine);
+        context.tally.verified_bytes = machine.verified_bytes();
         let has_files = machine.has_files();
         drop(machine);
-        self.supply.watch_headway(self.tally.headway(), has_files);
+        self.supply.watch_headway(context.tally.headway(), has_files);
     }
 
     /// A stream that has something under way and gets nothing through is given up.
-    pub(super) fn watch_streams(&mut self, now: Instant) {
-        if self.finishing {
+    fn watch_stalls(&mut self, now: Instant, context: &mut Context<'_>) {
+        if context.finishing {
             return;
         }
-        self.watch_headway();
+        self.watch_headway(context);
         let stall_after = self.supply.stall_after(now, self.watch.stall_after);
         // What a receiver said before it fell silent says nothing of now.
         let is_heard = now.saturating_duration_since(self.watch.heard_at) < SILENT_AFTER_PING;
         let mut stalled = Vec::new();
-        for (stream, figures) in self.shared.streams.open() {
+        for (stream, figures) in context.shared.streams.open() {
             if figures.hung_up {
-                lock(&self.shared.machine).drop_stream(stream, "reset");
-                self.shared.streams.shut(stream);
-                self.shared.spans.notify_all();
+                lock(&context.shared.machine).drop_stream(stream, "reset");
+                context.shared.streams.shut(stream);
+                context.shared.spans.notify_all();
                 continue;
             }
             if let Some(event) = self.supply.narrowed(&figures.tcp) {
-                (self.events)(event);
+                context.tell(event);
             }
             if self.supply.swallows_sent(&figures.tcp) {
-                lock(&self.shared.machine).drop_stream(stream, "its first segments vanish");
-                self.shared.streams.shut(stream);
+                lock(&context.shared.machine).drop_stream(stream, "its first segments vanish");
+                context.shared.streams.shut(stream);
                 continue;
             }
             let received = self.watch.receiver.get(&stream);
             let moved =
                 figures.tcp.bytes_acked.saturating_add(received.map_or(0, |r| r.received_bytes));
             let entry = self.watch.seen.entry(stream).or_insert((moved, now));
-            let waits = lock(&self.shared.machine).awaits_acknowledgement(stream);
+            let waits = lock(&context.shared.machine).awaits_acknowledgement(stream);
             if entry.0 != moved || !waits {
                 *entry = (moved, now);
             }
@@ -143,13 +201,13 @@ impl Sending<'_> {
             } else {
                 ("network", "nothing arrives on a stream; opening another")
             };
-            let told = self.supply.stall((stage, what), still, self.tally.headway());
-            told.into_iter().for_each(|event| (self.events)(event));
+            let told = self.supply.stall((stage, what), still, context.tally.headway());
+            told.into_iter().for_each(|event| context.tell(event));
             if !on_storage {
                 // Its spans go to others at once, and it ends later: it was at work all the same.
                 self.watch.stalled.insert(stream);
-                lock(&self.shared.machine).drop_stream(stream, "stalled");
-                self.shared.streams.shut(stream);
+                lock(&context.shared.machine).drop_stream(stream, "stalled");
+                context.shared.streams.shut(stream);
             }
         }
     }

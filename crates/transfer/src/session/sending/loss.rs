@@ -1,6 +1,6 @@
 //! A long path that loses segments: its streams change to a congestion control that bears it.
 
-use super::Sending;
+use super::{context::Context, data_streams::DataStreams};
 use crate::problem::Side;
 use haul_datapath::choose::{self, Loss};
 use haul_protocol::StreamId;
@@ -26,9 +26,9 @@ impl LossWatch {
     }
 }
 
-impl Sending<'_> {
-    pub(super) fn watch_loss(&mut self, now: Instant) {
-        let streams = &self.shared.streams;
+impl DataStreams {
+    pub(super) fn watch_loss(&mut self, now: Instant, context: &mut Context<'_>) {
+        let streams = &context.shared.streams;
         if now.saturating_duration_since(self.loss.looked_at) < LOOK_EVERY {
             return;
         }
@@ -48,8 +48,9 @@ impl Sending<'_> {
         if self.loss.lossy_looks < 2 {
             return;
         }
-        let host = &self.shared.setup.host;
-        let own = self.shared.setup.congestion.control.as_ref().unwrap_or(&host.congestion_default);
+        let host = &context.shared.setup.host;
+        let own =
+            context.shared.setup.congestion.control.as_ref().unwrap_or(&host.congestion_default);
         let rtt_us = tcp().map(|tcp| tcp.min_rtt_us).filter(|us| *us > 0).min().unwrap_or(0);
         let rtt = Duration::from_micros(rtt_us.into());
         let may_choose_any = host.may_administer_network;
@@ -61,6 +62,6 @@ impl Sending<'_> {
         let from_to = format!("{own} -> {control}");
         self.loss.control = Some(control);
         let change = self.engines.change(Some(Side::Path), StreamId(0), from_to, choice.because);
-        self.tell_change(change);
+        context.tell_change(change);
     }
 }

@@ -1,43 +1,221 @@
 //! Sources of a move, which are removed once they are durable at the target.
 
-use super::Sending;
-use crate::storage::source::SourceEntry;
-use haul_protocol::wire::FileKind;
+use super::{
+    context::Context,
+    stage::{Settled, Stage},
+};
+use crate::storage::source::{Ctime, SourceEntry};
+use haul_protocol::wire::{Fault, FileKind};
+use std::collections::HashMap;
 
-impl Sending<'_> {
-    /// It is durable at the target.
-    pub(super) fn remove_source(&mut self, entry: SourceEntry) {
-        if entry.offer.kind() == FileKind::Directory {
-            return self.moved.wait_until_empty(entry);
-        }
-        if self.wishes.dry_run {
-            self.tally.sources_removed += 1;
+/// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
+const DIRECTORY_BYTES_MAX: usize = 8 << 20;
+
+/// Names that wait for the others of their inode, in bytes: beyond that each goes by itself.
+const GATHERED_BYTES_MAX: usize = 8 << 20;
+
+/// What was moved, as far as it matters for what comes.
+#[derive(Debug, Default)]
+pub(super) struct Moving {
+    /// They wait until they are empty.
+    directories: Vec<SourceEntry>,
+    directory_bytes: usize,
+    /// Of inodes with several names, by device and inode: the ctime after one of them was removed.
+    inodes: HashMap<(u64, u64), Ctime>,
+    /// Names that are at the target, by device and inode, until all of their inode are: they go
+    /// one right after the other. Had one gone before a kill, the next run would meet the rest as
+    /// another file.
+    gathered: HashMap<(u64, u64), Vec<SourceEntry>>,
+    gathered_bytes: usize,
+}
+
+impl Moving {
+    /// Removes what waited, once all is settled.
+    pub fn remove_rest(&mut self, context: &mut Context<'_>) {
+        if context.wishes.dry_run {
             return;
         }
-        for entry in self.moved.gather(entry) {
-            self.remove_now(&entry);
+        for entry in self.take_gathered() {
+            self.remove_and_tell(&entry, context);
         }
-    }
-
-    fn remove_now(&mut self, entry: &SourceEntry) {
-        match self.moved.remove(entry) {
-            Ok(()) => self.tally.sources_removed += 1,
-            Err(fault) => self.unlisted(fault),
-        }
-    }
-
-    /// All is settled.
-    pub(super) fn remove_rest_of_moved(&mut self) {
-        if self.wishes.dry_run {
-            return;
-        }
-        for entry in self.moved.take_gathered() {
-            self.remove_now(&entry);
-        }
-        for entry in self.moved.take_directories() {
+        for entry in self.take_directories() {
             if let Err(fault) = entry.remove(None) {
-                self.unlisted(fault);
+                context.not_offered(fault);
             }
         }
+    }
+
+    fn remove_and_tell(&mut self, entry: &SourceEntry, context: &mut Context<'_>) {
+        match self.remove(entry) {
+            Ok(()) => context.tally.sources_removed += 1,
+            Err(fault) => context.not_offered(fault),
+        }
+    }
+
+    /// A directory goes at the end, when all that was in it has gone.
+    fn wait_until_empty(&mut self, directory: SourceEntry) {
+        self.directory_bytes += directory.offer.name.len();
+        if self.directory_bytes < DIRECTORY_BYTES_MAX {
+            self.directories.push(directory);
+        }
+    }
+
+    /// The directories, the deepest first.
+    fn take_directories(&mut self) -> impl Iterator<Item = SourceEntry> + use<> {
+        std::mem::take(&mut self.directories).into_iter().rev()
+    }
+
+    /// What can go now that this name is at the target.
+    fn gather(&mut self, entry: SourceEntry) -> Vec<SourceEntry> {
+        let bytes_of = |entry: &SourceEntry| size_of::<SourceEntry>() + entry.offer.name.len();
+        let (links, bytes) = (entry.links, bytes_of(&entry));
+        if links < 2 || self.gathered_bytes + bytes > GATHERED_BYTES_MAX {
+            return vec![entry];
+        }
+        let inode = (entry.offer.device, entry.offer.inode);
+        let names = self.gathered.entry(inode).or_default();
+        names.push(entry);
+        self.gathered_bytes += bytes;
+        if (names.len() as u64) < links {
+            return Vec::new();
+        }
+        let names = self.gathered.remove(&inode).unwrap_or_default();
+        self.gathered_bytes -= names.iter().map(bytes_of).sum::<usize>();
+        names
+    }
+
+    /// The rest, at the end: others of their names are no sources, or failed.
+    fn take_gathered(&mut self) -> Vec<SourceEntry> {
+        self.gathered_bytes = 0;
+        std::mem::take(&mut self.gathered).into_values().flatten().collect()
+    }
+
+    fn remove(&mut self, entry: &SourceEntry) -> Result<(), Fault> {
+        let inode = (entry.offer.device, entry.offer.inode);
+        let after = entry.remove(self.inodes.get(&inode).copied())?;
+        match after {
+            Some(after) => self.inodes.insert(inode, after),
+            None => self.inodes.remove(&inode),
+        };
+        Ok(())
+    }
+}
+
+impl Stage for Moving {
+    fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
+        if !settled.end().is_some_and(|end| end.frees_source) {
+            return;
+        }
+        let mut entry = settled.entry.clone();
+        entry.offer.xattrs.clear();
+        if entry.offer.kind() == FileKind::Directory {
+            return self.wait_until_empty(entry);
+        }
+        if context.wishes.dry_run {
+            context.tally.sources_removed += 1;
+            return;
+        }
+        for entry in self.gather(entry) {
+            self.remove_and_tell(&entry, context);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        options::SourceSpec,
+        storage::{
+            named_sources::walk_named,
+            walk::{Listed, WalkOptions},
+        },
+    };
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    /// The entries of a tree in which `a` and `b` are one file, but for its directory.
+    fn listed(directory: &Path) -> Vec<SourceEntry> {
+        fs::write(directory.join("a"), "what was offered").unwrap();
+        fs::hard_link(directory.join("a"), directory.join("b")).unwrap();
+        std::os::unix::fs::symlink("a", directory.join("link")).unwrap();
+        let entry = |listed| match listed {
+            Listed::Entry(entry) => *entry,
+            other => panic!("{other:?}"),
+        };
+        let sources = [SourceSpec::Path(directory.to_path_buf().into())];
+        let options = WalkOptions::default;
+        let mut entries: Vec<_> = walk_named(&sources, options()).map(entry).collect();
+        entries.retain(|entry| entry.offer.kind() != FileKind::Directory);
+        entries.sort_by(|one, two| one.offer.name.cmp(&two.offer.name));
+        entries
+    }
+
+    /// As a program does that hides what it wrote.
+    fn rewrite(path: &Path) {
+        let before = rustix::fs::stat(path).unwrap();
+        fs::write(path, "PRECIOUS BYTES!!").unwrap();
+        let (tv_sec, tv_nsec) = (before.st_mtime, before.st_mtime_nsec.cast_signed());
+        let time = Timespec { tv_sec, tv_nsec };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
+    }
+
+    fn removed(moved: &mut Moving, entry: &SourceEntry) -> bool {
+        moved.remove(entry).is_ok()
+    }
+
+    #[test]
+    fn each_name_of_a_file_goes_while_nobody_else_changes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = listed(directory.path());
+        let mut moved = Moving::default();
+        assert!(entries.iter().all(|entry| removed(&mut moved, entry)));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn names_of_one_file_wait_for_each_other_and_the_rest_for_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = listed(directory.path());
+        let mut moved = Moving::default();
+        let count = |entries: Vec<SourceEntry>| entries.len();
+        assert_eq!(count(moved.gather(entries[2].clone())), 1, "a symbolic link waits for nobody");
+        assert_eq!(count(moved.gather(entries[0].clone())), 0);
+        assert_eq!(count(moved.gather(entries[1].clone())), 2);
+        assert_eq!((moved.gathered_bytes, count(moved.take_gathered())), (0, 0));
+        moved.gather(entries[0].clone());
+        assert_eq!(count(moved.take_gathered()), 1);
+    }
+
+    #[test]
+    fn what_was_rewritten_before_a_name_of_it_went_keeps_that_name_and_all_others() {
+        for changed_after in [0, 1] {
+            let directory = tempfile::tempdir().unwrap();
+            let entries = listed(directory.path());
+            let path: PathBuf = directory.path().join("b");
+            let mut moved = Moving::default();
+            for (number, entry) in entries[..2].iter().enumerate() {
+                if number == changed_after {
+                    rewrite(&path);
+                }
+                assert_eq!(removed(&mut moved, entry), number < changed_after, "{entry:?}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), "PRECIOUS BYTES!!");
+        }
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_link_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = listed(directory.path());
+        let path = directory.path().join("link");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(!removed(&mut Moving::default(), &entries[2]));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 }

@@ -4,13 +4,17 @@
 //! The ctime of the inode tells: it changes with each write, and nobody can set it back. It changes
 //! with mode, owner and links as well, so equal bytes are fine.
 
-use super::{Sending, lock};
+use super::{
+    context::Context,
+    stage::{Settled, Stage},
+};
 use crate::{
     digest::{SessionKeys, SpanDigest},
     error::io_fault,
     events::Event,
+    locks::lock,
     name::Name,
-    session::sent_spans::SentSpan,
+    session::{comparing::Hashing, sent_spans::SentSpan},
     storage::{
         source::{Ctime, SourceEntry, changed_fault},
         span_digests::{Digest, DigestOfAll, DigestOfSpan, outside_holes},
@@ -24,12 +28,14 @@ use haul_protocol::{
     wire::{self, Fault, FileKind},
 };
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io,
     os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 /// How often a source is read again while its inode goes on changing.
@@ -39,7 +45,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// What an earlier session left at the receiver.
 #[derive(Debug)]
-pub(super) struct EarlierSpans {
+struct EarlierSpans {
     spans: SpanSet,
     grid: SpanGrid,
     ctime: Ctime,
@@ -47,9 +53,10 @@ pub(super) struct EarlierSpans {
 }
 
 /// A source that was read again and is the same: its ctime by then.
-pub(super) type Reread = Result<Ctime, Fault>;
+type Reread = Result<Ctime, Fault>;
 
-struct Rereading {
+/// A source to be read again, and what is known of its bytes.
+struct ChangedSource {
     entry: Arc<SourceEntry>,
     earlier: Option<Arc<EarlierSpans>>,
     sent: Vec<SentSpan>,
@@ -57,11 +64,31 @@ struct Rereading {
     keys: Arc<SessionKeys>,
 }
 
-impl Sending<'_> {
-    /// What the receiver has from before, for the look at the end.
-    pub(super) fn keep_earlier(&mut self, file: FileId, span_bytes: u64, resumed: Resumed) {
+/// Sources that are read again, as their inodes have changed.
+pub(super) struct Rereading {
+    reading: Hashing<Reread>,
+    /// Those that are to be looked at once more, whatever comes out.
+    void: BTreeSet<FileId>,
+    /// What earlier sessions left at the receiver.
+    earlier: BTreeMap<FileId, Arc<EarlierSpans>>,
+}
+
+impl Rereading {
+    /// `wake` is called when a source has been read.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { reading: Hashing::new(wake), void: BTreeSet::new(), earlier: BTreeMap::new() }
+    }
+
+    /// Remembers the spans that the receiver has from before, for the look at the end.
+    pub fn keep_earlier(
+        &mut self,
+        file: FileId,
+        span_bytes: u64,
+        resumed: Resumed,
+        context: &Context<'_>,
+    ) {
         let Resumed { durable, ctime, digest } = resumed;
-        let sources = lock(&self.shared.sources);
+        let sources = lock(&context.shared.sources);
         let Some(offer) = sources.get(&file).map(|source| &source.entry.offer) else { return };
         let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else { return };
         let spans = outside_holes(&durable, &offer.holes, &grid);
@@ -72,10 +99,18 @@ impl Sending<'_> {
         }
     }
 
-    pub(super) fn check_source(&mut self, file: FileId) {
-        let entry = lock(&self.shared.sources).get(&file).map(|source| source.entry.clone());
+    /// Some of what an earlier run left is not there any more.
+    pub fn lost(&mut self, file: FileId) {
+        if self.reading.has(file) {
+            self.void.insert(file);
+        }
+    }
+
+    /// All of a file is verified: is its source still what was offered?
+    pub fn check_source(&mut self, file: FileId, context: &mut Context<'_>) {
+        let entry = lock(&context.shared.sources).get(&file).map(|source| source.entry.clone());
         let Some(entry) = entry else {
-            return lock(&self.shared.machine).source_checked(file, Ok(()));
+            return lock(&context.shared.machine).source_checked(file, Ok(()));
         };
         let offered = Ctime::of_offer(&entry.offer);
         let earlier = self.earlier.get(&file);
@@ -86,20 +121,20 @@ impl Sending<'_> {
                 if !differs && earlier.is_none() {
                     Ok(())
                 } else {
-                    return self.reread(file, entry, differs, earlier);
+                    return self.reread(file, entry, (differs, earlier), context);
                 }
             }
             found => found.map(drop),
         };
-        lock(&self.shared.machine).source_checked(file, found);
+        lock(&context.shared.machine).source_checked(file, found);
     }
 
     fn reread(
         &mut self,
         file: FileId,
         entry: Arc<SourceEntry>,
-        differs: bool,
-        earlier: Option<Arc<EarlierSpans>>,
+        (differs, mut earlier): (bool, Option<Arc<EarlierSpans>>),
+        context: &mut Context<'_>,
     ) {
         let why = if differs {
             "its inode has changed since it was offered (a mode, a link, or bytes)"
@@ -107,46 +142,55 @@ impl Sending<'_> {
             "its inode has changed since an earlier run (a mode, a link, or bytes)"
         };
         let path = Name(entry.offer.name.clone());
-        (self.events)(Event::Rereading { path, why: why.into() });
-        let (mut earlier, mut sent) = (earlier, Vec::new());
+        context.tell(Event::Rereading { path, why: why.into() });
+        let mut sent = Vec::new();
         if differs {
             earlier = self.earlier.get(&file).cloned();
-            sent = self.shared.sent.of(file);
+            sent = context.shared.sent.of(file);
         }
-        let setup = &self.shared.setup;
+        let setup = &context.shared.setup;
         let (digest, keys) = (setup.digest, setup.keys.clone());
-        let rereading = Rereading { entry, earlier, sent, digest, keys };
-        let begun = self.rereading.begin(file, move |ending| Ok(rereading.run(ending)));
+        let source = ChangedSource { entry, earlier, sent, digest, keys };
+        let begun = self.reading.begin(file, move |ending| Ok(source.read(ending)));
         if let Err(error) = begun {
             let fault = io_fault(wire::Side::Source, b"", "cannot be read again", &error);
-            lock(&self.shared.machine).source_checked(file, Err(fault));
+            lock(&context.shared.machine).source_checked(file, Err(fault));
         }
     }
+}
 
-    /// Sources that were read again.
-    pub(super) fn handle_reread(&mut self) {
-        for (file, reread) in self.rereading.take_results() {
+impl Stage for Rereading {
+    fn settled(&mut self, settled: &mut Settled, _context: &mut Context<'_>) {
+        self.earlier.remove(&settled.file);
+    }
+
+    fn tick(&mut self, _now: Instant, context: &mut Context<'_>) {
+        for (file, reread) in self.reading.take_results() {
             // What was lost since goes out once more, and is looked at once more.
-            if self.void_rereads.remove(&file) {
+            if self.void.remove(&file) {
                 continue;
             }
             let found = reread.unwrap_or_else(|error| {
                 Err(io_fault(wire::Side::Source, b"", "cannot be read again", &error))
             });
             if let Ok(ctime) = found
-                && let Some(source) = lock(&self.shared.sources).get_mut(&file)
+                && let Some(source) = lock(&context.shared.sources).get_mut(&file)
             {
                 // The same file from now on.
                 let offer = &mut Arc::make_mut(&mut source.entry).offer;
                 (offer.ctime_s, offer.ctime_ns) = (ctime.0, ctime.1);
             }
-            lock(&self.shared.machine).source_checked(file, found.map(drop));
+            lock(&context.shared.machine).source_checked(file, found.map(drop));
         }
+    }
+
+    fn stop(&mut self) {
+        self.reading.stop();
     }
 }
 
-impl Rereading {
-    fn run(&self, ending: &AtomicBool) -> Reread {
+impl ChangedSource {
+    fn read(&self, ending: &AtomicBool) -> Reread {
         let name = &self.entry.offer.name;
         for _ in 0..REREADS_MAX {
             let before = self.entry.check()?;

@@ -5,6 +5,10 @@
 //! afterwards is sent anew. What was sent is remembered as far as a bounded memory goes; beyond it
 //! the target says that it has it.
 
+use super::{
+    context::Context,
+    stage::{Found, Offered, Settled, Stage},
+};
 use crate::{
     events::Event,
     locks::lock,
@@ -15,7 +19,10 @@ use crate::{
     },
     wishes::Recording,
 };
-use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side as WireSide};
+use haul_protocol::{
+    file_life::NextStep,
+    wire::{Fault, FaultCode, FileKind, FileOffer, Growth, Side as WireSide},
+};
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex},
@@ -193,7 +200,7 @@ impl Watching {
 
     /// Whether an entry has to wait until what was offered of it is settled: then it is looked at
     /// again.
-    pub fn waits(&mut self, offer: &FileOffer) -> bool {
+    fn waits(&mut self, offer: &FileOffer) -> bool {
         let Some(heard) = self.under_way.get_mut(&offer.name) else { return false };
         match (&self.looking_at, &heard) {
             (Some(change @ Change::Name { .. }), _) => *heard = Heard::Change(change.clone()),
@@ -206,12 +213,12 @@ impl Watching {
     }
 
     /// A file was offered.
-    pub fn begins(&mut self, name: &[u8]) {
+    fn begins(&mut self, name: &[u8]) {
         self.under_way.entry(name.to_vec()).or_default();
     }
 
     /// Notes that a name is settled, or will be offered later.
-    pub fn settled(&mut self, name: &[u8], now: Instant) {
+    fn ends(&mut self, name: &[u8], now: Instant) {
         match self.under_way.remove(name) {
             Some(Heard::Change(change)) => self.changes.push_back(change),
             Some(Heard::IsOther) => self.rescan_by(now),
@@ -221,12 +228,12 @@ impl Watching {
 
     /// Whether the file's writer has said that it is complete.
     #[must_use]
-    pub fn is_complete(&self, name: &[u8]) -> bool {
+    fn is_complete(&self, name: &[u8]) -> bool {
         self.complete.as_deref() == Some(name)
     }
 
     /// Whether an entry that the walk came to is to be sent now.
-    pub fn wants(&mut self, offer: &FileOffer, now: Instant) -> bool {
+    fn wants(&mut self, offer: &FileOffer, now: Instant) -> bool {
         let print = fingerprint(offer);
         if self.sent.contains(&print) {
             return false;
@@ -253,7 +260,7 @@ impl Watching {
     }
 
     /// This very file is not sent again.
-    pub fn remember(&mut self, offer: &FileOffer) {
+    fn remember(&mut self, offer: &FileOffer) {
         if self.sent.len() >= SENT_MAX {
             // The target knows what it has.
             self.sent.clear();
@@ -261,26 +268,16 @@ impl Watching {
         self.sent.insert(fingerprint(offer));
     }
 
-    /// Notes that a file changed or went away before it was sent: true when that is no failure, for
-    /// it is sent as it is later.
-    pub fn comes_again(&mut self, offer: &FileOffer, fault: &Fault, now: Instant) -> bool {
+    /// A file that failed is no longer the one that was sent.
+    fn forget(&mut self, offer: &FileOffer) {
         self.sent.remove(&fingerprint(offer));
-        let is_passing = is_passing(fault);
-        if is_passing && fault.code() == FaultCode::SourceChanged {
-            self.rescan_by(now + self.recording.idle);
-        }
-        is_passing
     }
 
-    /// Whether a problem is to be told: what is found again and again is told once.
-    pub fn is_news(&mut self, fault: &Fault) -> bool {
-        if is_passing(fault) {
-            return false;
+    /// A file changed or went away before it was sent.
+    fn comes_later(&mut self, fault: &Fault, now: Instant) {
+        if fault.code() == FaultCode::SourceChanged {
+            self.rescan_by(now + self.recording.idle);
         }
-        let told = FileOffer { name: fault.path.clone(), ..FileOffer::default() };
-        let is_new = !self.sent.contains(&fingerprint(&told));
-        self.remember(&told);
-        is_new
     }
 
     /// Says once that changes may go unheard.
@@ -293,11 +290,41 @@ impl Watching {
     }
 }
 
-/// A source that changes or goes away is no failure of a watch.
-#[must_use]
-pub fn is_passing(fault: &Fault) -> bool {
-    let codes = [FaultCode::SourceChanged, FaultCode::NotFound];
-    fault.side() == WireSide::Source && codes.contains(&fault.code())
+impl Stage for Watching {
+    /// Lets through what is to be sent now.
+    fn met(&mut self, mut found: Found, _context: &mut Context<'_>) -> Option<Found> {
+        let offer = &found.entry.offer;
+        found.is_complete = self.is_complete(&offer.name);
+        let is_wanted = !self.waits(offer) && self.wants(offer, found.now);
+        is_wanted.then_some(found)
+    }
+
+    fn offered(&mut self, offered: &Offered<'_>, _context: &mut Context<'_>) {
+        let offer = &offered.entry.offer;
+        if offer.kind() != FileKind::Regular || offer.growth() != Growth::NotGrowing {
+            return;
+        }
+        self.begins(&offer.name);
+        if self.recording.follow {
+            self.remember(offer);
+        }
+    }
+
+    fn settled(&mut self, settled: &mut Settled, _context: &mut Context<'_>) {
+        let offer = &settled.entry.offer;
+        match &settled.step {
+            NextStep::ComesLater(fault) => {
+                self.forget(offer);
+                self.comes_later(fault, settled.now);
+            }
+            // Whatever came of what grew, it has come to its end.
+            NextStep::Ends(_) if offer.growth() != Growth::NotGrowing => self.remember(offer),
+            NextStep::Ends(_) if settled.has_failed() => self.forget(offer),
+            NextStep::Ends(_) => {}
+            _ => return,
+        }
+        self.ends(&offer.name, settled.now);
+    }
 }
 
 /// How long ago a file was written to; one from the future is of a clock that is wrong.
@@ -361,11 +388,11 @@ mod tests {
         assert!(watching.wants(&offer(b"a", 1, 5), now));
         watching.begins(b"a");
         assert!(watching.waits(&offer(b"a", 1, 5)));
-        watching.settled(b"a", now);
+        watching.ends(b"a", now);
         assert_eq!(watching.rescan_at, None);
         watching.begins(b"a");
         assert!(watching.waits(&offer(b"a", 2, 6)));
-        watching.settled(b"a", now);
+        watching.ends(b"a", now);
         assert_eq!(watching.rescan_at, Some(now));
         assert!(watching.wants(&offer(b"a", 2, 6), now));
     }

@@ -5,12 +5,16 @@
 //! for `--idle`. It is held open from the first look on, so a new name does not lose it. What
 //! another host writes to a network file system shows in its size and time only.
 
-use super::growing::LagMeter;
+use super::{
+    context::Context,
+    stage::{Found, Offered, Settled, Stage},
+};
 use crate::{
-    events::{Event, Lag},
+    events::{Event, FileEnded, Lag},
+    file_status::FileStatus,
     name::Name,
     problem::Side,
-    session::stages,
+    session::{growing::LagMeter, stages},
     storage::{
         attributes::Attributes,
         part::growing::growing_span_bytes,
@@ -20,8 +24,8 @@ use crate::{
 };
 use haul_protocol::{
     FileId,
-    sender::FileOutcome,
-    wire::{self, Compared, Fault, FaultCode, FileOffer, Growth},
+    file_life::NextStep,
+    wire::{self, Compared, Fault, FileKind, FileOffer, Growth},
 };
 use rustix::{
     fs::{Stat, inotify},
@@ -47,23 +51,13 @@ const TAIL_AFTER: Duration = Duration::from_secs(1);
 const SAMPLES_MAX: usize = 512;
 
 /// A step for a file that is followed.
-pub enum Step {
+enum Step {
     Offer(Box<SourceEntry>),
     Failed(Fault),
 }
 
-/// The meaning of an outcome for a file that is followed.
-pub enum Settled {
-    /// It is not followed, or at its end: the outcome is the file's.
-    AsUsual,
-    /// It goes on.
-    GoesOn,
-    /// No receiver says that of a round.
-    Broken,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum Phase {
     /// Waits for more bytes, or for its end.
     Resting,
     /// The last step asked for an offer, which has no number yet.
@@ -89,7 +83,7 @@ struct Followed {
     anew: bool,
     /// Its writer closed it, or it has another name.
     ended: bool,
-    stage: Stage,
+    phase: Phase,
     /// Of what is offered just now.
     offered_bytes: u64,
     growth: Growth,
@@ -148,24 +142,14 @@ impl Following {
         self.files.iter_mut().map(each).collect()
     }
 
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.files.len() >= FILES_MAX
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
     /// Whether a file of this name is followed.
     #[must_use]
-    pub fn holds(&self, name: &[u8]) -> bool {
+    fn holds(&self, name: &[u8]) -> bool {
         self.files.iter().any(|file| file.entry.offer.name == name)
     }
 
     /// The writer of the file of this name has closed it.
-    pub fn closed(&mut self, name: &[u8]) {
+    fn closed(&mut self, name: &[u8]) {
         let mut files = self.files.iter_mut();
         if let Some(file) = files.find(|file| file.entry.offer.name == name) {
             file.ended = true;
@@ -175,7 +159,7 @@ impl Following {
     /// Whether a file was closed or has been idle for long enough, and is so small that no earlier
     /// run can have left anything of it: it goes like any other.
     #[must_use]
-    pub fn is_over(&self, entry: &SourceEntry, is_complete: bool) -> bool {
+    fn is_over(&self, entry: &SourceEntry, is_complete: bool) -> bool {
         let size_bytes = entry.offer.size_bytes;
         size_bytes <= growing_span_bytes(size_bytes, self.span_bytes)
             && (is_complete || age_of(mtime_of(entry)) >= self.recording.idle)
@@ -185,7 +169,7 @@ impl Following {
     ///
     /// # Errors
     /// If it cannot be opened, or is another by now.
-    pub fn begin(
+    fn begin(
         &mut self,
         mut entry: SourceEntry,
         is_complete: bool,
@@ -224,7 +208,7 @@ impl Following {
             settled_bytes: None,
             anew: false,
             ended: is_complete,
-            stage: Stage::Resting,
+            phase: Phase::Resting,
             offered_bytes: 0,
             growth: Growth::Growing,
             counted_bytes: None,
@@ -238,7 +222,7 @@ impl Following {
     }
 
     /// Says once that ends show only by their silence.
-    pub fn take_deafness(&mut self) -> Option<Event> {
+    fn take_deafness(&mut self) -> Option<Event> {
         let why = self.deaf.take()?;
         let from_to = "inotify -> --idle".into();
         Some(Event::Fallback { side: Side::Source, from_to, why })
@@ -246,7 +230,7 @@ impl Following {
 
     /// Looks at every file: what is to be done. `durable_bytes` is what the receiver says became
     /// durable in this session, of all files.
-    pub fn look(&mut self, now: Instant, durable_bytes: u64) -> Vec<Step> {
+    fn look(&mut self, now: Instant, durable_bytes: u64) -> Vec<Step> {
         let early = |looked: Instant| now.saturating_duration_since(looked) < LOOK_EVERY;
         if self.files.is_empty() || self.looked_at.is_some_and(early) {
             return Vec::new();
@@ -255,13 +239,13 @@ impl Following {
         self.hear();
         let mut steps = Vec::new();
         let recording = self.recording;
-        let open = self.files.iter().filter(|file| matches!(file.stage, Stage::Offered(_))).count();
+        let open = self.files.iter().filter(|file| matches!(file.phase, Phase::Offered(_))).count();
         let mut gone = Vec::new();
         for (at, file) in self.files.iter_mut().enumerate() {
             match file.look(now) {
                 Ok(()) => {}
                 // While it is offered, its round ends first.
-                Err(_) if file.stage != Stage::Resting => continue,
+                Err(_) if file.phase != Phase::Resting => continue,
                 Err(fault) => {
                     steps.push(Step::Failed(fault));
                     gone.push(at);
@@ -269,13 +253,13 @@ impl Following {
                 }
             }
             file.lag(now, durable_bytes, open == 1).into_iter().for_each(|lag| self.lag.see(lag));
-            if file.stage == Stage::Resting
+            if file.phase == Phase::Resting
                 && let Some(mut entry) = file.next_offer(now, recording)
             {
                 if entry.offer.growth() == Growth::Grown {
                     file.describe(&self.attributes, &mut entry.offer);
                 }
-                file.stage = Stage::Offering;
+                file.phase = Phase::Offering;
                 file.durable_before = durable_bytes;
                 steps.push(Step::Offer(Box::new(entry)));
             }
@@ -317,32 +301,18 @@ impl Following {
         }
     }
 
-    /// An offer of a followed file is out under this number; `before` is its last one, where it is
-    /// offered again after it was compared. True for the first of its file, and how many bytes its
-    /// last one counted; `None`: it is not followed.
-    pub fn offered(
-        &mut self,
-        entry: &SourceEntry,
-        before: Option<FileId>,
-        file: FileId,
-    ) -> Option<(bool, u64)> {
-        let is_it = |followed: &&mut Followed| match before {
-            Some(before) => followed.stage == Stage::Comparing(before),
-            None => {
-                followed.stage == Stage::Offering && followed.entry.offer.name == entry.offer.name
-            }
-        };
-        let followed = self.files.iter_mut().find(is_it)?;
-        followed.stage = Stage::Offered(file);
-        followed.growth = entry.offer.growth();
-        followed.offered_bytes = entry.offer.size_bytes;
-        let counted = followed.counted_bytes.replace(entry.offer.size_bytes);
-        Some((counted.is_none(), counted.unwrap_or(0)))
+    /// The file whose offer is out now under another number, or the first time.
+    fn offered_by(&mut self, offered: &Offered<'_>) -> Option<&mut Followed> {
+        let name = &offered.entry.offer.name;
+        self.files.iter_mut().find(|followed| match offered.before {
+            Some(before) => followed.phase == Phase::Comparing(before),
+            None => followed.phase == Phase::Offering && followed.entry.offer.name == *name,
+        })
     }
 
     fn of(&mut self, file: FileId) -> Option<(usize, &mut Followed)> {
         let is_it = |followed: &Followed| {
-            [Stage::Offered(file), Stage::Comparing(file)].contains(&followed.stage)
+            [Phase::Offered(file), Phase::Comparing(file)].contains(&followed.phase)
         };
         let at = self.files.iter().position(is_it)?;
         Some((at, &mut self.files[at]))
@@ -360,48 +330,100 @@ impl Following {
         Some(if is_first { bytes } else { 0 })
     }
 
-    /// All of a file comes again: what an earlier run left of it was in vain.
-    pub fn not_resumed(&mut self, file: FileId) -> u64 {
-        let resumed = self.of(file).and_then(|(_, followed)| followed.resumed_bytes.as_mut());
-        resumed.map_or(0, std::mem::take)
+    /// Whether an offer is one of a file that is followed.
+    #[must_use]
+    pub fn follows(&self, file: FileId) -> bool {
+        let phases = [Phase::Offered(file), Phase::Comparing(file)];
+        self.files.iter().any(|followed| phases.contains(&followed.phase))
+    }
+}
+
+impl Stage for Following {
+    /// Takes a file, unless it is whole and small.
+    fn met(&mut self, found: Found, context: &mut Context<'_>) -> Option<Found> {
+        let offer = &found.entry.offer;
+        if self.holds(&offer.name) {
+            if found.is_complete {
+                self.closed(&offer.name);
+            }
+            return None;
+        }
+        let is_file = offer.kind() == FileKind::Regular && offer.device != 0;
+        if !is_file || self.is_over(&found.entry, found.is_complete) {
+            return Some(found);
+        }
+        if let Err(fault) = self.begin(*found.entry, found.is_complete, found.now) {
+            context.not_offered(fault);
+        }
+        None
     }
 
-    /// The receiver is done with an offer.
-    pub fn settled(&mut self, file: FileId, outcome: &FileOutcome, now: Instant) -> Settled {
-        let Some((at, followed)) = self.of(file) else { return Settled::AsUsual };
-        let growing = followed.growth == Growth::Growing;
-        match outcome {
-            FileOutcome::Failed(fault) if is_change(fault) => followed.goes_on(now),
-            FileOutcome::Done | FileOutcome::Skipped if growing => {
+    fn offered(&mut self, offered: &Offered<'_>, context: &mut Context<'_>) {
+        let Some(followed) = self.offered_by(offered) else { return };
+        let offer = &offered.entry.offer;
+        followed.phase = Phase::Offered(offered.file);
+        followed.growth = offer.growth();
+        followed.offered_bytes = offer.size_bytes;
+        if offer.compared() == Compared::OtherContent {
+            // All of it comes again, also what an earlier run left.
+            let resumed = followed.resumed_bytes.as_mut().map_or(0, std::mem::take);
+            context.tally.resumed_bytes = context.tally.resumed_bytes.saturating_sub(resumed);
+        }
+        if let Some(counted) = followed.counted_bytes.replace(offer.size_bytes) {
+            context.tally.is_another_round(counted);
+        }
+    }
+
+    fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
+        let Some((at, followed)) = self.of(settled.file) else { return };
+        match &settled.step {
+            NextStep::ChangedAgain => followed.changed_again(settled.now),
+            NextStep::NextRound => {
                 followed.settled_bytes = Some(followed.offered_bytes);
                 followed.anew = false;
                 followed.resumed_bytes.get_or_insert(0);
-                followed.stage = Stage::Resting;
+                followed.phase = Phase::Resting;
             }
-            FileOutcome::Compare(_) if !growing => {
-                followed.stage = Stage::Comparing(file);
-                return Settled::AsUsual;
-            }
-            FileOutcome::Compare(_) | FileOutcome::Planned(_) => return Settled::Broken,
-            FileOutcome::Failed(_) | FileOutcome::Done | FileOutcome::Skipped => {
+            NextStep::Compare(_) => followed.phase = Phase::Comparing(settled.file),
+            _ => {
                 let ended = self.files.remove(at);
                 self.unwatch(&ended);
-                return Settled::AsUsual;
+                if let Some(lag) = self.lag.end(&settled.entry.offer.name) {
+                    context.tell(Event::Lag(lag));
+                }
             }
         }
-        Settled::GoesOn
     }
 
-    /// While it was compared it changed: it goes on. False when it is not followed.
-    pub fn changed(&mut self, file: FileId, fault: &Fault, now: Instant) -> bool {
-        let Some((at, followed)) = self.of(file) else { return false };
-        if is_change(fault) {
-            followed.goes_on(now);
-            return true;
+    /// Offers what the files have grown by.
+    fn tick(&mut self, now: Instant, context: &mut Context<'_>) {
+        if let Some(deaf) = self.take_deafness() {
+            context.tell(deaf);
         }
-        let ended = self.files.remove(at);
-        self.unwatch(&ended);
-        false
+        // What an earlier run left is counted as durable, too.
+        let durable = context.tally.durable_bytes.saturating_sub(context.tally.there_before());
+        let steps = self.look(now, durable);
+        for lag in self.lag.take(now) {
+            context.tell(Event::Lag(lag));
+        }
+        for step in steps {
+            match step {
+                Step::Offer(entry) => context.offer(*entry, None),
+                Step::Failed(fault) => {
+                    let path = fault.path.clone();
+                    context.source_failed(fault);
+                    context.tell(Event::File(FileEnded::new(path, FileStatus::Failed, 0)));
+                }
+            }
+        }
+    }
+
+    fn keeps_some(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.files.len() >= FILES_MAX
     }
 }
 
@@ -506,8 +528,8 @@ impl Followed {
     }
 
     /// Somebody wrote to it at what seemed to be its end, or it became shorter.
-    fn goes_on(&mut self, now: Instant) {
-        self.stage = Stage::Resting;
+    fn changed_again(&mut self, now: Instant) {
+        self.phase = Phase::Resting;
         self.ended = false;
         self.changed_at = now;
     }
@@ -525,8 +547,8 @@ impl Followed {
         if !is_heard {
             return None;
         }
-        let durable = match self.stage {
-            Stage::Offered(_) if is_alone => {
+        let durable = match self.phase {
+            Phase::Offered(_) if is_alone => {
                 let there = settled.max(self.resumed_bytes.unwrap_or(0));
                 let came = durable_bytes.saturating_sub(self.durable_before);
                 (there + came).min(self.offered_bytes).max(settled)
@@ -553,9 +575,4 @@ fn age_of((seconds, nanoseconds): (i64, u32)) -> Duration {
     let seconds = u64::try_from(seconds).unwrap_or(0);
     let written = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
     SystemTime::now().duration_since(written).unwrap_or_default()
-}
-
-/// The source changed, which is what such a file does.
-fn is_change(fault: &Fault) -> bool {
-    fault.code() == FaultCode::SourceChanged && fault.side() == wire::Side::Source
 }

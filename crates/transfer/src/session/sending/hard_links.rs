@@ -1,8 +1,16 @@
 //! Which of the files that are sent are names of one inode: the first goes as a file, the others as
 //! hard links to it once it is in place.
 
+use super::{
+    context::Context,
+    stage::{Found, Offered, Settled, Stage},
+};
 use crate::storage::source::SourceEntry;
-use haul_protocol::{FileId, wire::FileKind};
+use haul_protocol::{
+    FileId,
+    file_life::NextStep,
+    wire::{FileKind, Growth},
+};
 use std::collections::{BTreeMap, btree_map::Entry};
 
 /// Inodes that are kept track of at a time: of more, each name goes as a file of its own.
@@ -26,20 +34,13 @@ struct Inode {
     first: First,
 }
 
-#[derive(Debug, Default)]
-pub struct HardLinks {
+#[derive(Debug)]
+pub(super) struct HardLinks {
+    /// Otherwise each name goes as a file of its own.
+    keeps_links: bool,
     inodes: BTreeMap<(u64, u64), Inode>,
     under_way: BTreeMap<FileId, (u64, u64)>,
     waiting: usize,
-}
-
-/// The step for a name that is met.
-#[derive(Debug)]
-pub enum Met {
-    /// Offer it as it is; [`HardLinks::offered`] follows.
-    Offer(Box<SourceEntry>),
-    /// It waits for the first name of its inode.
-    Waits,
 }
 
 fn key(entry: &SourceEntry) -> (u64, u64) {
@@ -51,12 +52,18 @@ fn is_one_of_many(entry: &SourceEntry) -> bool {
 }
 
 impl HardLinks {
-    pub fn meet(&mut self, mut entry: Box<SourceEntry>) -> Met {
+    pub fn new(keeps_links: bool) -> Self {
+        let (inodes, under_way) = (BTreeMap::new(), BTreeMap::new());
+        Self { keeps_links, inodes, under_way, waiting: 0 }
+    }
+
+    /// The entry to offer, as it is or as a link; `None`: it waits for the first of its inode.
+    fn meet(&mut self, mut entry: Box<SourceEntry>) -> Option<Box<SourceEntry>> {
         if !is_one_of_many(&entry) {
-            return Met::Offer(entry);
+            return Some(entry);
         }
         let Entry::Occupied(mut inode) = self.inodes.entry(key(&entry)) else {
-            return Met::Offer(entry);
+            return Some(entry);
         };
         let found = inode.get_mut();
         found.names_left = found.names_left.saturating_sub(1);
@@ -64,18 +71,18 @@ impl HardLinks {
             First::UnderWay(waiting) => {
                 waiting.push(*entry);
                 self.waiting += 1;
-                return Met::Waits;
+                return None;
             }
             First::InPlace => become_link(&mut entry, &found.name),
         }
         if found.names_left == 0 {
             inode.remove();
         }
-        Met::Offer(entry)
+        Some(entry)
     }
 
     /// The first name of an inode was offered under this number.
-    pub fn offered(&mut self, file: FileId, entry: &SourceEntry) {
+    fn first_offered(&mut self, file: FileId, entry: &SourceEntry) {
         if !is_one_of_many(entry) || self.inodes.len() >= INODES_MAX {
             return;
         }
@@ -90,14 +97,14 @@ impl HardLinks {
     }
 
     /// The first name of an inode is offered again, under another number.
-    pub fn offered_again(&mut self, before: FileId, file: FileId) {
+    fn offered_again(&mut self, before: FileId, file: FileId) {
         if let Some(key) = self.under_way.remove(&before) {
             self.under_way.insert(file, key);
         }
     }
 
     /// A file is settled: the names that waited for it, as links if it is in place.
-    pub fn settled(&mut self, file: FileId, in_place: bool) -> Vec<SourceEntry> {
+    fn first_settled(&mut self, file: FileId, in_place: bool) -> Vec<SourceEntry> {
         let Some(key) = self.under_way.remove(&file) else { return Vec::new() };
         let Some(inode) = self.inodes.get_mut(&key) else { return Vec::new() };
         let first = std::mem::replace(&mut inode.first, First::InPlace);
@@ -114,24 +121,51 @@ impl HardLinks {
 
     /// A link that cannot be made at the target goes as a file.
     #[must_use]
-    pub fn as_file(mut entry: SourceEntry) -> SourceEntry {
+    fn as_file(mut entry: SourceEntry) -> SourceEntry {
         entry.offer.link_target.clear();
         entry.offer.kind = FileKind::Regular as i32;
         entry.offer.size_bytes = entry.size_bytes;
         entry.links = 1;
         entry
     }
+}
 
-    /// Whether as many wait as may: the first of them is to be in place before more are met.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.waiting >= WAITING_MAX
+impl Stage for HardLinks {
+    fn met(&mut self, found: Found, _context: &mut Context<'_>) -> Option<Found> {
+        if !self.keeps_links {
+            return Some(found);
+        }
+        let entry = self.meet(found.entry)?;
+        Some(Found { entry, ..found })
     }
 
-    /// Whether some name waits for another.
-    #[must_use]
-    pub fn has_waiting(&self) -> bool {
+    fn offered(&mut self, offered: &Offered<'_>, _context: &mut Context<'_>) {
+        if !self.keeps_links || offered.entry.offer.growth() != Growth::NotGrowing {
+            return;
+        }
+        match offered.before {
+            Some(before) => self.offered_again(before, offered.file),
+            None => self.first_offered(offered.file, offered.entry),
+        }
+    }
+
+    fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
+        match &settled.step {
+            NextStep::OfferAsFile => context.offer(Self::as_file(settled.entry.clone()), None),
+            NextStep::Ends(end) => {
+                let ready = self.first_settled(settled.file, end.is_in_place());
+                ready.into_iter().for_each(|entry| context.offer(entry, None));
+            }
+            _ => {}
+        }
+    }
+
+    fn keeps_some(&self) -> bool {
         self.waiting > 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting >= WAITING_MAX
     }
 }
 
@@ -157,26 +191,22 @@ mod tests {
     }
 
     fn offer(links: &mut HardLinks, file: u32, entry: Box<SourceEntry>) -> FileKind {
-        match links.meet(entry) {
-            Met::Offer(entry) => {
-                links.offered(FileId(file), &entry);
-                entry.offer.kind()
-            }
-            Met::Waits => panic!("it waits"),
-        }
+        let entry = links.meet(entry).expect("it waits");
+        links.first_offered(FileId(file), &entry);
+        entry.offer.kind()
     }
 
     #[test]
     fn names_of_one_inode_wait_for_the_first_and_become_links() {
-        let mut links = HardLinks::default();
+        let mut links = HardLinks::new(true);
         assert_eq!(offer(&mut links, 0, entry("a", 1, 4)), FileKind::Regular);
         assert_eq!(offer(&mut links, 1, entry("other", 2, 1)), FileKind::Regular);
-        assert!(matches!(links.meet(entry("b", 1, 4)), Met::Waits) && links.has_waiting());
-        let ready = links.settled(FileId(0), true);
+        assert!(links.meet(entry("b", 1, 4)).is_none() && links.keeps_some());
+        let ready = links.first_settled(FileId(0), true);
         assert_eq!(ready.len(), 1);
         let link = &ready[0].offer;
         assert_eq!((link.kind(), &*link.link_target), (FileKind::HardLink, &b"a"[..]));
-        assert_eq!((link.size_bytes, links.has_waiting()), (0, false));
+        assert_eq!((link.size_bytes, links.keeps_some()), (0, false));
         assert_eq!(offer(&mut links, 2, entry("c", 1, 4)), FileKind::HardLink);
         assert_eq!(links.inodes.len(), 1);
         assert_eq!(offer(&mut links, 3, entry("d", 1, 4)), FileKind::HardLink);
@@ -187,10 +217,10 @@ mod tests {
 
     #[test]
     fn of_an_inode_whose_first_name_failed_the_others_go_as_files() {
-        let mut links = HardLinks::default();
+        let mut links = HardLinks::new(true);
         offer(&mut links, 0, entry("a", 1, 3));
-        assert!(matches!(links.meet(entry("b", 1, 3)), Met::Waits));
-        let ready = links.settled(FileId(0), false);
+        assert!(links.meet(entry("b", 1, 3)).is_none());
+        let ready = links.first_settled(FileId(0), false);
         assert_eq!(ready[0].offer.kind(), FileKind::Regular);
         assert_eq!(offer(&mut links, 1, entry("c", 1, 3)), FileKind::Regular);
     }

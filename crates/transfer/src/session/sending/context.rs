@@ -1,0 +1,105 @@
+//! What every stage of a sending role may use: the state that its streams share, the counts, the
+//! events, and the offers that are still to be made.
+
+use super::news::News;
+use crate::{
+    events::Event,
+    locks::lock,
+    session::{
+        engines::Change,
+        role::{EventSink, SessionEnd},
+        send_stream::SendShared,
+        tally::Tally,
+    },
+    storage::source::SourceEntry,
+    wishes::Wishes,
+};
+use haul_protocol::{
+    FileId,
+    file_life::OfferFacts,
+    wire::{self, Fault},
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// An offer that a stage asks for.
+pub(super) struct ToOffer {
+    pub entry: SourceEntry,
+    /// The number that the file was offered under before.
+    pub before: Option<FileId>,
+}
+
+pub(super) struct Context<'a> {
+    pub shared: Arc<SendShared>,
+    pub wishes: Wishes,
+    pub tally: Tally,
+    /// Offers that the stages ask for; the walk goes on after them.
+    pub to_offer: VecDeque<ToOffer>,
+    /// Files whose offers are settled, and that fail on this side.
+    pub failed_here: VecDeque<(FileId, SourceEntry, Fault)>,
+    /// With a watch, which finds the same faults again and again.
+    pub news: Option<News>,
+    /// The goodbye has been said: no stream is missed any more.
+    pub finishing: bool,
+    pub ended: Option<SessionEnd>,
+    pub events: EventSink<'a>,
+}
+
+impl Context<'_> {
+    pub fn tell(&mut self, event: Event) {
+        (self.events)(event);
+    }
+
+    /// Has a source offered, after those that wait already.
+    pub fn offer(&mut self, entry: SourceEntry, before: Option<FileId>) {
+        self.to_offer.push_back(ToOffer { entry, before });
+    }
+
+    pub fn facts(&self, entry: &SourceEntry, is_followed: bool) -> OfferFacts {
+        OfferFacts::new(&entry.offer, is_followed, self.wishes.life())
+    }
+
+    /// Ends the session for a reason.
+    pub fn refuse(&mut self, fault: Fault) {
+        self.ended = Some(SessionEnd::Refused(fault));
+    }
+
+    /// A source could not be offered: both sides' users read of it, once.
+    pub fn not_offered(&mut self, fault: Fault) {
+        if self.is_news(&fault) {
+            self.source_failed(fault);
+        }
+    }
+
+    /// A source failed that is not under way at the receiver: both sides' users read of it.
+    pub fn source_failed(&mut self, fault: Fault) {
+        self.tally.failed_files += 1;
+        self.tell(Event::Error((&fault).into()));
+        self.tally.first_problem.get_or_insert_with(|| (&fault).into());
+        self.notice(fault);
+    }
+
+    /// A source is of a kind that is not sent.
+    pub fn left_out(&mut self, fault: Fault) {
+        if self.is_news(&fault) {
+            self.tally.left_out_files += 1;
+            self.tell(Event::LeftOut((&fault).into()));
+            self.notice(fault);
+        }
+    }
+
+    fn is_news(&mut self, fault: &Fault) -> bool {
+        self.news.as_mut().is_none_or(|news| news.is_news(fault))
+    }
+
+    fn notice(&self, fault: Fault) {
+        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        lock(&self.shared.machine).notice(notice);
+    }
+
+    /// Tells both sides' users of a change of engines.
+    pub fn tell_change(&mut self, change: Option<Change>) {
+        let Some((notice, event)) = change else { return };
+        lock(&self.shared.machine).notice(notice);
+        self.tell(event);
+    }
+}

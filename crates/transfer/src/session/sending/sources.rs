@@ -1,0 +1,65 @@
+//! The sources of a session: listed from its beginning, or once the client has said which it means.
+
+use super::watching::Watching;
+use crate::{
+    selection::{Arriving, Selection},
+    storage::walk::{Top, Walk, WalkOptions},
+    wishes::Wishes,
+};
+use haul_protocol::{
+    ProtocolError,
+    wire::{self, Fault, FaultCode},
+};
+use std::time::Instant;
+
+/// The sources to send.
+pub enum Sources {
+    Listed(Box<Walk>),
+    /// The client has yet to say which of it.
+    AwaitSelection {
+        top: Vec<Top>,
+        options: Box<WalkOptions>,
+        arriving: Arriving,
+    },
+}
+
+impl Sources {
+    /// The watch on them, where one was asked for and they are known.
+    pub(super) fn watching(&self, wishes: Wishes) -> Option<Watching> {
+        let Self::Listed(walk) = self else { return None };
+        let watch = walk.watch()?;
+        Some(Watching::new(wishes.recording, watch, Instant::now()))
+    }
+
+    /// Takes a part of what the client says of the files that are meant. True when it was the last.
+    ///
+    /// The inner error is a fault of the user's.
+    pub(super) fn select(
+        &mut self,
+        part: wire::Selection,
+    ) -> Result<Result<bool, Fault>, ProtocolError> {
+        let Self::AwaitSelection { top, options, arriving } = self else {
+            return Err(ProtocolError::new("a selection that was not announced"));
+        };
+        let Some(selection) = arriving.take(part)? else { return Ok(Ok(false)) };
+        let options = match compiled(&selection, std::mem::take(&mut **options)) {
+            Ok(options) => options,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        *self = Self::Listed(Box::new(Walk::new(std::mem::take(top), options)));
+        Ok(Ok(true))
+    }
+}
+
+/// The options of a walk, with what the user selected.
+///
+/// # Errors
+/// If a pattern is none: the fault for the user.
+pub fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, Fault> {
+    let matcher = selection.compile().map_err(|problem| {
+        Fault::new(FaultCode::NameRefused, wire::Side::Unknown, problem.what)
+            .needs(problem.needs)
+            .found(problem.found)
+    })?;
+    Ok(WalkOptions { matcher: Some(matcher), names: selection.names.clone(), ..options })
+}

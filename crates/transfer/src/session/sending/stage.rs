@@ -1,0 +1,88 @@
+//! A stage of a sending role: one concern beside the moving of bytes, in a module of its own.
+//!
+//! The role tells every stage, in [one order](super::stages_in_order), of each source that is met,
+//! of each offer, and of how it was settled. What comes next to a file is not theirs to decide:
+//! that is [`file_life`](haul_protocol::file_life)'s, and a stage does its part of it.
+
+use super::context::Context;
+use crate::{content::FileContent, name::Name, storage::source::SourceEntry};
+use haul_protocol::{
+    FileId,
+    file_life::{EndResult, FileEnd, NextStep},
+};
+use std::time::Instant;
+
+/// A source that the walk came to.
+pub(super) struct Found {
+    pub entry: Box<SourceEntry>,
+    /// Its writer has said that it is complete.
+    pub is_complete: bool,
+    pub now: Instant,
+}
+
+/// An offer that is out.
+pub(super) struct Offered<'a> {
+    pub file: FileId,
+    pub entry: &'a SourceEntry,
+    /// The number that the same file was offered under before.
+    pub before: Option<FileId>,
+}
+
+/// An offer that came out in some way, and what comes next.
+pub(super) struct Settled {
+    pub file: FileId,
+    pub entry: SourceEntry,
+    pub step: NextStep,
+    /// The content's digest by spans, as far as it was sent, for the manifest.
+    pub content: Option<FileContent>,
+    /// Its name at the receiver, where that is not the one of the offer.
+    pub stored_as: Option<Name>,
+    /// The receiver said how it came out; otherwise it failed on this side, after its offer was
+    /// settled.
+    pub is_told: bool,
+    pub now: Instant,
+}
+
+impl Settled {
+    /// The end of the file's life, if it is that.
+    pub fn end(&self) -> Option<&FileEnd> {
+        match &self.step {
+            NextStep::Ends(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.end().is_some_and(|end| matches!(end.result, EndResult::Failed(_)))
+    }
+}
+
+/// One concern of a sending role.
+pub(super) trait Stage {
+    /// A source was met. `None`: the stage keeps it to have it offered later, or it is not sent.
+    fn met(&mut self, found: Found, _context: &mut Context<'_>) -> Option<Found> {
+        Some(found)
+    }
+
+    /// A source was offered.
+    fn offered(&mut self, _offered: &Offered<'_>, _context: &mut Context<'_>) {}
+
+    /// An offer came out in some way.
+    fn settled(&mut self, _settled: &mut Settled, _context: &mut Context<'_>) {}
+
+    /// Time has gone by, or a thread of the stage has something.
+    fn tick(&mut self, _now: Instant, _context: &mut Context<'_>) {}
+
+    /// Whether it keeps something that is yet to be offered.
+    fn keeps_some(&self) -> bool {
+        false
+    }
+
+    /// Whether it can keep no more: the walk waits.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Ends its threads.
+    fn stop(&mut self) {}
+}
