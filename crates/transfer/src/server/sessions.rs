@@ -669,9 +669,8 @@ fn run_role(
                     let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();
-                    telling.role.count_progress();
                     SESSIONS_ENDING.fetch_sub(1, Ordering::Relaxed);
-                    (end, telling.role.tally.clone())
+                    (end, telling.role.tally().clone())
                 }
                 Err(error) => (SessionEnd::Lost(error.to_string()), Tally::default()),
             }

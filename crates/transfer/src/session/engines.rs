@@ -227,6 +227,11 @@ pub struct Engines {
 /// A change for both sides' users: the other's, and this one's.
 pub type Change = (wire::Notice, Event);
 
+/// Makes the event of something that is done in another way, for the users of both sides.
+pub fn told_to_both(side: Side, stream: StreamId, from_to: String, why: String) -> Change {
+    (fallback_notice(stream, &from_to, &why), Event::Fallback { side, from_to, why })
+}
+
 impl Engines {
     #[must_use]
     pub fn new(side: Side) -> Self {
@@ -308,9 +313,7 @@ impl Engines {
         if !self.told.insert(from_to.clone()) {
             return None;
         }
-        let notice = fallback_notice(stream, &from_to, &why);
-        let side = side.unwrap_or(self.side);
-        Some((notice, Event::Fallback { side, from_to, why }))
+        Some(told_to_both(side.unwrap_or(self.side), stream, from_to, why))
     }
 
     /// Has the streams try other engines where the disk has slowed; `bytes` and `disk_ns` are those

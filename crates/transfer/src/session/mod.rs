@@ -5,19 +5,18 @@
 //! streams have a thread each ([`send_stream`], [`receive_stream`]).
 
 pub mod committer;
-mod comparing;
 pub mod contents;
 mod engines;
-pub mod growing;
 pub mod growth;
+mod hashing;
 pub mod headway;
+mod lag;
 pub mod listening;
 mod patience;
 pub mod placing;
 mod receive_pack;
 pub mod receive_stream;
 pub mod receiving;
-mod removing;
 pub mod reported;
 pub mod role;
 mod send_pack;

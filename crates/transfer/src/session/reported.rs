@@ -68,7 +68,7 @@ impl Reported for Receiving<'_> {
         Receiving::figures(self)
     }
     fn tally(&self) -> &Tally {
-        &self.tally
+        Receiving::tally(self)
     }
     fn tell(&mut self, event: Event) {
         Receiving::tell(self, event);

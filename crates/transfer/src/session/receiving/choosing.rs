@@ -1,11 +1,11 @@
 //! Which engine receives and writes, and what is said of it.
 
-use super::{Receiving, growth, lock};
+use super::{context::Context, data_streams::DataStreams};
 use crate::{
     error::io_problem_fault,
     events::Explained,
     problem::Side,
-    session::{engines::Change, streams::StreamFigures},
+    session::{growth::growth, streams::StreamFigures},
     storage::{
         root::{Links, Root, split_last},
         target_place::TargetPlace,
@@ -20,16 +20,20 @@ use rustix::{
 };
 use std::{io, os::fd::OwnedFd, path::Path, sync::Arc, time::Instant};
 
-impl Receiving<'_> {
+impl DataStreams {
     /// By a file that is offered, if it is the first that has bytes or if they have become many.
-    pub(super) fn choose_engines(&mut self, offer: &FileOffer) -> Result<(), Fault> {
-        let wishes = self.place.wishes();
+    pub fn choose_engines(
+        &mut self,
+        offer: &FileOffer,
+        context: &mut Context<'_>,
+    ) -> Result<(), Fault> {
+        let wishes = context.place.wishes();
         if wishes.dry_run && !wishes.explain {
             return Ok(());
         }
         let Some(size_bytes) = self.engines.offered(offer) else { return Ok(()) };
-        let setup = &self.shared.setup;
-        let (target, rotational) = match &self.place {
+        let setup = &context.shared.setup;
+        let (target, rotational) = match &context.place {
             TargetPlace::Null => (choose::Target::Null, None),
             TargetPlace::Below { root, base, .. } => {
                 let failed = |what| {
@@ -52,45 +56,38 @@ impl Receiving<'_> {
             grows: growth(offer).is_some(),
             digest: setup.sees_bytes(),
             rotational,
-            forced: self.options.engine.as_deref(),
+            forced: self.forced_engine.as_deref(),
         };
         let choice = choose::receive_engine(&facts).map_err(|error| {
             Fault::new(FaultCode::EngineRefused, wire::Side::Target, error.to_string())
         })?;
         if wishes.explain {
             let words = vec![facts.in_words()];
-            let host = setup.host.clone();
-            self.explain(Explained::engines(Side::Target, words, &host, &choice));
+            let explained = Explained::engines(Side::Target, words, &setup.host, &choice);
+            self.explain(explained, context);
         }
-        let forced = self.options.engine.is_some();
-        let watches_disk = matches!(self.place, TargetPlace::Below { .. });
-        self.engines.choose(choice, forced, watches_disk, &self.shared.orders);
+        let forced = self.forced_engine.is_some();
+        let watches_disk = matches!(context.place, TargetPlace::Below { .. });
+        self.engines.choose(choice, forced, watches_disk, &context.shared.orders);
         Ok(())
     }
 
     /// A client tells its user, a server its client.
-    fn explain(&mut self, explained: Explained) {
+    fn explain(&mut self, explained: Explained, context: &mut Context<'_>) {
         if self.supply.connects() {
-            (self.events)(explained.into());
+            context.tell(explained.into());
         } else {
             self.engines.explain(explained);
         }
     }
 
-    /// Tells both sides' users of a change.
-    pub(super) fn tell_change(&mut self, change: Option<Change>) {
-        let Some((notice, event)) = change else { return };
-        lock(&self.shared.machine).notice(notice);
-        (self.events)(event);
-    }
-
     /// A target disk that slowed is tried with the other engines.
-    pub(super) fn watch_disk(&mut self, now: Instant) {
-        let shared = &self.shared;
+    pub(super) fn watch_disk(&mut self, now: Instant, context: &mut Context<'_>) {
+        let shared = &context.shared;
         let durable = |_: &[StreamFigures]| shared.committer.durable_bytes();
         let streams = (&*shared.streams, &shared.orders);
         let change = self.engines.watch_disk(now, streams, durable, |f| f.stages.target_ns);
-        self.tell_change(change);
+        context.tell_change(change);
     }
 }
 

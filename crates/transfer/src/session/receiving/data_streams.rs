@@ -1,94 +1,286 @@
-//! The data streams of a session that receives: opened, their events, replaced.
+//! The data streams of a session that receives: opened, their events, replaced, given up.
 
-use super::Receiving;
+use super::context::Context;
 use crate::{
     events::Event,
     locks::lock,
+    problem::Side,
     session::{
+        engines::Engines,
         headway::{Carried, Cut},
         receive_stream,
-        streams::StreamEvent,
-        supply::Connect,
+        streams::{StreamEvent, StreamFigures},
+        supply::{Connect, Supply},
     },
+    transport::segments,
 };
 use haul_protocol::{
-    StreamId,
+    Awaited, StreamId,
+    frame::HEADER_BYTES,
     wire::{self, Fault, FaultCode},
 };
-use std::sync::atomic::Ordering;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
-impl Receiving<'_> {
-    pub(super) fn open_streams(&mut self) {
+/// The data streams of a role that receives, and what they receive with.
+pub(super) struct DataStreams {
+    pub supply: Supply,
+    /// Chosen at the first regular file, for all streams.
+    pub engines: Engines,
+    pub forced_engine: Option<String>,
+    stall_after: Duration,
+    /// When each stream last brought something, and all of them together.
+    seen: BTreeMap<StreamId, (u64, Instant)>,
+    all_seen: (u64, Instant),
+    damage_told: bool,
+    /// The sender's streams wait for the network, as far as it told.
+    network_holds_sender: bool,
+}
+
+impl DataStreams {
+    pub fn new(supply: Supply, forced_engine: Option<String>, stall_after: Duration) -> Self {
+        Self {
+            supply,
+            engines: Engines::new(Side::Target),
+            forced_engine,
+            stall_after,
+            seen: BTreeMap::new(),
+            all_seen: (0, Instant::now()),
+            damage_told: false,
+            network_holds_sender: false,
+        }
+    }
+
+    /// Opens what is to be opened, and takes what the streams tell.
+    pub fn tick(&mut self, context: &mut Context<'_>) {
+        self.open(context);
+        self.handle_events(context);
+    }
+
+    /// Looks at the streams and the disk. `is_reading`: some file is being read here.
+    pub fn watch(&mut self, is_reading: bool, now: Instant, context: &mut Context<'_>) {
+        self.watch_streams(is_reading, now, context);
+        self.watch_disk(now, context);
+    }
+
+    fn open(&mut self, context: &Context<'_>) {
         // The first bytes of a stream may overtake the offers that its engine is chosen by.
         if self.engines.chosen.is_none() && !self.supply.connects() {
             return;
         }
-        for (stream, connect) in self.supply.next(self.wants_streams) {
-            self.spawn(stream, connect);
+        for (stream, connect) in self.supply.next(context.wants_streams) {
+            self.spawn(stream, connect, context);
         }
     }
 
-    pub(super) fn spawn(&self, stream: StreamId, connect: Connect) {
-        let shared = self.shared.clone();
+    fn spawn(&self, stream: StreamId, connect: Connect, context: &Context<'_>) {
+        let shared = context.shared.clone();
         let candidates =
             self.engines.chosen.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
-        self.shared.streams.spawn(stream, connect, move |socket, figures| {
+        context.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
             receive_stream::run(&shared, stream, socket, candidates, figures)
         });
     }
 
-    pub(super) fn handle_stream_events(&mut self) {
-        for event in self.shared.streams.take_events() {
+    fn handle_events(&mut self, context: &mut Context<'_>) {
+        for event in context.shared.streams.take_events() {
             match event {
                 StreamEvent::Fallback { from_to, why, stream } => {
                     let change = self.engines.change(None, stream, from_to, why);
-                    self.tell_change(change);
+                    context.tell_change(change);
                 }
                 StreamEvent::Violated { why } => {
                     let what = "a data stream broke the protocol and was closed";
                     let fault = Fault::new(FaultCode::ProtocolViolation, wire::Side::Path, what);
-                    (self.events)(Event::Error((&fault.found(why)).into()));
+                    context.tell(Event::Error((&fault.found(why)).into()));
                 }
                 StreamEvent::Ended { stream, why, carried, in_span } => {
                     self.seen.remove(&stream);
-                    lock(&self.shared.machine).stream_closed(stream);
-                    if !self.finishing && !self.shared.streams.stopping() {
-                        self.replace_stream(why.as_deref(), carried, in_span);
+                    lock(&context.shared.machine).stream_closed(stream);
+                    if !context.finishing && !context.shared.streams.stopping() {
+                        self.replace(why.as_deref(), carried, in_span, context);
                     }
                 }
             }
         }
-        self.tell_damage();
-        let failed = std::mem::take(&mut *lock(&self.shared.failed));
+        self.tell_damage(context);
+        let failed = std::mem::take(&mut *lock(&context.shared.failed));
         for (file, fault) in failed {
-            self.fail(file, fault);
+            context.fail(file, fault);
         }
     }
 
     /// A server's log says once that something was damaged or forged; a client's report counts it.
-    pub(super) fn tell_damage(&mut self) {
-        let is_damaged = self.shared.damaged_spans.load(Ordering::Relaxed) > 0;
+    fn tell_damage(&mut self, context: &mut Context<'_>) {
+        let is_damaged = context.shared.damaged_spans.load(Ordering::Relaxed) > 0;
         if is_damaged && !self.damage_told && !self.supply.connects() {
             self.damage_told = true;
             let what = "a span arrived damaged or forged; it is asked for again";
             let fault = Fault::new(FaultCode::DataDamaged, wire::Side::Path, what);
-            (self.events)(Event::Error((&fault).into()));
+            context.tell(Event::Error((&fault).into()));
         }
     }
 
     /// The client opens another in the place of one that broke.
-    pub(super) fn replace_stream(&mut self, why: Option<&str>, carried: Carried, at_work: bool) {
+    fn replace(
+        &mut self,
+        why: Option<&str>,
+        carried: Carried,
+        at_work: bool,
+        context: &mut Context<'_>,
+    ) {
         // After an orderly end the sender has nothing more to send.
         let Some(why) = why else { return };
-        self.watch_headway();
-        let others = self.shared.streams.open();
+        self.watch_headway(context);
+        let others = context.shared.streams.open();
         let others = others.iter().filter(|(_, figures)| figures.in_span);
         let oldest_at_work = others.filter_map(|(_, figures)| figures.opened_at).min();
         match self.supply.replace(why, &Cut { carried, at_work, oldest_at_work }) {
-            Ok(Some((stream, connect))) => self.spawn(stream, connect),
+            Ok(Some((stream, connect))) => self.spawn(stream, connect, context),
             Ok(None) => {}
-            Err(end) => self.ended = Some(end),
+            Err(end) => context.ended = Some(end),
+        }
+    }
+
+    /// Nothing comes on any stream though files are open.
+    fn give_up_all(
+        &mut self,
+        open: &[(StreamId, StreamFigures)],
+        still: Duration,
+        context: &mut Context<'_>,
+    ) {
+        let on_storage = open.iter().any(|(_, figures)| figures.on_storage());
+        let (stage, what) = if on_storage {
+            ("target_disk", "what arrived waits for this host's disk; waiting on")
+        } else {
+            ("network", "nothing arrives on any stream; opening others")
+        };
+        self.tell_stall((stage, what), still, context);
+        if !on_storage {
+            open.iter().for_each(|(stream, _)| context.shared.streams.shut(*stream));
+            // They ended as if all had come: nobody signs that, and it has not.
+            if open.is_empty() {
+                let why = "every stream ended before all had come";
+                self.replace(Some(why), Carried::default(), true, context);
+            }
+        }
+    }
+
+    fn tell_stall(
+        &mut self,
+        words: (&'static str, &str),
+        still: Duration,
+        context: &mut Context<'_>,
+    ) {
+        let told = self.supply.stall(words, still, context.tally.headway());
+        told.into_iter().for_each(|event| context.tell(event));
+    }
+
+    /// Progress is a span verified; bytes that move only show that a stream lives.
+    fn watch_headway(&mut self, context: &mut Context<'_>) {
+        context.tally.verified_bytes = context.shared.verified_bytes.load(Ordering::Relaxed);
+        let has_files = lock(&context.shared.machine).has_open_files();
+        self.supply.watch_headway(context.tally.headway(), has_files);
+    }
+
+    /// The server has told where the time of its streams goes.
+    pub fn heard_figures(&mut self, figures: &wire::Figures) {
+        let of_network = [
+            wire::Stage::SendCongestionWindow,
+            wire::Stage::SendReceiverWindow,
+            wire::Stage::SendBuffer,
+        ];
+        let sum_ns = |stages: &[wire::Stage]| -> u64 {
+            let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage()));
+            of_stages.map(|time| time.ns).sum()
+        };
+        // Several streams may share one span's wait: those without work are idle.
+        let busy_ns = figures.streams_ns.saturating_sub(sum_ns(&[wire::Stage::Idle]));
+        self.network_holds_sender = sum_ns(&of_network) > busy_ns / 2;
+    }
+
+    /// The server sends, and nothing arrives on any stream, not even the first segment: the packets
+    /// may be too large for the path.
+    fn reopen_where_nothing_arrives(
+        &mut self,
+        open: &[(StreamId, StreamFigures)],
+        now: Instant,
+        context: &mut Context<'_>,
+    ) {
+        for (_, figures) in open {
+            if let Some(event) = self.supply.narrowed(&figures.tcp) {
+                context.tell(event);
+            }
+        }
+        let waits = |figures: &StreamFigures| {
+            let opened = figures.opened_at.map(|at| now.saturating_duration_since(at));
+            figures.tcp.bytes_received <= HEADER_BYTES as u64
+                && opened >= Some(segments::NOTHING_AFTER)
+        };
+        let is_suspect = self.network_holds_sender && context.wants_streams;
+        if is_suspect && !open.is_empty() && open.iter().all(|(_, figures)| waits(figures)) {
+            let vanish = open.iter().filter(|(_, figures)| self.supply.swallows(&figures.tcp));
+            vanish.for_each(|(stream, _)| context.shared.streams.shut(*stream));
+        }
+    }
+
+    /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
+    /// stream though files are open, all are.
+    fn watch_streams(&mut self, is_reading: bool, now: Instant, context: &mut Context<'_>) {
+        if !self.supply.connects() || context.finishing {
+            return;
+        }
+        self.watch_headway(context);
+        let stall_after = self.supply.stall_after(now, self.stall_after);
+        let open = context.shared.streams.open();
+        self.reopen_where_nothing_arrives(&open, now, context);
+        let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
+        // Files that are being compared wait for this host's disk, and what is read back from it
+        // needs nothing from the wire.
+        let machine = lock(&context.shared.machine);
+        // What is whole waits for a word of the sender, which may read its source once more.
+        let has_all = machine.awaits() == Some(Awaited::Confirmation);
+        let unfinished = machine.has_open_files() && !is_reading && !has_all;
+        drop(machine);
+        let reads_back = context.shared.committer.is_reading_back();
+        if total != self.all_seen.0 || !unfinished || reads_back {
+            self.all_seen = (total, now);
+        }
+        let all_still = now.saturating_duration_since(self.all_seen.1) > stall_after;
+        if all_still {
+            let still = now.saturating_duration_since(self.all_seen.1);
+            self.all_seen.1 = now;
+            self.give_up_all(&open, still, context);
+            return;
+        }
+        let mut stalled = Vec::new();
+        for (stream, figures) in open {
+            let on_storage = figures.on_storage();
+            let moved = figures.tcp.bytes_received;
+            let entry = self.seen.entry(stream).or_insert((moved, now));
+            if entry.0 != moved || !figures.in_span {
+                *entry = (moved, now);
+            }
+            let still = now.saturating_duration_since(entry.1);
+            if still > stall_after {
+                stalled.push((stream, still, on_storage));
+                entry.1 = now;
+            }
+        }
+        for (stream, still, on_storage) in stalled {
+            let (stage, what) = if on_storage {
+                ("target_disk", "what arrived waits for this host's disk; waiting on")
+            } else {
+                ("network", "nothing arrives on a stream; opening another")
+            };
+            self.tell_stall((stage, what), still, context);
+            if !on_storage {
+                context.shared.streams.shut(stream);
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What an earlier run left at the target, where its journal alone is not enough: read back from
 //! the disk while the rest is sent. What is not as it was journaled is asked for again.
 
-use super::{Receiving, lock};
+use super::{context::Context, stage::Stage};
 use crate::{
     clocks::elapsed_ns,
     content::FileContent,
     error::io_fault,
-    session::{committer::SharedTarget, telling::Telling},
+    locks::lock,
+    session::{committer::SharedTarget, hashing::Hashing, telling::Telling},
     storage::{
         part::{Left, Suspicion},
         read_back::{BLOCK_BYTES, ReadBack},
@@ -61,104 +62,134 @@ pub(super) struct TakenUp {
     pub recheck: Option<Recheck>,
 }
 
-impl Receiving<'_> {
-    /// What of the durable spans may be said to be there, and what is known of them. Where the
-    /// target is read back at the end, those whose content nobody knows are moved again: there
-    /// would be nothing to compare them with.
-    pub(super) fn take_up(
-        &self,
-        file: FileId,
-        (mut target, mut durable): (Box<TargetFile>, SpanSet),
-        left: Option<Box<Left>>,
-        grid: &SpanGrid,
-    ) -> Result<TakenUp, Fault> {
-        let Some(left) = left else {
-            return Ok(TakenUp { target, durable, earlier: Earlier::default(), recheck: None });
-        };
-        let Left { ctime, digests, content, suspicion } = *left;
-        if self.shared.setup.content && !durable.is_empty() {
-            self.keep_known(&mut target, &mut durable, &content)?;
-            self.shared.contents.begin(file, content);
+/// Says which durable spans may be said to be there, and what is known of them. Where the target
+/// is read back at the end, those whose content nobody knows are moved again: there would be
+/// nothing to compare them with.
+pub(super) fn take_up(
+    file: FileId,
+    (mut target, mut durable): (Box<TargetFile>, SpanSet),
+    left: Option<Box<Left>>,
+    grid: &SpanGrid,
+    context: &Context<'_>,
+) -> Result<TakenUp, Fault> {
+    let Some(left) = left else {
+        return Ok(TakenUp { target, durable, earlier: Earlier::default(), recheck: None });
+    };
+    let (rules, shared) = (context.rules, &context.shared);
+    let Left { ctime, digests, content, suspicion } = *left;
+    if shared.setup.content && !durable.is_empty() {
+        if rules.verify_target {
+            keep_known(&mut target, &mut durable, &content)?;
         }
-        let holes = &target.offer.clone().holes;
-        let spans = outside_holes(&durable, holes, grid);
-        let mut recheck = None;
-        if let Some(why) = suspicion.filter(|_| !spans.is_empty()) {
-            let opened = target.to_read_back().filter(|_| self.options.peer_rechecks);
-            if let Some(file) = opened {
-                let digests = digests.clone();
-                recheck = Some(Recheck { file, grid: *grid, spans, digests, why });
-            } else {
-                // A sender that could not be told of what is lost.
-                target.lose(&spans)?;
-                durable.subtract(&spans);
-            }
+        shared.contents.begin(file, content);
+    }
+    let holes = &target.offer.clone().holes;
+    let spans = outside_holes(&durable, holes, grid);
+    let mut recheck = None;
+    if let Some(why) = suspicion.filter(|_| !spans.is_empty()) {
+        let opened = target.to_read_back().filter(|_| rules.peer_rechecks);
+        if let Some(file) = opened {
+            let digests = digests.clone();
+            recheck = Some(Recheck { file, grid: *grid, spans, digests, why });
+        } else {
+            // A sender that could not be told of what is lost.
+            target.lose(&spans)?;
+            durable.subtract(&spans);
         }
-        // It says what is there, which is not for everybody.
-        let may_know = self.options.telling == Telling::All;
-        let digest = digests.of_all(&durable, holes, grid).filter(|_| may_know);
-        let earlier = Earlier { ctime, digest, is_read_back: recheck.is_some() };
-        Ok(TakenUp { target, durable, earlier, recheck })
+    }
+    // It says what is there, which is not for everybody.
+    let may_know = rules.telling == Telling::All;
+    let digest = digests.of_all(&durable, holes, grid).filter(|_| may_know);
+    let earlier = Earlier { ctime, digest, is_read_back: recheck.is_some() };
+    Ok(TakenUp { target, durable, earlier, recheck })
+}
+
+fn keep_known(
+    target: &mut TargetFile,
+    durable: &mut SpanSet,
+    content: &FileContent,
+) -> Result<(), Fault> {
+    if content.known() == durable {
+        return Ok(());
+    }
+    let mut unknown = durable.clone();
+    unknown.subtract(content.known());
+    durable.subtract(&unknown);
+    target.lose(&unknown)
+}
+
+/// Files of which an earlier run left something that is read back.
+pub(super) struct Rechecking {
+    reading: Hashing<Rechecked>,
+    pub tally: RecheckTally,
+}
+
+impl Rechecking {
+    /// `wake` is called when a file has been read back.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { reading: Hashing::new(wake), tally: RecheckTally::default() }
     }
 
-    fn keep_known(
-        &self,
-        target: &mut TargetFile,
-        durable: &mut SpanSet,
-        content: &FileContent,
-    ) -> Result<(), Fault> {
-        if !self.options.verify_target || content.known() == durable {
-            return Ok(());
-        }
-        let mut unknown = durable.clone();
-        unknown.subtract(content.known());
-        durable.subtract(&unknown);
-        target.lose(&unknown)
+    /// Whether some file is being read back.
+    pub fn is_busy(&self) -> bool {
+        self.reading.is_busy()
     }
 
     /// Reads a file back, beside the session's thread.
-    pub(super) fn begin_recheck(&mut self, file: FileId, recheck: Recheck, target: SharedTarget) {
-        let begun = self.rechecking.begin(file, move |ending| recheck.run(&target, ending));
+    pub fn begin(
+        &mut self,
+        file: FileId,
+        recheck: Recheck,
+        target: SharedTarget,
+        context: &mut Context<'_>,
+    ) {
+        let begun = self.reading.begin(file, move |ending| recheck.run(&target, ending));
         if let Err(error) = begun {
             let what = "what an earlier run left cannot be read back";
-            self.fail(file, io_fault(wire::Side::Target, b"", what, &error));
+            context.fail(file, io_fault(wire::Side::Target, b"", what, &error));
         }
     }
+}
 
-    /// Files that were read back: what is lost comes again.
-    pub(super) fn handle_rechecked(&mut self) {
-        for (file, rechecked) in self.rechecking.take_results() {
+impl Stage for Rechecking {
+    /// Of files that were read back, what is lost comes again.
+    fn tick(&mut self, _now: Instant, context: &mut Context<'_>) {
+        for (file, rechecked) in self.reading.take_results() {
             // Given up meanwhile: settled.
-            let Some(offer) = self.offers.get(&file) else { continue };
+            let Some(offer) = context.offer(file) else { continue };
             match rechecked {
                 Ok(Rechecked { lost, tally }) => {
-                    self.recheck_tally.bytes += tally.bytes;
-                    self.recheck_tally.lost_bytes += tally.lost_bytes;
-                    self.recheck_tally.ns += tally.ns;
-                    self.wants_streams |= !lost.is_empty();
-                    self.taken_up.lost(&mut self.tally, file, tally.lost_bytes);
-                    lock(&self.shared.machine).read_back(file, &lost);
+                    self.tally.bytes += tally.bytes;
+                    self.tally.lost_bytes += tally.lost_bytes;
+                    self.tally.ns += tally.ns;
+                    context.wants_streams |= !lost.is_empty();
+                    context.taken_up.lost(&mut context.tally, file, tally.lost_bytes);
+                    lock(&context.shared.machine).read_back(file, &lost);
                 }
                 Err(error) => {
                     let what = "what an earlier run left cannot be read back";
                     let fault = io_fault(wire::Side::Target, &offer.name, what, &error);
-                    self.fail(file, fault);
+                    context.fail(file, fault);
                 }
             }
         }
     }
 
-    /// Why what an earlier run left is taken up.
-    pub(super) fn why_resumed(&self, recheck: Option<&Recheck>) -> String {
-        let Some(recheck) = recheck else { return "these are here already, verified".into() };
-        let why = match recheck.why {
-            Suspicion::Asked => "--recheck asks",
-            Suspicion::StartedAnew => "this host was started anew since",
-            Suspicion::MountedAnew => "its file system was mounted anew since",
-            Suspicion::ChangedSince => "the temporary was changed since its journal was written",
-        };
-        format!("these are here already; they are read back, as {why}")
+    fn stop(&mut self) {
+        self.reading.stop();
     }
+}
+
+/// Why what an earlier run left is taken up.
+pub(super) fn why_resumed(recheck: Option<&Recheck>) -> String {
+    let Some(recheck) = recheck else { return "these are here already, verified".into() };
+    let why = match recheck.why {
+        Suspicion::Asked => "--recheck asks",
+        Suspicion::StartedAnew => "this host was started anew since",
+        Suspicion::MountedAnew => "its file system was mounted anew since",
+        Suspicion::ChangedSince => "the temporary was changed since its journal was written",
+    };
+    format!("these are here already; they are read back, as {why}")
 }
 
 impl Recheck {

@@ -3,9 +3,9 @@
 //! Each file takes its space before its first byte, and fails alone where there is none. A tree
 //! that cannot fit is told as soon as the offers show it: they come long before the bytes.
 
-use super::Receiving;
+use super::{context::Context, stage::Stage};
 use crate::{storage::free_space::free_bytes_of, words};
-use haul_protocol::StreamId;
+use haul_protocol::wire::{FileKind, FileOffer};
 
 /// The space that offered files are still to take.
 #[derive(Debug, Default)]
@@ -31,24 +31,26 @@ impl Room {
     }
 }
 
-impl Receiving<'_> {
-    /// Looks at the free space before the first file takes any of it.
-    pub(super) fn look_at_room(&mut self) {
-        if !std::mem::replace(&mut self.room.is_looked_at, true) {
-            self.room.free_bytes = free_bytes_of(&self.place);
-        }
-    }
-
+impl Room {
     /// A file is to come, of which so many bytes are not there yet.
-    pub(super) fn count_room(&mut self, bytes: u64) {
-        if let Some((needed, free)) = self.room.needs(bytes) {
+    pub fn count(&mut self, bytes: u64, context: &mut Context<'_>) {
+        if let Some((needed, free)) = self.needs(bytes) {
             let (needed, free) = (words::bytes(needed), words::bytes(free));
             let why = format!(
                 "what was offered so far needs {needed}, and {free} are free: files that do not \
                  fit fail, and the same command brings them when there is room"
             );
-            let change = self.engines.change(None, StreamId(0), "free space".to_owned(), why);
-            self.tell_change(change);
+            context.tell_fallback("free space", why);
+        }
+    }
+}
+
+impl Stage for Room {
+    /// Looks at the free space before the first file takes any of it.
+    fn offered(&mut self, offer: &FileOffer, context: &mut Context<'_>) {
+        let is_file = offer.kind() == FileKind::Regular;
+        if is_file && !std::mem::replace(&mut self.is_looked_at, true) {
+            self.free_bytes = free_bytes_of(&context.place);
         }
     }
 }

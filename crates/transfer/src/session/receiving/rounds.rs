@@ -1,100 +1,149 @@
-//! What a receiving session does with the rounds of files that are sent while they are written.
+//! The rounds of files that are sent while they are written.
 
-use super::{Receiving, lock};
+use super::{
+    context::Context,
+    growing::Growing,
+    stage::{Settled, Stage},
+};
 use crate::{
-    events::{Event, FileEnded},
+    events::{Event, FileEnded, Lag},
     file_status::FileStatus,
+    locks::lock,
     session::growth::growth,
+    storage::prepare::Prepared,
 };
 use haul_protocol::{
     FileId, SpanSet,
-    file_life::is_passing,
-    wire::{self, Fault, FaultCode, FileOffer},
+    wire::{Fault, FaultCode, FileOffer, Growth, Side},
 };
 use std::{sync::atomic::Ordering, time::Instant};
 
-impl Receiving<'_> {
-    pub(super) fn follows(&self) -> bool {
-        self.place.wishes().recording.follow
+#[derive(Default)]
+pub(super) struct Rounds {
+    growing: Growing,
+    /// What was durable when the last round of a file began.
+    durable_before: u64,
+}
+
+impl Rounds {
+    /// Takes up what an earlier round of this session left open; `None`: nothing is.
+    pub fn prepare(
+        &mut self,
+        offer: &FileOffer,
+        context: &Context<'_>,
+    ) -> Option<Result<Prepared, Fault>> {
+        growth(offer)?;
+        self.durable_before = context.shared.committer.durable_bytes();
+        self.growing.prepare(offer)
     }
 
-    /// A sender that ends its session has said how each file ended; one that lies may not have.
-    pub(super) fn fail_unended(&mut self) {
-        for name in self.growing.take_unended() {
-            let what = "was being sent while it grew, and never ended";
-            let fault = Fault::new(FaultCode::ProtocolViolation, wire::Side::Source, what)
-                .at(&*name)
-                .needs("its last size from the sender")
-                .found("the end of the session")
-                .hint("what came of it stays as a hidden temporary; run the same command again");
-            self.tally.failed_files += 1;
-            self.tally.first_problem.get_or_insert_with(|| (&fault).into());
-            (self.events)(Event::Error((&fault).into()));
-            (self.events)(Event::File(FileEnded::new(name, FileStatus::Failed, 0)));
-        }
+    /// Whether every byte of a file came in this session.
+    pub fn is_of_session(&self, name: &[u8]) -> bool {
+        self.growing.is_of_session(name)
     }
 
-    /// What of a file's earlier rounds comes again is taken off what was counted.
-    pub(super) fn count_round(
+    /// Begins a round: bytes of earlier ones that come again are taken off what was counted.
+    pub fn begins(
         &mut self,
         offer: &FileOffer,
         span_bytes: u64,
         durable: &SpanSet,
         stored_as: &[u8],
+        context: &mut Context<'_>,
     ) {
         let again = self.growing.begins(offer, span_bytes, durable, stored_as);
         let lost = self.growing.not_resumed(&offer.name, again.bytes);
-        self.tally.resumed_bytes = self.tally.resumed_bytes.saturating_sub(lost);
-        let verified = &self.shared.verified_bytes;
+        let tally = &mut context.tally;
+        tally.resumed_bytes = tally.resumed_bytes.saturating_sub(lost);
+        tally.span_bytes = tally.span_bytes.max(span_bytes);
+        let verified = &context.shared.verified_bytes;
         let fewer = |bytes: u64| Some(bytes.saturating_sub(again.bytes - lost));
         let _ = verified.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
-        self.shared.committer.forget_durable(again.bytes - lost);
+        context.shared.committer.forget_durable(again.bytes - lost);
         if again.resumed_bytes > 0 {
-            self.tally.resumed_bytes += again.resumed_bytes;
+            context.tally.resumed_bytes += again.resumed_bytes;
             let why = "these are here already, verified".into();
-            (self.events)(Event::Resume { bytes: again.resumed_bytes, why });
+            context.tell(Event::Resume { bytes: again.resumed_bytes, why });
         }
-        self.tally.span_bytes = self.tally.span_bytes.max(span_bytes);
     }
 
-    /// A round of a file that grows is durable, or was there.
-    pub(super) fn round_settled(&mut self, file: FileId) {
-        self.large.remove(&file);
-        let Some(offer) = self.offers.remove(&file) else { return };
-        let target = lock(&self.shared.targets).remove(&file);
+    /// A round is durable. False: it is the end of a file.
+    pub fn is_settled(&mut self, file: FileId, context: &mut Context<'_>) -> bool {
+        if context.offer(file).and_then(growth) != Some(Growth::Growing) {
+            return false;
+        }
+        let Some(open) = context.open.remove(&file) else { return false };
+        let target = lock(&context.shared.targets).remove(&file);
         let target = target.and_then(|target| lock(&target.shared).take());
-        self.growing.settled(&offer, target);
+        self.growing.settled(&open.offer, target);
         // What the sender is told of it is not older than this.
-        self.progress_at = None;
+        context.progress_at = None;
+        true
+    }
+
+    /// A round was given up: others follow, or none.
+    pub fn given_up(&mut self, name: &[u8]) {
+        self.growing.given_up(name);
+    }
+
+    /// A source has failed at the sender: it may be one of these.
+    pub fn source_failed(&mut self, name: &[u8], context: &mut Context<'_>) {
+        if self.growing.ended(name) {
+            let ended = FileEnded::new(name.to_vec(), FileStatus::Failed, 0);
+            context.tell(Event::File(ended));
+        }
+    }
+
+    /// The furthest that this side was behind what it was offered.
+    pub fn largest_lag(&self) -> Option<Lag> {
+        self.growing.lag.largest.clone()
+    }
+}
+
+impl Stage for Rounds {
+    /// Counts an offer: of many of one file only what it has grown by.
+    fn offered(&mut self, offer: &FileOffer, context: &mut Context<'_>) {
+        if growth(offer).is_some() {
+            self.growing.offered(offer, &mut context.tally);
+        }
+    }
+
+    fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
+        let name = &settled.offer.name;
+        if settled.is_round() {
+            self.growing.settled(&settled.offer, None);
+        } else if growth(&settled.offer).is_some() {
+            self.growing.ended(name);
+            if let Some(lag) = self.growing.lag.end(name) {
+                context.tell(Event::Lag(lag));
+            }
+        }
     }
 
     /// Tells how far files that grow are behind, as well as this side knows it.
-    pub(super) fn tell_lag(&mut self, now: Instant) {
-        let committed = self.shared.committer.durable_bytes();
-        let at_round = self.growing_durable;
-        self.growing.look(now, || committed.saturating_sub(at_round));
+    fn tick(&mut self, now: Instant, context: &mut Context<'_>) {
+        if context.finishing {
+            return;
+        }
+        let (committed, before) = (context.shared.committer.durable_bytes(), self.durable_before);
+        self.growing.look(now, || committed.saturating_sub(before));
         for lag in self.growing.lag.take(now) {
-            (self.events)(Event::Lag(lag));
+            context.tell(Event::Lag(lag));
         }
     }
 
-    pub(super) fn given_up(&mut self, file: FileId, fault: &Fault) {
-        let grows = self.offers.get(&file).is_some_and(|offer| growth(offer).is_some());
-        let changed = fault.code() == FaultCode::SourceChanged;
-        // Of a source that changed nothing is of use any more, unless that is what it shall do.
-        self.drop_target(file, grows || !changed);
-        if grows && changed {
-            self.large.remove(&file);
-            let offer = self.offers.remove(&file).expect("just seen");
-            self.growing.given_up(&offer.name);
-        } else if !grows && self.place.wishes().recording.watch && is_passing(fault) {
-            // It is sent as it is later, or not at all.
-            self.large.remove(&file);
-            if let Some(offer) = self.offers.remove(&file) {
-                self.tally.forget_offer(&offer);
-            }
-        } else {
-            self.settled(file, FileStatus::Failed, Some(fault));
+    /// A sender that ends its session has said how each file ended; one that lies may not have.
+    fn finish(&mut self, context: &mut Context<'_>) -> bool {
+        for name in self.growing.take_unended() {
+            let what = "was being sent while it grew, and never ended";
+            let fault = Fault::new(FaultCode::ProtocolViolation, Side::Source, what)
+                .at(&*name)
+                .needs("its last size from the sender")
+                .found("the end of the session")
+                .hint("what came of it stays as a hidden temporary; run the same command again");
+            context.failed_beside(&fault);
+            context.tell(Event::File(FileEnded::new(name, FileStatus::Failed, 0)));
         }
+        true
     }
 }

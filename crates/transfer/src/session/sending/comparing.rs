@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::io_fault,
-    session::comparing::{Content, Hashing},
+    session::hashing::{Content, Hashing},
     storage::source::{Ctime, SourceEntry},
 };
 use haul_protocol::{

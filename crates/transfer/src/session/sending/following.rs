@@ -14,7 +14,7 @@ use crate::{
     file_status::FileStatus,
     name::Name,
     problem::Side,
-    session::{growing::LagMeter, stages},
+    session::{lag::LagMeter, stages},
     storage::{
         attributes::Attributes,
         part::growing::growing_span_bytes,

@@ -1,11 +1,13 @@
 //! Removing from the target what was not offered, on a thread of its own, once all else is in
 //! place.
 
-use super::streams::Streams;
+use super::{context::Context, stage::Stage};
 use crate::{
     error::io_fault,
+    events::{Event, FileEnded},
     locks::lock,
     selection::Matcher,
+    session::streams::Streams,
     storage::{
         final_name::final_name,
         mirror::{Mirror, Swept},
@@ -17,7 +19,7 @@ use crate::{
 };
 use haul_protocol::{
     limits::REMOVED_MAX,
-    wire::{Fault, FaultCode, Side},
+    wire::{Fault, FaultCode, FileOffer, Side},
 };
 use std::{
     collections::BTreeSet,
@@ -37,7 +39,7 @@ const GIVING_WAY_MAX: usize = 10_000;
 const FAILURES_MAX: usize = 100;
 
 #[derive(Debug)]
-pub enum RemovingEvent {
+enum RemovingEvent {
     Removed(Vec<Vec<u8>>),
     Failed(Fault),
 }
@@ -50,7 +52,7 @@ struct Shared {
 }
 
 /// The names that were offered, and then the removal of others.
-pub struct Removing {
+pub(super) struct Removing {
     root: Arc<Root>,
     base: Vec<u8>,
     rename: Option<Vec<u8>>,
@@ -88,7 +90,8 @@ impl Removing {
         })
     }
 
-    pub fn offered(&mut self, name: &[u8]) {
+    /// The source has a file of this name: what has it here stays.
+    pub fn keep(&mut self, name: &[u8]) {
         let Some(names) = &mut self.names else { return };
         if self.rename.is_some() && self.renamed_from.is_none() {
             self.renamed_from = name.split(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
@@ -104,20 +107,6 @@ impl Removing {
         if self.giving_way.len() < GIVING_WAY_MAX {
             self.giving_way.insert(final_name(b"", self.rename.as_deref(), name));
         }
-    }
-
-    /// Begins, unless it has begun.
-    pub fn begin_once(&mut self, failed_files: u64, matcher: impl FnOnce() -> Option<Matcher>) {
-        let Some(names) = self.names.take() else { return };
-        if let Err(fault) = self.begin(names, failed_files, matcher()) {
-            lock(&self.shared.events).push(RemovingEvent::Failed(fault));
-            self.shared.is_over.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether nothing more comes of it.
-    pub fn is_over(&self) -> bool {
-        self.shared.is_over.load(Ordering::SeqCst) && lock(&self.shared.events).is_empty()
     }
 
     fn begin(
@@ -155,12 +144,42 @@ impl Removing {
         self.thread = Some(thread);
         Ok(())
     }
+}
 
-    pub fn take_events(&mut self) -> Vec<RemovingEvent> {
-        std::mem::take(&mut *lock(&self.shared.events))
+impl Stage for Removing {
+    fn offered(&mut self, offer: &FileOffer, _context: &mut Context<'_>) {
+        self.keep(&offer.name);
     }
 
-    pub fn stop(&mut self) {
+    /// Removes what was not offered, once all else is in place.
+    fn finish(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(names) = self.names.take()
+            && let Err(fault) =
+                self.begin(names, context.tally.failed_files, context.matcher.take())
+        {
+            lock(&self.shared.events).push(RemovingEvent::Failed(fault));
+            self.shared.is_over.store(true, Ordering::SeqCst);
+        }
+        // Before its events are taken: it says so after the last.
+        let is_over = self.shared.is_over.load(Ordering::SeqCst);
+        for event in std::mem::take(&mut *lock(&self.shared.events)) {
+            match event {
+                RemovingEvent::Removed(names) => {
+                    context.tally.removed_files += names.len() as u64;
+                    let status = context.place.wishes().removal_status();
+                    for name in &names {
+                        let ended = FileEnded::new(name.clone(), status.clone(), 0);
+                        context.tell(Event::File(ended));
+                    }
+                    lock(&context.shared.machine).removed(names);
+                }
+                RemovingEvent::Failed(fault) => context.failed_late(fault),
+            }
+        }
+        is_over
+    }
+
+    fn stop(&mut self) {
         self.shared.ending.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,0 +1,75 @@
+//! How far a target is behind files that are written while they are sent, told about once a second.
+
+use crate::{events::Lag, name::Name};
+use std::{collections::BTreeMap, time::Instant};
+
+/// Files of which the lag is told at a time.
+const FILES_MAX: usize = 4096;
+
+/// The lag as it is told: the last of each file about once a second, and the largest at the end.
+#[derive(Default)]
+pub struct LagMeter {
+    latest: BTreeMap<Name, Lag>,
+    told_at: Option<Instant>,
+    pub largest: Option<Lag>,
+}
+
+/// How often the lag is told.
+const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl LagMeter {
+    /// Remembers how far a file is behind.
+    pub fn see(&mut self, lag: Lag) {
+        if self.latest.len() >= FILES_MAX && !self.latest.contains_key(&lag.path) {
+            return;
+        }
+        let is_larger = |largest: &Lag| lag.bytes > largest.bytes;
+        if self.largest.as_ref().is_none_or(is_larger) {
+            self.largest = Some(lag.clone());
+        }
+        // Between two lines the largest is what counts, and the oldest.
+        let latest = self.latest.entry(lag.path.clone()).or_insert_with(|| lag.clone());
+        latest.bytes = latest.bytes.max(lag.bytes);
+        latest.seconds = latest.seconds.max(lag.seconds);
+    }
+
+    /// Takes what is to be told now.
+    pub fn take(&mut self, now: Instant) -> Vec<Lag> {
+        let told_at = *self.told_at.get_or_insert(now);
+        if now.saturating_duration_since(told_at) < TELL_EVERY {
+            return Vec::new();
+        }
+        self.told_at = Some(now);
+        std::mem::take(&mut self.latest).into_values().collect()
+    }
+
+    /// The last word about a file, which is complete.
+    pub fn end(&mut self, name: &[u8]) -> Option<Lag> {
+        let path = Name(name.to_vec());
+        self.latest.remove(&path);
+        self.largest.is_some().then_some(Lag { path, bytes: 0, seconds: 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_lines_the_largest_lag_is_what_is_told() {
+        let (mut meter, begun) = (LagMeter::default(), Instant::now());
+        let lag = |bytes| Lag { path: Name(b"x".to_vec()), bytes, seconds: 1.0 };
+        assert!(meter.take(begun).is_empty());
+        [3, 9, 4].into_iter().for_each(|bytes| meter.see(lag(bytes)));
+        assert!(meter.take(begun + TELL_EVERY / 2).is_empty());
+        assert_eq!(meter.take(begun + TELL_EVERY), [lag(9)]);
+        // The most bytes are behind just after they were written: the oldest is told with them.
+        meter.see(Lag { seconds: 0.4, ..lag(1) });
+        meter.see(Lag { seconds: 0.0, ..lag(2) });
+        assert_eq!(meter.take(begun + TELL_EVERY * 2), [Lag { seconds: 0.4, ..lag(2) }]);
+        assert_eq!(
+            (meter.largest.clone(), meter.end(b"x").map(|lag| lag.bytes)),
+            (Some(lag(9)), Some(0))
+        );
+    }
+}

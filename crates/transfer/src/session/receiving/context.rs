@@ -1,0 +1,149 @@
+//! What every stage of a receiving role may use: the state that its streams share, the files that
+//! are open, the counts, the events.
+
+use super::stage::Settled;
+use crate::{
+    events::Event,
+    file_status::FileStatus,
+    locks::lock,
+    name::Name,
+    problem::Side,
+    selection::Matcher,
+    session::{
+        engines::{Change, told_to_both},
+        receive_stream::ReceiveShared,
+        role::{EventSink, SessionEnd},
+        taken_up::TakenUpBytes,
+        tally::Tally,
+        telling::Telling,
+    },
+    storage::{open_files::Pass, target_place::TargetPlace},
+};
+use haul_protocol::{
+    FileId, StreamId,
+    receiver::Answer,
+    wire::{self, Fault, FaultCode, FileOffer},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+/// A file that was offered and is not settled.
+pub(super) struct OpenFile {
+    pub offer: FileOffer,
+    /// Its name here, where that is not the one offered.
+    pub stored_as: Option<Name>,
+    /// Its share of the large files that may be open, if it has more than one span.
+    pub pass: Option<Pass>,
+}
+
+/// Rules by which a session answers offers.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerRules {
+    /// Knowledge of files that are there which the sender may be told.
+    pub telling: Telling,
+    /// Nothing is asked for, wherever it would go.
+    pub dry_run: bool,
+    pub span_bytes: Option<u64>,
+    /// Files are read back from their disk before they get their names.
+    pub verify_target: bool,
+    /// The sender has capability 2: it sends again what is found lost.
+    pub peer_rechecks: bool,
+}
+
+pub(super) struct Context<'a> {
+    pub shared: Arc<ReceiveShared>,
+    pub place: TargetPlace,
+    pub rules: AnswerRules,
+    /// Patterns of the user: what they leave out is not removed either.
+    pub matcher: Option<Matcher>,
+    pub tally: Tally,
+    pub taken_up: TakenUpBytes,
+    pub open: BTreeMap<FileId, OpenFile>,
+    /// Files that are settled, of which the stages are to be told.
+    pub settled: VecDeque<Settled>,
+    /// Some span has yet to come.
+    pub wants_streams: bool,
+    /// When the sender was last told how far this side is.
+    pub progress_at: Option<Instant>,
+    /// The goodbye has been said.
+    pub finishing: bool,
+    pub ended: Option<SessionEnd>,
+    pub events: EventSink<'a>,
+}
+
+impl Context<'_> {
+    pub fn tell(&mut self, event: Event) {
+        (self.events)(event);
+    }
+
+    /// Ends the session for a reason.
+    pub fn refuse(&mut self, fault: Fault) {
+        self.ended = Some(SessionEnd::Refused(fault));
+    }
+
+    /// The offer of a file that is open.
+    pub fn offer(&self, file: FileId) -> Option<&FileOffer> {
+        self.open.get(&file).map(|open| &open.offer)
+    }
+
+    /// Answers an offer.
+    pub fn answer(&mut self, file: FileId, answer: Answer) {
+        let answered = lock(&self.shared.machine).answer(file, answer);
+        if let Err(error) = answered {
+            self.refuse(error.to_fault());
+        }
+    }
+
+    /// A file's life in this session is over.
+    pub fn settle(&mut self, file: FileId, status: FileStatus, fault: Option<Fault>) {
+        let Some(OpenFile { offer, stored_as, .. }) = self.open.remove(&file) else { return };
+        let content = self.shared.contents.take(file);
+        self.settled.push_back(Settled { file, offer, stored_as, status, fault, content });
+    }
+
+    /// A file that is being received fails on this side.
+    pub fn fail(&mut self, file: FileId, fault: Fault) {
+        if !self.open.contains_key(&file) {
+            return;
+        }
+        // What its disk has changed is of no use any more.
+        self.drop_target(file, fault.code() != FaultCode::DataDamaged);
+        self.settle(file, FileStatus::Failed, Some(fault.clone()));
+        lock(&self.shared.machine).file_failed(file, fault);
+    }
+
+    /// Lets go of a target. `keep`: it stays for a resume.
+    pub fn drop_target(&mut self, file: FileId, keep: bool) {
+        let target = lock(&self.shared.targets).remove(&file);
+        self.shared.committer.give_up(file, target.map(|target| target.shared), keep);
+    }
+
+    /// Something failed beside the files under way: this side's user is told, and it counts.
+    pub fn failed_beside(&mut self, fault: &Fault) {
+        self.tally.failed_files += 1;
+        self.tally.first_problem.get_or_insert_with(|| fault.into());
+        self.tell(Event::Error(fault.into()));
+    }
+
+    /// Something failed at the end: both sides' users are told, and it counts.
+    pub fn failed_late(&mut self, fault: Fault) {
+        self.failed_beside(&fault);
+        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        lock(&self.shared.machine).notice(notice);
+    }
+
+    /// Tells both sides' users that something is done in another way here, or not at all.
+    pub fn tell_fallback(&mut self, from_to: &str, why: String) {
+        self.tell_change(Some(told_to_both(Side::Target, StreamId(0), from_to.into(), why)));
+    }
+
+    /// Tells both sides' users of a change.
+    pub fn tell_change(&mut self, change: Option<Change>) {
+        let Some((notice, event)) = change else { return };
+        lock(&self.shared.machine).notice(notice);
+        self.tell(event);
+    }
+}

@@ -1,0 +1,41 @@
+//! The sources that a client asked for: a server may not bring others, and each has to come.
+
+use super::context::Context;
+use crate::{events::Event, problem::Problem};
+use haul_protocol::wire::{Fault, FaultCode, FileOffer, Side};
+
+/// A source that was asked for, by the first component of its name.
+#[derive(Debug)]
+pub struct Expected {
+    pub name: Vec<u8>,
+    pub has_come: bool,
+}
+
+/// A server may not bring what nobody asked for. `None`: anything may come.
+pub(super) fn expect(expected: Option<&mut [Expected]>, offer: &FileOffer) -> Result<(), Fault> {
+    let first = offer.name.split(|&byte| byte == b'/').next().unwrap_or_default();
+    let Some(expected) = expected else { return Ok(()) };
+    let Some(expected) = expected.iter_mut().find(|expected| expected.name == first) else {
+        let what = "was offered and never asked for";
+        let fault = Fault::new(FaultCode::NameRefused, Side::Source, what);
+        return Err(fault.at(offer.name.clone()).hint("do not trust this server"));
+    };
+    expected.has_come = true;
+    Ok(())
+}
+
+/// What was asked for and neither offered nor said to be missing has failed.
+pub(super) fn find_missing(expected: Option<&[Expected]>, context: &mut Context<'_>) {
+    if context.tally.failed_files > 0 {
+        return;
+    }
+    let missing = expected.unwrap_or_default().iter().filter(|expected| !expected.has_come);
+    for missing in missing {
+        let what = "was asked for and not offered";
+        let fault = Fault::new(FaultCode::IoFailed, Side::Source, what);
+        let problem = Problem::of_file(&fault, &missing.name);
+        context.tally.failed_files += 1;
+        context.tally.first_problem.get_or_insert_with(|| problem.clone());
+        context.tell(Event::Error(problem));
+    }
+}

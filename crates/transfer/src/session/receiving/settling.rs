@@ -1,0 +1,98 @@
+//! The settling of files: what is durable, given up, refused by the machine; the counts, and what
+//! the user is told.
+
+use super::{Receiving, stage::Settled};
+use crate::{
+    events::{Event, FileEnded},
+    file_status::FileStatus,
+    locks::lock,
+    problem::Problem,
+    session::{committer::Committed, growth::growth},
+};
+use haul_protocol::{
+    FileId,
+    file_life::is_passing,
+    wire::{Fault, FaultCode, FileKind, FileOffer},
+};
+
+impl Receiving<'_> {
+    /// Takes the files that the committer has made durable, or could not.
+    pub(super) fn handle_commits(&mut self) {
+        let context = &mut self.context;
+        for committed in context.shared.committer.take_results() {
+            match committed {
+                Committed::Done(file) => {
+                    if !self.stages.rounds.is_settled(file, context) {
+                        lock(&context.shared.targets).remove(&file);
+                        context.settle(file, FileStatus::Done, None);
+                    }
+                    lock(&context.shared.machine).committed(file, Ok(()));
+                }
+                Committed::Failed(file, fault) => context.fail(file, fault),
+            }
+        }
+    }
+
+    /// The machine has refused a second file of a name: the one that came first stands.
+    pub(super) fn name_taken(&mut self, offer: &FileOffer, fault: &Fault) {
+        let context = &mut self.context;
+        context.tally.failed(offer);
+        context.tally.first_problem.get_or_insert_with(|| fault.into());
+        context.tell(Event::Error(Problem::of_file(fault, &offer.name)));
+        context.tell(Event::File(FileEnded::new(offer.name.clone(), FileStatus::Failed, 0)));
+    }
+
+    /// The sender gave a file up, or it cannot be had.
+    pub(super) fn given_up(&mut self, file: FileId, fault: Fault) {
+        let context = &mut self.context;
+        let grows = context.offer(file).is_some_and(|offer| growth(offer).is_some());
+        let changed = fault.code() == FaultCode::SourceChanged;
+        // Of a source that changed nothing is of use any more, unless that is what it shall do.
+        context.drop_target(file, grows || !changed);
+        let watches = context.place.wishes().recording.watch;
+        let comes_later = !grows && watches && is_passing(&fault);
+        let goes_on = comes_later || grows && changed;
+        if !goes_on {
+            return context.settle(file, FileStatus::Failed, Some(fault));
+        }
+        let Some(open) = context.open.remove(&file) else { return };
+        if grows {
+            self.stages.rounds.given_up(&open.offer.name);
+        } else {
+            // It is sent as it is later, or not at all.
+            context.tally.forget_offer(&open.offer);
+        }
+    }
+
+    /// Tells the stages of the files that are settled, counts them, and tells the user.
+    pub(super) fn take_settled(&mut self) {
+        while let Some(mut settled) = self.context.settled.pop_front() {
+            for stage in self.stages.in_order() {
+                stage.settled(&mut settled, &mut self.context);
+            }
+            if !settled.is_round() {
+                self.count(settled);
+            }
+        }
+    }
+
+    fn count(&mut self, settled: Settled) {
+        let Settled { offer, stored_as, status, fault, .. } = settled;
+        let context = &mut self.context;
+        match status {
+            FileStatus::Done => context.tally.done(&offer),
+            FileStatus::Skipped => context.tally.skipped(&offer),
+            FileStatus::Failed => context.tally.failed(&offer),
+            FileStatus::WouldCopy | FileStatus::WouldReplace => {
+                context.tally.plan(&offer, status == FileStatus::WouldReplace);
+            }
+            FileStatus::Removed | FileStatus::WouldRemove => {}
+        }
+        if let Some(fault) = fault {
+            context.tell(Event::Error(Problem::of_file(&fault, &offer.name)));
+        }
+        let is_directory = offer.kind() == FileKind::Directory;
+        let ended = FileEnded::new(offer.name, status, offer.size_bytes);
+        context.tell(Event::File(FileEnded { stored_as, is_directory, ..ended }));
+    }
+}

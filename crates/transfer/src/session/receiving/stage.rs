@@ -1,0 +1,55 @@
+//! A stage of a receiving role: one concern beside the moving of bytes, in a module of its own.
+//!
+//! The role tells every stage, in [one order](super::stages_in_order), of each offer and of how it
+//! was settled; they have their say before the goodbye too.
+
+use super::context::Context;
+use crate::{content::FileContent, file_status::FileStatus, name::Name, session::growth::growth};
+use haul_protocol::{
+    FileId,
+    wire::{Fault, FileOffer, Growth},
+};
+use std::time::Instant;
+
+/// A file of which nothing more comes in this session; of one that grows, perhaps a round.
+pub(super) struct Settled {
+    pub file: FileId,
+    pub offer: FileOffer,
+    /// Its name here, where that is not the one offered.
+    pub stored_as: Option<Name>,
+    pub status: FileStatus,
+    pub fault: Option<Fault>,
+    /// The content's digest by spans, as far as it came, for the manifest.
+    pub content: Option<FileContent>,
+}
+
+impl Settled {
+    pub fn has_failed(&self) -> bool {
+        self.status == FileStatus::Failed
+    }
+
+    /// Whether it is a round: as it is now it is there, and its end will tell whether it stays so.
+    pub fn is_round(&self) -> bool {
+        growth(&self.offer) == Some(Growth::Growing) && self.status == FileStatus::Skipped
+    }
+}
+
+/// One concern of a receiving role.
+pub(super) trait Stage {
+    /// A file was offered.
+    fn offered(&mut self, _offer: &FileOffer, _context: &mut Context<'_>) {}
+
+    /// A file is settled.
+    fn settled(&mut self, _settled: &mut Settled, _context: &mut Context<'_>) {}
+
+    /// Time has gone by, or a thread of the stage has something.
+    fn tick(&mut self, _now: Instant, _context: &mut Context<'_>) {}
+
+    /// No file is open any more: it does what is left. True once that is done.
+    fn finish(&mut self, _context: &mut Context<'_>) -> bool {
+        true
+    }
+
+    /// Ends its threads.
+    fn stop(&mut self) {}
+}
