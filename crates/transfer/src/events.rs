@@ -136,12 +136,6 @@ pub struct Limiting {
     pub because: String,
 }
 
-/// A share of 0 to 1 as every text of haul says it: `83 %`.
-#[must_use]
-pub fn percent(share: f64) -> String {
-    format!("{} %", (share * 100.0).round())
-}
-
 /// How far the target is behind a file that is sent while it is written. As good as the looks at
 /// the file, some a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,5 +1,6 @@
 //! Names of files as bytes, and how they are shown and stored as text.
 
+pub use haul_report::printable::{is_unseen, printable};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 /// A name as bytes; shown as text, with what is no UTF-8 replaced.
@@ -9,23 +10,8 @@ pub struct Name(pub Vec<u8>);
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Control characters of a hostile name must not reach a terminal.
-        for character in String::from_utf8_lossy(&self.0).chars() {
-            if character.is_control() || is_unseen(character) {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                write!(f, "{character}")?;
-            }
-        }
-        Ok(())
+        f.write_str(&printable(&String::from_utf8_lossy(&self.0)))
     }
-}
-
-/// Characters that nobody sees, and that change what others seem to be: marks of direction, spaces
-/// of no width, separators of lines (Unicode's category Cf in part, Zl, Zp).
-#[must_use]
-pub fn is_unseen(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(character, '\u{61c}' | '\u{feff}')
 }
 
 impl Serialize for Name {
@@ -60,10 +46,4 @@ pub(crate) fn encode_path(path: &[u8]) -> String {
         }
     }
     text
-}
-
-/// The other side's words without what could play with a terminal or a log.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    Name(text.as_bytes().to_vec()).to_string()
 }

@@ -7,11 +7,12 @@
 //! `docs/stages.md` tells what each stage is.
 
 use crate::{
-    events::{Bottleneck, Limiting, percent},
+    events::{Bottleneck, Limiting},
     session::stages::{round, round_rate},
     transport::tcp,
 };
 use haul_protocol::wire::{Figures, SideReport, Stage};
+use haul_report::units::percent;
 use std::net::TcpStream;
 
 /// A smaller share than this is not shown as a whole per cent.

@@ -17,7 +17,7 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 10] = [
+const ALLOWED: [Allowed; 11] = [
     Allowed {
         package: "haul",
         dependencies: &[
@@ -27,16 +27,18 @@ const ALLOWED: [Allowed; 10] = [
             "haul-emulator",
             "haul-host",
             "haul-media",
+            "haul-report",
             "haul-sys",
         ],
     },
     Allowed { package: "haul-media", dependencies: &["haul-datapath", "haul-host", "haul-sys"] },
     Allowed {
         package: "haul-transfer",
-        dependencies: &["haul-datapath", "haul-protocol", "haul-host", "haul-sys"],
+        dependencies: &["haul-datapath", "haul-protocol", "haul-host", "haul-report", "haul-sys"],
     },
     Allowed { package: "haul-datapath", dependencies: &["haul-sys", "haul-host"] },
     Allowed { package: "haul-protocol", dependencies: &[] },
+    Allowed { package: "haul-report", dependencies: &[] },
     Allowed { package: "haul-sys", dependencies: &[] },
     Allowed { package: "haul-host", dependencies: &[] },
     Allowed { package: "haul-emulator", dependencies: &["haul-sys"] },

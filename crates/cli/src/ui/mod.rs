@@ -10,10 +10,10 @@ pub mod plain;
 pub mod progress;
 pub mod quiet;
 pub mod report;
-pub mod units;
 pub mod verify;
 
 use crate::args::transfer::LowTransfer;
+pub use haul_report::{aligned, printable, units};
 use haul_transfer::{Event, Report};
 use line::Colour;
 use output::Output;
@@ -141,22 +141,4 @@ pub fn print_to_stderr(words: &str) {
 pub(crate) fn write_line(output: &mut impl Write, line: &str) {
     // The transfer matters more than a reader who went away.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
-}
-
-/// Text without the control characters that could play with a terminal.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    haul_transfer::name::printable(text)
-}
-
-/// Rows as columns, two blanks between them, no blanks at a line's end.
-#[must_use]
-pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..COLUMNS).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -7,13 +7,11 @@ use super::{
     series::Spread,
     transfers::PushReport,
 };
-use crate::{
-    args::bench::BenchChooser,
-    ui::bench::{
-        chart::{Bar, BarValue, bars},
-        page::Section,
-        table::Table,
-    },
+use crate::args::bench::BenchChooser;
+use haul_report::{
+    chart::{Bar, BarValue, bars},
+    page::Section,
+    table::Table,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -10,14 +10,12 @@ use super::{
 use crate::{
     args::bench::BenchEngines,
     studies::{MASSIVE_DATA, OFFSET_RATES},
-    ui::{
-        bench::{
-            chart::{Across, Bar, BarValue, Line, bars, lines},
-            page::Section,
-            table::Table,
-        },
-        units,
-    },
+    ui::units,
+};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    page::Section,
+    table::Table,
 };
 
 /// GB/s are of 10^9 bytes, as in the reports of transfers.

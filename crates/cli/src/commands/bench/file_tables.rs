@@ -8,13 +8,11 @@ use super::{
     series::{Series, Spread},
     side::Sample,
 };
-use crate::{
-    studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS},
-    ui::bench::{
-        chart::{Across, Bar, BarValue, Line, bars, lines},
-        page::Section,
-        table::Table,
-    },
+use crate::studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    page::Section,
+    table::Table,
 };
 use serde::Serialize;
 

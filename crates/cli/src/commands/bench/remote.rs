@@ -12,17 +12,14 @@ use super::{
 };
 use crate::{
     args::bench::BenchEngines,
-    ui::{
-        bench::{
-            chart::{Bar, BarValue, bars},
-            page::Section,
-            steps::Steps,
-            table::Table,
-        },
-        units,
-    },
+    ui::{bench::steps::Steps, units},
 };
 use anyhow::Result;
+use haul_report::{
+    chart::{Bar, BarValue, bars},
+    page::Section,
+    table::Table,
+};
 use haul_transfer::HaulUrl;
 use serde::Serialize;
 use std::time::Instant;

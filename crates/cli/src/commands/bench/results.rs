@@ -4,12 +4,9 @@ use super::host_facts::HostFacts;
 use crate::{
     args::{bench::LowBenchOutput, usage_problem},
     failure::{ExitStatus, Failure},
-    ui::{
-        self,
-        bench::page::{Page, Section},
-        json,
-    },
+    ui::{self, json},
 };
+use haul_report::page::{Page, Section};
 use serde::Serialize;
 use std::fs::File;
 

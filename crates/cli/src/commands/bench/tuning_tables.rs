@@ -9,14 +9,12 @@ use super::{
 use crate::{
     args::bench::tuning::BenchTuning,
     studies::{NODE_TUNING, TUNED_RATES},
-    ui::{
-        bench::{
-            chart::{Across, Line, lines},
-            page::Section,
-            table::Table,
-        },
-        units,
-    },
+    ui::units,
+};
+use haul_report::{
+    chart::{Across, Line, lines},
+    page::Section,
+    table::Table,
 };
 
 /// `removed`: the namespaces that a killed run had left.

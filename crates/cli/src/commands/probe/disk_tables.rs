@@ -5,16 +5,14 @@ use crate::{
         host_facts::{BenchWire, HostFacts},
         results::Results,
     },
-    ui::{
-        bench::{
-            chart::{Across, Bar, BarValue, Line, bars, lines},
-            page::Section,
-            table::Table,
-        },
-        units,
-    },
+    ui::units,
 };
 use haul_host::block_device::{BlockDevice, Place, Storage};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    page::Section,
+    table::Table,
+};
 use haul_transfer::probe::disk::{
     course::Course,
     explanation::Explanation,

@@ -1,12 +1,10 @@
 //! What `haul probe net` found out, as sentences, tables and charts.
 
-use crate::ui::{
-    bench::{
-        chart::{self, Across, Bar, Line},
-        page::Section,
-        table::Table,
-    },
-    units,
+use crate::ui::units;
+use haul_report::{
+    chart::{self, Across, Bar, Line},
+    page::Section,
+    table::Table,
 };
 use haul_transfer::probe::net::{
     NetReport, Round,

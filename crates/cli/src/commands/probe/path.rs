@@ -12,19 +12,14 @@ use crate::{
     },
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::{
-        self,
-        bench::{
-            chart::{Across, Bar, BarValue, Line, bars, lines},
-            page::Section,
-            steps::Steps,
-            table::Table,
-        },
-        report::check_line,
-        units,
-    },
+    ui::{self, bench::steps::Steps, report::check_line, units},
 };
 use haul_host::{FileSystem, Host};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    page::Section,
+    table::Table,
+};
 use haul_transfer::{
     TransferError,
     events::{Check, Verdict},

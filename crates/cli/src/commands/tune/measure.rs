@@ -9,13 +9,14 @@ use crate::{
     args::tune::LowTune,
     commands::tune::plan::{Plan, ledger_failure},
     failure::{ExitStatus, Failure},
-    ui::{self, bench::table::Table, json, units},
+    ui::{self, json, units},
 };
 use haul_host::tune::{
     Machine,
     change::{self, Planned},
     ledger::Ledger,
 };
+use haul_report::table::Table;
 use serde::Serialize;
 
 /// Probes of one state, of which the median counts.

@@ -3,18 +3,15 @@
 use crate::{
     args::usage_problem,
     failure::{ExitStatus, Failure},
-    ui::{
-        self,
-        bench::{
-            page::{Page, Section},
-            table::Table,
-        },
-        json, printable,
-    },
+    ui::{self, json, printable},
 };
 use haul_host::{
     checks::{self, Check, Group},
     tune::{Finding, Goal, Needs, State, Weight, ledger::Standing, score},
+};
+use haul_report::{
+    page::{Page, Section},
+    table::Table,
 };
 use haul_transfer::probe::net::NetReport;
 use jiff::Timestamp;

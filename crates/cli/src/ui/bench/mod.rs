@@ -1,6 +1,3 @@
-//! What `haul bench` shows: tables on standard output, and a page with charts.
+//! What `haul bench` and `haul probe` show while they measure.
 
-pub mod chart;
-pub mod page;
 pub mod steps;
-pub mod table;

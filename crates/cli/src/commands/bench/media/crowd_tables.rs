@@ -8,16 +8,14 @@ use super::{
 };
 use crate::{
     args::bench::media::{BenchMedia, Bounds},
-    ui::{
-        bench::{
-            chart::{Across, Bar, BarValue, Line, bars, lines},
-            page::Section,
-            table::Table,
-        },
-        units,
-    },
+    ui::units,
 };
 use haul_media::viewers::{Quantiles, Seen};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    page::Section,
+    table::Table,
+};
 use serde::Serialize;
 
 const MEGABYTE: f64 = 1e6;

@@ -9,17 +9,11 @@ use super::{
     },
     Found, combinations, crowd_tables, response, single_file,
 };
-use crate::{
-    args::bench::media::BenchMedia,
-    studies::MEDIA_ON_DEMAND,
-    ui::{
-        bench::{
-            chart::{Across, Bar, BarValue, Line, bars, lines},
-            page::Section,
-            table::Table,
-        },
-        units,
-    },
+use crate::{args::bench::media::BenchMedia, studies::MEDIA_ON_DEMAND, ui::units};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    page::Section,
+    table::Table,
 };
 use serde::Serialize;
 

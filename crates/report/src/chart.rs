@@ -3,7 +3,7 @@
 //! Colours come from the page's style, so that a chart follows the reader's light or dark scheme;
 //! a chart library would draw fixed ones.
 
-use super::page::escaped;
+use crate::{markup::escaped, units};
 use std::fmt::Write as _;
 
 /// All charts are as wide, in user units; the page scales them.
@@ -190,7 +190,7 @@ fn marks(across: Across, first: f64, last: f64) -> Vec<(f64, String)> {
 }
 
 fn streams(count: u64) -> String {
-    crate::ui::units::count(count, "stream")
+    units::count(count, "stream")
 }
 
 fn opening(title: &str, unit: &str, height: f64) -> String {

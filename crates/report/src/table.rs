@@ -1,7 +1,6 @@
-//! A table of a bench, as aligned text and as HTML.
+//! A table of words and numbers, as aligned text and as HTML.
 
-use super::page::escaped;
-use crate::ui::printable;
+use crate::{markup::escaped, printable::printable};
 
 /// Rows below a heading. The first columns are words, the others numbers.
 #[derive(Clone, Debug, Default)]

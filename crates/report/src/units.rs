@@ -62,7 +62,11 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-pub use haul_transfer::events::percent;
+/// A share of 0 to 1 as every text of haul says it: `83 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{} %", (share * 100.0).round())
+}
 
 /// A time in whole seconds: tenths would only flicker.
 #[must_use]

@@ -1,8 +1,9 @@
-//! The page of a bench: one HTML file with everything in it, light or dark as the reader has it.
+//! The page of a bench or a probe: one HTML file with everything in it, light or dark as the
+//! reader has it.
 //!
 //! Nothing is fetched from elsewhere and no script runs. All text is escaped.
 
-use super::table::Table;
+use crate::{markup::escaped, table::Table};
 
 /// A page, from its top to its end.
 #[derive(Clone, Debug, Default)]
@@ -23,24 +24,6 @@ pub struct Section {
     /// SVG, as [`super::chart`] draws it.
     pub charts: Vec<String>,
     pub tables: Vec<Table>,
-}
-
-/// Text that means nothing to a browser, in elements and in attributes.
-#[must_use]
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            character if character.is_control() && character != '\n' => out.push('\u{fffd}'),
-            character => out.push(character),
-        }
-    }
-    out
 }
 
 impl Page {

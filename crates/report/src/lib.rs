@@ -1,0 +1,17 @@
+//! Numbers, tables, charts and pages as haul shows them: text out of plain data.
+//!
+//! Nothing is printed, measured or sent here, and no other crate of haul is needed: who has a
+//! figure makes it words here, and says itself where they go.
+
+#![forbid(unsafe_code)]
+
+pub mod aligned;
+pub mod chart;
+mod markup;
+pub mod page;
+pub mod printable;
+pub mod table;
+pub mod units;
+
+pub use aligned::aligned;
+pub use printable::printable;
