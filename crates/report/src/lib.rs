@@ -7,9 +7,12 @@
 
 pub mod aligned;
 pub mod chart;
+pub mod host_facts;
 mod markup;
 pub mod page;
 pub mod printable;
+pub mod results;
+pub mod spread;
 pub mod table;
 pub mod units;
 

@@ -3,7 +3,12 @@
 pub mod media;
 pub mod tuning;
 
-use super::{usage_problem, values::Period};
+use super::{
+    block_sizes::{BlockSizes, parse_block_sizes},
+    results::LowResults,
+    usage_problem,
+    values::Period,
+};
 use clap::{
     Args, Subcommand,
     builder::{PossibleValue, PossibleValuesParser},
@@ -24,9 +29,6 @@ const ENGINES_TIME_MAX: Duration = Duration::from_secs(3 * 60);
 const FULL_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 const FILES_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 const CHOOSER_TIME_MAX: Duration = Duration::from_secs(60 * 60);
-/// The largest block: no engine has more buffer.
-const BLOCK_BYTES_MAX: u64 = 32 << 20;
-
 /// Measures this host's engines and haul's choices, and repeats studies
 ///
 /// Without set-up, and with charts where --html is given. All but `haul bench engines URL` runs
@@ -59,17 +61,6 @@ impl LowBench {
             LowBenchCommand::Media(low) => low.output.json,
         }
     }
-}
-
-/// How results are shown.
-#[derive(Clone, Debug, Args)]
-pub struct LowBenchOutput {
-    /// Print one JSON object a line: host, cell, and what else a bench has
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with charts, tables and the host's facts; one file, nothing is fetched
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 }
 
 /// Measures every engine that sends with every engine that receives
@@ -122,7 +113,7 @@ pub struct LowBenchEngines {
     #[arg(long)]
     pub full: bool,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// Repeats two studies: times of files against read and write, and rates over time
@@ -149,7 +140,7 @@ pub struct LowBenchFiles {
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// Compares what haul chooses with every pair of engines that works
@@ -190,7 +181,7 @@ pub struct LowBenchChooser {
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// One side of a measurement; `haul bench` starts it.
@@ -200,10 +191,6 @@ pub struct LowBenchSide {
     /// What to do, as JSON
     pub spec: String,
 }
-
-/// Block sizes in bytes, as a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockSizes(pub Vec<usize>);
 
 /// How large a file of the chooser's matrix is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,36 +343,6 @@ fn names(able: fn(&EngineInfo) -> bool) -> PossibleValuesParser {
     PossibleValuesParser::new(named)
 }
 
-/// A list of sizes, or a range in steps of four.
-///
-/// # Errors
-/// Names the size that is none, or that no engine takes.
-pub fn parse_block_sizes(text: &str) -> Result<BlockSizes, String> {
-    const STEP: u64 = 4;
-    let one = |text: &str| -> Result<u64, String> {
-        let bytes = parse_size(text.trim())?;
-        let possible = BLOCK_BYTES_MIN as u64..=BLOCK_BYTES_MAX;
-        if possible.contains(&bytes) {
-            return Ok(bytes);
-        }
-        let (least, most) = (BLOCK_BYTES_MIN >> 10, BLOCK_BYTES_MAX >> 20);
-        Err(format!("{text:?} is not from {least}K to {most}M"))
-    };
-    let sizes: Vec<u64> = match text.split_once("..") {
-        Some((first, last)) => {
-            let (first, last) = (one(first)?, one(last)?);
-            if first > last {
-                return Err(format!("{text:?} begins with the larger size"));
-            }
-            std::iter::successors(Some(first), |size| Some(size * STEP))
-                .take_while(|size| *size <= last)
-                .collect()
-        }
-        None => text.split(',').map(one).collect::<Result<_, _>>()?,
-    };
-    Ok(BlockSizes(sizes.into_iter().map(|size| size as usize).collect()))
-}
-
 fn parse_chooser_size(text: &str) -> Result<ChooserSize, String> {
     if text == "beyond" {
         return Ok(ChooserSize::BeyondMemory);
@@ -424,22 +381,12 @@ mod tests {
         assert_eq!(all.senders.len(), able(|engine| engine.open_send.is_some()));
         assert_eq!(all.receivers.len(), able(|engine| engine.open_receive.is_some()));
         assert_eq!((all.len_bytes, all.rounds), (ENGINES_BYTES_DEFAULT, ROUNDS_DEFAULT));
+        assert_eq!(all.block_sizes.len(), 6);
         let some = engines(&["--send-engine", "sendfile,mmap", "--streams=1,3"]).unwrap();
         let names: Vec<_> = some.senders.iter().map(|engine| engine.name).collect();
         assert_eq!((names, some.streams), (vec!["mmap", "sendfile"], vec![1, 3]));
         let wrong = engines(&["--send-engine", "discard"]).unwrap_err();
         assert!(wrong.contains("sendfile"), "{wrong}");
-    }
-
-    #[test]
-    fn block_sizes_are_a_list_or_a_range_in_steps_of_four() {
-        let sizes = |text| parse_block_sizes(text).map(|sizes| sizes.0);
-        assert_eq!(sizes("4K,1M"), Ok(vec![4096, 1 << 20]));
-        assert_eq!(sizes("4K..70K"), Ok(vec![4096, 16_384, 65_536]));
-        assert_eq!(engines(&[]).unwrap().block_sizes.len(), 6);
-        for bad in ["", "1K", "4K..", "1M..4K", "1G", "4K;8K"] {
-            assert!(sizes(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

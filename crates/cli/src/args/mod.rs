@@ -4,6 +4,7 @@
 //! library (`checked`); only a request reaches a command.
 
 pub mod bench;
+pub mod block_sizes;
 pub mod demo;
 pub mod examples;
 pub mod habits;
@@ -11,6 +12,7 @@ pub mod ls;
 pub mod media;
 pub mod probe;
 pub mod recording;
+pub mod results;
 pub mod serve;
 pub mod token;
 pub mod transfer;

@@ -8,6 +8,7 @@ pub mod media;
 pub mod probe;
 pub mod pull;
 pub mod push;
+mod results;
 pub mod serve;
 mod serve_log;
 pub mod token;

@@ -1,6 +1,5 @@
 //! What a user sees of a transfer: a progress line, interval lines or JSON, and the report.
 
-pub mod bench;
 pub mod explain;
 pub mod json;
 pub mod line;
@@ -10,6 +9,7 @@ pub mod plain;
 pub mod progress;
 pub mod quiet;
 pub mod report;
+pub mod steps;
 pub mod verify;
 
 use crate::args::transfer::LowTransfer;

@@ -1,8 +1,8 @@
 //! `haul bench media`: what can be chosen, and its check.
 
-use super::LowBenchOutput;
 use crate::{
     args::{
+        results::LowResults,
         usage_problem,
         values::{Period, parse_rate},
     },
@@ -136,7 +136,7 @@ pub struct LowBenchMedia {
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "against")]
     pub pid: Vec<u32>,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// A part of the study.

@@ -1,7 +1,7 @@
 //! `haul bench tuning`: what can be chosen, and its check.
 
-use super::LowBenchOutput;
 use crate::args::{
+    results::LowResults,
     usage_problem,
     values::{Period, parse_rate},
 };
@@ -69,7 +69,7 @@ pub struct LowBenchTuning {
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// What lies between the two hosts.

@@ -1,7 +1,8 @@
 //! `haul probe disk`: what can be chosen, and its check.
 
 use crate::args::{
-    bench::{BlockSizes, LowBenchOutput, parse_block_sizes},
+    block_sizes::{BlockSizes, parse_block_sizes},
+    results::LowResults,
     usage_problem,
     values::Period,
 };
@@ -64,7 +65,7 @@ pub struct LowProbeDisk {
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// As `--methods` takes them.

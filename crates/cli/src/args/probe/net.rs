@@ -1,7 +1,7 @@
 //! `haul probe net`: what can be chosen, and its check.
 
 use crate::args::{
-    bench::LowBenchOutput,
+    results::LowResults,
     usage_problem,
     values::{Period, parse_rate},
 };
@@ -94,7 +94,7 @@ pub struct LowProbeNet {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 /// `--receive`.

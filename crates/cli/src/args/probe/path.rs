@@ -1,7 +1,7 @@
 //! `haul probe path`: what can be chosen, and its check.
 
 use crate::args::{
-    bench::LowBenchOutput,
+    results::LowResults,
     transfer::{ProtectionName, parse_url},
     usage_problem,
     values::Period,
@@ -59,7 +59,7 @@ pub struct LowProbePath {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
-    pub output: LowBenchOutput,
+    pub output: LowResults,
 }
 
 impl LowProbePath {

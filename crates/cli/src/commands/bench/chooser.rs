@@ -5,25 +5,26 @@
 //! what changes on the machine from round to round cancels out.
 
 use super::{
-    GROUP_PREFIX, chooser_tables,
-    host_facts::{BenchWire, HostFacts},
+    GROUP_PREFIX, broke_off, chooser_tables, host_facts,
     mounts::ImageMount,
-    results::{broke_off, ready},
-    series::Spread,
     side::{Role, SideSpec},
     transfers::{BenchProtection, LoopbackServer, Push, PushReport, Pushed, ROOT},
     workshop::{ROOM_BYTES, Residency, SOURCE, Workshop},
 };
 use crate::{
     args::bench::{BenchChooser, ChooserSize, LowBenchChooser},
-    commands::demo::child::{Child, Wanted},
+    commands::{
+        demo::child::{Child, Wanted},
+        results,
+    },
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::bench::steps::Steps,
+    ui::steps::Steps,
 };
 use anyhow::{Context, Result, ensure};
 use haul_datapath::{EngineInfo, Host, Verdict};
 use haul_host::{FileSystem, FsKind, control_group::ControlGroup};
+use haul_report::{host_facts::BenchWire, spread::Spread};
 use haul_transfer::Interrupt;
 use std::{
     ffi::OsString,
@@ -100,16 +101,16 @@ struct Place {
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowBenchChooser) -> Result<ExitStatus, Failure> {
     let plan = low.checked();
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let interrupt = interrupt::on_signals()?;
     let first = plan.directories.first().map_or(Path::new("."), PathBuf::as_path);
     // Holds the images too; the file systems in them are unmounted before it goes.
     let home = Workshop::with(first, interrupt.clone())?;
-    let facts = HostFacts::new("chooser", &home, BenchWire::Loopback);
+    let facts = host_facts::of_workshop("chooser", &home, BenchWire::Loopback);
     let found = measure_all(&plan, &home, &interrupt);
     let cells = found.map_err(|error| broke_off("chooser", &error))?;
     drop(home);
-    chooser_tables::results(&plan, facts, &cells).show(&low.output)
+    results::show(chooser_tables::results(&plan, facts, &cells), &low.output)
 }
 
 fn measure_all(plan: &BenchChooser, home: &Workshop, interrupt: &Interrupt) -> Result<Vec<Cell>> {

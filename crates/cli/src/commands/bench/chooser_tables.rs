@@ -2,15 +2,15 @@
 
 use super::{
     chooser::{Cell, rate_of},
-    host_facts::HostFacts,
-    results::Results,
-    series::Spread,
     transfers::PushReport,
 };
 use crate::args::bench::BenchChooser;
 use haul_report::{
     chart::{Bar, BarValue, bars},
+    host_facts::HostFacts,
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use serde::Serialize;
@@ -129,6 +129,7 @@ pub fn results(plan: &BenchChooser, facts: HostFacts, cells: &[Cell]) -> Results
     ];
     let mut results = Results {
         title: "haul bench chooser".to_owned(),
+        verdict: Vec::new(),
         words,
         facts,
         sections: vec![Section {

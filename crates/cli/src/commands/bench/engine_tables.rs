@@ -2,10 +2,8 @@
 
 use super::{
     engines::{BLOCKS, COLD, FULL, OFFSETS, PAIRS, STREAMS},
-    host_facts::HostFacts,
     pair::Source,
-    results::Results,
-    series::{Series, SideCost, Spread},
+    series::{Series, SideCost},
 };
 use crate::{
     args::bench::BenchEngines,
@@ -14,7 +12,10 @@ use crate::{
 };
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::HostFacts,
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 
@@ -47,6 +48,7 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
     sections.retain(|section| section.tables.iter().any(|table| !table.rows.is_empty()));
     let mut results = Results {
         title: "haul bench engines".to_owned(),
+        verdict: Vec::new(),
         words,
         facts,
         sections,

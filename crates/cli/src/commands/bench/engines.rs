@@ -3,17 +3,15 @@
 //! The engines are those of the datapath's list. One that refuses keeps its row, with its reason.
 
 use super::{
-    engine_tables,
-    host_facts::{BenchWire, HostFacts},
+    broke_off, engine_tables, host_facts,
     pair::{Pair, Source, Target},
     remote,
-    results::{Results, broke_off, ready},
     series::{Calls, Effort, Series, measure},
     workshop::{Residency, Workshop},
 };
 use crate::{
     args::bench::{BenchEngines, LowBenchEngines},
-    commands::token_source,
+    commands::{results, token_source},
     failure::{ExitStatus, Failure},
 };
 use anyhow::{Context, Result};
@@ -21,6 +19,7 @@ use haul_datapath::{
     EngineInfo, Host, Verdict, WireKind,
     choose::{self, ReceiveFacts},
 };
+use haul_report::{host_facts::BenchWire, results::Results};
 use std::{fs::File, path::Path};
 
 /// The names of the tables.
@@ -49,7 +48,7 @@ pub fn run(low: &LowBenchEngines) -> Result<ExitStatus, Failure> {
     if let Some(url) = &mut plan.url {
         token_source::complete(std::slice::from_mut(url), None)?;
     }
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let workshop = Workshop::new(&plan.directory)?;
     let results = match &plan.url {
         Some(server) => remote::results(&plan, server, &workshop),
@@ -58,7 +57,7 @@ pub fn run(low: &LowBenchEngines) -> Result<ExitStatus, Failure> {
     let results = results.map_err(|error| broke_off("engines", &error))?;
     // The files go before anything is shown, so that a reader who stops here leaves nothing.
     drop(workshop);
-    results.show(&low.output)
+    results::show(results, &low.output)
 }
 
 fn loopback(plan: &BenchEngines, workshop: &Workshop) -> Result<Results> {
@@ -69,7 +68,7 @@ fn loopback(plan: &BenchEngines, workshop: &Workshop) -> Result<Results> {
     }
     let effort = Effort { rounds: plan.rounds, time_max: plan.time_max, calls: Calls::Count };
     measure(workshop, &mut all, effort)?;
-    let facts = HostFacts::new("engines", workshop, BenchWire::Loopback);
+    let facts = host_facts::of_workshop("engines", workshop, BenchWire::Loopback);
     Ok(engine_tables::results(plan, facts, &all))
 }
 

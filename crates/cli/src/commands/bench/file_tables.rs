@@ -2,16 +2,17 @@
 
 use super::{
     files::{Found, Recorded},
-    host_facts::HostFacts,
     pair::Target,
-    results::Results,
-    series::{Series, Spread},
+    series::Series,
     side::Sample,
 };
 use crate::studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::HostFacts,
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use serde::Serialize;
@@ -60,6 +61,7 @@ struct FileLine {
 pub fn results(found: &Found, facts: HostFacts) -> Results {
     let mut results = Results {
         title: "haul bench files".to_owned(),
+        verdict: Vec::new(),
         words: vec![
             "The studies' own figures stand beside ours as the shape of a result: other hardware, \
              other years, a network between two machines."

@@ -1,21 +1,22 @@
 //! `haul bench files`: two studies repeated, times of files and rates over time.
 
 use super::{
+    broke_off,
     engines::receiver_for,
-    file_tables,
-    host_facts::{BenchWire, HostFacts},
+    file_tables, host_facts,
     pair::{Outcome, Pair, Run, Source, Target, Watch},
-    results::{broke_off, ready},
     series::{Calls, Effort, Series, measure},
     workshop::{ROOM_BYTES, Residency, Workshop},
 };
 use crate::{
     args::bench::{BenchFiles, LowBenchFiles},
+    commands::results,
     failure::{ExitStatus, Failure},
     studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
-    ui::bench::steps::Steps,
+    ui::steps::Steps,
 };
 use anyhow::Result;
+use haul_report::host_facts::BenchWire;
 use std::time::Duration;
 
 /// The large file of the study's figures 12 and 13, in bytes.
@@ -56,12 +57,12 @@ pub struct Found {
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowBenchFiles) -> Result<ExitStatus, Failure> {
     let plan = low.checked()?;
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let workshop = Workshop::new(&plan.directory)?;
     let found = find(&plan, &workshop).map_err(|error| broke_off("files", &error))?;
-    let facts = HostFacts::new("files", &workshop, BenchWire::Loopback);
+    let facts = host_facts::of_workshop("files", &workshop, BenchWire::Loopback);
     drop(workshop);
-    file_tables::results(&found, facts).show(&low.output)
+    results::show(file_tables::results(&found, facts), &low.output)
 }
 
 fn find(plan: &BenchFiles, workshop: &Workshop) -> Result<Found> {

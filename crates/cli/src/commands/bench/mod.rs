@@ -6,14 +6,13 @@ mod engine_tables;
 mod engines;
 mod file_tables;
 mod files;
-pub(super) mod host_facts;
+mod host_facts;
 mod leftovers;
 mod media;
 mod mounts;
 mod pair;
 mod remote;
-pub(super) mod results;
-pub(super) mod series;
+mod series;
 pub mod side;
 mod side_samples;
 mod transfers;
@@ -22,7 +21,10 @@ mod tuning_tables;
 mod workshop;
 
 use crate::{
-    args::bench::{LowBench, LowBenchCommand},
+    args::{
+        bench::{LowBench, LowBenchCommand},
+        usage_problem,
+    },
     failure::{ExitStatus, Failure},
 };
 
@@ -40,4 +42,11 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Tuning(low) => tuning::run(low),
         LowBenchCommand::Media(low) => media::run(low),
     }
+}
+
+/// A bench that broke off.
+fn broke_off(bench: &str, error: &anyhow::Error) -> Failure {
+    let what = format!("haul bench {bench} broke off");
+    let problem = usage_problem(&what, "", &format!("{error:#}"), "");
+    Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) }
 }

@@ -4,20 +4,21 @@
 //! is measured. Zeros from memory show what the network can do, a file what the source can.
 
 use super::{
-    host_facts::{BenchWire, HostFacts},
-    results::Results,
-    series::Spread,
+    host_facts,
     transfers::{BenchProtection, Push, PushReport, Pushed},
     workshop::{Residency, SOURCE, Workshop},
 };
 use crate::{
     args::bench::BenchEngines,
-    ui::{bench::steps::Steps, units},
+    ui::{steps::Steps, units},
 };
 use anyhow::Result;
 use haul_report::{
     chart::{Bar, BarValue, bars},
+    host_facts::{BenchWire, HostFacts},
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use haul_transfer::HaulUrl;
@@ -55,7 +56,7 @@ pub fn results(plan: &BenchEngines, server: &HaulUrl, workshop: &Workshop) -> Re
     for cell in &mut cells {
         cell.sum_up();
     }
-    let facts = HostFacts::new("engines", workshop, BenchWire::to(&server.server()));
+    let facts = host_facts::of_workshop("engines", workshop, BenchWire::to(&server.server()));
     Ok(shown(plan, server, facts, &cells))
 }
 
@@ -213,6 +214,7 @@ fn shown(plan: &BenchEngines, server: &HaulUrl, facts: HostFacts, cells: &[Cell<
     let title = format!("To {}", server.server());
     let mut results = Results {
         title: "haul bench engines, to a server".to_owned(),
+        verdict: Vec::new(),
         words: vec![format!(
             "{} each, warm, by haul push with each engine forced, from connecting to the end.",
             units::bytes(plan.len_bytes)

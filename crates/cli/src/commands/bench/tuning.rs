@@ -3,12 +3,7 @@
 //! Steps add up, one change at a time. Rates are those between two looks at a push that goes on:
 //! what came before, while windows grow, is left out, as iperf does with --omit.
 
-use super::{
-    results::{broke_off, ready},
-    series::Spread,
-    tuning_tables,
-    workshop::Workshop,
-};
+use super::{broke_off, tuning_tables, workshop::Workshop};
 use crate::{
     args::{
         bench::tuning::{BenchTuning, LowBenchTuning, TuningPath},
@@ -16,10 +11,11 @@ use crate::{
     },
     commands::{
         demo::child::{Child, Wanted},
+        results,
         token_source::TOKEN_VARIABLE,
     },
     failure::{ExitStatus, Failure},
-    ui::bench::steps::Steps,
+    ui::steps::Steps,
 };
 use anyhow::{Context, Result, bail};
 use haul_emulator::{
@@ -28,6 +24,7 @@ use haul_emulator::{
     veth::Veth,
     wan::{Path, Wan},
 };
+use haul_report::spread::Spread;
 use haul_transfer::HaulUrl;
 use serde::Serialize;
 use serde_json::Value;
@@ -129,7 +126,7 @@ impl Network {
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowBenchTuning) -> Result<ExitStatus, Failure> {
     let plan = low.checked()?;
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let workshop = Workshop::new(&plan.directory)?;
     let removed = remove_leftovers();
     let mut cells = Vec::new();
@@ -141,7 +138,7 @@ pub fn run(low: &LowBenchTuning) -> Result<ExitStatus, Failure> {
         cells.extend(measured.map_err(|error| broke_off("tuning", &error))?);
     }
     drop(steps);
-    tuning_tables::results(&plan, &workshop, &cells, &removed).show(&low.output)
+    results::show(tuning_tables::results(&plan, &workshop, &cells, &removed), &low.output)
 }
 
 fn count_steps(plan: &BenchTuning) -> usize {

@@ -1,8 +1,7 @@
 //! What `haul bench tuning` shows: a table and a chart for each path, beside the study's figures.
 
 use super::{
-    host_facts::{BenchWire, HostFacts},
-    results::Results,
+    host_facts,
     tuning::{Cell, Step},
     workshop::Workshop,
 };
@@ -14,6 +13,7 @@ use crate::{
 use haul_report::{
     chart::{Across, Line, lines},
     page::Section,
+    results::Results,
     table::Table,
 };
 
@@ -46,8 +46,9 @@ pub fn results(
     }
     let mut results = Results {
         title: "haul bench tuning".to_owned(),
+        verdict: Vec::new(),
         words,
-        facts: HostFacts::of("tuning", &workshop.host, None, BenchWire::Loopback),
+        facts: host_facts::of_transfers("tuning", &workshop.host),
         sections,
         lines: Vec::new(),
         measured,

@@ -3,10 +3,10 @@
 use super::disk_tables;
 use crate::{
     args::{probe::disk::LowProbeDisk, usage_problem},
-    commands::bench::results::ready,
+    commands::results,
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::bench::steps::Steps,
+    ui::steps::Steps,
 };
 use haul_transfer::{TransferError, probe::disk::probe};
 
@@ -14,7 +14,7 @@ use haul_transfer::{TransferError, probe::disk::probe};
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowProbeDisk) -> Result<ExitStatus, Failure> {
     let request = low.checked()?;
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let interrupt = interrupt::on_signals()?;
     let mut steps = None;
     let report = probe(&request, &interrupt, &mut |count, what| {
@@ -29,6 +29,5 @@ pub fn run(low: &LowProbeDisk) -> Result<ExitStatus, Failure> {
         }
         other => other.into(),
     })?;
-    let verdict = report.verdict.sentences.clone();
-    disk_tables::results(&report).show_with_verdict(verdict, &low.output)
+    results::show(disk_tables::results(&report), &low.output)
 }

@@ -1,16 +1,14 @@
 //! The tables, charts and JSON lines of `haul probe disk`.
 
-use crate::{
-    commands::bench::{
-        host_facts::{BenchWire, HostFacts},
-        results::Results,
-    },
-    ui::units,
-};
+use super::host_figures::host_figures;
+use crate::ui::units;
 use haul_host::block_device::{BlockDevice, Place, Storage};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::{BenchWire, HostFacts},
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use haul_transfer::probe::disk::{
@@ -90,13 +88,6 @@ struct CellLine<'found> {
     refused: Option<&'found str>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Spread {
-    median: f64,
-    lowest: f64,
-    highest: f64,
-}
-
 #[derive(Debug, Serialize)]
 struct VerdictLine<'found> {
     event: &'static str,
@@ -107,7 +98,8 @@ struct VerdictLine<'found> {
 /// All of it, as `Results` shows it.
 pub fn results(report: &DiskReport) -> Results {
     let kind = report.file_system.kind.to_string();
-    let facts = HostFacts::without_wire("probe disk", &report.host, BenchWire::None, kind);
+    let facts =
+        HostFacts::new("probe disk", host_figures(&report.host), BenchWire::None, Some(kind));
     let mut sections = vec![disk_section(report)];
     if !report.profiles.is_empty() {
         sections.push(profile_section(report));
@@ -121,6 +113,7 @@ pub fn results(report: &DiskReport) -> Results {
         || report.cells.iter().any(|cell| !cell.rates.is_empty());
     let mut results = Results {
         title: format!("haul probe disk {}", report.directory.display()),
+        verdict: report.verdict.sentences.clone(),
         words: Vec::new(),
         facts,
         sections,

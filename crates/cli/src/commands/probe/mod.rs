@@ -2,6 +2,7 @@
 
 mod disk;
 mod disk_tables;
+mod host_figures;
 mod net;
 mod net_tables;
 mod path;

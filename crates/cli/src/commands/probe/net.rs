@@ -1,20 +1,18 @@
 //! `haul probe net`: runs the rounds, tells of each as it comes, and shows all at the end.
 
-use super::net_tables;
+use super::{host_figures::host_figures, net_tables};
 use crate::{
     args::probe::net::LowProbeNet,
-    commands::{
-        bench::{
-            host_facts::{BenchWire, HostFacts},
-            results::{Results, ready},
-        },
-        token_source,
-    },
+    commands::{results, token_source},
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::{self, bench::steps::Steps, units},
+    ui::{self, steps::Steps, units},
 };
 use haul_host::Host;
+use haul_report::{
+    host_facts::{BenchWire, HostFacts},
+    results::Results,
+};
 use haul_transfer::probe::net::{self, Event, NetReport};
 use serde_json::json;
 use std::path::Path;
@@ -24,7 +22,7 @@ use std::path::Path;
 pub fn run(low: &LowProbeNet) -> Result<ExitStatus, Failure> {
     let mut probe = low.checked()?;
     token_source::complete(std::slice::from_mut(&mut probe.url), low.token_file.as_deref())?;
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let interrupt = interrupt::on_signals()?;
     let mut steps = None;
     let report = net::run(&probe, &interrupt, &mut |event| tell(event, &mut steps));
@@ -33,7 +31,7 @@ pub fn run(low: &LowProbeNet) -> Result<ExitStatus, Failure> {
     for refused in &report.refused {
         ui::print_to_stderr(&format!("not measured: {}: {}", refused.what, refused.why));
     }
-    results(&report).show(&low.output)
+    results::show(results_of(&report), &low.output)
 }
 
 /// A line that moves, where standard error is a terminal.
@@ -60,13 +58,20 @@ fn tell(event: Event, steps: &mut Option<Steps>) {
     }
 }
 
-fn results(report: &NetReport) -> Results {
+fn results_of(report: &NetReport) -> Results {
     let wire = if report.loopback { BenchWire::ServerHere } else { BenchWire::Server };
     let host = Host::read(Path::new("/"));
     let mut results = Results {
         title: net_tables::sentence(report),
+        verdict: Vec::new(),
         words: net_tables::words(report),
-        facts: HostFacts::without_files("probe net", &host, wire),
+        facts: HostFacts::new(
+            "probe net",
+            host_figures(&host),
+            wire,
+            Some("none takes part".to_owned()),
+        )
+        .chosen_by_path(),
         sections: net_tables::sections(report),
         lines: Vec::new(),
         measured: !report.rounds.is_empty(),

@@ -1,23 +1,20 @@
 //! `haul probe path SOURCE URL/dir/`: four runs, and one page that says what limits.
 
+use super::host_figures::host_figures;
 use crate::{
     args::probe::path::LowProbePath,
-    commands::{
-        bench::{
-            host_facts::{BenchWire, HostFacts},
-            results::{self, Results},
-            series::Spread,
-        },
-        token_source,
-    },
+    commands::{results, token_source},
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::{self, bench::steps::Steps, report::check_line, units},
+    ui::{self, report::check_line, steps::Steps, units},
 };
 use haul_host::{FileSystem, Host};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::{BenchWire, HostFacts},
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use haul_transfer::{
@@ -107,7 +104,7 @@ pub fn run(low: &LowProbePath) -> Result<ExitStatus, Failure> {
         }
         error => error.into(),
     })?;
-    shown(&probe, &checks, &found).show(&low.output)
+    results::show(shown(&probe, &checks, &found), &low.output)
 }
 
 fn show_preflight(checks: &[Check]) {
@@ -131,8 +128,10 @@ fn shown(probe: &PathProbe, checks: &[Check], found: &PathFindings) -> Results {
             decision.limiting.noun(),
             units::rate(decision.gbit_per_s)
         ),
+        verdict: Vec::new(),
         words: words(probe, found),
-        facts: HostFacts::of("probe path", &host, file_system(&probe.source), wire),
+        facts: HostFacts::new("probe path", host_figures(&host), wire, file_system(&probe.source))
+            .chosen_by_path(),
         sections: vec![runs_section(found), stages_section(decision), time_section(found)],
         lines: Vec::new(),
         measured: true,

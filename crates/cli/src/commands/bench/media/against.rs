@@ -1,21 +1,18 @@
 //! The same crowd at another HTTP server: what viewers see of it.
 
 use super::{
-    super::{
-        host_facts::{BenchWire, HostFacts},
-        results::Results,
-        workshop::Workshop,
-    },
+    super::{host_facts, workshop::Workshop},
     crowd::{Cell, Run, Sample, arrivals, watched},
     crowd_tables,
     server::{Used, memory_bytes},
 };
 use crate::{
     args::bench::media::{Against, BenchMedia},
-    ui::bench::steps::Steps,
+    ui::steps::Steps,
 };
 use anyhow::{Context, Result, bail, ensure};
 use haul_media::viewers::Crowd;
+use haul_report::{host_facts::BenchWire, results::Results};
 use std::{
     collections::BTreeSet,
     io::{Read, Write},
@@ -53,7 +50,7 @@ pub(super) fn results(plan: &BenchMedia, other: &Against, workshop: &Workshop) -
         cell.runs.push(run(crowd, other, workshop)?);
     }
     drop(steps);
-    let facts = HostFacts::of_media(&workshop.host, Some(ELSEWHERE.to_owned()), wire(other));
+    let facts = host_facts::of_media(&workshop.host, Some(ELSEWHERE.to_owned()), wire(other));
     Ok(crowd_tables::against(plan, facts, films.len(), &cell))
 }
 

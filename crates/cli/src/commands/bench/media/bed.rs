@@ -11,7 +11,7 @@ use super::super::{
 use crate::{
     args::bench::media::{BenchMedia, MediaPart},
     commands::demo::data_file,
-    ui::{bench::steps::Steps, units},
+    ui::{steps::Steps, units},
 };
 use anyhow::{Context, Result, ensure};
 use haul_host::control_group::DeviceNumber;

@@ -1,16 +1,13 @@
 //! The study's figure 11: deadlines that a crowd of viewers saw missed, by each way of sending.
 
 use super::{
-    super::{
-        series::Spread,
-        workshop::{Residency, Workshop},
-    },
+    super::workshop::{Residency, Workshop},
     bed::Bed,
     server::{Counted, MediaServer, Used},
 };
 use crate::{
     args::bench::media::{BenchMedia, Bounds, CrowdPlan, Variant},
-    ui::bench::steps::Steps,
+    ui::steps::Steps,
 };
 use anyhow::{Context, Result, bail};
 use haul_emulator::random::Random;
@@ -19,6 +16,7 @@ use haul_media::viewers::{
     arrivals::{Arrival, Zipf, poisson},
     watch_unless,
 };
+use haul_report::spread::Spread;
 use haul_transfer::Interrupt;
 use std::{
     sync::{Arc, atomic::Ordering},

@@ -1,7 +1,6 @@
 //! What a crowd saw, as tables, charts and lines.
 
 use super::{
-    super::{host_facts::HostFacts, results::Results, series::Spread},
     crowd::{Cell, EXHAUSTED_SHARE, Run},
     order::{Missed, percent, sentence},
     server::Counted,
@@ -13,7 +12,10 @@ use crate::{
 use haul_media::viewers::{Quantiles, Seen};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::HostFacts,
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use serde::Serialize;
@@ -391,6 +393,7 @@ pub(super) fn against(plan: &BenchMedia, facts: HostFacts, films: usize, cell: &
     let is_measured = is_measured(cells);
     let mut results = Results {
         title: "haul bench media --against".to_owned(),
+        verdict: Vec::new(),
         words,
         facts,
         sections: vec![section(plan, "A crowd of viewers", cells, cores)],

@@ -14,13 +14,10 @@ mod server;
 mod single_file;
 mod tables;
 
-use super::{
-    results::{broke_off, ready},
-    series::Series,
-    workshop::Workshop,
-};
+use super::{broke_off, series::Series, workshop::Workshop};
 use crate::{
     args::bench::media::{BenchMedia, LowBenchMedia, MediaPart},
+    commands::results,
     failure::{ExitStatus, Failure},
 };
 use anyhow::Result;
@@ -51,7 +48,7 @@ impl Found {
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowBenchMedia) -> Result<ExitStatus, Failure> {
     let plan = low.checked()?;
-    ready(&low.output)?;
+    results::ready(&low.output)?;
     let workshop = Workshop::new(&plan.directory)?;
     let results = match &plan.against {
         Some(other) => against::results(&plan, other, &workshop),
@@ -60,7 +57,7 @@ pub fn run(low: &LowBenchMedia) -> Result<ExitStatus, Failure> {
     let results = results.map_err(|error| broke_off("media", &error))?;
     // The films go before anything is shown, so that a reader who stops here leaves nothing.
     drop(workshop);
-    results.show(&low.output)
+    results::show(results, &low.output)
 }
 
 fn find(plan: &BenchMedia, workshop: &Workshop) -> Result<Found> {

@@ -1,17 +1,15 @@
 //! The study's figure 9: how long files of different sizes take, from the request to the last byte.
 
 use super::{
-    super::{
-        series::Spread,
-        workshop::{Residency, Workshop},
-    },
+    super::workshop::{Residency, Workshop},
     bed::{Bed, file_name},
     server::MediaServer,
     single_file::PATIENCE,
 };
-use crate::{args::bench::media::BenchMedia, ui::bench::steps::Steps};
+use crate::{args::bench::media::BenchMedia, ui::steps::Steps};
 use anyhow::{Context, Result};
 use haul_media::viewers::single::take;
+use haul_report::spread::Spread;
 use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]

@@ -1,16 +1,14 @@
 //! The study's figure 8: the processor time of reading one file whole.
 
 use super::{
-    super::{
-        series::Spread,
-        workshop::{Residency, Workshop},
-    },
+    super::workshop::{Residency, Workshop},
     bed::{Bed, file_name},
     server::MediaServer,
 };
-use crate::{args::bench::media::BenchMedia, ui::bench::steps::Steps};
+use crate::{args::bench::media::BenchMedia, ui::steps::Steps};
 use anyhow::{Context, Result};
 use haul_media::viewers::single::take;
+use haul_report::spread::Spread;
 use serde::Serialize;
 use std::{thread, time::Duration};
 

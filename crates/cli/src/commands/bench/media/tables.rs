@@ -2,9 +2,8 @@
 
 use super::{
     super::{
-        host_facts::{BenchWire, HostFacts},
-        results::Results,
-        series::{Series, Spread},
+        host_facts,
+        series::Series,
         workshop::{Residency, Workshop},
     },
     Found, combinations, crowd_tables, response, single_file,
@@ -12,7 +11,10 @@ use super::{
 use crate::{args::bench::media::BenchMedia, studies::MEDIA_ON_DEMAND, ui::units};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::BenchWire,
     page::Section,
+    results::Results,
+    spread::Spread,
     table::Table,
 };
 use serde::Serialize;
@@ -42,10 +44,11 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
         || found.combinations.iter().any(|series| series.seconds().is_some());
     let mut results = Results {
         title: "haul bench media".to_owned(),
-        facts: HostFacts::of_media(&workshop.host, file_system, BenchWire::Loopback),
+        facts: host_facts::of_media(&workshop.host, file_system, BenchWire::Loopback),
         sections,
         lines: Vec::new(),
         measured,
+        verdict: Vec::new(),
         words,
     };
     add_lines(&mut results, plan, found, cores);

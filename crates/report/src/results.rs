@@ -1,0 +1,63 @@
+//! What a bench or a probe found: tables, charts and lines for programs, in the order they have.
+
+use crate::{
+    aligned::aligned,
+    host_facts::HostFacts,
+    page::{Page, Section},
+};
+use serde::Serialize;
+
+/// All that was found, in the order it is shown in.
+#[derive(Debug)]
+pub struct Results {
+    pub title: String,
+    /// The verdict, which stands before all else.
+    pub verdict: Vec<String>,
+    pub words: Vec<String>,
+    pub facts: HostFacts,
+    pub sections: Vec<Section>,
+    /// One object a line; the host's facts come before.
+    pub lines: Vec<serde_json::Value>,
+    /// At least one thing was measured.
+    pub measured: bool,
+}
+
+impl Results {
+    /// Adds a line for programs.
+    ///
+    /// # Panics
+    /// If the object cannot be JSON, as plain data always can.
+    pub fn line(&mut self, object: &impl Serialize) {
+        self.lines.push(serde_json::to_value(object).expect("results are plain data"));
+    }
+
+    /// The results for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.verdict.is_empty() {
+            parts.push(self.verdict.join("\n"));
+        }
+        parts.push(self.title.clone());
+        let facts = self.facts.rows().into_iter().map(|(fact, value)| [format!("  {fact}"), value]);
+        parts.push(aligned(&facts.collect::<Vec<_>>()));
+        parts.extend(self.words.iter().cloned());
+        for section in &self.sections {
+            parts.push(format!("== {} ==", section.title));
+            parts.extend(section.words.iter().cloned());
+            parts.extend(section.tables.iter().map(|table| table.text()));
+        }
+        parts.join("\n\n")
+    }
+
+    /// The results as a page.
+    #[must_use]
+    pub fn page(self) -> Page {
+        Page {
+            title: self.title,
+            words: self.verdict.into_iter().chain(self.words).collect(),
+            facts: self.facts.rows(),
+            sections: self.sections,
+        }
+    }
+}
