@@ -1,4 +1,9 @@
 //! Numbers as people read them: bytes in powers of 1024, bits in powers of 1000.
+//!
+//! All amounts of bytes that the program and the transfer library show become words here: where the
+//! one stands beside the other, as a reason does below a table, they must not differ. So
+//! `haul-transfer` needs this crate, which has nothing that a library would not want: it draws no
+//! screen and knows no other crate of haul.
 
 /// `20.0 GiB free`, or that it is not known.
 #[must_use]
@@ -9,16 +14,17 @@ pub fn free(free_bytes: Option<u64>) -> String {
     }
 }
 
-/// Bytes with three digits: `512 B`, `1.50 KiB`, `20.0 GiB`.
+const BYTE_UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// Bytes with three digits, as they stand below each other: `512 B`, `1.50 KiB`, `20.0 GiB`.
 #[must_use]
 pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
         return format!("{count} B");
     }
     let mut value = count as f64 / 1024.0;
-    let mut unit = UNITS[0];
-    for larger in &UNITS[1..] {
+    let mut unit = BYTE_UNITS[0];
+    for larger in &BYTE_UNITS[1..] {
         // 1023.5 would be shown with four digits.
         if value < 999.5 {
             break;
@@ -27,6 +33,22 @@ pub fn bytes(count: u64) -> String {
         unit = larger;
     }
     format!("{} {unit}", three_digits(value))
+}
+
+/// Bytes as they stand in a sentence, with no digits behind a whole number: `0 bytes`, `4 KiB`,
+/// `1.50 GiB`.
+#[must_use]
+pub fn bytes_in_words(count: u64) -> String {
+    if count < 1024 {
+        return format!("{count} bytes");
+    }
+    let power = count.ilog2() / 10;
+    match BYTE_UNITS.get(power as usize - 1) {
+        Some(unit) if count.is_multiple_of(1 << (10 * power)) => {
+            format!("{} {unit}", count >> (10 * power))
+        }
+        _ => bytes(count),
+    }
 }
 
 /// A part of bytes, with one unit where both have it: `8.75/10.0 GiB`, `512 MiB of 10.0 GiB`.
@@ -89,7 +111,9 @@ pub fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-fn three_digits(value: f64) -> String {
+/// A number with three digits: `9.99`, `12.3`, `512`.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
     } else if value < 99.95 {
@@ -108,6 +132,11 @@ mod tests {
         assert_eq!([0, 1023, 1024, 1536].map(bytes), ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]);
         assert_eq!(bytes((1 << 30) - 1), "1.00 GiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(
+            [0, 4096, 1 << 20, 3 << 29, 1 << 60].map(bytes_in_words),
+            ["0 bytes", "4 KiB", "1 MiB", "1.50 GiB", "1 EiB"]
+        );
+        assert_eq!(bytes_in_words((1 << 20) - 1), "1.00 MiB");
         assert_eq!(of_bytes(5 << 20, 10 << 20), "5.00/10.0 MiB");
         assert_eq!(of_bytes(5 << 10, 10 << 20), "5.00 KiB of 10.0 MiB");
         assert_eq!(

@@ -9,6 +9,7 @@ use crate::{
 };
 use haul_datapath::{EngineInfo, Host, Verdict, choose};
 use haul_protocol::{limits::EXPLAINED_MAX, wire};
+use haul_report::units;
 use std::time::Duration;
 
 impl Explained {
@@ -108,21 +109,23 @@ impl From<Explained> for Event {
 
 /// What of the host the choice depends on.
 fn host_facts(host: &Host) -> Vec<String> {
-    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     let io_uring = if host.io_uring_disabled { "switched off" } else { "permitted" };
     let locked = match host.memlock_limit_bytes {
         u64::MAX => "no limit".to_owned(),
-        bytes => format!("{} KiB", bytes >> 10),
+        bytes => units::bytes_in_words(bytes),
     };
     let (major, minor) = host.kernel;
     vec![
         format!(
             "Linux {major}.{minor}, {} cores, {} of memory, of which {} are available",
             host.cores,
-            gib(host.memory_bytes),
-            gib(host.memory_available_bytes)
+            units::bytes(host.memory_bytes),
+            units::bytes(host.memory_available_bytes)
         ),
-        format!("writers wait for the disk from {} unwritten on", gib(host.dirty_limit_bytes)),
+        format!(
+            "writers wait for the disk from {} unwritten on",
+            units::bytes(host.dirty_limit_bytes)
+        ),
         format!("io_uring is {io_uring}, locked memory has {locked}"),
     ]
 }
