@@ -17,7 +17,7 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 11] = [
+const ALLOWED: [Allowed; 12] = [
     Allowed {
         package: "haul",
         dependencies: &[
@@ -28,6 +28,7 @@ const ALLOWED: [Allowed; 11] = [
             "haul-host",
             "haul-media",
             "haul-report",
+            "haul-scratch",
             "haul-sys",
         ],
     },
@@ -39,6 +40,7 @@ const ALLOWED: [Allowed; 11] = [
     Allowed { package: "haul-datapath", dependencies: &["haul-sys", "haul-host"] },
     Allowed { package: "haul-protocol", dependencies: &[] },
     Allowed { package: "haul-report", dependencies: &[] },
+    Allowed { package: "haul-scratch", dependencies: &["haul-sys"] },
     Allowed { package: "haul-sys", dependencies: &[] },
     Allowed { package: "haul-host", dependencies: &[] },
     Allowed { package: "haul-emulator", dependencies: &["haul-sys"] },

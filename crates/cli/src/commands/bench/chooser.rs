@@ -13,10 +13,7 @@ use super::{
 };
 use crate::{
     args::bench::{BenchChooser, ChooserSize, LowBenchChooser},
-    commands::{
-        demo::child::{Child, Wanted},
-        results,
-    },
+    commands::results,
     failure::{ExitStatus, Failure},
     interrupt,
     ui::steps::Steps,
@@ -25,6 +22,7 @@ use anyhow::{Context, Result, ensure};
 use haul_datapath::{EngineInfo, Host, Verdict};
 use haul_host::{FileSystem, FsKind, control_group::ControlGroup};
 use haul_report::{host_facts::BenchWire, spread::Spread};
+use haul_scratch::child::{Child, Wanted};
 use haul_transfer::Interrupt;
 use std::{
     ffi::OsString,

@@ -7,7 +7,6 @@ mod engines;
 mod file_tables;
 mod files;
 mod host_facts;
-mod leftovers;
 mod media;
 mod mounts;
 mod pair;

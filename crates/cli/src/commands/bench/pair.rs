@@ -4,9 +4,9 @@ use super::{
     side::{Role, SideDone, SideLine, SideSpec},
     workshop::{Residency, SOURCE, TARGET, Workshop},
 };
-use crate::commands::demo::child::{Child, Wanted};
 use anyhow::{Context, Result, bail};
 use haul_datapath::choose::{CongestionChoice, congestion};
+use haul_scratch::child::{Child, Wanted};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::time::Duration;
 

@@ -1,11 +1,9 @@
 //! Real transfers of this program: a server and pushes, each a process of its own.
 
 use super::workshop::Workshop;
-use crate::commands::{
-    demo::child::{Child, Wanted},
-    token_source::TOKEN_VARIABLE,
-};
+use crate::commands::token_source::TOKEN_VARIABLE;
 use anyhow::{Context, Result, bail};
+use haul_scratch::child::{Child, Wanted};
 use haul_transfer::HaulUrl;
 use serde::Serialize;
 use serde_json::Value;

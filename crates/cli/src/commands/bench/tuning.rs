@@ -9,11 +9,7 @@ use crate::{
         bench::tuning::{BenchTuning, LowBenchTuning, TuningPath},
         usage_problem,
     },
-    commands::{
-        demo::child::{Child, Wanted},
-        results,
-        token_source::TOKEN_VARIABLE,
-    },
+    commands::{results, token_source::TOKEN_VARIABLE},
     failure::{ExitStatus, Failure},
     ui::steps::Steps,
 };
@@ -25,6 +21,7 @@ use haul_emulator::{
     wan::{Path, Wan},
 };
 use haul_report::spread::Spread;
+use haul_scratch::child::{Child, Wanted};
 use haul_transfer::HaulUrl;
 use serde::Serialize;
 use serde_json::Value;

@@ -3,10 +3,10 @@
 //! Everything is below one directory, which goes when the bench ends; of a bench that was killed,
 //! when the next begins.
 
-use super::leftovers::OwnDirectory;
-use crate::{commands::demo::data_file, failure::Failure, interrupt, ui::units};
+use crate::{failure::Failure, interrupt, ui::units};
 use anyhow::{Context, Result, bail, ensure};
 use haul_host::{FileSystem, FsKind, Host};
+use haul_scratch::{data_file, leftovers::OwnDirectory};
 use haul_sys::cachestat::cached_bytes;
 use haul_transfer::{Interrupt, problem::Problem};
 use rustix::fs::{Advice, fadvise};

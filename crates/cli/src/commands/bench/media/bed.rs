@@ -10,11 +10,11 @@ use super::super::{
 };
 use crate::{
     args::bench::media::{BenchMedia, MediaPart},
-    commands::demo::data_file,
     ui::{steps::Steps, units},
 };
 use anyhow::{Context, Result, ensure};
 use haul_host::control_group::DeviceNumber;
+use haul_scratch::data_file;
 use serde::Serialize;
 use std::{
     fs::{self, File},

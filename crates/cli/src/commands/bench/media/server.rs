@@ -4,13 +4,11 @@ use super::{
     super::{GROUP_PREFIX, workshop::Workshop},
     bed::Bed,
 };
-use crate::{
-    args::bench::media::{Bounds, Variant},
-    commands::demo::child::{Child, Wanted},
-};
+use crate::args::bench::media::{Bounds, Variant};
 use anyhow::{Context, Result, bail};
 use haul_host::control_group::{ControlGroup, DeviceNumber};
 use haul_media::delivery::Readahead;
+use haul_scratch::child::{Child, Wanted};
 use haul_sys::process_clock::cpu_time_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,9 +3,6 @@
 //! Everything happens in a fresh directory, which is removed at the end, also when a step fails.
 //! The server and the first push are other processes of this very program, ended by their handles.
 
-pub(super) mod child;
-pub(super) mod data_file;
-
 use crate::{
     args::{
         demo::{DEMO_BYTES_DEFAULT, LowDemo},
@@ -16,8 +13,11 @@ use crate::{
     ui::{self, Screen, units},
 };
 use anyhow::{Context, Result, bail, ensure};
-use child::{Child, Wanted};
 use haul_host::FileSystem;
+use haul_scratch::{
+    child::{Child, Wanted},
+    data_file,
+};
 use haul_transfer::{
     HaulUrl, Interrupt, PushRequest, Report, TransferOptions, options::SourceSpec, problem::Problem,
 };
@@ -31,7 +31,7 @@ use tempfile::TempDir;
 
 const FILE_NAME: &str = "demo.bin";
 /// Less is no demonstration: it would have arrived before anybody could kill it.
-const FILE_BYTES_MIN: u64 = 64 << 20;
+const FILE_BYTES_MIN: u64 = data_file::MADE_BYTES_MIN;
 /// Of the free space, the file takes one part in so many: source, target, and room for others.
 const FREE_SPACE_PARTS: u64 = 3;
 /// The first push is slowed so that it takes about this long, in seconds.

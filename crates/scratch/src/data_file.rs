@@ -1,4 +1,4 @@
-//! The demo's file: random bytes, so that nothing can be compressed away, and a plain comparison.
+//! A file to move: random bytes, so that nothing can be compressed away, and a plain comparison.
 
 use anyhow::{Context, Result, ensure};
 use std::{
@@ -11,13 +11,13 @@ use std::{
 /// The file stops growing when the disk took so long for it.
 pub const MAKE_TIME_MAX: Duration = Duration::from_secs(8);
 /// The least that is made, however slow the disk, in bytes.
-const MADE_BYTES_MIN: u64 = super::FILE_BYTES_MIN;
+pub const MADE_BYTES_MIN: u64 = 64 << 20;
 /// Made and compared in pieces of this size, in bytes.
 const PIECE_BYTES: usize = 4 << 20;
 /// Brought to disk so often, in pieces: so a slow disk shows early.
 const SYNC_PIECES: u64 = 16;
 
-/// Makes the file, at most `len_bytes` long, and returns its length.
+/// Makes a file of random bytes, at most `len_bytes` long, and returns its length.
 pub fn make(
     path: &Path,
     len_bytes: u64,
@@ -28,8 +28,7 @@ pub fn make(
     let directory = path.parent().context("the file has no directory")?;
     std::fs::create_dir_all(directory).with_context(what)?;
     let mut file = File::create(path).with_context(what)?;
-    let seed = haul_transfer::bytes::random_bytes().context("no seed")?;
-    let mut numbers = Xorshift(u64::from_le_bytes(seed) | 1);
+    let mut numbers = fastrand::Rng::new();
     let mut piece = vec![0; PIECE_BYTES];
     let started = Instant::now();
     let (mut made_bytes, mut pieces) = (0, 0);
@@ -71,20 +70,6 @@ pub fn compare(one: &Path, other: &Path, go_on: impl Fn() -> Result<()>) -> Resu
         offset_bytes += piece_bytes as u64;
     }
     Ok(())
-}
-
-/// Marsaglia's xorshift64*: fast, and random enough that no file system compresses it.
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for word in bytes.chunks_exact_mut(8) {
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            word.copy_from_slice(&self.0.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,10 @@
+//! What the demo and the benches make for a while, and what is left of it: nothing.
+//!
+//! A child process ends with this one, and a directory goes when its owner does; of an owner that
+//! was killed, when the next comes.
+
+#![forbid(unsafe_code)]
+
+pub mod child;
+pub mod data_file;
+pub mod leftovers;
