@@ -1,7 +1,8 @@
-//! What a bench leaves that was killed: its directory, and file systems that are mounted in it. The
-//! next one of the same user, in the same place and on the same machine, removes it.
+//! What a bench or a demo leaves that was killed: its directory, and file systems that are mounted
+//! in it. The next one of its kind, of the same user, in the same place and on the same machine,
+//! removes it.
 //!
-//! In a bench's directory lies a file that says which machine works there, locked (flock(2)): the
+//! In such a directory lies a file that says which machine works there, locked (flock(2)): the
 //! kernel takes the lock from whoever is gone. What has no such file is somebody else's.
 
 use rustix::{
@@ -21,12 +22,10 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How its directories begin.
-const PREFIX: &str = "haul-bench-";
-const MARK: &str = ".haul-bench-works-here";
+const MARK: &str = ".haul-works-here";
 const MARK_BYTES_MAX: u64 = 256;
 
-/// A bench's directory; it goes when this is dropped.
+/// A directory of one run; it goes when this is dropped.
 #[derive(Debug)]
 pub struct OwnDirectory {
     directory: TempDir,
@@ -34,22 +33,25 @@ pub struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// One in `parent`, from which leftovers are removed.
+    /// A fresh directory in `parent` whose name begins with `prefix`. What killed runs left under
+    /// such names is removed.
     ///
     /// # Errors
     /// If none can be made there.
-    pub fn new(parent: &Path) -> io::Result<Self> {
-        remove_all(parent);
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+    pub fn new(parent: &Path, prefix: &str) -> io::Result<Self> {
+        remove_all(parent, prefix);
+        let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         let path = directory.path().join(MARK);
         let mut mark = File::options().read(true).write(true).create_new(true).open(path)?;
-        // It waits for another bench that looks at it just now. Where there are no locks, nobody
+        // It waits for another run that looks at it just now. Where there are no locks, nobody
         // takes it for a leftover either.
         let _ = flock(&mark, FlockOperation::LockExclusive);
         mark.write_all(machine().as_bytes())?;
         Ok(Self { directory, _mark: mark })
     }
 
+    /// The path of the directory.
+    #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -66,9 +68,9 @@ fn machine() -> String {
 }
 
 /// What cannot be removed stays: another user's, most of the time.
-fn remove_all(parent: &Path) {
+fn remove_all(parent: &Path, prefix: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
+        if !entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
             continue;
         }
         let Ok(Some(left)) = Leftover::at(&entry.path()) else { continue };
@@ -83,7 +85,7 @@ fn remove_all(parent: &Path) {
     }
 }
 
-/// A directory whose bench is gone.
+/// A directory whose owner is gone.
 struct Leftover {
     /// Where it is, whatever its name has come to mean meanwhile.
     path: PathBuf,
@@ -91,7 +93,7 @@ struct Leftover {
 }
 
 impl Leftover {
-    /// `None` where it is another's, or its bench works.
+    /// `None` where it is another's, or its owner works.
     fn at(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -160,9 +162,9 @@ mod tests {
             make("other", Some(&machine())),
         ];
         symlink(&others[3], parent.path().join("haul-bench-link")).unwrap();
-        let first = OwnDirectory::new(parent.path()).unwrap();
+        let first = OwnDirectory::new(parent.path(), "haul-bench-").unwrap();
         assert!(!left.exists());
-        let second = OwnDirectory::new(parent.path()).unwrap();
+        let second = OwnDirectory::new(parent.path(), "haul-bench-").unwrap();
         assert!(others.iter().all(|other| other.join("films/film").exists()));
         assert!(first.path().exists() && second.path() != first.path());
         let path = first.path().to_owned();

@@ -1,6 +1,7 @@
 //! `haul demo`: moves a file over loopback, kills the transfer, resumes it, and compares.
 //!
-//! Everything happens in a fresh directory, which is removed at the end, also when a step fails.
+//! Everything happens in a fresh directory, which is removed at the end, also when a step fails;
+//! what a demo that was killed left, by the next.
 //! The server and the first push are other processes of this very program, ended by their handles.
 
 use crate::{
@@ -17,6 +18,7 @@ use haul_host::FileSystem;
 use haul_scratch::{
     child::{Child, Wanted},
     data_file,
+    leftovers::OwnDirectory,
 };
 use haul_transfer::{
     HaulUrl, Interrupt, PushRequest, Report, TransferOptions, options::SourceSpec, problem::Problem,
@@ -27,8 +29,9 @@ use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
-use tempfile::TempDir;
 
+/// How the names of its directories begin.
+const PREFIX: &str = "haul-demo-";
 const FILE_NAME: &str = "demo.bin";
 /// Less is no demonstration: it would have arrived before anybody could kill it.
 const FILE_BYTES_MIN: u64 = data_file::MADE_BYTES_MIN;
@@ -102,7 +105,7 @@ impl Plan {
 }
 
 struct Demo {
-    directory: TempDir,
+    directory: OwnDirectory,
     interrupt: Interrupt,
     started: Instant,
     step: u32,
@@ -112,12 +115,11 @@ struct Demo {
 
 impl Demo {
     fn new(parent: &Path, interrupt: Interrupt) -> Result<Self, Problem> {
-        let directory =
-            tempfile::Builder::new().prefix("haul-demo-").tempdir_in(parent).map_err(|error| {
-                let what = format!("cannot make a directory in {}", parent.display());
-                let hint = "name another directory with --dir";
-                usage_problem(&what, "the right to write there", &error.to_string(), hint)
-            })?;
+        let directory = OwnDirectory::new(parent, PREFIX).map_err(|error| {
+            let what = format!("cannot make a directory in {}", parent.display());
+            let hint = "name another directory with --dir";
+            usage_problem(&what, "the right to write there", &error.to_string(), hint)
+        })?;
         let now = Instant::now();
         Ok(Self { directory, interrupt, started: now, step: 0, title: "", step_started: now })
     }

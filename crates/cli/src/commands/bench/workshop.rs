@@ -20,6 +20,8 @@ use std::{
     time::Duration,
 };
 
+/// How the names of its directories begin.
+const PREFIX: &str = "haul-bench-";
 /// The name of the file that is sent; names are relative, so that any directory can be used.
 pub const SOURCE: &str = "source.bin";
 /// The name of the file that is written.
@@ -66,7 +68,7 @@ impl Workshop {
     }
 
     pub fn with(parent: &Path, interrupt: Interrupt) -> Result<Self, Problem> {
-        let directory = OwnDirectory::new(parent).map_err(|error| {
+        let directory = OwnDirectory::new(parent, PREFIX).map_err(|error| {
             let what = format!("cannot make a directory in {}", parent.display());
             let hint = "name another directory with --dir";
             let needs = "the right to write there";
