@@ -9,7 +9,6 @@ pub mod args;
 pub mod commands;
 pub mod failure;
 pub mod interrupt;
-pub(crate) mod studies;
 pub mod ui;
 
 use args::{LowArgs, LowCommand};
@@ -48,7 +47,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Probe(low) => commands::probe::run(&low),
         LowCommand::Tune(low) => commands::tune::run(&low),
         LowCommand::Bench(low) => commands::bench::run(&low),
-        LowCommand::BenchSide(low) => commands::bench::side::run(&low.spec),
+        LowCommand::BenchSide(low) => commands::bench::run_side(&low.spec),
         LowCommand::GenerateDocs(low) => commands::generate_docs::run(&low.directory),
     }
 }

@@ -13,6 +13,7 @@ pub mod page;
 pub mod printable;
 pub mod results;
 pub mod spread;
+pub mod steps;
 pub mod table;
 pub mod units;
 

@@ -71,6 +71,19 @@ fn sentence(text: &str) -> String {
 }
 
 impl Problem {
+    /// A problem of no file and no side in particular, such as a mistake on the command line.
+    #[must_use]
+    pub fn in_general(what: &str, needs: &str, found: &str, hint: &str) -> Self {
+        Self {
+            path: Name::default(),
+            side: Side::Session,
+            what: what.to_owned(),
+            needs: needs.to_owned(),
+            found: found.to_owned(),
+            hint: hint.to_owned(),
+        }
+    }
+
     /// The cause of the problem, without the file and its numbers: equal for the files that one
     /// cause hits, as a full disk does.
     #[must_use]

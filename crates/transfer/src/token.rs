@@ -17,6 +17,9 @@ static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
     specification.encoding().expect("32 different symbols")
 });
 
+/// The variable of the environment that holds a token.
+pub const TOKEN_VARIABLE: &str = "HAUL_TOKEN";
+
 /// A token in the clear. It prints itself redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {

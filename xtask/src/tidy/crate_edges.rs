@@ -17,13 +17,27 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 12] = [
+const ALLOWED: [Allowed; 13] = [
     Allowed {
         package: "haul",
         dependencies: &[
             "haul-transfer",
             "haul-datapath",
             "haul-protocol",
+            "haul-bench",
+            "haul-emulator",
+            "haul-host",
+            "haul-media",
+            "haul-report",
+            "haul-scratch",
+            "haul-sys",
+        ],
+    },
+    Allowed {
+        package: "haul-bench",
+        dependencies: &[
+            "haul-transfer",
+            "haul-datapath",
             "haul-emulator",
             "haul-host",
             "haul-media",

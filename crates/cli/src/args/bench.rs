@@ -13,6 +13,7 @@ use clap::{
     Args, Subcommand,
     builder::{PossibleValue, PossibleValuesParser},
 };
+use haul_bench::requests::{BenchChooser, BenchEngines, BenchFiles, ChooserSize};
 use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
 use haul_transfer::{HaulUrl, problem::Problem, size::parse_size};
 use std::{path::PathBuf, time::Duration};
@@ -190,54 +191,6 @@ pub struct LowBenchChooser {
 pub struct LowBenchSide {
     /// What to do, as JSON
     pub spec: String,
-}
-
-/// How large a file of the chooser's matrix is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChooserSize {
-    Bytes(u64),
-    BeyondMemory,
-}
-
-/// What `haul bench engines` is to do.
-#[derive(Clone, Debug)]
-pub struct BenchEngines {
-    pub url: Option<HaulUrl>,
-    pub target: Option<String>,
-    pub len_bytes: u64,
-    pub directory: PathBuf,
-    pub rounds: u32,
-    pub time_max: Duration,
-    pub streams: Vec<u32>,
-    pub block_sizes: Vec<usize>,
-    pub senders: Vec<&'static EngineInfo>,
-    pub receivers: Vec<&'static EngineInfo>,
-    pub full: bool,
-}
-
-/// What `haul bench files` is to do.
-#[derive(Clone, Debug)]
-pub struct BenchFiles {
-    /// `None`: what fits.
-    pub len_bytes: Option<u64>,
-    /// Files of the table up to this size.
-    pub table_bytes_max: u64,
-    pub directory: PathBuf,
-    pub rounds: u32,
-    pub time_max: Duration,
-}
-
-/// What `haul bench chooser` is to do.
-#[derive(Clone, Debug)]
-pub struct BenchChooser {
-    /// Empty: what this host has.
-    pub directories: Vec<PathBuf>,
-    pub sizes: Vec<ChooserSize>,
-    pub streams: Vec<u32>,
-    pub senders: Vec<&'static EngineInfo>,
-    pub receivers: Vec<&'static EngineInfo>,
-    pub rounds: u32,
-    pub time_max: Duration,
 }
 
 impl LowBenchEngines {

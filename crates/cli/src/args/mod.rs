@@ -22,10 +22,7 @@ pub mod values;
 pub mod verify;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use haul_transfer::{
-    name::Name,
-    problem::{Problem, Side},
-};
+use haul_transfer::problem::Problem;
 use std::path::PathBuf;
 
 /// Moves files between machines, and proves that every byte arrived
@@ -119,14 +116,7 @@ pub fn checked_host(option: &str, host: &str, hint: &str) -> Result<String, Prob
 /// A mistake on the command line that `clap` cannot know.
 #[must_use]
 pub fn usage_problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {
-    Problem {
-        path: Name::default(),
-        side: Side::Session,
-        what: what.to_owned(),
-        needs: needs.to_owned(),
-        found: found.to_owned(),
-        hint: hint.to_owned(),
-    }
+    Problem::in_general(what, needs, found, hint)
 }
 
 #[cfg(test)]

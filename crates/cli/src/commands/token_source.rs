@@ -1,15 +1,12 @@
 //! Where the token comes from: the URL, `--token-file`, or `HAUL_TOKEN`.
 
 use crate::args::usage_problem;
-use haul_transfer::{HaulUrl, Token, problem::Problem};
+use haul_transfer::{HaulUrl, Token, problem::Problem, token::TOKEN_VARIABLE};
 use std::{
     fs::File,
     io::{self, Read},
     path::Path,
 };
-
-/// The variable that holds a token.
-pub const TOKEN_VARIABLE: &str = "HAUL_TOKEN";
 
 /// A token file is no longer than this, in bytes: blanks and line ends are allowed for.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;

@@ -1,5 +1,6 @@
 //! What a bench is doing just now, on a terminal; elsewhere nothing.
 
+use haul_report::steps::ShowSteps;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A line on standard error that goes away at the end.
@@ -14,14 +15,20 @@ impl Steps {
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    /// The next step begins.
-    pub fn begin(&self, what: &str) {
+    /// The same for a measurement that does not know of terminals.
+    #[must_use]
+    pub fn boxed(count: usize) -> haul_report::steps::Steps {
+        Box::new(Self::new(count))
+    }
+}
+
+impl ShowSteps for Steps {
+    fn begin(&self, what: &str) {
         self.0.inc(1);
         self.show(what);
     }
 
-    /// Within a step.
-    pub fn show(&self, what: &str) {
+    fn show(&self, what: &str) {
         self.0.set_message(what.to_owned());
     }
 }

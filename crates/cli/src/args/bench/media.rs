@@ -1,21 +1,19 @@
 //! `haul bench media`: what can be chosen, and its check.
 
-use crate::{
-    args::{
-        results::LowResults,
-        usage_problem,
-        values::{Period, parse_rate},
-    },
-    studies,
+use crate::args::{
+    results::LowResults,
+    usage_problem,
+    values::{Period, parse_rate},
 };
 use clap::{Args, ValueEnum};
-use haul_host::control_group::ReadLimit;
-use haul_media::{
-    delivery::{METHODS, Method, Readahead},
-    pace::Rate,
+use haul_bench::{
+    media::request::{Against, BenchMedia, Bounds, CrowdPlan, MediaPart, Variant},
+    studies,
 };
+use haul_host::control_group::ReadLimit;
+use haul_media::pace::Rate;
 use haul_transfer::{problem::Problem, size::parse_size};
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 /// The study's crowd, made smaller: all that happens in a third of the time at three times the
 /// rate, so that a period has as many bytes, and for fewer periods.
@@ -45,9 +43,6 @@ const FILE_BYTES: u64 = 256 << 20;
 const SIZES: [u64; 6] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 /// Rounds of what takes little time, for a median.
 const SMALL_ROUNDS: u32 = 3;
-/// Behind the name of a method: the kernel is asked not to read ahead.
-const NO_READAHEAD: &str = "-no-readahead";
-
 /// Repeats a study of media on demand: a crowd of viewers, by each way of sending
 ///
 /// Viewers come as a Poisson process, choose films by Zipf's law, and play them at their rate: what
@@ -62,7 +57,7 @@ const NO_READAHEAD: &str = "-no-readahead";
 pub struct LowBenchMedia {
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',')]
-    pub only: Vec<MediaPart>,
+    pub only: Vec<LowMediaPart>,
     /// The study's own crowd: 100 users an hour, 30 films of 300 MB at 1.5 Mbit/s, 1000 periods of
     /// 3 s; a method takes 50 minutes
     #[arg(long)]
@@ -141,7 +136,7 @@ pub struct LowBenchMedia {
 
 /// A part of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MediaPart {
+pub enum LowMediaPart {
     /// Deadlines of a crowd of viewers
     Crowd,
     /// Processor time of one file that is read whole
@@ -152,100 +147,15 @@ pub enum MediaPart {
     Combinations,
 }
 
-/// A way of sending, with or without the kernel's read-ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
-    pub method: Method,
-    pub readahead: Readahead,
-}
-
-impl Variant {
-    #[must_use]
-    pub fn name(self) -> String {
-        let suffix = if self.readahead == Readahead::Off { NO_READAHEAD } else { "" };
-        format!("{}{suffix}", self.method.name())
+impl From<LowMediaPart> for MediaPart {
+    fn from(part: LowMediaPart) -> Self {
+        match part {
+            LowMediaPart::Crowd => Self::Crowd,
+            LowMediaPart::SingleFile => Self::SingleFile,
+            LowMediaPart::Response => Self::Response,
+            LowMediaPart::Combinations => Self::Combinations,
+        }
     }
-
-    /// All there are, the study's first.
-    fn all() -> Vec<Self> {
-        let of = |readahead| METHODS.map(|method| Self { method, readahead });
-        of(Readahead::Kernel).into_iter().chain(of(Readahead::Off)).collect()
-    }
-
-    /// What the study compares; methods that came later take part too.
-    fn of_study() -> Vec<Self> {
-        let is_plain = |one: &Self| one.readahead == Readahead::Kernel;
-        let is_studied = |one: &Self| studies::MISSES_ORDER.contains(&one.name().as_str());
-        Self::all().into_iter().filter(|one| is_plain(one) || is_studied(one)).collect()
-    }
-}
-
-impl FromStr for Variant {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let all = Self::all();
-        all.iter().copied().find(|one| one.name() == name).ok_or_else(|| {
-            let names: Vec<String> = all.iter().map(|one| one.name()).collect();
-            format!("there is no method {name:?}, there are: {}", names.join(", "))
-        })
-    }
-}
-
-/// The crowd that each method meets.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CrowdPlan {
-    pub users: u32,
-    pub mean_gap: Duration,
-    pub films: u32,
-    pub film_bytes: u64,
-    pub rate: Rate,
-    pub theta: f64,
-    pub periods: u32,
-    pub period: Duration,
-    pub seed: u64,
-}
-
-impl CrowdPlan {
-    /// All periods.
-    #[must_use]
-    pub fn time(&self) -> Duration {
-        self.period * self.periods
-    }
-}
-
-/// What a server may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    pub reads: ReadLimit,
-    pub memory_bytes: u64,
-}
-
-/// What `haul bench media` is to do.
-#[derive(Clone, Debug)]
-pub struct BenchMedia {
-    pub parts: Vec<MediaPart>,
-    pub crowd: CrowdPlan,
-    pub variants: Vec<Variant>,
-    pub rounds: u32,
-    /// Rounds of what takes little time.
-    pub small_rounds: u32,
-    /// `None`: neither is bound.
-    pub bounds: Option<Bounds>,
-    pub file_bytes: u64,
-    pub sizes: Vec<u64>,
-    pub directory: PathBuf,
-    pub against: Option<Against>,
-}
-
-/// Another server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Against {
-    /// Host and port.
-    pub server: String,
-    /// A page with links, where it ends in a slash.
-    pub path: String,
-    pub pids: Vec<u32>,
 }
 
 impl LowBenchMedia {
@@ -253,7 +163,8 @@ impl LowBenchMedia {
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<BenchMedia, Problem> {
         let crowd = self.crowd()?;
-        let all = MediaPart::value_variants();
+        let all = LowMediaPart::value_variants();
+        let only = if self.only.is_empty() { all } else { &self.only };
         let of = |own: Option<u64>, paper, scaled| own.unwrap_or(self.or_paper(paper, scaled));
         let memory_bytes = of(self.memory, PAPER_MEMORY_BYTES, MEMORY_BYTES);
         if memory_bytes < MEMORY_BYTES_MIN {
@@ -277,7 +188,7 @@ impl LowBenchMedia {
             return Err(usage_problem("cannot take a file", "some bytes", "none", hint));
         }
         Ok(BenchMedia {
-            parts: if self.only.is_empty() { all.to_vec() } else { self.only.clone() },
+            parts: only.iter().copied().map(MediaPart::from).collect(),
             crowd,
             variants,
             rounds: self.rounds,
@@ -358,6 +269,7 @@ mod tests {
     use super::*;
     use crate::args::{LowArgs, LowCommand, bench::LowBenchCommand};
     use clap::Parser;
+    use haul_media::delivery::METHODS;
 
     fn media(words: &[&str]) -> Result<BenchMedia, String> {
         let words = [&["haul", "bench", "media"], words].concat();

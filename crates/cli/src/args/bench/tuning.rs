@@ -6,6 +6,7 @@ use crate::args::{
     values::{Period, parse_rate},
 };
 use clap::{Args, ValueEnum};
+use haul_bench::requests::{BenchTuning, TuningPath};
 use haul_transfer::problem::Problem;
 use std::{path::PathBuf, time::Duration};
 
@@ -39,7 +40,7 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 pub struct LowBenchTuning {
     /// Only one of both paths
     #[arg(long, value_name = "PATH")]
-    pub only: Option<TuningPath>,
+    pub only: Option<LowTuningPath>,
     /// Numbers of streams; without it 1,2,4,8, with --quick 1,4
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -74,25 +75,20 @@ pub struct LowBenchTuning {
 
 /// What lies between the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TuningPath {
+pub enum LowTuningPath {
     /// A pair of virtual interfaces: memory
     Veth,
     /// An emulated long path
     Wan,
 }
 
-/// What `haul bench tuning` is to do.
-#[derive(Clone, Debug)]
-pub struct BenchTuning {
-    pub paths: Vec<TuningPath>,
-    pub streams: Vec<u32>,
-    pub rate_bits_per_s: u64,
-    pub round_trip: Duration,
-    pub time: Duration,
-    pub omit: Duration,
-    pub rounds: u32,
-    pub time_max: Duration,
-    pub directory: PathBuf,
+impl From<LowTuningPath> for TuningPath {
+    fn from(path: LowTuningPath) -> Self {
+        match path {
+            LowTuningPath::Veth => Self::Veth,
+            LowTuningPath::Wan => Self::Wan,
+        }
+    }
 }
 
 impl LowBenchTuning {
@@ -117,7 +113,7 @@ impl LowBenchTuning {
         let streams: &[u32] = if self.quick { &[1, 4] } else { &[1, 2, 4, 8] };
         let both = vec![TuningPath::Veth, TuningPath::Wan];
         Ok(BenchTuning {
-            paths: self.only.map_or(both, |only| vec![only]),
+            paths: self.only.map_or(both, |only| vec![only.into()]),
             streams: if self.streams.is_empty() { streams.into() } else { self.streams.clone() },
             rate_bits_per_s: rate * 8,
             round_trip: self.rtt.0,

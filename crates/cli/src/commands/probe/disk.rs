@@ -8,6 +8,7 @@ use crate::{
     interrupt,
     ui::steps::Steps,
 };
+use haul_report::steps::ShowSteps as _;
 use haul_transfer::{TransferError, probe::disk::probe};
 
 /// # Errors

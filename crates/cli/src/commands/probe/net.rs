@@ -12,6 +12,7 @@ use haul_host::Host;
 use haul_report::{
     host_facts::{BenchWire, HostFacts},
     results::Results,
+    steps::ShowSteps as _,
 };
 use haul_transfer::probe::net::{self, Event, NetReport};
 use serde_json::json;

@@ -15,6 +15,7 @@ use haul_report::{
     page::Section,
     results::Results,
     spread::Spread,
+    steps::ShowSteps as _,
     table::Table,
 };
 use haul_transfer::{

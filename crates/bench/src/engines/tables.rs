@@ -1,0 +1,298 @@
+//! The tables and charts of `haul bench engines`.
+
+use crate::{
+    engines::{BLOCKS, COLD, FULL, OFFSETS, PAIRS, STREAMS},
+    pair::Source,
+    requests::BenchEngines,
+    series::{Series, SideCost},
+    studies::{MASSIVE_DATA, OFFSET_RATES},
+};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::HostFacts,
+    page::Section,
+    results::Results,
+    spread::Spread,
+    table::Table,
+    units,
+};
+
+/// GB/s are of 10^9 bytes, as in the reports of transfers.
+const RATE_UNIT: &str = "GB/s (10^9 bytes)";
+const RATES_AND_COSTS: &str = "Rates, and what they cost each side";
+const COST_UNIT: &str = "CPU s/GB";
+
+/// The sections of the tables that were measured.
+pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results {
+    let rounds = all.iter().map(|series| series.runs.len()).max().unwrap_or(0);
+    let mut words = vec![format!(
+        "{} each, up to {} interleaved: the median, and the lowest and highest. A GB is 10^9 \
+         bytes. A file is new, has its space before the first byte, and is synced at the end, \
+         which counts. CPU is that of all threads of a side; what the kernel's own threads do for \
+         it, as writing back, is not in it. No digest is computed.",
+        units::bytes(plan.len_bytes),
+        units::count(rounds as u64, "round"),
+    )];
+    words.extend(no_system_calls(all));
+    let of = |name: &str| all.iter().filter(|series| series.table == name).collect::<Vec<_>>();
+    let mut sections = vec![
+        plain_section("Every pair, from the page cache", &of(PAIRS), &[]),
+        plain_section("From the disk, thrown away", &of(COLD), &[]),
+        blocks_section(&of(BLOCKS)),
+        offsets_section(&of(OFFSETS)),
+        plain_section("Numbers of streams", &of(STREAMS), &["streams"]),
+        full_section(&of(FULL)),
+    ];
+    sections.retain(|section| section.tables.iter().any(|table| !table.rows.is_empty()));
+    let mut results = Results {
+        title: "haul bench engines".to_owned(),
+        verdict: Vec::new(),
+        words,
+        facts,
+        sections,
+        lines: Vec::new(),
+        measured: all.iter().any(|series| !series.runs.is_empty()),
+    };
+    for series in all {
+        results.line(&series.line());
+    }
+    results
+}
+
+/// One sentence, however many measurements lack the count.
+fn no_system_calls(all: &[Series]) -> Option<String> {
+    let runs = all.iter().filter_map(|series| series.counted.as_ref());
+    let found = runs.into_iter().find_map(|(run, _)| run.send.no_system_calls.as_ref())?;
+    Some(format!(
+        "System calls are not counted: needs the tracepoint raw_syscalls:sys_enter, which root may \
+         read (tracefs, perf_event_open), found: {found}."
+    ))
+}
+
+const COLUMNS: [&str; 12] = [
+    "send",
+    "receive",
+    "into",
+    "GB/s",
+    "lowest",
+    "highest",
+    "CPU s/GB send",
+    "receive",
+    "switches/GB",
+    "calls/GB send",
+    "receive",
+    "copies",
+];
+
+/// A table with these columns more, behind the engines.
+fn table(title: &str, all: &[&Series], more: &[&str]) -> Table {
+    let words = 3 + more.len();
+    let columns = [&COLUMNS[..3], more, &COLUMNS[3..]].concat();
+    let mut table = Table::new(title, words, &columns);
+    for series in all {
+        table.row(cells(series, more));
+    }
+    table
+}
+
+fn cells(series: &Series, more: &[&str]) -> Vec<String> {
+    let pair = &series.pair;
+    let mut cells: Vec<String> =
+        [pair.send_engine, pair.receive_engine, pair.target.name()].map(str::to_owned).into();
+    cells.extend(more.iter().map(|column| match *column {
+        "streams" => pair.streams.to_string(),
+        "source" => pair.source.name().to_owned(),
+        _ => block_name(pair.send_block_bytes.or(pair.receive_block_bytes)),
+    }));
+    let (Some(rate), Some(send), Some(receive)) =
+        (series.rate(), series.send_cost(), series.receive_cost())
+    else {
+        cells.push(series.refused.clone().unwrap_or_else(|| "no time was left".to_owned()));
+        return cells;
+    };
+    let switches = send.context_switches_per_gb + receive.context_switches_per_gb;
+    cells.extend([rate.median, rate.lowest, rate.highest].map(|rate| format!("{rate:.2}")));
+    cells.extend([send.cpu_s_per_gb, receive.cpu_s_per_gb].map(|cost| format!("{cost:.3}")));
+    cells.push(format!("{switches:.0}"));
+    cells.extend([send, receive].map(calls));
+    cells.push(format!("{:.2}", send.copies_per_byte + receive.copies_per_byte));
+    cells
+}
+
+fn calls(cost: SideCost) -> String {
+    cost.system_calls_per_gb.map_or_else(|| "-".to_owned(), |calls| format!("{calls:.0}"))
+}
+
+fn block_name(block_bytes: Option<usize>) -> String {
+    match block_bytes {
+        Some(bytes) if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => {
+            format!("{} MiB", bytes >> 20)
+        }
+        Some(bytes) => format!("{} KiB", bytes >> 10),
+        None => "own".to_owned(),
+    }
+}
+
+fn plain_section(title: &str, all: &[&Series], more: &[&str]) -> Section {
+    let label = |series: &Series| {
+        let pair = &series.pair;
+        let streams = match pair.streams {
+            _ if more.is_empty() => String::new(),
+            streams => format!(", {}", units::count(streams.into(), "stream")),
+        };
+        format!("{} to {}{streams}", pair.send_engine, pair.receive_engine)
+    };
+    Section {
+        title: title.to_owned(),
+        charts: charts(title, all, label),
+        tables: vec![table(RATES_AND_COSTS, all, more)],
+        words: Vec::new(),
+    }
+}
+
+/// Rates with their ranges, and what both sides paid.
+fn charts(title: &str, all: &[&Series], label: impl Fn(&Series) -> String) -> Vec<String> {
+    let measured: Vec<&&Series> = all.iter().filter(|series| !series.runs.is_empty()).collect();
+    let rates = measured
+        .iter()
+        .map(|series| Bar { label: label(series), values: vec![series.rate().map(bar_value)] });
+    let costs = measured.iter().map(|series| Bar {
+        label: label(series),
+        values: [series.send_cost(), series.receive_cost()]
+            .map(|cost| cost.map(|cost| cost.cpu_s_per_gb.into()))
+            .into(),
+    });
+    vec![
+        bars(&format!("{title}: rate"), RATE_UNIT, &["rate"], &rates.collect::<Vec<_>>()),
+        bars(
+            &format!("{title}: processor time"),
+            COST_UNIT,
+            &["sending side", "receiving side"],
+            &costs.collect::<Vec<_>>(),
+        ),
+    ]
+}
+
+fn bar_value(rate: Spread) -> BarValue {
+    BarValue { value: rate.median, lowest: rate.lowest, highest: rate.highest }
+}
+
+fn blocks_section(all: &[&Series]) -> Section {
+    let (senders, receivers): (Vec<&Series>, Vec<&Series>) =
+        all.iter().partition(|series| series.pair.send_block_bytes.is_some());
+    let send = |series: &Series| series.pair.send_engine;
+    let receive = |series: &Series| series.pair.receive_engine;
+    let rate = |series: &Series| series.rate().map(|rate| rate.median);
+    let send_cost = |series: &Series| series.send_cost().map(|cost| cost.cpu_s_per_gb);
+    let receive_cost = |series: &Series| series.receive_cost().map(|cost| cost.cpu_s_per_gb);
+    let draw =
+        |title: &str, unit: &str, drawn: Vec<Line>| lines(title, unit, Across::Bytes, &drawn);
+    let more = ["block"];
+    Section {
+        title: "Block sizes".to_owned(),
+        words: vec![
+            "What one call moves at most. Each engine that sends goes into nothing, and sendfile \
+             goes to each engine that receives. Small blocks move less in all."
+                .to_owned(),
+        ],
+        charts: vec![
+            draw("Sending, by block size", RATE_UNIT, lines_of(&senders, send, rate)),
+            draw("Sending, by block size", COST_UNIT, lines_of(&senders, send, send_cost)),
+            draw("Receiving, by block size", RATE_UNIT, lines_of(&receivers, receive, rate)),
+            draw(
+                "Receiving, by block size",
+                COST_UNIT,
+                lines_of(&receivers, receive, receive_cost),
+            ),
+        ],
+        tables: vec![
+            table("Engines that send, to null:", &senders, &more),
+            table("sendfile to engines that receive", &receivers, &more),
+        ],
+    }
+}
+
+/// A line for each engine, in the order of the list.
+fn lines_of(
+    all: &[&Series],
+    engine: impl Fn(&Series) -> &'static str,
+    value: impl Fn(&Series) -> Option<f64>,
+) -> Vec<Line> {
+    let mut drawn: Vec<Line> = Vec::new();
+    for series in all {
+        let name = engine(series);
+        let block_bytes = series.pair.send_block_bytes.or(series.pair.receive_block_bytes);
+        let (Some(block_bytes), Some(value)) = (block_bytes, value(series)) else { continue };
+        let point = (block_bytes as f64, value);
+        match drawn.iter_mut().find(|line| line.label == name) {
+            Some(line) => line.points.push(point),
+            None => drawn.push(Line { label: name.to_owned(), points: vec![point] }),
+        }
+    }
+    drawn
+}
+
+/// Beside the study that asked this first.
+fn offsets_section(all: &[&Series]) -> Section {
+    let title = "A fixed offset and an advancing one";
+    let rate = |engine: &str, fixed: bool| {
+        let is_fixed = |series: &Series| matches!(series.pair.source, Source::Fixed { .. });
+        let found = all
+            .iter()
+            .find(|series| series.pair.send_engine == engine && is_fixed(series) == fixed);
+        found.and_then(|series| series.rate()).map(|rate| rate.median * 8.0)
+    };
+    let columns = ["engine", "fixed", "advancing", "theirs, fixed", "theirs, advancing"];
+    let mut beside = Table::new("Gbit/s, ours and the study's", 1, &columns);
+    let shown =
+        |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+    for theirs in OFFSET_RATES {
+        let ours = [true, false].map(|fixed| shown(rate(theirs.engine, fixed)));
+        let [fixed, advancing] = ours;
+        let theirs_shown =
+            [theirs.fixed_gbit_per_s, theirs.advancing_gbit_per_s].map(|rate| format!("{rate:.1}"));
+        let [theirs_fixed, theirs_advancing] = theirs_shown;
+        beside.row(vec![theirs.engine.into(), fixed, advancing, theirs_fixed, theirs_advancing]);
+    }
+    let [zero_copy, copying] = OFFSET_RATES;
+    let ratio = |fixed| Some(rate(zero_copy.engine, fixed)? / rate(copying.engine, fixed)?);
+    let times =
+        |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}x"));
+    beside.row(vec![
+        "ratio".to_owned(),
+        times(ratio(true)),
+        times(ratio(false)),
+        times(Some(zero_copy.fixed_gbit_per_s / copying.fixed_gbit_per_s)),
+        times(Some(zero_copy.advancing_gbit_per_s / copying.advancing_gbit_per_s)),
+    ]);
+    beside.note(format!("Theirs: {MASSIVE_DATA}, table 2, inside one machine, on their hardware."));
+    let label = |series: &Series| {
+        let offset =
+            if matches!(series.pair.source, Source::Fixed { .. }) { "fixed" } else { "advancing" };
+        format!("{}, {offset}", series.pair.send_engine)
+    };
+    let mut tables = vec![table(RATES_AND_COSTS, all, &["source"])];
+    if !all.is_empty() {
+        tables.insert(0, beside);
+    }
+    Section {
+        title: title.to_owned(),
+        words: vec![
+            "The same MiB again and again, and the whole file, both from the page cache, \
+                     thrown away by the receiver."
+                .to_owned(),
+        ],
+        charts: charts(title, all, label),
+        tables,
+    }
+}
+
+fn full_section(all: &[&Series]) -> Section {
+    let title = "Everything with everything";
+    let more = ["block", "source", "streams"];
+    Section {
+        title: title.to_owned(),
+        tables: vec![table(RATES_AND_COSTS, all, &more)],
+        ..Section::default()
+    }
+}

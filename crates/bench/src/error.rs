@@ -1,0 +1,28 @@
+//! Why a bench came to nothing.
+
+use haul_transfer::problem::Problem;
+
+/// An error of a bench.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Nothing could be measured at all.
+    #[error("{0}")]
+    CouldNotStart(Problem),
+    /// It was interrupted, or something failed midway.
+    #[error("{0}")]
+    BrokeOff(Problem),
+}
+
+impl BenchError {
+    /// The error of a bench that broke off.
+    pub(crate) fn broke_off(bench: &str, error: &anyhow::Error) -> Self {
+        let what = format!("haul bench {bench} broke off");
+        Self::BrokeOff(Problem::in_general(&what, "", &format!("{error:#}"), ""))
+    }
+}
+
+impl From<Problem> for BenchError {
+    fn from(problem: Problem) -> Self {
+        Self::CouldNotStart(problem)
+    }
+}

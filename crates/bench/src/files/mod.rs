@@ -1,0 +1,193 @@
+//! `haul bench files`: two studies repeated, times of files and rates over time.
+
+mod tables;
+
+use crate::{
+    BenchError, Caller,
+    engines::receiver_for,
+    host_facts,
+    pair::{Outcome, Pair, Run, Source, Target, Watch},
+    requests::BenchFiles,
+    series::{Calls, Effort, Series, measure},
+    studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
+    workshop::{ROOM_BYTES, Residency, Workshop},
+};
+use anyhow::Result;
+use haul_report::{host_facts::BenchWire, results::Results};
+use std::time::Duration;
+
+/// The large file of the study's figures 12 and 13, in bytes.
+const LARGE_BYTES: u64 = 10_000_000_000;
+/// A file below this shows no curve: the study's own samples are seconds apart.
+const LARGE_BYTES_MIN: u64 = 64 << 20;
+/// Ten looks a second.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// A warm source takes at most this part of the memory that is free, so that it stays there.
+const WARM_MEMORY_PARTS: u64 = 3;
+
+pub const TRADITIONAL: &str = "traditional";
+pub const ZERO_COPY: &str = "zero-copy";
+
+/// One run of the large file.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What is zero-copy about it, and where it goes.
+    pub name: String,
+    pub pair: Pair,
+    /// Or why it did not run.
+    pub run: Result<Run, String>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    /// The study's files, each by read and write and by sendfile.
+    pub times: Vec<(FileTime, Series, Series)>,
+    pub large_bytes: u64,
+    /// Why the large file is not as large as it could be, or not there.
+    pub large_note: Option<String>,
+    pub residency: Residency,
+    pub recorded: Vec<Recorded>,
+}
+
+/// Repeats the studies of files.
+///
+/// # Errors
+/// If nothing could start, or it was interrupted.
+pub fn run(plan: &BenchFiles, caller: &Caller) -> Result<Results, BenchError> {
+    let workshop = Workshop::new(&plan.directory, caller)?;
+    let found = find(plan, &workshop).map_err(|error| BenchError::broke_off("files", &error))?;
+    let facts = host_facts::of_workshop("files", &workshop, BenchWire::Loopback);
+    Ok(tables::results(&found, facts))
+}
+
+fn find(plan: &BenchFiles, workshop: &Workshop) -> Result<Found> {
+    let times = times(plan, workshop)?;
+    let (large_bytes, large_note) = large_size(plan, workshop)?;
+    let available_bytes = workshop.host.memory_available_bytes;
+    let residency = if large_bytes <= available_bytes / WARM_MEMORY_PARTS {
+        Residency::Warm
+    } else {
+        Residency::Cold
+    };
+    let recorded = match large_bytes {
+        0 => Vec::new(),
+        large_bytes => record(workshop, large_bytes, residency)?,
+    };
+    Ok(Found { times, large_bytes, large_note, residency, recorded })
+}
+
+fn times(plan: &BenchFiles, workshop: &Workshop) -> Result<Vec<(FileTime, Series, Series)>> {
+    let first = FILE_TIMES[0];
+    let wanted =
+        |time: &&FileTime| time.len_bytes <= plan.table_bytes_max || time.name == first.name;
+    let files: Vec<FileTime> = FILE_TIMES.iter().filter(wanted).copied().collect();
+    let largest_bytes = files.iter().map(|file| file.len_bytes).max().unwrap_or(0);
+    workshop.make_source(largest_bytes, 0)?;
+    let block = Some(TRADITIONAL_BLOCK_BYTES);
+    let pair = |file: &FileTime, send_engine, receive_engine, blocks| Pair {
+        send_engine,
+        receive_engine,
+        source: Source::File(Residency::Warm),
+        target: Target::Null,
+        len_bytes: file.len_bytes,
+        streams: 1,
+        send_block_bytes: blocks,
+        receive_block_bytes: blocks,
+    };
+    let mut all: Vec<Series> = files
+        .iter()
+        .flat_map(|file| {
+            // Their server reads 4 KiB and throws it away in both cases; ours too, by a copy.
+            let traditional = pair(file, "read-write", "read-write", block);
+            let zero_copy =
+                Pair { receive_block_bytes: block, ..pair(file, "sendfile", "read-write", None) };
+            [Series::new(TRADITIONAL, traditional), Series::new(ZERO_COPY, zero_copy)]
+        })
+        .collect();
+    let effort = Effort { rounds: plan.rounds, time_max: plan.time_max, calls: Calls::LeaveOut };
+    measure(workshop, &mut all, effort)?;
+    let mut measured = all.into_iter();
+    let mut times = Vec::new();
+    for file in files {
+        if let (Some(traditional), Some(zero_copy)) = (measured.next(), measured.next()) {
+            times.push((file, traditional, zero_copy));
+        }
+    }
+    Ok(times)
+}
+
+/// The size of the large file, 0 for none, and what is to be said about it.
+fn large_size(plan: &BenchFiles, workshop: &Workshop) -> Result<(u64, Option<String>)> {
+    std::fs::remove_file(workshop.source())?;
+    // The source and the target.
+    let fits_bytes = workshop.free_bytes()?.saturating_sub(ROOM_BYTES) / 2;
+    Ok(fitting(plan.len_bytes, fits_bytes))
+}
+
+fn fitting(asked_bytes: Option<u64>, fits_bytes: u64) -> (u64, Option<String>) {
+    let wanted_bytes = asked_bytes.unwrap_or(LARGE_BYTES);
+    if wanted_bytes <= fits_bytes {
+        return (wanted_bytes, None);
+    }
+    let gb = |bytes: u64| bytes as f64 / 1e9;
+    let why = format!(
+        "{:.1} GB do not fit twice on this disk, {:.1} GB do",
+        gb(wanted_bytes),
+        gb(fits_bytes)
+    );
+    if fits_bytes < LARGE_BYTES_MIN {
+        return (0, Some(format!("{why}: nothing was recorded; take another --dir")));
+    }
+    (fits_bytes, Some(why))
+}
+
+/// Zero-copy and not, into a file and into nothing.
+fn record(workshop: &Workshop, len_bytes: u64, residency: Residency) -> Result<Vec<Recorded>> {
+    workshop.make_source(len_bytes, len_bytes)?;
+    let best = receiver_for(workshop, len_bytes)?.name;
+    let pair = |send_engine, receive_engine, target| Pair {
+        send_engine,
+        receive_engine,
+        source: Source::File(residency),
+        target,
+        len_bytes,
+        streams: 1,
+        send_block_bytes: None,
+        receive_block_bytes: None,
+    };
+    let wanted = [
+        ("zero-copy, recorded", pair("sendfile", best, Target::File)),
+        ("read-write, recorded", pair("read-write", "read-write", Target::File)),
+        ("zero-copy, to memory only", pair("sendfile", "discard", Target::Null)),
+        ("read-write, to memory only", pair("read-write", "read-write", Target::Null)),
+    ];
+    let steps = workshop.steps(wanted.len());
+    let mut recorded = Vec::new();
+    for (name, pair) in wanted {
+        steps.begin(name);
+        let run = match pair.run(workshop, Watch::Bytes(SAMPLE_EVERY))? {
+            Outcome::Ran(run) => Ok(*run),
+            Outcome::Refused(why) => Err(why),
+        };
+        recorded.push(Recorded { name: name.to_owned(), pair, run });
+    }
+    Ok(recorded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_large_file_is_what_was_asked_for_or_what_fits() {
+        assert_eq!(fitting(None, u64::MAX), (LARGE_BYTES, None));
+        assert_eq!(fitting(Some(5), 10), (5, None));
+        let (bytes, note) = fitting(None, 3_000_000_000);
+        assert_eq!(bytes, 3_000_000_000);
+        assert!(note.unwrap().contains("10.0 GB do not fit twice"));
+        let (bytes, note) = fitting(Some(1 << 40), 1 << 20);
+        assert_eq!(bytes, 0);
+        assert!(note.unwrap().contains("--dir"));
+    }
+}

@@ -1,0 +1,329 @@
+//! The tables and curves of `haul bench files`.
+
+use crate::{
+    files::{Found, Recorded},
+    pair::Target,
+    series::Series,
+    side::Sample,
+    studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS},
+};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::HostFacts,
+    page::Section,
+    results::Results,
+    spread::Spread,
+    table::Table,
+};
+use serde::Serialize;
+
+const RATE_UNIT: &str = "Gbit/s";
+
+/// One of the curves: a rate at a time, both from the sender's first call on.
+#[derive(Clone, Debug, Serialize)]
+struct Point {
+    seconds: f64,
+    gbit_per_s: f64,
+}
+
+/// A recording as it is printed.
+#[derive(Debug, Serialize)]
+struct RecordingLine<'found> {
+    event: &'static str,
+    table: &'static str,
+    name: &'found str,
+    #[serde(flatten)]
+    pair: &'found crate::pair::Pair,
+    seconds: Option<f64>,
+    sent_gbit_per_s: Option<f64>,
+    recorded_gbit_per_s: Option<f64>,
+    sending: Vec<Point>,
+    recording: Vec<Point>,
+    /// What the disk below wrote, for anybody.
+    disk: Vec<Point>,
+    refused: Option<&'found str>,
+}
+
+/// A line of the study's table, with ours.
+#[derive(Debug, Serialize)]
+struct FileLine {
+    event: &'static str,
+    table: &'static str,
+    file: &'static str,
+    bytes: u64,
+    traditional_ms: Option<Spread>,
+    zero_copy_ms: Option<Spread>,
+    study_traditional_ms: u32,
+    study_zero_copy_ms: u32,
+    refused: Option<String>,
+}
+
+pub fn results(found: &Found, facts: HostFacts) -> Results {
+    let mut results = Results {
+        title: "haul bench files".to_owned(),
+        verdict: Vec::new(),
+        words: vec![
+            "The studies' own figures stand beside ours as the shape of a result: other hardware, \
+             other years, a network between two machines."
+                .to_owned(),
+        ],
+        facts,
+        sections: vec![times_section(found), recordings_section(found)],
+        lines: Vec::new(),
+        measured: found
+            .times
+            .iter()
+            .any(|(_, one, other)| !one.runs.is_empty() || !other.runs.is_empty()),
+    };
+    for (file, traditional, zero_copy) in &found.times {
+        results.line(&FileLine {
+            event: "cell",
+            table: "files",
+            file: file.name,
+            bytes: file.len_bytes,
+            traditional_ms: milliseconds(traditional),
+            zero_copy_ms: milliseconds(zero_copy),
+            study_traditional_ms: file.traditional_ms,
+            study_zero_copy_ms: file.zero_copy_ms,
+            refused: traditional.refused.clone().or_else(|| zero_copy.refused.clone()),
+        });
+    }
+    for recorded in &found.recorded {
+        results.line(&recording_line(recorded));
+    }
+    results
+}
+
+fn milliseconds(series: &Series) -> Option<Spread> {
+    let Spread { median, lowest, highest } = series.seconds()?;
+    Some(Spread { median: median * 1e3, lowest: lowest * 1e3, highest: highest * 1e3 })
+}
+
+fn times_section(found: &Found) -> Section {
+    let title = "Files from the page cache to a socket";
+    let columns = [
+        "file",
+        "read 4 KiB, ms",
+        "lowest",
+        "highest",
+        "sendfile, ms",
+        "lowest",
+        "highest",
+        "ratio",
+        "theirs, ms",
+        "theirs, ms",
+        "ratio",
+    ];
+    let mut table = Table::new("Milliseconds, ours and the study's", 1, &columns);
+    let mut drawn = Vec::new();
+    for (file, traditional, zero_copy) in &found.times {
+        let theirs = f64::from(file.traditional_ms) / f64::from(file.zero_copy_ms);
+        let mut row = vec![file.name.to_owned()];
+        match (milliseconds(traditional), milliseconds(zero_copy)) {
+            (Some(copied), Some(sent)) => {
+                for times in [copied, sent] {
+                    let times = [times.median, times.lowest, times.highest];
+                    row.extend(times.map(|time| format!("{time:.1}")));
+                }
+                row.push(format!("{:.1}x", copied.median / sent.median));
+                row.extend([file.traditional_ms, file.zero_copy_ms].map(|ms| ms.to_string()));
+                row.push(format!("{theirs:.1}x"));
+                drawn.push(ratio_bar(file.name, copied.median / sent.median, theirs));
+            }
+            _ => row.push(
+                traditional
+                    .refused
+                    .clone()
+                    .or_else(|| zero_copy.refused.clone())
+                    .unwrap_or_else(|| "no time was left".to_owned()),
+            ),
+        }
+        table.row(row);
+    }
+    table.note(format!("Theirs: {EFFICIENT_TRANSFER}, table 1: traditional and transferTo()."));
+    table.note(
+        "Both receivers read 4 KiB at a time, as theirs did, and write it to /dev/null; from the \
+         sender's first call to the receiver's last.",
+    );
+    if found.times.len() < FILE_TIMES.len() {
+        table.note("Larger files were left out: --quick.");
+    }
+    let series = ["ours", "theirs"];
+    Section {
+        title: title.to_owned(),
+        words: vec![
+            "Traditional: read 4 KiB, send 4 KiB. Zero-copy: sendfile(2), which is what the JVM's \
+             transferTo() calls."
+                .to_owned(),
+        ],
+        charts: vec![bars("How many times sendfile is as fast", "ratio", &series, &drawn)],
+        tables: vec![table],
+    }
+}
+
+fn ratio_bar(label: &str, ours: f64, theirs: f64) -> Bar {
+    let values = [ours, theirs].map(|value| Some(BarValue::from(value))).into();
+    Bar { label: label.to_owned(), values }
+}
+
+fn recordings_section(found: &Found) -> Section {
+    let gigabytes = found.large_bytes as f64 / 1e9;
+    let mut words = vec![format!(
+        "{gigabytes:.1} GB, {} source, one stream. Sent is what left the sender's socket, \
+         recorded what is in the receiver's file; a file is synced at the end, which counts. The \
+         disk's own curve is all that it wrote then, for anybody; it lags behind a file that the \
+         page cache takes.",
+        found.residency.name()
+    )];
+    words.extend(found.large_note.clone());
+    let columns = ["what", "engines", "seconds", "sent, Gbit/s", "recorded, Gbit/s"];
+    let mut table = Table::new("One large file", 2, &columns);
+    let mut charts = Vec::new();
+    for recorded in &found.recorded {
+        let line = recording_line(recorded);
+        let pair = &recorded.pair;
+        let engines = format!("{} to {}", pair.send_engine, pair.receive_engine);
+        let mut row = vec![recorded.name.clone(), engines];
+        match line.seconds {
+            Some(seconds) => {
+                let rate = |rate: Option<f64>| {
+                    rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))
+                };
+                row.push(format!("{seconds:.2}"));
+                row.extend([line.sent_gbit_per_s, line.recorded_gbit_per_s].map(rate));
+                charts.push(curves(&line));
+            }
+            None => row.push(line.refused.unwrap_or("no reason").to_owned()),
+        }
+        table.row(row);
+    }
+    Section {
+        title: "Sending and recording over time".to_owned(),
+        words,
+        charts,
+        tables: vec![table, theirs()],
+    }
+}
+
+fn theirs() -> Table {
+    let columns = ["the study's", "seconds", "sent, Gbit/s", "recorded, Gbit/s"];
+    let mut table = Table::new("The study's shape", 1, &columns);
+    for theirs in RECORDINGS {
+        let number = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+        };
+        table.row(vec![
+            theirs.what.to_owned(),
+            number(theirs.seconds),
+            number(theirs.sent_gbit_per_s),
+            number(theirs.recorded_gbit_per_s),
+        ]);
+    }
+    table.note(format!(
+        "{MASSIVE_DATA}, table 3, and figures 12 to 15 over a network of 100 Gbit/s."
+    ));
+    table
+}
+
+fn curves(line: &RecordingLine<'_>) -> String {
+    let drawn = [("sending", &line.sending), ("recording", &line.recording), ("disk", &line.disk)];
+    let drawn: Vec<Line> = drawn
+        .into_iter()
+        .filter(|(_, points)| !points.is_empty())
+        .map(|(label, points)| Line {
+            label: label.to_owned(),
+            points: points.iter().map(|point| (point.seconds, point.gbit_per_s)).collect(),
+        })
+        .collect();
+    lines(line.name, RATE_UNIT, Across::Seconds, &drawn)
+}
+
+fn recording_line(recorded: &Recorded) -> RecordingLine<'_> {
+    let pair = &recorded.pair;
+    let mut line = RecordingLine {
+        event: "recording",
+        table: "recordings",
+        name: &recorded.name,
+        pair,
+        seconds: None,
+        sent_gbit_per_s: None,
+        recorded_gbit_per_s: None,
+        sending: Vec::new(),
+        recording: Vec::new(),
+        disk: Vec::new(),
+        refused: recorded.run.as_ref().err().map(String::as_str),
+    };
+    let Ok(run) = &recorded.run else { return line };
+    let bits = pair.len_bytes as f64 * 8.0;
+    let start_ns = run.send.start_ns;
+    let sent_ns = run.send.end_ns.saturating_sub(start_ns).max(1);
+    let bytes = |sample: &Sample| Some(sample.bytes);
+    line.seconds = Some(run.seconds);
+    line.sent_gbit_per_s = Some(bits / sent_ns as f64);
+    line.recorded_gbit_per_s = Some(bits / run.seconds / 1e9);
+    line.sending = points(&run.send.samples, start_ns, LOOKS_APART_NS_MIN, bytes);
+    line.recording = points(&run.receive.samples, start_ns, LOOKS_APART_NS_MIN, bytes);
+    if pair.target == Target::File {
+        let disk = |sample: &Sample| sample.disk_bytes;
+        line.disk = points(&run.receive.samples, start_ns, DISK_APART_NS_MIN, disk);
+    }
+    line
+}
+
+/// Two looks that are closer, as the last two may be, say nothing of a rate.
+const LOOKS_APART_NS_MIN: u64 = 20_000_000;
+/// A disk counts a request when it is done, and many are done at once: a longer time shows its
+/// rate.
+const DISK_APART_NS_MIN: u64 = 450_000_000;
+
+/// Between every two looks, the rate in the middle of them.
+fn points(
+    samples: &[Sample],
+    start_ns: u64,
+    apart_ns_min: u64,
+    bytes: impl Fn(&Sample) -> Option<u64>,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    let mut last: Option<(u64, u64)> = None;
+    for sample in samples {
+        let Some(now_bytes) = bytes(sample) else { continue };
+        if let Some((at_ns, then_bytes)) = last {
+            let ns = sample.at_ns.saturating_sub(at_ns);
+            if ns < apart_ns_min {
+                continue;
+            }
+            let middle_ns = (at_ns + ns / 2).saturating_sub(start_ns);
+            points.push(Point {
+                seconds: middle_ns as f64 / 1e9,
+                gbit_per_s: now_bytes.saturating_sub(then_bytes) as f64 * 8.0 / ns as f64,
+            });
+        }
+        last = Some((sample.at_ns, now_bytes));
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ms: u64, bytes: u64) -> Sample {
+        Sample { at_ns: at_ms * 1_000_000, bytes, disk_bytes: None }
+    }
+
+    #[test]
+    fn a_rate_is_what_came_between_two_looks() {
+        let samples = [sample(1000, 0), sample(1100, 125_000_000), sample(1101, 125_000_000)];
+        let points =
+            points(&samples, 1_000_000_000, LOOKS_APART_NS_MIN, |sample| Some(sample.bytes));
+        assert_eq!(points.len(), 1, "two looks a millisecond apart are one: {points:?}");
+        assert!((points[0].gbit_per_s - 10.0).abs() < 1e-9);
+        assert!((points[0].seconds - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_disk_that_does_not_count_has_no_curve() {
+        let samples = [sample(0, 0), sample(100, 7)];
+        assert!(points(&samples, 0, 1, |sample| sample.disk_bytes).is_empty());
+    }
+}

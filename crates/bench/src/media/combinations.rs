@@ -1,0 +1,43 @@
+//! The study's figure 10: a cold file from the disk to the network in small requests, by each way
+//! of reading with each way of sending. These are the engines of the datapath's list.
+
+use crate::{
+    media::request::BenchMedia,
+    pair::{Pair, Source, Target},
+    series::{Calls, Effort, Series, measure as measure_series},
+    studies::REQUEST_BYTES,
+    workshop::{Residency, Workshop},
+};
+use anyhow::Result;
+use haul_datapath::engines::ENGINES;
+use std::time::Duration;
+
+pub(super) const TABLE: &str = "combinations";
+/// The baseline of the study.
+pub(super) const READ_WRITE: &str = "read-write";
+const DISCARD: &str = "discard";
+/// No more rounds after this.
+const TIME_MAX: Duration = Duration::from_secs(5 * 60);
+
+pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop) -> Result<Vec<Series>> {
+    workshop.make_source(plan.file_bytes, 0)?;
+    let able = ENGINES.iter().filter(|engine| engine.open_send.is_some());
+    let series = able.map(|engine| {
+        let pair = Pair {
+            send_engine: engine.name,
+            receive_engine: DISCARD,
+            source: Source::File(Residency::Cold),
+            target: Target::Null,
+            len_bytes: plan.file_bytes,
+            streams: 1,
+            send_block_bytes: Some(REQUEST_BYTES),
+            receive_block_bytes: None,
+        };
+        Series::new(TABLE, pair)
+    });
+    let mut all: Vec<Series> = series.collect();
+    let rounds = plan.small_rounds;
+    let effort = Effort { rounds, time_max: TIME_MAX, calls: Calls::LeaveOut };
+    measure_series(workshop, &mut all, effort)?;
+    Ok(all)
+}

@@ -1,0 +1,403 @@
+//! What a crowd saw, as tables, charts and lines.
+
+use super::{
+    crowd::{Cell, EXHAUSTED_SHARE, Run},
+    order::{Missed, percent, sentence},
+    server::Counted,
+};
+use crate::media::request::{BenchMedia, Bounds};
+use haul_media::viewers::{Quantiles, Seen};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::HostFacts,
+    page::Section,
+    results::Results,
+    spread::Spread,
+    table::Table,
+    units,
+};
+use serde::Serialize;
+
+const MEGABYTE: f64 = 1e6;
+
+#[derive(Debug, Serialize)]
+struct Times {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+impl From<Quantiles> for Times {
+    fn from(times: Quantiles) -> Self {
+        Self { p50: times.p50_ms, p99: times.p99_ms, max: times.max_ms }
+    }
+}
+
+/// A method as it is printed: all of its rounds together, but for spreads over them.
+#[derive(Debug, Serialize)]
+struct CrowdLine<'cell> {
+    event: &'static str,
+    table: &'static str,
+    method: &'cell str,
+    rounds: usize,
+    streams: u64,
+    turned_away: u64,
+    failed: u64,
+    why_failed: Option<String>,
+    periods: u64,
+    misses: u64,
+    miss_share: Option<Spread>,
+    late_ms: Option<Times>,
+    first_byte_ms: Option<Times>,
+    start_up_ms: Option<Times>,
+    received_bytes: u64,
+    watched_s: f64,
+    cpu_us_per_stream_s: Option<Spread>,
+    cpu_s: Option<f64>,
+    disk_read_bytes: Option<u64>,
+    disk_reads: Option<u64>,
+    memory_bytes: Option<u64>,
+    server: Option<Counted>,
+    shares_when_busiest: Vec<Share>,
+    disk_is_bound: bool,
+    refused: Option<&'cell str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Share {
+    of: &'static str,
+    share: f64,
+}
+
+/// All rounds.
+fn seen(cell: &Cell) -> Option<Seen> {
+    let mut runs = cell.runs.iter();
+    let mut all = runs.next()?.seen.clone();
+    runs.for_each(|run| all.add(&run.seen));
+    Some(all)
+}
+
+/// Why nothing can be said of it, if so.
+fn refusal(cell: &Cell) -> Option<String> {
+    if let Some(why) = &cell.refused {
+        return Some(why.clone());
+    }
+    let seen = seen(cell)?;
+    cell.miss_share().is_none().then(|| {
+        let why = seen.why_failed.unwrap_or_else(|| "nobody came".to_owned());
+        format!("nothing was played: {why}")
+    })
+}
+
+fn line<'cell>(
+    cell: &'cell Cell,
+    refused: Option<&'cell str>,
+    bounds: Option<&Bounds>,
+    cores: u32,
+) -> CrowdLine<'cell> {
+    let all = seen(cell);
+    let sum = |of: &dyn Fn(&Run) -> Option<u64>| {
+        cell.runs.iter().map(of).try_fold(0, |sum, one| Some(sum + one?))
+    };
+    let count = |of: fn(&Seen) -> u64| all.as_ref().map_or(0, of);
+    let times = |of: fn(&Seen) -> Option<Quantiles>| all.as_ref().and_then(of).map(Times::from);
+    let has_process = cell.runs.iter().any(|run| run.used.is_some());
+    let of_process = |of: &dyn Fn(&Run) -> Option<u64>| sum(of).filter(|_| has_process);
+    CrowdLine {
+        event: "cell",
+        table: "crowd",
+        method: &cell.name,
+        rounds: cell.runs.len(),
+        streams: count(|seen| seen.streams),
+        turned_away: count(|seen| seen.refused),
+        failed: count(|seen| seen.failed),
+        why_failed: all.as_ref().and_then(|seen| seen.why_failed.clone()),
+        periods: count(|seen| seen.periods),
+        misses: count(|seen| seen.misses),
+        miss_share: cell.miss_share(),
+        late_ms: times(Seen::lateness),
+        first_byte_ms: times(Seen::first_byte),
+        start_up_ms: times(Seen::start_up),
+        received_bytes: count(|seen| seen.received_bytes),
+        watched_s: all.as_ref().map_or(0.0, |seen| seen.watched.as_secs_f64()),
+        cpu_us_per_stream_s: cell.spread(Run::cpu_us_per_stream_s),
+        cpu_s: cell
+            .runs
+            .iter()
+            .map(|run| Some(run.used?.cpu_s))
+            .sum::<Option<f64>>()
+            .filter(|_| has_process),
+        disk_read_bytes: of_process(&|run| Some(run.used?.read_bytes)),
+        disk_reads: of_process(&|run| run.used?.reads),
+        memory_bytes: cell.runs.iter().map(|run| run.memory_bytes).max().filter(|_| has_process),
+        server: cell.runs.last().and_then(|run| run.counted),
+        shares_when_busiest: shares(cell, bounds, cores),
+        disk_is_bound: cell.runs.iter().all(|run| run.is_disk_bound) && !cell.runs.is_empty(),
+        refused,
+    }
+}
+
+/// Of each bound the largest of the rounds.
+fn shares(cell: &Cell, bounds: Option<&Bounds>, cores: u32) -> Vec<Share> {
+    let mut all: Vec<Share> = Vec::new();
+    for run in cell.runs.iter().filter(|run| run.used.is_some()) {
+        for (of, share) in run.shares(bounds, cores) {
+            match all.iter_mut().find(|one| one.of == of) {
+                Some(one) => one.share = one.share.max(share),
+                None => all.push(Share { of, share }),
+            }
+        }
+    }
+    all
+}
+
+/// What was used up when the crowd was largest.
+fn limit(shares: &[Share]) -> String {
+    let most = shares.iter().max_by(|one, other| one.share.total_cmp(&other.share));
+    match most {
+        Some(Share { of, share }) if *share >= EXHAUSTED_SHARE => {
+            format!("{of} ({})", units::percent(*share))
+        }
+        Some(Share { of, share }) => format!("none ({of} {})", units::percent(*share)),
+        None => "not known".to_owned(),
+    }
+}
+
+/// The sentences before all else, of the crowd's part.
+pub(super) fn words(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Vec<String> {
+    let missed: Vec<Missed> = cells
+        .iter()
+        .filter(|cell| refusal(cell).is_none())
+        .filter_map(|cell| {
+            Some(Missed { name: cell.name.clone(), share: cell.miss_share()?.median })
+        })
+        .collect();
+    let of_cell = |cell: &Cell| {
+        let shares = shares(cell, plan.bounds.as_ref(), cores);
+        (!shares.is_empty()).then(|| format!("{}: {}", cell.name, limit(&shares)))
+    };
+    let limits: Vec<String> = cells.iter().filter_map(of_cell).collect();
+    let mut words = vec![sentence(&missed)];
+    if !limits.is_empty() {
+        words.push(format!(
+            "What was used up in the busiest seconds, of what there was: {}.",
+            limits.join("; ")
+        ));
+    }
+    words
+}
+
+pub(super) fn add_lines(results: &mut Results, plan: &BenchMedia, cells: &[Cell], cores: u32) {
+    for cell in cells {
+        let refused = refusal(cell);
+        results.line(&line(cell, refused.as_deref(), plan.bounds.as_ref(), cores));
+    }
+}
+
+/// Something was played, by some method.
+pub(super) fn is_measured(cells: &[Cell]) -> bool {
+    cells.iter().any(|cell| refusal(cell).is_none() && !cell.runs.is_empty())
+}
+
+pub(super) fn section(plan: &BenchMedia, title: &str, cells: &[Cell], cores: u32) -> Section {
+    let mut section = Section {
+        title: title.to_owned(),
+        words: vec![crowd_in_words(plan)],
+        tables: vec![deadlines(cells), waiting(cells), costs(plan, cells, cores)],
+        charts: vec![missed_chart(cells)],
+    };
+    let has_disk = cells.iter().flat_map(|cell| &cell.runs).any(|run| run.samples.len() > 1);
+    if has_disk {
+        section.charts.push(disk_chart(cells));
+        section.charts.push(cpu_chart(cells));
+    }
+    section
+}
+
+fn crowd_in_words(plan: &BenchMedia) -> String {
+    let crowd = &plan.crowd;
+    format!(
+        "Up to {} viewers come {:.2} s apart on average (a Poisson process, seed {}) and choose \
+         among {} of {} by Zipf's law with theta {}; each plays {}, for up to {} of {} s. What a \
+         player plays in a period has to be there when the period begins, the first one period \
+         after its request.",
+        crowd.users,
+        crowd.mean_gap.as_secs_f64(),
+        crowd.seed,
+        units::count(crowd.films.into(), "film"),
+        units::bytes(crowd.film_bytes),
+        crowd.theta,
+        units::rate(crowd.rate.bits_per_s as f64 / 1e9),
+        units::count(crowd.periods.into(), "period"),
+        crowd.period.as_secs_f64(),
+    )
+}
+
+fn ms(time: Option<f64>) -> String {
+    match time {
+        None => "-".to_owned(),
+        Some(ms) if ms < 10.0 => format!("{ms:.1}"),
+        Some(ms) => format!("{ms:.0}"),
+    }
+}
+
+/// A row of each method that played, and why the others did not.
+fn of_seen(table: &mut Table, cells: &[Cell], row: impl Fn(&Cell, &Seen) -> Vec<String>) {
+    for cell in cells {
+        let why = refusal(cell);
+        let name = || vec![cell.name.clone()];
+        match seen(cell).filter(|_| why.is_none()) {
+            Some(seen) => table.row([name(), row(cell, &seen)].concat()),
+            None => table.row([name(), vec![why.unwrap_or_default()]].concat()),
+        }
+    }
+}
+
+fn quantiles(times: Option<Quantiles>) -> [String; 3] {
+    let [p50, p99, max] = match times {
+        Some(times) => [times.p50_ms, times.p99_ms, times.max_ms].map(Some),
+        None => [None; 3],
+    };
+    [ms(p50), ms(p99), ms(max)]
+}
+
+fn deadlines(cells: &[Cell]) -> Table {
+    let columns = [
+        "method",
+        "streams",
+        "away",
+        "failed",
+        "periods",
+        "missed",
+        "missed %",
+        "late p50 ms",
+        "p99",
+        "max",
+    ];
+    let mut table = Table::new("Deadlines, as the viewers saw them", 1, &columns);
+    of_seen(&mut table, cells, |cell, seen| {
+        let counts = [seen.streams, seen.refused, seen.failed, seen.periods, seen.misses];
+        let share = cell.miss_share().map(|share| percent(share.median));
+        let counts = counts.map(|count| count.to_string()).to_vec();
+        [counts, vec![share.unwrap_or_default()], quantiles(seen.lateness()).to_vec()].concat()
+    });
+    table.note("Late: of all periods, 0 where one was in time. Away: answered with 503.");
+    table.note("Missed %: the median of the rounds; counts are of all rounds.");
+    table
+}
+
+fn waiting(cells: &[Cell]) -> Table {
+    let columns = ["method", "first byte p50", "p99", "max", "start-up p50", "p99", "max"];
+    let mut table = Table::new("From a viewer's request, in ms", 1, &columns);
+    of_seen(&mut table, cells, |_, seen| {
+        [quantiles(seen.first_byte()), quantiles(seen.start_up())].concat()
+    });
+    table.note("Start-up: until the first period is there whole.");
+    table
+}
+
+fn costs(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Table {
+    let columns = [
+        "method",
+        "CPU us a stream and s",
+        "CPU s",
+        "memory",
+        "read from disk",
+        "reads",
+        "KiB a read",
+        "used up when busiest",
+    ];
+    let mut table = Table::new("What it cost the server", 1, &columns);
+    for cell in cells.iter().filter(|cell| refusal(cell).is_none()) {
+        let line = line(cell, None, plan.bounds.as_ref(), cores);
+        let dash = || "-".to_owned();
+        let each = line.disk_read_bytes.zip(line.disk_reads).filter(|(_, reads)| *reads > 0);
+        table.row(vec![
+            cell.name.clone(),
+            line.cpu_us_per_stream_s.map_or_else(dash, |cpu| format!("{:.0}", cpu.median)),
+            line.cpu_s.map_or_else(dash, |cpu_s| format!("{cpu_s:.2}")),
+            line.memory_bytes.map_or_else(dash, units::bytes),
+            line.disk_read_bytes.map_or_else(dash, units::bytes),
+            line.disk_reads.map_or_else(dash, |reads| reads.to_string()),
+            each.map_or_else(dash, |(bytes, reads)| format!("{}", (bytes / reads) >> 10)),
+            limit(&line.shares_when_busiest),
+        ]);
+    }
+    table.note("Memory: the most that was resident, without the page cache.");
+    table
+}
+
+fn missed_chart(cells: &[Cell]) -> String {
+    let bar = |cell: &Cell| {
+        let share = cell.miss_share().filter(|_| refusal(cell).is_none());
+        let value = share.map(|share| BarValue {
+            value: share.median * 100.0,
+            lowest: share.lowest * 100.0,
+            highest: share.highest * 100.0,
+        });
+        Bar { label: cell.name.clone(), values: vec![value] }
+    };
+    let drawn: Vec<Bar> = cells.iter().map(bar).collect();
+    bars("Deadlines missed", "% of all periods", &["missed"], &drawn)
+}
+
+fn cpu_chart(cells: &[Cell]) -> String {
+    let bar = |cell: &Cell| {
+        let cpu = cell.spread(Run::cpu_us_per_stream_s);
+        let value =
+            cpu.map(|cpu| BarValue { value: cpu.median, lowest: cpu.lowest, highest: cpu.highest });
+        Bar { label: cell.name.clone(), values: vec![value] }
+    };
+    let drawn: Vec<Bar> = cells.iter().map(bar).collect();
+    bars("Processor time", "us a stream and second", &["CPU"], &drawn)
+}
+
+/// Over two seconds each, of the last round.
+fn disk_chart(cells: &[Cell]) -> String {
+    const OVER_S: f64 = 2.0;
+    let drawn = cells.iter().filter_map(|cell| {
+        let samples = &cell.runs.last()?.samples;
+        let mut points = Vec::new();
+        let mut from = samples.first()?;
+        for sample in samples {
+            let over_s = sample.at_s - from.at_s;
+            if over_s >= OVER_S {
+                let bytes = sample.used.read_bytes - from.used.read_bytes;
+                points.push((sample.at_s, bytes as f64 / over_s / MEGABYTE));
+                from = sample;
+            }
+        }
+        Some(Line { label: cell.name.clone(), points })
+    });
+    let drawn: Vec<Line> = drawn.collect();
+    lines("Read from the disk while viewers come and go", "MB/s", Across::Seconds, &drawn)
+}
+
+/// The crowd at another server.
+pub(super) fn against(plan: &BenchMedia, facts: HostFacts, films: usize, cell: &Cell) -> Results {
+    let cells = std::slice::from_ref(cell);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let mut words = Vec::new();
+    if films < plan.crowd.films as usize {
+        words.push(format!(
+            "The server shows {}, and the crowd chooses among these.",
+            units::count(films as u64, "film")
+        ));
+    }
+    words.push(
+        "Nothing of that server is bound here: its disk, memory and network are its own."
+            .to_owned(),
+    );
+    let is_measured = is_measured(cells);
+    let mut results = Results {
+        title: "haul bench media --against".to_owned(),
+        verdict: Vec::new(),
+        words,
+        facts,
+        sections: vec![section(plan, "A crowd of viewers", cells, cores)],
+        lines: Vec::new(),
+        measured: is_measured,
+    };
+    add_lines(&mut results, plan, cells, cores);
+    results
+}

@@ -1,0 +1,123 @@
+//! What `haul bench media` is asked to do.
+
+use crate::studies;
+use haul_host::control_group::ReadLimit;
+use haul_media::{
+    delivery::{METHODS, Method, Readahead},
+    pace::Rate,
+};
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+/// Behind the name of a method: the kernel is asked not to read ahead.
+const NO_READAHEAD: &str = "-no-readahead";
+
+/// A part of the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaPart {
+    /// Deadlines of a crowd of viewers
+    Crowd,
+    /// Processor time of one file that is read whole
+    SingleFile,
+    /// Response times by the file's size
+    Response,
+    /// Small requests, by each engine that sends
+    Combinations,
+}
+
+/// A way of sending, with or without the kernel's read-ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    pub method: Method,
+    pub readahead: Readahead,
+}
+
+impl Variant {
+    #[must_use]
+    pub fn name(self) -> String {
+        let suffix = if self.readahead == Readahead::Off { NO_READAHEAD } else { "" };
+        format!("{}{suffix}", self.method.name())
+    }
+
+    /// All ways there are, the study's first.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let of = |readahead| METHODS.map(|method| Self { method, readahead });
+        of(Readahead::Kernel).into_iter().chain(of(Readahead::Off)).collect()
+    }
+
+    /// The ways that the study compares; methods that came later take part too.
+    #[must_use]
+    pub fn of_study() -> Vec<Self> {
+        let is_plain = |one: &Self| one.readahead == Readahead::Kernel;
+        let is_studied = |one: &Self| studies::MISSES_ORDER.contains(&one.name().as_str());
+        Self::all().into_iter().filter(|one| is_plain(one) || is_studied(one)).collect()
+    }
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = Self::all();
+        all.iter().copied().find(|one| one.name() == name).ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(|one| one.name()).collect();
+            format!("there is no method {name:?}, there are: {}", names.join(", "))
+        })
+    }
+}
+
+/// The crowd that each method meets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrowdPlan {
+    pub users: u32,
+    pub mean_gap: Duration,
+    pub films: u32,
+    pub film_bytes: u64,
+    pub rate: Rate,
+    pub theta: f64,
+    pub periods: u32,
+    pub period: Duration,
+    pub seed: u64,
+}
+
+impl CrowdPlan {
+    /// All periods.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.period * self.periods
+    }
+}
+
+/// What a server may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub reads: ReadLimit,
+    pub memory_bytes: u64,
+}
+
+/// What `haul bench media` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchMedia {
+    pub parts: Vec<MediaPart>,
+    pub crowd: CrowdPlan,
+    pub variants: Vec<Variant>,
+    pub rounds: u32,
+    /// Rounds of what takes little time.
+    pub small_rounds: u32,
+    /// `None`: neither is bound.
+    pub bounds: Option<Bounds>,
+    pub file_bytes: u64,
+    pub sizes: Vec<u64>,
+    pub directory: PathBuf,
+    pub against: Option<Against>,
+}
+
+/// Another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Against {
+    /// Host and port.
+    pub server: String,
+    /// A page with links, where it ends in a slash.
+    pub path: String,
+    pub pids: Vec<u32>,
+}

@@ -1,0 +1,76 @@
+//! What the benches are asked to do.
+
+use haul_datapath::EngineInfo;
+use haul_transfer::HaulUrl;
+use std::{path::PathBuf, time::Duration};
+
+/// How large a file of the chooser's matrix is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChooserSize {
+    Bytes(u64),
+    BeyondMemory,
+}
+
+/// What `haul bench engines` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchEngines {
+    pub url: Option<HaulUrl>,
+    pub target: Option<String>,
+    pub len_bytes: u64,
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub time_max: Duration,
+    pub streams: Vec<u32>,
+    pub block_sizes: Vec<usize>,
+    pub senders: Vec<&'static EngineInfo>,
+    pub receivers: Vec<&'static EngineInfo>,
+    pub full: bool,
+}
+
+/// What `haul bench files` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchFiles {
+    /// `None`: what fits.
+    pub len_bytes: Option<u64>,
+    /// Files of the table up to this size.
+    pub table_bytes_max: u64,
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub time_max: Duration,
+}
+
+/// What `haul bench chooser` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchChooser {
+    /// Empty: what this host has.
+    pub directories: Vec<PathBuf>,
+    pub sizes: Vec<ChooserSize>,
+    pub streams: Vec<u32>,
+    pub senders: Vec<&'static EngineInfo>,
+    pub receivers: Vec<&'static EngineInfo>,
+    pub rounds: u32,
+    pub time_max: Duration,
+}
+
+/// What lies between the two hosts of `haul bench tuning`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TuningPath {
+    /// A pair of virtual interfaces: memory
+    Veth,
+    /// An emulated long path
+    Wan,
+}
+
+/// What `haul bench tuning` is to do.
+#[derive(Clone, Debug)]
+pub struct BenchTuning {
+    pub paths: Vec<TuningPath>,
+    pub streams: Vec<u32>,
+    pub rate_bits_per_s: u64,
+    pub round_trip: Duration,
+    pub time: Duration,
+    pub omit: Duration,
+    pub rounds: u32,
+    pub time_max: Duration,
+    pub directory: PathBuf,
+}

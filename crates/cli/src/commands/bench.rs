@@ -1,0 +1,75 @@
+//! `haul bench`: what was asked for is checked, measured by haul-bench, and shown.
+
+use super::{results, token_source};
+use crate::{
+    args::{
+        bench::{LowBench, LowBenchCommand},
+        results::LowResults,
+    },
+    failure::{ExitStatus, Failure},
+    interrupt,
+    ui::{json, steps::Steps},
+};
+use haul_bench::{BenchError, Caller, chooser, engines, files, media, side, tuning};
+use haul_report::results::Results;
+
+/// # Errors
+/// If nothing could start, or it was interrupted.
+pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
+    haul_transfer::raise_open_files_limit();
+    match &low.command {
+        LowBenchCommand::Engines(low) => {
+            let mut plan = low.checked()?;
+            if let Some(url) = &mut plan.url {
+                token_source::complete(std::slice::from_mut(url), None)?;
+            }
+            shown(&low.output, |caller| engines::run(&plan, caller))
+        }
+        LowBenchCommand::Files(low) => {
+            let plan = low.checked()?;
+            shown(&low.output, |caller| files::run(&plan, caller))
+        }
+        LowBenchCommand::Chooser(low) => {
+            let plan = low.checked();
+            shown(&low.output, |caller| chooser::run(&plan, caller))
+        }
+        LowBenchCommand::Tuning(low) => {
+            let plan = low.checked()?;
+            shown(&low.output, |caller| tuning::run(&plan, caller))
+        }
+        LowBenchCommand::Media(low) => {
+            let plan = low.checked()?;
+            shown(&low.output, |caller| media::run(&plan, caller))
+        }
+    }
+}
+
+/// Runs a bench for a user who may stop it, and shows what it found.
+fn shown(
+    output: &LowResults,
+    bench: impl FnOnce(&Caller) -> Result<Results, BenchError>,
+) -> Result<ExitStatus, Failure> {
+    results::ready(output)?;
+    let caller = Caller { interrupt: interrupt::on_signals()?, steps: Steps::boxed };
+    results::show(bench(&caller)?, output)
+}
+
+/// One side of a measurement, as a process of its own. It tells all that goes wrong in its lines.
+///
+/// # Errors
+/// Never.
+pub fn run_side(spec: &str) -> Result<ExitStatus, Failure> {
+    side::run(spec, &mut |line| json::print(line));
+    Ok(ExitStatus::AllDone)
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::CouldNotStart(problem) => problem.into(),
+            BenchError::BrokeOff(problem) => {
+                Self { status: ExitStatus::SomeFailed, ..Self::from(problem) }
+            }
+        }
+    }
+}
