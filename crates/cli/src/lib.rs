@@ -47,6 +47,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Probe(low) => commands::probe::run(&low),
         LowCommand::Tune(low) => commands::tune::run(&low),
         LowCommand::Bench(low) => commands::bench::run(&low),
+        #[cfg(feature = "bench")]
         LowCommand::BenchSide(low) => commands::bench::run_side(&low.spec),
         LowCommand::GenerateDocs(low) => commands::generate_docs::run(&low.directory),
     }
@@ -69,7 +70,9 @@ fn wants_json(command: &LowCommand) -> bool {
         LowCommand::Probe(low) => low.json(),
         LowCommand::Tune(low) => low.json,
         LowCommand::Bench(low) => low.json(),
-        LowCommand::Demo(_) | LowCommand::BenchSide(_) | LowCommand::GenerateDocs(_) => false,
+        LowCommand::Demo(_) | LowCommand::GenerateDocs(_) => false,
+        #[cfg(feature = "bench")]
+        LowCommand::BenchSide(_) => false,
     }
 }
 

@@ -55,6 +55,7 @@ pub enum LowCommand {
     Probe(probe::LowProbe),
     Tune(tune::LowTune),
     Bench(bench::LowBench),
+    #[cfg(feature = "bench")]
     BenchSide(bench::LowBenchSide),
     GenerateDocs(LowGenerateDocs),
 }

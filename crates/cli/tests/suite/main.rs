@@ -8,8 +8,11 @@ mod harness;
 
 mod bad_days;
 mod bad_input;
+#[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "bench")]
 mod bench_media;
+#[cfg(feature = "bench")]
 mod bench_tuning;
 mod choosing;
 mod command_line;

@@ -1,11 +1,11 @@
-//! `haul bench`: what was asked for is checked, measured by haul-bench, and shown.
+//! `haul bench` where it is built in: what was asked for is checked, measured by haul-bench, shown.
 
-use super::{results, token_source};
 use crate::{
     args::{
         bench::{LowBench, LowBenchCommand},
         results::LowResults,
     },
+    commands::{results, token_source},
     failure::{ExitStatus, Failure},
     interrupt,
     ui::{json, steps::Steps},

@@ -1,9 +1,7 @@
-//! `haul bench`: what can be chosen, and its check.
+//! `haul bench` where it is built in: what can be chosen, and its check.
 
-pub mod media;
-pub mod tuning;
-
-use super::{
+use super::{media, tuning};
+use crate::args::{
     block_sizes::{BlockSizes, parse_block_sizes},
     results::LowResults,
     usage_problem,
