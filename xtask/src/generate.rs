@@ -17,15 +17,12 @@ const PROTO_FILE: &str = "haul.proto";
 const PROTO_PACKAGE: &str = "haul.v1";
 const MESSAGES: &str = "crates/protocol/src/generated/haul.rs";
 
-/// Directories that hold nothing but what `haul generate-docs` writes.
+/// Directories that hold nothing but what `haul-docs` writes.
 const DOCUMENT_DIRECTORIES: [&str; 2] = ["docs/man", "docs/completions"];
 
 const MESSAGES_HEADER: &str = "\
 // Made from crates/protocol/proto/haul.proto by `cargo xtask gen`; edit that file, not this one.
 ";
-
-/// What `clap` answers to a command that does not exist.
-const UNKNOWN_COMMAND: &str = "unrecognized subcommand";
 
 /// Files by their path below the root.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -35,7 +32,7 @@ type Differences = BTreeMap<String, Option<Vec<u8>>>;
 
 /// Writes all generated files, and removes the ones that are not generated any more.
 pub fn write(root: &Path) -> Result<Outcome> {
-    // The messages first: `haul`, which writes the documents, does not build with stale ones.
+    // The messages first: what writes the documents does not build with stale ones.
     apply(root, message_differences(root)?)?;
     apply(root, document_differences(root)?)?;
     println!("gen: all generated files are fresh");
@@ -93,14 +90,7 @@ fn document_differences(root: &Path) -> Result<Differences> {
     for directory in DOCUMENT_DIRECTORIES {
         present.extend(files_in(root, directory)?);
     }
-    match documents(root)? {
-        Ok(wanted) => Ok(between(wanted, &present)),
-        Err(why) if present.is_empty() => {
-            println!("gen: no man pages and completions yet: {why}");
-            Ok(Differences::new())
-        }
-        Err(why) => bail!("the man pages and completions cannot be generated: {why}"),
-    }
+    Ok(between(documents(root)?, &present))
 }
 
 fn between(wanted: Files, present: &Files) -> Differences {
@@ -148,31 +138,20 @@ fn compile(directory: &Path, file: &str) -> Result<String> {
     }
 }
 
-/// Man pages and completions as `haul generate-docs` writes them, or why this `haul` has no such
-/// command.
-fn documents(root: &Path) -> Result<Result<Files, &'static str>> {
-    if !root.join("crates/cli/src/main.rs").is_file() {
-        return Ok(Err("crates/cli/src/main.rs does not exist"));
-    }
+/// Man pages and completions as `haul-docs` writes them.
+fn documents(root: &Path) -> Result<Files> {
     let scratch = ScratchDirectory::create()?;
-    let mut command = child::cargo(root, &["run", "--quiet", "-p", "haul", "--", "generate-docs"]);
-    command.arg(scratch.path.join("docs"));
-    match child::output_of(&mut command) {
-        Ok(_) => {}
-        Err(error) if error.to_string().contains(UNKNOWN_COMMAND) => {
-            return Ok(Err("haul has no command generate-docs"));
-        }
-        Err(error) => return Err(error),
-    }
+    let mut command = child::cargo(root, &["run", "--quiet", "-p", "haul-docs", "--"]);
+    child::output_of(command.arg(scratch.path.join("docs")))?;
     let mut documents = Files::new();
     for directory in DOCUMENT_DIRECTORIES {
         let files = files_in(&scratch.path, directory)?;
         if files.is_empty() {
-            bail!("haul generate-docs wrote no file to {directory}");
+            bail!("haul-docs wrote no file to {directory}");
         }
         documents.extend(files);
     }
-    Ok(Ok(documents))
+    Ok(documents)
 }
 
 /// The files right in a directory; none when it does not exist.

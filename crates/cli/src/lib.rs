@@ -1,7 +1,7 @@
 //! The command line of haul: reads arguments, runs a command, shows what happens.
 //!
 //! All that moves bytes is in `haul_transfer`. This crate is a library only so that its tests can
-//! draw its screens.
+//! draw its screens, and haul-docs describe its command line.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,6 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Bench(low) => commands::bench::run(&low),
         #[cfg(feature = "bench")]
         LowCommand::BenchSide(low) => commands::bench::run_side(&low.spec),
-        LowCommand::GenerateDocs(low) => commands::generate_docs::run(&low.directory),
     }
 }
 
@@ -70,7 +69,7 @@ fn wants_json(command: &LowCommand) -> bool {
         LowCommand::Probe(low) => low.json(),
         LowCommand::Tune(low) => low.json,
         LowCommand::Bench(low) => low.json(),
-        LowCommand::Demo(_) | LowCommand::GenerateDocs(_) => false,
+        LowCommand::Demo(_) => false,
         #[cfg(feature = "bench")]
         LowCommand::BenchSide(_) => false,
     }

@@ -17,7 +17,7 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 13] = [
+const ALLOWED: [Allowed; 14] = [
     Allowed {
         package: "haul",
         dependencies: &[
@@ -46,6 +46,7 @@ const ALLOWED: [Allowed; 13] = [
             "haul-sys",
         ],
     },
+    Allowed { package: "haul-docs", dependencies: &["haul"] },
     Allowed { package: "haul-media", dependencies: &["haul-datapath", "haul-host", "haul-sys"] },
     Allowed {
         package: "haul-transfer",

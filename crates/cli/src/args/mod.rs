@@ -57,16 +57,6 @@ pub enum LowCommand {
     Bench(bench::LowBench),
     #[cfg(feature = "bench")]
     BenchSide(bench::LowBenchSide),
-    GenerateDocs(LowGenerateDocs),
-}
-
-/// Writes the man pages and shell completions below a directory.
-#[derive(Debug, Args)]
-#[command(hide = true)]
-pub struct LowGenerateDocs {
-    /// The directory; `man/` and `completions/` are made in it
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
 }
 
 /// Where a server's key and tokens are, and what was measured.

@@ -2,7 +2,6 @@
 
 pub mod bench;
 pub mod demo;
-pub mod generate_docs;
 pub mod ls;
 pub mod media;
 pub mod probe;

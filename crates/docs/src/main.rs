@@ -1,29 +1,29 @@
-//! `haul generate-docs`: writes the man pages and shell completions that packages carry.
+//! Writes the man pages and shell completions that packages carry, below a directory that is named.
 //!
-//! Both are made from the command line itself, with no dates, so that the same program always
-//! writes the same bytes.
+//! Both are made from the command line that `haul` itself describes, with no dates, so that the
+//! same source always gives the same bytes. It is a program of its own so that `haul` carries
+//! nothing of it; `cargo xtask gen` runs it.
 
-use crate::{
-    args::{self, examples, usage_problem},
-    failure::{ExitStatus, Failure},
-};
-use anyhow::{Context, Result};
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, bail};
 use clap::Command;
 use clap_complete::{Shell, generate_to};
 use clap_mangen::{
     Man,
     roff::{Roff, roman},
 };
+use haul::args::{self, examples};
 use std::{fs, path::Path};
 
-/// # Errors
-/// If the directory cannot be written.
-pub fn run(directory: &Path) -> Result<ExitStatus, Failure> {
-    write_all(directory).map_err(|error| {
-        let what = format!("cannot write the documents to {}", directory.display());
-        usage_problem(&what, "a directory that can be written", &format!("{error:#}"), "")
-    })?;
-    Ok(ExitStatus::AllDone)
+fn main() -> Result<()> {
+    let mut words = std::env::args_os().skip(1);
+    let (Some(directory), None) = (words.next(), words.next()) else {
+        bail!("needs one word, the directory to write man/ and completions/ to")
+    };
+    let directory = Path::new(&directory);
+    write_all(directory)
+        .with_context(|| format!("cannot write the documents to {}", directory.display()))
 }
 
 /// What the roff crate puts before each part, so that apostrophes stay straight.
