@@ -31,11 +31,15 @@ impl TransferError {
         }
     }
 
-    pub(crate) fn start(problem: Problem) -> Self {
+    /// An error before anything was moved.
+    #[must_use]
+    pub fn start(problem: Problem) -> Self {
         Self::CouldNotStart(Box::new(problem))
     }
 
-    pub(crate) fn broken(problem: Problem) -> Self {
+    /// An error midway.
+    #[must_use]
+    pub fn broken(problem: Problem) -> Self {
         Self::Broken(Box::new(problem))
     }
 }

@@ -17,7 +17,7 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 14] = [
+const ALLOWED: [Allowed; 15] = [
     Allowed {
         package: "haul",
         dependencies: &[
@@ -28,6 +28,7 @@ const ALLOWED: [Allowed; 14] = [
             "haul-emulator",
             "haul-host",
             "haul-media",
+            "haul-probe",
             "haul-report",
             "haul-scratch",
             "haul-sys",
@@ -48,6 +49,10 @@ const ALLOWED: [Allowed; 14] = [
     },
     Allowed { package: "haul-docs", dependencies: &["haul"] },
     Allowed { package: "haul-media", dependencies: &["haul-datapath", "haul-host", "haul-sys"] },
+    Allowed {
+        package: "haul-probe",
+        dependencies: &["haul-transfer", "haul-datapath", "haul-host", "haul-report", "haul-sys"],
+    },
     Allowed {
         package: "haul-transfer",
         dependencies: &["haul-datapath", "haul-protocol", "haul-host", "haul-report", "haul-sys"],

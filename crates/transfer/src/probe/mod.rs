@@ -1,5 +1,3 @@
-//! What disks, the network and a whole path could carry, measured before anything is moved.
+//! What a network could carry, measured before anything is moved; the server has its half in it.
 
-pub mod disk;
 pub mod net;
-pub mod path;

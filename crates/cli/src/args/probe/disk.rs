@@ -7,11 +7,8 @@ use crate::args::{
     values::Period,
 };
 use clap::{Args, ValueEnum};
-use haul_transfer::{
-    probe::disk::setting::{DiskRequest, Method},
-    problem::Problem,
-    size::parse_size,
-};
+use haul_probe::disk::setting::{DiskRequest, Method};
+use haul_transfer::{problem::Problem, size::parse_size};
 use std::{path::PathBuf, time::Duration};
 
 /// O_DIRECT takes whole pages only.

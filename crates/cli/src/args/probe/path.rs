@@ -7,14 +7,9 @@ use crate::args::{
     values::Period,
 };
 use clap::Args;
+use haul_probe::path::{PathProbe, TIME_DEFAULT};
 use haul_protocol::limits::STREAMS_MAX;
-use haul_transfer::{
-    TransferOptions,
-    options::Protection,
-    probe::path::{PathProbe, TIME_DEFAULT},
-    problem::Problem,
-    size::parse_size,
-};
+use haul_transfer::{TransferOptions, options::Protection, problem::Problem, size::parse_size};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
 /// Shorter runs say little: connecting and the last sync are a part of them.

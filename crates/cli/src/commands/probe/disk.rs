@@ -1,6 +1,5 @@
 //! `haul probe disk`: rates and delays of a disk, over time and by setting.
 
-use super::disk_tables;
 use crate::{
     args::{probe::disk::LowProbeDisk, usage_problem},
     commands::results,
@@ -8,8 +7,9 @@ use crate::{
     interrupt,
     ui::steps::Steps,
 };
+use haul_probe::disk::{probe, tables};
 use haul_report::steps::ShowSteps as _;
-use haul_transfer::{TransferError, probe::disk::probe};
+use haul_transfer::TransferError;
 
 /// # Errors
 /// If nothing could start, or it was interrupted.
@@ -30,5 +30,5 @@ pub fn run(low: &LowProbeDisk) -> Result<ExitStatus, Failure> {
         }
         other => other.into(),
     })?;
-    results::show(disk_tables::results(&report), &low.output)
+    results::show(tables::results(&report), &low.output)
 }

@@ -1,8 +1,6 @@
 //! `haul probe`: measures the parts of a path.
 
 mod disk;
-mod disk_tables;
-mod host_figures;
 mod net;
 mod net_tables;
 mod path;

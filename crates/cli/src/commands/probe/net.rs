@@ -1,6 +1,6 @@
 //! `haul probe net`: runs the rounds, tells of each as it comes, and shows all at the end.
 
-use super::{host_figures::host_figures, net_tables};
+use super::net_tables;
 use crate::{
     args::probe::net::LowProbeNet,
     commands::{results, token_source},
@@ -9,6 +9,7 @@ use crate::{
     ui::{self, steps::Steps, units},
 };
 use haul_host::Host;
+use haul_probe::host_figures::host_figures;
 use haul_report::{
     host_facts::{BenchWire, HostFacts},
     results::Results,

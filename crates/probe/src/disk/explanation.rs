@@ -5,7 +5,7 @@
 
 use super::course::{Cliff, Course};
 use crate::{
-    probe::disk::setting::{Method, Operation},
+    disk::setting::{Method, Operation},
     words,
 };
 use haul_host::block_device::{BlockDevice, DeviceKind, Place, Storage};
@@ -168,7 +168,7 @@ fn of_device(device: &BlockDevice) -> (Cause, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::disk::course::Dip;
+    use crate::disk::course::Dip;
 
     const GIB: f64 = (1_u64 << 30) as f64;
 

@@ -6,18 +6,19 @@
 
 pub mod decision;
 mod source;
+pub mod tables;
 
-use crate::{
+use decision::{Decision, FourRuns, RunFacts, decide};
+use haul_transfer::{
     Interrupt,
-    client::push,
-    error::{TransferError, problem},
+    error::TransferError,
     events::{Check, Event, Report, TargetRoom, Verdict},
     options::{PushRequest, SourceSpec, TransferOptions},
     problem::Problem,
+    push,
     url::HaulUrl,
     wishes::Wishes,
 };
-use decision::{Decision, FourRuns, RunFacts, decide};
 use serde::Serialize;
 pub use source::Residency;
 use source::Source;
@@ -235,12 +236,22 @@ fn preflight(
     let must = |check: &&Check| check.verdict == Verdict::Failed && check.name != "space";
     if let Some(check) = report.preflight.iter().find(must) {
         let what = format!("the path cannot be probed: {}", check.name);
-        return Err(TransferError::start(problem(&what, "", &check.found, &check.hint)));
+        return Err(TransferError::start(Problem::in_general(
+            &what,
+            "",
+            &check.found,
+            &check.hint,
+        )));
     }
     report.target_room.ok_or_else(|| {
         let what = "the path has no disk at its end";
         let hint = "start haul serve there with the directory that is to receive";
-        TransferError::start(problem(what, "a server of a directory", "haul serve null:", hint))
+        TransferError::start(Problem::in_general(
+            what,
+            "a server of a directory",
+            "haul serve null:",
+            hint,
+        ))
     })
 }
 

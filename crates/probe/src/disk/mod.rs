@@ -13,16 +13,14 @@ pub mod run;
 pub mod scratch_file;
 pub mod series;
 pub mod setting;
+pub mod tables;
 pub mod verdict;
 
 use crate::{
-    Interrupt, TransferError,
-    error::problem,
-    probe::disk::{
+    disk::{
         report::{Cell, DiskReport, Profile, Profiled},
         setting::{DiskRequest, Method, Operation, Setting},
     },
-    problem::Problem,
     words,
 };
 use course::course;
@@ -32,6 +30,7 @@ use haul_host::{
     block_device::{Place, Storage},
 };
 use haul_sys::Ring;
+use haul_transfer::{Interrupt, TransferError, problem::Problem};
 use plan::Plan;
 use run::{Load, NoRun, Run};
 use rustix::{
@@ -382,7 +381,7 @@ impl<'probe> Prober<'probe> {
 }
 
 fn failed(what: &str, needs: &str, error: &io::Error, hint: &str) -> Problem {
-    problem(what, needs, &error.to_string(), hint)
+    Problem::in_general(what, needs, &error.to_string(), hint)
 }
 
 fn open_directory(path: &Path) -> io::Result<File> {

@@ -3,6 +3,8 @@
 use haul_host::Host;
 use haul_report::host_facts::HostFigures;
 
+/// What of the host stands at the top of results.
+#[must_use]
 pub fn host_figures(host: &Host) -> HostFigures {
     HostFigures {
         cores: host.cores,

@@ -5,7 +5,7 @@
 //! together; one that reads or writes a disk is slower only where that disk is. What never limited
 //! is known to carry at least what went through it.
 
-use crate::{events::Bottleneck, session::stages::round};
+use haul_transfer::{events::Bottleneck, session::stages::round};
 use serde::Serialize;
 
 /// A disk that lets through this share of what went without it does not limit.

@@ -1,17 +1,6 @@
 //! The tables, charts and JSON lines of `haul probe disk`.
 
-use super::host_figures::host_figures;
-use crate::ui::units;
-use haul_host::block_device::{BlockDevice, Place, Storage};
-use haul_report::{
-    chart::{Across, Bar, BarValue, Line, bars, lines},
-    host_facts::{BenchWire, HostFacts},
-    page::Section,
-    results::Results,
-    spread::Spread,
-    table::Table,
-};
-use haul_transfer::probe::disk::{
+use crate::disk::{
     course::Course,
     explanation::Explanation,
     plan::Plan,
@@ -21,6 +10,17 @@ use haul_transfer::probe::disk::{
     series::{Delays, Interval},
     setting::{Method, Operation, Setting},
     verdict::Verdict,
+};
+use crate::host_figures::host_figures;
+use haul_host::block_device::{BlockDevice, Place, Storage};
+use haul_report::{
+    chart::{Across, Bar, BarValue, Line, bars, lines},
+    host_facts::{BenchWire, HostFacts},
+    page::Section,
+    results::Results,
+    spread::Spread,
+    table::Table,
+    units,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -96,6 +96,7 @@ struct VerdictLine<'found> {
 }
 
 /// All of it, as `Results` shows it.
+#[must_use]
 pub fn results(report: &DiskReport) -> Results {
     let kind = report.file_system.kind.to_string();
     let facts =
@@ -185,7 +186,7 @@ fn device_json(device: &BlockDevice) -> Value {
 fn profile_line(profile: &Profile) -> ProfileLine<'_> {
     let done = profile.outcome.as_ref().ok();
     let run = done.map(|done| &done.run);
-    let rate = run.map(haul_transfer::probe::disk::run::Run::bytes_per_s);
+    let rate = run.map(crate::disk::run::Run::bytes_per_s);
     ProfileLine {
         event: "profile",
         table: "profiles",

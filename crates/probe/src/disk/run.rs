@@ -7,11 +7,9 @@ use super::{
     scratch_file::{Caching, ScratchFile},
     series::{Recorder, Series},
 };
-use crate::{
-    Interrupt,
-    probe::disk::setting::{Method, Operation, Setting},
-};
+use crate::disk::setting::{Method, Operation, Setting};
 use haul_sys::{PageMemory, Ring, usage};
+use haul_transfer::Interrupt;
 use rustix::io::Errno;
 use std::{
     io,

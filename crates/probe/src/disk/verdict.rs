@@ -2,7 +2,7 @@
 
 use super::{plan::Plan, run::Ended, series::Delays};
 use crate::{
-    probe::disk::{
+    disk::{
         report::{Cell, Profile, Profiled},
         setting::{Method, Operation, Setting},
     },
@@ -341,7 +341,7 @@ fn cost(setting: &Setting) -> (bool, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::disk::{
+    use crate::disk::{
         course::{Cliff, Course},
         run::Run,
         series::Recorder,

@@ -1,14 +1,14 @@
 //! What a probe reads of a source: as many of its bytes as it needs, brought out of the page cache
 //! before each run.
 
-use crate::{
-    error::{TransferError, problem},
+use haul_host::{FileSystem, FsKind};
+use haul_sys::cachestat::cached_bytes;
+use haul_transfer::{
+    error::TransferError,
     name::Name,
     options::{Beginning, SourceSpec},
     problem::{Problem, Side},
 };
-use haul_host::{FileSystem, FsKind};
-use haul_sys::cachestat::cached_bytes;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::{
@@ -78,8 +78,8 @@ impl Source {
         }
         let what = format!("there is nothing to read in {}", path.display());
         let hint = "name a file or a directory that is like what will be moved";
-        let found = format!("{} of 0 bytes", crate::probe::path::counted(source.files.len()));
-        Err(TransferError::start(problem(&what, "a file with bytes", &found, hint)))
+        let found = format!("{} of 0 bytes", crate::path::counted(source.files.len()));
+        Err(TransferError::start(Problem::in_general(&what, "a file with bytes", &found, hint)))
     }
 
     fn add(&mut self, path: PathBuf, len_bytes: u64) {
@@ -183,7 +183,8 @@ fn evict(parts: &[Beginning]) -> Result<Residency, TransferError> {
 fn unreadable(path: &Path, error: &io::Error) -> TransferError {
     let what = "the source cannot be read";
     let found = error.to_string();
-    let problem = problem(what, "a file or a directory", &found, "check the name and its rights");
+    let problem =
+        Problem::in_general(what, "a file or a directory", &found, "check the name and its rights");
     let path = Name(path.as_os_str().as_bytes().to_vec());
     TransferError::start(Problem { path, side: Side::Source, ..problem })
 }

@@ -1,10 +1,11 @@
 //! How large the file of a probe is: more than caches hide, and never all that is free.
 
-use crate::{error::problem, probe::disk::setting::DiskRequest, problem::Problem, words};
+use crate::{disk::setting::DiskRequest, words};
 use haul_host::{
     FileSystem, Host,
     block_device::{Place, Storage},
 };
+use haul_transfer::problem::Problem;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -69,7 +70,7 @@ pub fn plan(
     };
     let len_bytes = len_bytes / step_bytes * step_bytes;
     if len_bytes == 0 {
-        return Err(problem(
+        return Err(Problem::in_general(
             &format!("no room for a file in {}", request.directory.display()),
             &format!("{} free for one block twice", words::bytes(step_bytes * FREE_PARTS)),
             &words::bytes(free_bytes),
@@ -86,7 +87,7 @@ fn asked(
     request: &DiskRequest,
 ) -> Result<(u64, String), Problem> {
     if asked_bytes < step_bytes {
-        return Err(problem(
+        return Err(Problem::in_general(
             "cannot take --size",
             &format!("one block of {} at least", words::bytes(step_bytes)),
             &words::bytes(asked_bytes),
@@ -95,7 +96,7 @@ fn asked(
     }
     if asked_bytes.saturating_add(ROOM_BYTES) > free_bytes {
         let needs = words::bytes(asked_bytes);
-        return Err(problem(
+        return Err(Problem::in_general(
             &format!("no room for a file in {}", request.directory.display()),
             &format!("{needs} free and {} left to others", words::bytes(ROOM_BYTES)),
             &words::bytes(free_bytes),
