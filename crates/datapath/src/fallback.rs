@@ -3,6 +3,9 @@
 //! [`Sender`] and [`Receiver`] run the first engine of a list that can be opened. Where it gives up
 //! in the middle of a span, the next one goes on at the very byte; no byte is lost or repeated, and
 //! a tap sees each once. Each change is kept as a [`Fallback`] for the user to see.
+//!
+//! Both are one type, [`Succession`]; the few things in which sending and receiving differ are in
+//! [`Direction`].
 
 use std::{collections::VecDeque, io};
 
@@ -20,68 +23,389 @@ pub struct Fallback {
     pub why: String,
 }
 
-/// What [`Sender`] and [`Receiver`] have in common: the candidates and what became of them.
-struct Bench {
+/// Sends on one wire with the best engine that works there.
+pub type Sender = Succession<dyn SendEngine>;
+
+/// Receives on one wire with the best engine that works there.
+pub type Receiver = Succession<dyn ReceiveEngine>;
+
+/// Opens an engine of one direction.
+pub type Opener<E> = fn(Setup<'_>) -> Result<Box<E>, OpenError>;
+
+/// The part of an engine's contract that [`Succession`] needs, whether it sends or receives.
+///
+/// The methods that an engine has too are those of [`SendEngine`] and [`ReceiveEngine`].
+pub trait Direction {
+    /// What an engine of the other direction is told.
+    const OTHER_WAY: &'static str;
+
+    /// The function that opens the engine in this direction, if it has one.
+    fn opener(info: &EngineInfo) -> Option<Opener<Self>>;
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError>;
+
+    fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError>;
+
+    /// Lets go of bytes that the engine has packed and holds back.
+    fn flush(&mut self) -> Result<(), EngineError>;
+
+    /// Reaps all spans in flight.
+    ///
+    /// Errors that concern one span and leave the wire as it is go to `late`; one that is returned
+    /// means that the wire is not to be used again.
+    fn settle(
+        &mut self,
+        done: &mut Vec<SpanDone>,
+        late: &mut Vec<EngineError>,
+    ) -> Result<(), EngineError>;
+
+    fn spans_in_flight(&self) -> u32;
+
+    fn stage_times(&self) -> StageTimes;
+
+    fn into_wire(self: Box<Self>) -> Wire;
+}
+
+impl Direction for dyn SendEngine {
+    const OTHER_WAY: &'static str = "it cannot send";
+
+    fn opener(info: &EngineInfo) -> Option<Opener<Self>> {
+        info.open_send
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        SendEngine::submit(self, span, tap, done)
+    }
+
+    fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        SendEngine::reap(self, wait, done)
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        self.send_bytes(&[], Boundary::Flush)
+    }
+
+    fn settle(
+        &mut self,
+        done: &mut Vec<SpanDone>,
+        _late: &mut Vec<EngineError>,
+    ) -> Result<(), EngineError> {
+        SendEngine::reap(self, Wait::ForAll, done)
+    }
+
+    fn spans_in_flight(&self) -> u32 {
+        SendEngine::spans_in_flight(self)
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        SendEngine::stage_times(self)
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        SendEngine::into_wire(self)
+    }
+}
+
+impl Direction for dyn ReceiveEngine {
+    const OTHER_WAY: &'static str = "it cannot receive";
+
+    fn opener(info: &EngineInfo) -> Option<Opener<Self>> {
+        info.open_receive
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        ReceiveEngine::submit(self, span, tap, done)
+    }
+
+    fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        ReceiveEngine::reap(self, wait, done)
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        done: &mut Vec<SpanDone>,
+        late: &mut Vec<EngineError>,
+    ) -> Result<(), EngineError> {
+        // One error for each span that failed, so this ends.
+        while ReceiveEngine::spans_in_flight(self) > 0 {
+            late.extend(ReceiveEngine::reap(self, Wait::ForAll, done).err());
+        }
+        Ok(())
+    }
+
+    fn spans_in_flight(&self) -> u32 {
+        ReceiveEngine::spans_in_flight(self)
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        ReceiveEngine::stage_times(self)
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        ReceiveEngine::into_wire(self)
+    }
+}
+
+/// A wire, the engine at work on it, and those that take its place when it gives up.
+pub struct Succession<E: Direction + ?Sized> {
     host: Host,
     buffers: Buffers,
+    holder: Holder<E>,
+    /// Candidates that have not been tried yet, the best first.
     waiting: VecDeque<&'static EngineInfo>,
     /// The engine at work, or the last that was.
     info: &'static EngineInfo,
-    /// Of engines that are gone.
+    /// Stage times of engines that are gone.
     earlier_times: StageTimes,
     fallbacks: Vec<Fallback>,
     /// What earlier engines moved of spans that a later one finishes.
     carried: Vec<SpanDone>,
+    /// Errors of single spans from engines that are gone; [`Self::reap`] returns them.
+    late: VecDeque<EngineError>,
 }
 
-/// The engine at work, or the wire alone after the last candidate failed.
-enum Seat<E: ?Sized> {
+/// Who holds the wire.
+enum Holder<E: ?Sized> {
+    /// The engine at work.
     Engine(Box<E>),
-    Bare(Wire),
+    /// Nobody, after the last candidate failed.
+    Nobody(Wire),
     /// Only while one engine makes room for another.
-    Empty,
+    Changing,
 }
 
-/// How an engine of one direction is opened.
-type Open<E> = fn(&EngineInfo, Setup<'_>) -> Option<Result<Box<E>, OpenError>>;
+/// An engine that gave up, and why.
+type GaveUp = (&'static str, EngineError);
 
-impl Bench {
-    fn new(candidates: Vec<&'static EngineInfo>, host: &Host, buffers: Buffers) -> Self {
-        let info = candidates.first().copied().expect("the caller offers one engine at least");
-        Self {
+impl<E: Direction + ?Sized> Succession<E> {
+    /// Opens the first of `candidates` that can be opened; those of the other direction are left
+    /// out.
+    ///
+    /// # Errors
+    /// That of the last candidate, with the wire unharmed.
+    ///
+    /// # Panics
+    /// If there are no candidates.
+    pub fn open(
+        mut candidates: Vec<&'static EngineInfo>,
+        wire: Wire,
+        host: &Host,
+        buffers: impl Into<Buffers>,
+    ) -> Result<Self, OpenError> {
+        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
+        let first = candidates[0];
+        candidates.retain(|info| E::opener(info).is_some());
+        let Some(&info) = candidates.first() else {
+            return Err(OpenError { wire, cause: refused(first.name, E::OTHER_WAY.into()) });
+        };
+        let mut opened = Self {
             host: host.clone(),
-            buffers,
+            buffers: buffers.into(),
+            holder: Holder::Changing,
             waiting: candidates.into(),
             info,
             earlier_times: StageTimes::default(),
             fallbacks: Vec::new(),
             carried: Vec::new(),
+            late: VecDeque::new(),
+        };
+        opened.holder = Holder::Engine(opened.open_next(wire, None)?);
+        Ok(opened)
+    }
+
+    /// The engine at work.
+    #[must_use]
+    pub fn info(&self) -> &'static EngineInfo {
+        self.info
+    }
+
+    /// The changes since this was last asked.
+    pub fn take_fallbacks(&mut self) -> Vec<Fallback> {
+        std::mem::take(&mut self.fallbacks)
+    }
+
+    /// Submits a span as [`SendEngine::submit`] or [`ReceiveEngine::submit`] does, by as many
+    /// engines as it takes.
+    ///
+    /// # Errors
+    /// Those that no other engine helps with; [`Remedy::UseAnotherEngine`] only if none is left.
+    /// `moved_bytes` counts from the beginning of `span`, whichever engine moved them, and says
+    /// where the wire stands. A receiver's always concern `span`.
+    pub fn submit(
+        &mut self,
+        span: &FileSpan,
+        mut tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let first = done.len();
+        let mut rest = span.clone();
+        loop {
+            let outcome = self.engine()?.submit(&rest, again(&mut tap), done);
+            let Err(error) = outcome else { break };
+            if error.remedy != Remedy::UseAnotherEngine {
+                self.complete(&mut done[first..]);
+                return Err(self.whole(error));
+            }
+            rest = rest.after(error.moved_bytes);
+            self.change(span.id, error, done)?;
+        }
+        self.complete(&mut done[first..]);
+        Ok(())
+    }
+
+    /// Reaps spans as [`SendEngine::reap`] or [`ReceiveEngine::reap`] does.
+    ///
+    /// # Errors
+    /// As there. A receiver's is of one late write, with the id of its span; the stream and the
+    /// other spans are unharmed by it. `moved_bytes` is then the whole span: nothing is left to
+    /// drain. To get all of them, call again until nothing is in flight.
+    pub fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        if let Some(late) = self.late.pop_front() {
+            return Err(late);
+        }
+        let first = done.len();
+        let outcome = self.engine()?.reap(wait, done);
+        self.complete(&mut done[first..]);
+        outcome.map_err(|error| self.whole(error))
+    }
+
+    /// Between two spans: the first of `candidates` that can be opened goes on, because it was
+    /// chosen, and the others stand behind it. This is no [`Fallback`]. Waits for all spans in
+    /// flight; a receiver's late errors come from [`Self::reap`].
+    ///
+    /// # Errors
+    /// Those of the engine that leaves, as [`Self::reap`] has them for a sender; or that of the
+    /// last candidate.
+    ///
+    /// # Panics
+    /// If none of the candidates works in this direction.
+    pub fn change_to(
+        &mut self,
+        mut candidates: Vec<&'static EngineInfo>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        candidates.retain(|info| E::opener(info).is_some());
+        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
+        self.engine()?.flush()?;
+        self.settle(done)?;
+        let wire = self.take_wire();
+        self.waiting = candidates.into();
+        self.seat_next(wire, None)
+    }
+
+    /// Spans whose completion or error is still to come from [`Self::reap`].
+    #[must_use]
+    pub fn spans_in_flight(&self) -> u32 {
+        let late = self.late.len() as u32;
+        match &self.holder {
+            Holder::Engine(engine) => engine.spans_in_flight() + late,
+            Holder::Nobody(_) | Holder::Changing => late,
         }
     }
 
-    /// Opens the first waiting engine that can be opened on `wire`.
-    ///
-    /// `from` is the one that gave up, and why.
-    fn open_next<E: ?Sized>(
+    /// Stage times of all engines that were at work here.
+    #[must_use]
+    pub fn stage_times(&self) -> StageTimes {
+        let mut times = self.earlier_times;
+        if let Holder::Engine(engine) = &self.holder {
+            times.add(&engine.stage_times());
+        }
+        times
+    }
+
+    /// Gives the wire back. Spans in flight have been reaped before.
+    #[must_use]
+    pub fn into_wire(mut self) -> Wire {
+        self.take_wire()
+    }
+
+    fn engine(&mut self) -> Result<&mut E, EngineError> {
+        match &mut self.holder {
+            Holder::Engine(engine) => Ok(engine),
+            Holder::Nobody(_) | Holder::Changing => Err(no_engine(self.info.name)),
+        }
+    }
+
+    /// In the middle of the span `id` the engine gave up: the next one takes its place.
+    fn change(
         &mut self,
-        open: Open<E>,
-        mut wire: Wire,
-        mut from: Option<(&'static str, EngineError)>,
-    ) -> Result<Box<E>, OpenError> {
+        id: SpanId,
+        error: EngineError,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        let (gave_up, offset_bytes) = (self.info.name, error.offset_bytes);
+        let settled = self.settle(done);
+        self.carry(id, &error);
+        let wire = self.take_wire();
+        if let Err(worse) = settled {
+            self.holder = Holder::Nobody(wire);
+            return Err(worse);
+        }
+        self.seat_next(wire, Some((gave_up, error))).map_err(|cause| {
+            let whole = EngineError { span: Some(id), offset_bytes, moved_bytes: 0, ..cause };
+            self.whole(whole)
+        })
+    }
+
+    /// Reaps all spans in flight, and keeps the errors of single ones for [`Self::reap`].
+    fn settle(&mut self, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
+        let (first, mut late) = (done.len(), Vec::new());
+        let outcome = self.engine()?.settle(done, &mut late);
+        for error in late {
+            let whole = self.whole(error);
+            self.late.push_back(whole);
+        }
+        self.complete(&mut done[first..]);
+        outcome.map_err(|error| self.whole(error))
+    }
+
+    /// Takes the wire from whoever holds it, until [`Self::seat_next`] gives it to another.
+    fn take_wire(&mut self) -> Wire {
+        match std::mem::replace(&mut self.holder, Holder::Changing) {
+            Holder::Engine(engine) => {
+                self.earlier_times.add(&engine.stage_times());
+                engine.into_wire()
+            }
+            Holder::Nobody(wire) => wire,
+            Holder::Changing => unreachable!("every change of engines leaves one or the wire"),
+        }
+    }
+
+    /// Gives `wire` to the first waiting engine that can be opened on it, or else to nobody.
+    fn seat_next(&mut self, wire: Wire, from: Option<GaveUp>) -> Result<(), EngineError> {
+        let (holder, outcome) = match self.open_next(wire, from) {
+            Ok(engine) => (Holder::Engine(engine), Ok(())),
+            Err(OpenError { wire, cause }) => (Holder::Nobody(wire), Err(cause)),
+        };
+        self.holder = holder;
+        outcome
+    }
+
+    /// Opens the first waiting engine that can be opened on `wire`.
+    fn open_next(&mut self, mut wire: Wire, mut from: Option<GaveUp>) -> Result<Box<E>, OpenError> {
         while let Some(info) = self.waiting.pop_front() {
             let opened = match self.refusal(info, &wire) {
-                Some(error) => Err(OpenError { wire, cause: error }),
-                None => {
-                    let host = &self.host;
-                    let Buffers { bytes_max: buffer_bytes_max, block_bytes, in_vain } =
-                        self.buffers;
-                    // `refusal` looks at the wire and the host; only the direction is left.
-                    let setup = Setup { wire, host, buffer_bytes_max, block_bytes, in_vain };
-                    match open(info, setup) {
-                        Some(opened) => opened,
-                        None => unreachable!("candidates of the other direction were left out"),
-                    }
-                }
+                Some(cause) => Err(OpenError { wire, cause }),
+                None => self.open_one(info, wire),
             };
             if let Some((gave_up, error)) = from.take() {
                 let why = why(&error);
@@ -105,21 +429,13 @@ impl Bench {
         Err(OpenError { wire, cause })
     }
 
-    /// Puts the first waiting engine that can be opened on `wire` into the empty seat, or else the
-    /// bare wire.
-    fn fill<E: ?Sized>(
-        &mut self,
-        seat: &mut Seat<E>,
-        open: Open<E>,
-        wire: Wire,
-        from: Option<(&'static str, EngineError)>,
-    ) -> Result<(), EngineError> {
-        let (filled, outcome) = match self.open_next(open, wire, from) {
-            Ok(engine) => (Seat::Engine(engine), Ok(())),
-            Err(OpenError { wire, cause }) => (Seat::Bare(wire), Err(cause)),
-        };
-        *seat = filled;
-        outcome
+    fn open_one(&self, info: &EngineInfo, wire: Wire) -> Result<Box<E>, OpenError> {
+        let Buffers { bytes_max: buffer_bytes_max, block_bytes, in_vain } = self.buffers;
+        let setup = Setup { wire, host: &self.host, buffer_bytes_max, block_bytes, in_vain };
+        match E::opener(info) {
+            Some(open) => open(setup),
+            None => unreachable!("candidates of the other direction were left out"),
+        }
     }
 
     /// Why the engine cannot even be opened here.
@@ -173,6 +489,33 @@ impl Bench {
     }
 }
 
+impl Sender {
+    /// Sends bytes as [`SendEngine::send_bytes`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
+        self.engine()?.send_bytes(bytes, boundary)
+    }
+
+    /// Prepares a span as [`SendEngine::prepare`] does.
+    pub fn prepare(&mut self, next: &FileSpan) {
+        if let Ok(engine) = self.engine() {
+            engine.prepare(next);
+        }
+    }
+}
+
+impl Receiver {
+    /// Receives bytes as [`ReceiveEngine::receive_bytes`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
+        self.engine()?.receive_bytes(buffer)
+    }
+}
+
 /// The error's own words, without what the user knows already.
 fn why(error: &EngineError) -> String {
     if error.call == "open" { error.source.to_string() } else { error.to_string() }
@@ -200,402 +543,5 @@ fn again<'tap>(tap: &'tap mut Option<&mut dyn SpanTap>) -> Option<&'tap mut dyn 
     match tap {
         Some(tap) => Some(&mut **tap),
         None => None,
-    }
-}
-
-/// Sends on one wire with the best engine that works there.
-pub struct Sender {
-    bench: Bench,
-    seat: Seat<dyn SendEngine>,
-}
-
-impl Sender {
-    /// Opens the first of `candidates` that can be opened; those that only receive are left out.
-    ///
-    /// # Errors
-    /// That of the last candidate, with the wire unharmed.
-    ///
-    /// # Panics
-    /// If there are no candidates.
-    pub fn open(
-        mut candidates: Vec<&'static EngineInfo>,
-        wire: Wire,
-        host: &Host,
-        buffers: impl Into<Buffers>,
-    ) -> Result<Self, OpenError> {
-        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
-        let first = candidates[0];
-        candidates.retain(|info| info.open_send.is_some());
-        if candidates.is_empty() {
-            return Err(OpenError { wire, cause: refused(first.name, "it cannot send".into()) });
-        }
-        let mut bench = Bench::new(candidates, host, buffers.into());
-        let engine = bench.open_next(open_send, wire, None)?;
-        Ok(Self { bench, seat: Seat::Engine(engine) })
-    }
-
-    /// The engine at work.
-    #[must_use]
-    pub fn info(&self) -> &'static EngineInfo {
-        self.bench.info
-    }
-
-    /// The changes since this was last asked.
-    pub fn take_fallbacks(&mut self) -> Vec<Fallback> {
-        std::mem::take(&mut self.bench.fallbacks)
-    }
-
-    fn engine(&mut self) -> Result<&mut dyn SendEngine, EngineError> {
-        match &mut self.seat {
-            Seat::Engine(engine) => Ok(&mut **engine),
-            Seat::Bare(_) | Seat::Empty => Err(no_engine(self.bench.info.name)),
-        }
-    }
-
-    /// Sends bytes as [`SendEngine::send_bytes`] does.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
-        self.engine()?.send_bytes(bytes, boundary)
-    }
-
-    /// Prepares a span as [`SendEngine::prepare`] does.
-    pub fn prepare(&mut self, next: &FileSpan) {
-        if let Ok(engine) = self.engine() {
-            engine.prepare(next);
-        }
-    }
-
-    /// Submits a span as [`SendEngine::submit`] does, by as many engines as it takes.
-    ///
-    /// # Errors
-    /// Those that no other engine helps with; [`Remedy::UseAnotherEngine`] only if none is left.
-    /// `moved_bytes` counts from the beginning of `span`, whichever engine moved them.
-    pub fn submit(
-        &mut self,
-        span: &FileSpan,
-        mut tap: Option<&mut dyn SpanTap>,
-        done: &mut Vec<SpanDone>,
-    ) -> Result<(), EngineError> {
-        let first = done.len();
-        let mut rest = span.clone();
-        loop {
-            let outcome = self.engine()?.submit(&rest, again(&mut tap), done);
-            let Err(error) = outcome else { break };
-            if error.remedy != Remedy::UseAnotherEngine {
-                return Err(self.bench.whole(error));
-            }
-            rest = rest.after(error.moved_bytes);
-            self.change(span.id, error, done)?;
-        }
-        self.bench.complete(&mut done[first..]);
-        Ok(())
-    }
-
-    fn change(
-        &mut self,
-        id: SpanId,
-        error: EngineError,
-        done: &mut Vec<SpanDone>,
-    ) -> Result<(), EngineError> {
-        self.bench.carry(id, &error);
-        let (gave_up, offset_bytes) = (self.bench.info.name, error.offset_bytes);
-        let Seat::Engine(mut engine) = std::mem::replace(&mut self.seat, Seat::Empty) else {
-            return Err(error);
-        };
-        let reaped = engine.reap(Wait::ForAll, done);
-        self.bench.earlier_times.add(&engine.stage_times());
-        let wire = engine.into_wire();
-        if let Err(worse) = reaped {
-            self.seat = Seat::Bare(wire);
-            return Err(worse);
-        }
-        let filled = self.bench.fill(&mut self.seat, open_send, wire, Some((gave_up, error)));
-        filled.map_err(|cause| {
-            let whole = EngineError { span: Some(id), offset_bytes, moved_bytes: 0, ..cause };
-            self.bench.whole(whole)
-        })
-    }
-
-    /// Between two spans: the first of `candidates` that can be opened goes on, because it was
-    /// chosen, and the others stand behind it. This is no [`Fallback`].
-    ///
-    /// # Errors
-    /// As of [`Self::reap`], by the engine that leaves; or of the last candidate.
-    ///
-    /// # Panics
-    /// If none of the candidates sends.
-    pub fn change_to(
-        &mut self,
-        mut candidates: Vec<&'static EngineInfo>,
-        done: &mut Vec<SpanDone>,
-    ) -> Result<(), EngineError> {
-        candidates.retain(|info| info.open_send.is_some());
-        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
-        // What an engine has packed and holds back leaves with it.
-        self.send_bytes(&[], Boundary::Flush)?;
-        self.reap(Wait::ForAll, done)?;
-        let wire = match std::mem::replace(&mut self.seat, Seat::Empty) {
-            Seat::Engine(engine) => {
-                self.bench.earlier_times.add(&engine.stage_times());
-                engine.into_wire()
-            }
-            Seat::Bare(wire) => wire,
-            Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
-        };
-        self.bench.waiting = candidates.into();
-        self.bench.fill(&mut self.seat, open_send, wire, None)
-    }
-
-    /// Reaps spans as [`SendEngine::reap`] does.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
-        let first = done.len();
-        let outcome = self.engine()?.reap(wait, done);
-        self.bench.complete(&mut done[first..]);
-        outcome.map_err(|error| self.bench.whole(error))
-    }
-
-    #[must_use]
-    pub fn spans_in_flight(&self) -> u32 {
-        match &self.seat {
-            Seat::Engine(engine) => engine.spans_in_flight(),
-            Seat::Bare(_) | Seat::Empty => 0,
-        }
-    }
-
-    /// Stage times of all engines that were at work here.
-    #[must_use]
-    pub fn stage_times(&self) -> StageTimes {
-        let mut times = self.bench.earlier_times;
-        if let Seat::Engine(engine) = &self.seat {
-            times.add(&engine.stage_times());
-        }
-        times
-    }
-
-    /// Gives the wire back. Spans in flight have been reaped before.
-    #[must_use]
-    pub fn into_wire(self) -> Wire {
-        match self.seat {
-            Seat::Engine(engine) => engine.into_wire(),
-            Seat::Bare(wire) => wire,
-            Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
-        }
-    }
-}
-
-fn open_send(
-    info: &EngineInfo,
-    setup: Setup<'_>,
-) -> Option<Result<Box<dyn SendEngine>, OpenError>> {
-    Some(info.open_send?(setup))
-}
-
-fn open_receive(
-    info: &EngineInfo,
-    setup: Setup<'_>,
-) -> Option<Result<Box<dyn ReceiveEngine>, OpenError>> {
-    Some(info.open_receive?(setup))
-}
-
-/// Receives on one wire with the best engine that works there.
-pub struct Receiver {
-    bench: Bench,
-    seat: Seat<dyn ReceiveEngine>,
-    /// Late errors of engines that are gone; [`Receiver::reap`] returns them.
-    late: VecDeque<EngineError>,
-}
-
-impl Receiver {
-    /// Opens the first of `candidates` that can be opened; those that only send are left out.
-    ///
-    /// # Errors
-    /// That of the last candidate, with the wire unharmed.
-    ///
-    /// # Panics
-    /// If there are no candidates.
-    pub fn open(
-        mut candidates: Vec<&'static EngineInfo>,
-        wire: Wire,
-        host: &Host,
-        buffers: impl Into<Buffers>,
-    ) -> Result<Self, OpenError> {
-        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
-        let first = candidates[0];
-        candidates.retain(|info| info.open_receive.is_some());
-        if candidates.is_empty() {
-            return Err(OpenError { wire, cause: refused(first.name, "it cannot receive".into()) });
-        }
-        let mut bench = Bench::new(candidates, host, buffers.into());
-        let engine = bench.open_next(open_receive, wire, None)?;
-        Ok(Self { bench, seat: Seat::Engine(engine), late: VecDeque::new() })
-    }
-
-    /// The engine at work.
-    #[must_use]
-    pub fn info(&self) -> &'static EngineInfo {
-        self.bench.info
-    }
-
-    /// The changes since this was last asked.
-    pub fn take_fallbacks(&mut self) -> Vec<Fallback> {
-        std::mem::take(&mut self.bench.fallbacks)
-    }
-
-    fn engine(&mut self) -> Result<&mut dyn ReceiveEngine, EngineError> {
-        match &mut self.seat {
-            Seat::Engine(engine) => Ok(&mut **engine),
-            Seat::Bare(_) | Seat::Empty => Err(no_engine(self.bench.info.name)),
-        }
-    }
-
-    /// Receives bytes as [`ReceiveEngine::receive_bytes`] does.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        self.engine()?.receive_bytes(buffer)
-    }
-
-    /// Submits a span as [`ReceiveEngine::submit`] does, by as many engines as it takes.
-    ///
-    /// # Errors
-    /// Those that no other engine helps with; [`Remedy::UseAnotherEngine`] only if none is left.
-    /// They always concern `span`; `moved_bytes` counts from its beginning, whichever engine moved
-    /// them, and says where the wire stands.
-    pub fn submit(
-        &mut self,
-        span: &FileSpan,
-        mut tap: Option<&mut dyn SpanTap>,
-        done: &mut Vec<SpanDone>,
-    ) -> Result<(), EngineError> {
-        let first = done.len();
-        let mut rest = span.clone();
-        loop {
-            let outcome = self.engine()?.submit(&rest, again(&mut tap), done);
-            let Err(error) = outcome else { break };
-            if error.remedy != Remedy::UseAnotherEngine {
-                self.bench.complete(&mut done[first..]);
-                return Err(self.bench.whole(error));
-            }
-            rest = rest.after(error.moved_bytes);
-            self.change(span.id, error, done)?;
-        }
-        self.bench.complete(&mut done[first..]);
-        Ok(())
-    }
-
-    fn change(
-        &mut self,
-        id: SpanId,
-        error: EngineError,
-        done: &mut Vec<SpanDone>,
-    ) -> Result<(), EngineError> {
-        let (gave_up, offset_bytes) = (self.bench.info.name, error.offset_bytes);
-        let Seat::Engine(mut engine) = std::mem::replace(&mut self.seat, Seat::Empty) else {
-            return Err(error);
-        };
-        let first = done.len();
-        // One error for each span that failed, so this ends.
-        while engine.spans_in_flight() > 0 {
-            if let Err(late) = engine.reap(Wait::ForAll, done) {
-                self.late.push_back(self.bench.whole(late));
-            }
-        }
-        self.bench.complete(&mut done[first..]);
-        self.bench.carry(id, &error);
-        self.bench.earlier_times.add(&engine.stage_times());
-        let wire = engine.into_wire();
-        let filled = self.bench.fill(&mut self.seat, open_receive, wire, Some((gave_up, error)));
-        filled.map_err(|cause| {
-            let whole = EngineError { span: Some(id), offset_bytes, moved_bytes: 0, ..cause };
-            self.bench.whole(whole)
-        })
-    }
-
-    /// Reaps spans as [`ReceiveEngine::reap`] does.
-    ///
-    /// # Errors
-    /// Of one late write, with the id of its span; the stream and the other spans are unharmed by
-    /// it. `moved_bytes` is then the whole span: nothing is left to drain. To get all of them, call
-    /// again until nothing is in flight.
-    pub fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
-        if let Some(late) = self.late.pop_front() {
-            return Err(late);
-        }
-        let first = done.len();
-        let outcome = self.engine()?.reap(wait, done);
-        self.bench.complete(&mut done[first..]);
-        outcome.map_err(|error| self.bench.whole(error))
-    }
-
-    /// Between two spans: the first of `candidates` that can be opened goes on, because it was
-    /// chosen, and the others stand behind it. This is no [`Fallback`]. Waits for all writes in
-    /// flight; their errors come from [`Self::reap`].
-    ///
-    /// # Errors
-    /// Of the last candidate.
-    ///
-    /// # Panics
-    /// If none of the candidates receives.
-    pub fn change_to(
-        &mut self,
-        mut candidates: Vec<&'static EngineInfo>,
-        done: &mut Vec<SpanDone>,
-    ) -> Result<(), EngineError> {
-        candidates.retain(|info| info.open_receive.is_some());
-        assert!(!candidates.is_empty(), "the chooser offers one engine at least");
-        let first = done.len();
-        let wire = match std::mem::replace(&mut self.seat, Seat::Empty) {
-            Seat::Engine(mut engine) => {
-                // One error for each span that failed, so this ends.
-                while engine.spans_in_flight() > 0 {
-                    if let Err(late) = engine.reap(Wait::ForAll, done) {
-                        self.late.push_back(self.bench.whole(late));
-                    }
-                }
-                self.bench.complete(&mut done[first..]);
-                self.bench.earlier_times.add(&engine.stage_times());
-                engine.into_wire()
-            }
-            Seat::Bare(wire) => wire,
-            Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
-        };
-        self.bench.waiting = candidates.into();
-        self.bench.fill(&mut self.seat, open_receive, wire, None)
-    }
-
-    /// Spans whose completion or error is still to come from [`Receiver::reap`].
-    #[must_use]
-    pub fn spans_in_flight(&self) -> u32 {
-        let late = self.late.len() as u32;
-        match &self.seat {
-            Seat::Engine(engine) => engine.spans_in_flight() + late,
-            Seat::Bare(_) | Seat::Empty => late,
-        }
-    }
-
-    /// Stage times of all engines that were at work here.
-    #[must_use]
-    pub fn stage_times(&self) -> StageTimes {
-        let mut times = self.bench.earlier_times;
-        if let Seat::Engine(engine) = &self.seat {
-            times.add(&engine.stage_times());
-        }
-        times
-    }
-
-    /// Gives the wire back. Spans in flight have been reaped before.
-    #[must_use]
-    pub fn into_wire(self) -> Wire {
-        match self.seat {
-            Seat::Engine(engine) => engine.into_wire(),
-            Seat::Bare(wire) => wire,
-            Seat::Empty => unreachable!("every change of engines leaves one or the bare wire"),
-        }
     }
 }
