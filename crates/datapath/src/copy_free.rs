@@ -10,10 +10,10 @@ use std::io;
 use crate::{
     Boundary, EngineError, FileSpan, ReceiveEngine, Remedy, SendEngine, Setup, SpanDone, SpanFile,
     SpanTap, StageTimes, Wire,
-    beside::Beside,
     progress::{Copied, Failure, Progress, Run},
     socket,
     stopwatch::timed,
+    tap_view::Beside,
 };
 
 /// What one call moved, and why not more.

@@ -19,26 +19,26 @@
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
 pub mod aligned_buffer;
-pub mod beside;
 mod block_queue;
 pub mod choose;
 mod copy_free;
+pub mod copy_watch;
 mod copying;
 pub mod engines;
 pub mod fallback;
-pub mod in_vain;
 mod progress;
 mod read_ahead;
 pub mod skeleton;
 pub mod socket;
 pub mod span_file;
 mod stopwatch;
+pub mod tap_view;
 mod write_behind;
 pub mod zcrx;
 mod zero_copy_sends;
 
+pub use copy_watch::InVain;
 pub use haul_host::Host;
-pub use in_vain::InVain;
 pub use span_file::SpanFile;
 
 /// Names a span in completions and errors. The caller chooses the number.

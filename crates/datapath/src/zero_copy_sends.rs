@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::{
     Boundary, SpanDone, SpanId, StageTimes, Wire,
-    in_vain::{InVain, Worth},
+    copy_watch::{InVain, Worth},
     socket,
     stopwatch::timed,
 };

@@ -5,9 +5,10 @@
 use std::{os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use haul_datapath::{
-    Boundary, Buffers, EngineInfo, FileSpan, InVain, Remedy, SpanFile, Wait, engines,
+    Boundary, Buffers, EngineInfo, FileSpan, InVain, Remedy, SpanFile, Wait,
+    copy_watch::WINDOW_BYTES,
+    engines,
     fallback::{Receiver, Sender},
-    in_vain::WINDOW_BYTES,
 };
 use haul_testkit::{content, seed::Seed, skip::skip};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::{
     EngineError, EngineInfo, FileSpan, Host, OpenError, ReceiveEngine, Remedy, Setup, SpanDone,
     SpanTap, StageTimes, Verdict, Wire, WireKind,
-    in_vain::Worth,
+    copy_watch::Worth,
     progress::{Progress, is_of_the_wire},
     socket::{self, Payload},
     stopwatch::timed,
