@@ -13,7 +13,7 @@ use crate::{
     progress::{Copied, Failure, Progress, Run},
     socket,
     stopwatch::timed,
-    tap_view::Beside,
+    tap_view::TapView,
 };
 
 /// What one call moved, and why not more.
@@ -79,7 +79,7 @@ pub(crate) struct CopyFree<M> {
     wire: Wire,
     mover: M,
     /// Made when the first tap comes.
-    beside: Option<Beside>,
+    tap_view: Option<TapView>,
     buffer_bytes_max: usize,
     /// Moved by one call at most.
     call_bytes_max: u64,
@@ -91,16 +91,16 @@ impl<M> CopyFree<M> {
         Self {
             wire: setup.wire,
             mover,
-            beside: None,
+            tap_view: None,
             buffer_bytes_max: setup.buffer_bytes_max,
             call_bytes_max: setup.block_bytes.map_or(u64::MAX, |bytes| bytes as u64),
             times: StageTimes::default(),
         }
     }
 
-    fn beside(&mut self) -> (&mut Beside, &mut u64) {
-        let beside = self.beside.get_or_insert_with(|| Beside::new(self.buffer_bytes_max));
-        (beside, &mut self.times.digest_ns)
+    fn tap_view(&mut self) -> (&mut TapView, &mut u64) {
+        let tap_view = self.tap_view.get_or_insert_with(|| TapView::new(self.buffer_bytes_max));
+        (tap_view, &mut self.times.digest_ns)
     }
 }
 
@@ -116,8 +116,8 @@ impl<M: SendMover> CopyFree<M> {
             if let Some(tap) = tap.as_deref_mut() {
                 let from_bytes = progress.moved_bytes;
                 to_bytes = to_bytes.min(from_bytes + M::STRIDE_BYTES);
-                let (beside, digest_ns) = self.beside();
-                let show = || beside.show_mapped(span, from_bytes, to_bytes, tap);
+                let (tap_view, digest_ns) = self.tap_view();
+                let show = || tap_view.show_mapped(span, from_bytes, to_bytes, tap);
                 let seen_bytes =
                     timed(digest_ns, show).map_err(|error| progress.file("pread", error))?;
                 to_bytes = from_bytes + seen_bytes;
@@ -153,8 +153,8 @@ impl<M: SendMover> CopyFree<M> {
         if error.remedy != Remedy::UseAnotherEngine || !tapped {
             return error;
         }
-        let Some(beside) = &mut self.beside else { return error };
-        if let Err(worse) = beside.send_up_to(&self.wire, progress, seen_bytes) {
+        let Some(tap_view) = &mut self.tap_view else { return error };
+        if let Err(worse) = tap_view.send_up_to(&self.wire, progress, seen_bytes) {
             return worse;
         }
         error.offset_bytes = progress.span.offset_bytes + progress.moved_bytes;
@@ -177,8 +177,8 @@ impl<M: SendMover> SendEngine for CopyFree<M> {
         let mut progress = Progress::new(M::ENGINE, span);
         let outcome = self.send_span(&mut progress, tap);
         self.mover.span_is_over();
-        if let Some(beside) = &mut self.beside {
-            beside.let_go();
+        if let Some(tap_view) = &mut self.tap_view {
+            tap_view.let_go();
         }
         outcome?;
         done.push(progress.done(M::COPIED));
@@ -215,8 +215,8 @@ impl<M: ReceiveMover> CopyFree<M> {
             };
             if goes_on && let Some(tap) = tap.as_deref_mut() {
                 let to_bytes = progress.moved_bytes;
-                let (beside, digest_ns) = self.beside();
-                let show = || beside.show(span, from_bytes, to_bytes, tap);
+                let (tap_view, digest_ns) = self.tap_view();
+                let show = || tap_view.show(span, from_bytes, to_bytes, tap);
                 let seen_bytes =
                     timed(digest_ns, show).map_err(|error| progress.file("pread", error))?;
                 if seen_bytes < to_bytes - from_bytes {

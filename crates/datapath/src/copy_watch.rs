@@ -1,4 +1,4 @@
-//! Whether an engine's own way really works here, measured while it works.
+//! Whether zero-copy calls really copy nothing here, counted while they are made.
 //!
 //! A kernel that takes zero-copy calls may still copy: what a wire does shows only in what becomes
 //! of the bytes. An engine that finds this out gives up within [`WINDOW_BYTES`] and what is under
@@ -19,9 +19,9 @@ pub enum InVain {
 /// Enough to be past the first segments of a connection, and over in a moment.
 pub const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Counts the bytes of one window after the other.
+/// Counts how many bytes the kernel copied, one window after the other.
 #[derive(Debug)]
-pub(crate) struct Worth {
+pub(crate) struct CopyWatch {
     in_vain: InVain,
     bytes: u64,
     in_vain_bytes: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Worth {
     verdict: Option<(u64, u64)>,
 }
 
-impl Worth {
+impl CopyWatch {
     pub(crate) fn new(in_vain: InVain) -> Self {
         Self { in_vain, bytes: 0, in_vain_bytes: 0, verdict: None }
     }
@@ -65,34 +65,34 @@ impl Worth {
 mod tests {
     use super::*;
 
-    fn verdict(worth: &Worth) -> Option<String> {
-        worth.check(|vain, all| format!("{vain} of {all}")).err().map(|error| error.to_string())
+    fn verdict(watch: &CopyWatch) -> Option<String> {
+        watch.check(|vain, all| format!("{vain} of {all}")).err().map(|error| error.to_string())
     }
 
     #[test]
     fn a_window_with_half_of_it_in_vain_is_a_reason_to_give_up() {
-        let mut worth = Worth::new(InVain::GiveUp);
-        worth.count(WINDOW_BYTES - 1, WINDOW_BYTES - 1);
-        assert_eq!(verdict(&worth), None, "the window is not over");
-        worth.count(1, 0);
-        assert_eq!(verdict(&worth), Some(format!("{} of {WINDOW_BYTES}", WINDOW_BYTES - 1)));
+        let mut watch = CopyWatch::new(InVain::GiveUp);
+        watch.count(WINDOW_BYTES - 1, WINDOW_BYTES - 1);
+        assert_eq!(verdict(&watch), None, "the window is not over");
+        watch.count(1, 0);
+        assert_eq!(verdict(&watch), Some(format!("{} of {WINDOW_BYTES}", WINDOW_BYTES - 1)));
     }
 
     #[test]
     fn less_than_half_is_none_and_a_later_window_may_be() {
-        let mut worth = Worth::new(InVain::GiveUp);
+        let mut watch = CopyWatch::new(InVain::GiveUp);
         for _ in 0..3 {
-            worth.count(WINDOW_BYTES, WINDOW_BYTES / 2 - 1);
-            assert_eq!(verdict(&worth), None);
+            watch.count(WINDOW_BYTES, WINDOW_BYTES / 2 - 1);
+            assert_eq!(verdict(&watch), None);
         }
-        worth.count(WINDOW_BYTES, WINDOW_BYTES / 2);
-        assert!(verdict(&worth).is_some());
+        watch.count(WINDOW_BYTES, WINDOW_BYTES / 2);
+        assert!(verdict(&watch).is_some());
     }
 
     #[test]
     fn a_study_goes_on() {
-        let mut worth = Worth::new(InVain::GoOn);
-        worth.count(WINDOW_BYTES, WINDOW_BYTES);
-        assert_eq!(verdict(&worth), None);
+        let mut watch = CopyWatch::new(InVain::GoOn);
+        watch.count(WINDOW_BYTES, WINDOW_BYTES);
+        assert_eq!(verdict(&watch), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The digest beside the copy-free path: the tap looks at the page cache's own pages.
+//! What the digest sees of bytes that no buffer holds: the page cache's own pages.
 //!
 //! An engine that never has a span's bytes in user space maps them for the tap, a window of some
 //! megabytes at a time. Where a file cannot be mapped, bytes are read into a buffer that stays in
@@ -17,9 +17,9 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// counts as this process's memory, so not too much.
 const WINDOW_BYTES: u64 = 8 << 20;
 
-/// The place at which bytes are looked at.
+/// Shows a tap the bytes of a span that its engine moves without seeing them.
 #[derive(Debug)]
-pub struct Beside {
+pub struct TapView {
     buffer: Box<[u8]>,
     window: Option<SpanWindow>,
 }
@@ -32,7 +32,7 @@ struct SpanWindow {
     from_bytes: u64,
 }
 
-impl Beside {
+impl TapView {
     /// Takes [`BUFFER_BYTES`], or less if `buffer_bytes_max` is less.
     #[must_use]
     pub fn new(buffer_bytes_max: usize) -> Self {

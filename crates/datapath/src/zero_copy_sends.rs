@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::{
     Boundary, SpanDone, SpanId, StageTimes, Wire,
-    copy_watch::{InVain, Worth},
+    copy_watch::{CopyWatch, InVain},
     socket,
     stopwatch::timed,
 };
@@ -59,7 +59,7 @@ pub(crate) struct ZeroCopySends {
     begun: u64,
     slots: Vec<Slot>,
     freed: Vec<usize>,
-    worth: Worth,
+    copies: CopyWatch,
     /// The kernel refused to lock memory for a send, with nothing in flight.
     refused: bool,
 }
@@ -83,7 +83,7 @@ impl ZeroCopySends {
             begun: 0,
             slots: vec![Slot::default(); slot_count],
             freed: Vec::new(),
-            worth: Worth::new(in_vain),
+            copies: CopyWatch::new(in_vain),
             refused: false,
         })
     }
@@ -223,7 +223,7 @@ impl ZeroCopySends {
             return;
         }
         let copied_bytes = if copied { sent.bytes } else { 0 };
-        self.worth.count(sent.bytes, copied_bytes);
+        self.copies.count(sent.bytes, copied_bytes);
         let (slot, number) = (sent.slot, sent.flight);
         self.slots[slot].sends_in_flight -= 1;
         if self.slots[slot].sends_in_flight == 0 && !self.slots[slot].open {
@@ -281,7 +281,7 @@ impl ZeroCopySends {
     /// # Errors
     /// Says why not.
     pub(crate) fn check(&self, slot_bytes: usize) -> io::Result<()> {
-        if self.refused && self.worth.may_give_up() {
+        if self.refused && self.copies.may_give_up() {
             // The kernel counts two pages more for where the bytes begin and end
             // (mm_account_pinned_pages).
             let needs_kib = (slot_bytes + 2 * rustix::param::page_size()) >> 10;
@@ -291,7 +291,7 @@ impl ZeroCopySends {
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, found));
         }
-        self.worth.check(|in_vain, all| {
+        self.copies.check(|in_vain, all| {
             format!("the kernel copied {in_vain} of {all} bytes in spite of MSG_ZEROCOPY")
         })
     }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::{
     EngineError, EngineInfo, FileSpan, Host, OpenError, ReceiveEngine, Remedy, Setup, SpanDone,
     SpanTap, StageTimes, Verdict, Wire, WireKind,
-    copy_watch::Worth,
+    copy_watch::CopyWatch,
     progress::{Progress, is_of_the_wire},
     socket::{self, Payload},
     stopwatch::timed,
@@ -71,7 +71,7 @@ fn open(setup: Setup<'_>) -> Result<Box<dyn ReceiveEngine>, OpenError> {
     Ok(Box::new(ZerocopyReceive {
         pages,
         copy: vec![0; setup.buffer_bytes_max.clamp(4096, COPY_BYTES)].into(),
-        worth: Worth::new(setup.in_vain),
+        copies: CopyWatch::new(setup.in_vain),
         times: StageTimes::default(),
         wire: setup.wire,
     }))
@@ -81,7 +81,7 @@ struct ZerocopyReceive {
     wire: Wire,
     pages: SocketPages,
     copy: Box<[u8]>,
-    worth: Worth,
+    copies: CopyWatch,
     times: StageTimes,
 }
 
@@ -132,7 +132,7 @@ impl ZerocopyReceive {
     ) -> Result<(), EngineError> {
         let file = progress.span.file.file();
         while progress.left_bytes() > 0 {
-            self.worth
+            self.copies
                 .check(|in_vain, all| {
                     format!(
                         "needs a network card with header split and segments of whole pages, \
@@ -155,7 +155,7 @@ impl ZerocopyReceive {
             let taken_bytes = (taken.mapped_bytes + taken.copied_bytes) as u64;
             progress.moved_bytes += taken_bytes;
             *copied_bytes += taken.copied_bytes as u64;
-            self.worth.count(taken_bytes, taken.copied_bytes as u64);
+            self.copies.count(taken_bytes, taken.copied_bytes as u64);
             let mut offset_bytes = run.offset_bytes;
             for part in parts.iter().filter(|part| !part.is_empty()) {
                 timed(&mut self.times.target_ns, || file.write_all_at(part, offset_bytes))
