@@ -48,7 +48,7 @@ const ALLOWED: [Allowed; 15] = [
         ],
     },
     Allowed { package: "haul-docs", dependencies: &["haul"] },
-    Allowed { package: "haul-media", dependencies: &["haul-datapath", "haul-host", "haul-sys"] },
+    Allowed { package: "haul-media", dependencies: &["haul-host", "haul-sys"] },
     Allowed {
         package: "haul-probe",
         dependencies: &["haul-transfer", "haul-datapath", "haul-host", "haul-report", "haul-sys"],
