@@ -135,7 +135,7 @@ fn maker(machine: &Machine) -> Needs {
 /// What the driver does not have is absent; all else that cannot be read is not known.
 fn not_read(subject: &str, unread: &Unread) -> Finding {
     match &unread.why {
-        Why::Failed(words) if words.contains("not supported") => {
+        Why::NotSupported(_) => {
             Finding::absent(subject, &format!("its driver has no such thing ({})", unread.what))
         }
         _ => Finding::unknown(subject, unread),

@@ -1,10 +1,12 @@
 //! Applies changes, all or none of them, and sets back what was applied.
 
+use std::{io, path::PathBuf};
+
 use super::{
     ledger::{self, Changed, Ledger, LedgerError, Record, Standing},
     machine::{Machine, Unread, Why},
     persist::{HEAD, Persisted, files},
-    setting::same,
+    setting::{Setting, same},
 };
 use crate::tune::Change;
 
@@ -35,10 +37,39 @@ pub enum ApplyError {
     Ledger(#[from] LedgerError),
     /// One change failed, so all of this run were set back.
     #[error("{what}. All {undone} changes of this run were set back")]
-    SetBack { what: String, undone: usize },
+    SetBack { what: Box<StepError>, undone: usize },
     /// And some could not be set back.
     #[error("{what}. And {}", left_words(.left))]
-    Left { what: String, left: Vec<String> },
+    Left { what: Box<StepError>, left: Vec<String> },
+}
+
+/// The step at which a run of changes ended.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    #[error("{check}: {}", .unread.words())]
+    Setting { check: &'static str, unread: Unread },
+    #[error("{check}: {setting} shall be {wanted} and is {now}")]
+    NotTaken { check: &'static str, setting: Setting, wanted: String, now: String },
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("{path}: {source}")]
+    FileNotInLedger { path: PathBuf, source: LedgerError },
+    #[error("{path}: it is somebody else's, and not replaced; move it, or take --this-boot")]
+    NotOurs { path: PathBuf },
+    #[error("a change that did not help shall be set back")]
+    DidNotHelp,
+}
+
+/// Why a setting is not known to have its old value.
+#[derive(Debug, thiserror::Error)]
+enum NotSetBack {
+    #[error("{}", .0.words())]
+    Unread(Unread),
+    /// It was written just now, so another turn looks at it again.
+    #[error("{setting} does not become {old}")]
+    Written { setting: Setting, old: String },
 }
 
 fn left_words(left: &[String]) -> String {
@@ -64,7 +95,7 @@ pub fn apply(
     });
     let what = match done {
         Ok(()) => return Ok(ledger.add(Record::End)?),
-        Err(what) => what,
+        Err(what) => Box::new(what),
     };
     let run = ledger.this_run();
     let left = set_back(machine, &run, &mut |_, _| {});
@@ -82,8 +113,7 @@ pub fn apply(
 pub fn take_back_run(machine: &Machine, ledger: &mut Ledger) -> Result<(), ApplyError> {
     let left = set_back(machine, &ledger.this_run(), &mut |_, _| {});
     if !left.is_empty() {
-        let what = "a change that did not help shall be set back".to_owned();
-        return Err(ApplyError::Left { what, left });
+        return Err(ApplyError::Left { what: Box::new(StepError::DidNotHelp), left });
     }
     Ok(ledger.forget_this_run()?)
 }
@@ -93,10 +123,10 @@ fn make(
     ledger: &mut Ledger,
     planned: &[Planned],
     tell: &mut dyn FnMut(Step<'_>),
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     for Planned { check, change } in planned {
-        let failed = |unread: &Unread| format!("{check}: {}", unread.words());
-        let old = change.setting.read(machine).map_err(|unread| failed(&unread))?;
+        let failed = |unread| StepError::Setting { check, unread };
+        let old = change.setting.read(machine).map_err(failed)?;
         if same(&old, &change.value) {
             tell(Step::AlreadySo(change));
             continue;
@@ -118,11 +148,11 @@ fn make(
             }
         }
         remember(ledger, changed.clone())?;
-        change.setting.write(machine, &change.value).map_err(|unread| failed(&unread))?;
-        let now = change.setting.read(machine).map_err(|unread| failed(&unread))?;
+        change.setting.write(machine, &change.value).map_err(failed)?;
+        let now = change.setting.read(machine).map_err(failed)?;
         if !same(&now, &change.value) {
-            let (setting, wanted) = (&change.setting, &change.value);
-            return Err(format!("{}: {setting} shall be {wanted} and is {now}", changed.check));
+            let (setting, wanted) = (change.setting.clone(), change.value.clone());
+            return Err(StepError::NotTaken { check, setting, wanted, now });
         }
         tell(Step::Changed(&changed));
     }
@@ -133,9 +163,9 @@ fn is_now(machine: &Machine, changed: &Changed) -> bool {
     changed.setting.read(machine).is_ok_and(|now| same(&now, &changed.new))
 }
 
-fn remember(ledger: &mut Ledger, changed: Changed) -> Result<(), String> {
+fn remember(ledger: &mut Ledger, changed: Changed) -> Result<(), LedgerError> {
     let Changed { check, setting, old, new } = changed;
-    ledger.add(Record::Before { check, setting, old, new }).map_err(|error| error.to_string())
+    ledger.add(Record::Before { check, setting, old, new })
 }
 
 /// Writes the files that make all that stands so at the next boot too.
@@ -144,26 +174,27 @@ fn persist(
     ledger: &mut Ledger,
     persisted: &Persisted,
     tell: &mut dyn FnMut(Step<'_>),
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     let mut standing = ledger.standing();
     // What did not take, or is otherwise by now, is not to come back at the next boot.
     standing.settings.retain(|changed| !changed.is_remembered_only() && is_now(machine, changed));
     for (path, content) in files(machine, &standing, persisted) {
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let old = ledger::content(&path).map_err(|error| failed(&error))?;
+        let failed = |source| StepError::File { path: path.clone(), source };
+        let old = ledger::content(&path).map_err(failed)?;
         if old == content {
             continue;
         }
         let is_ours = standing.files.iter().any(|(known, _)| *known == path);
         if !is_ours && matches!(&old, ledger::Content::Text(text) if !text.contains(HEAD.trim())) {
-            let why = "it is somebody else's, and not replaced; move it, or take --this-boot";
-            return Err(failed(&why));
+            return Err(StepError::NotOurs { path });
         }
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
+            std::fs::create_dir_all(directory).map_err(failed)?;
         }
-        ledger.add(Record::File { path: path.clone(), old }).map_err(|error| failed(&error))?;
-        ledger::write_whole(&path, &content).map_err(|error| failed(&error))?;
+        ledger
+            .add(Record::File { path: path.clone(), old })
+            .map_err(|source| StepError::FileNotInLedger { path: path.clone(), source })?;
+        ledger::write_whole(&path, &content).map_err(failed)?;
         tell(Step::Wrote(&path.to_string_lossy()));
     }
     Ok(())
@@ -220,6 +251,7 @@ fn set_back(
             .rev()
             .filter(is_here)
             .filter_map(|changed| set_one_back(machine, changed).err())
+            .map(|why| why.to_string())
             .collect();
         if wrong.is_empty() {
             break;
@@ -231,33 +263,18 @@ fn set_back(
     left
 }
 
-/// `Ok` where it was as it had been; otherwise why it was not, or that it was written just now, so
-/// that another turn looks at it again.
-fn set_one_back(machine: &Machine, changed: &Changed) -> Result<(), String> {
+/// `Ok` where it was as it had been.
+fn set_one_back(machine: &Machine, changed: &Changed) -> Result<(), NotSetBack> {
     let Changed { setting, old, .. } = changed;
     match setting.read(machine) {
         Ok(now) if same(&now, old) => return Ok(()),
         Ok(_) => {}
         // A card that was taken out took its settings with it.
-        Err(unread) if is_gone(&unread) => return Ok(()),
-        Err(unread) => return Err(unread.words()),
+        Err(Unread { why: Why::Missing | Why::NoDevice(_), .. }) => return Ok(()),
+        Err(unread) => return Err(NotSetBack::Unread(unread)),
     }
-    match setting.write(machine, old) {
-        Ok(()) => Err(format!("{setting} does not become {old}")),
-        Err(unread) => Err(unread.words()),
-    }
-}
-
-fn is_gone(unread: &Unread) -> bool {
-    match &unread.why {
-        Why::Missing => true,
-        Why::Failed(words) => {
-            words.contains("No such device")
-                || words.contains("Cannot find device")
-                || words.contains("does not exist")
-        }
-        _ => false,
-    }
+    setting.write(machine, old).map_err(NotSetBack::Unread)?;
+    Err(NotSetBack::Written { setting: setting.clone(), old: old.clone() })
 }
 
 #[cfg(test)]
@@ -322,7 +339,7 @@ mod tests {
         let plan = planned(&["b", "c", "missing"]);
         let error = apply(&machine, &mut ledger(root.path()), &plan, None, &mut |_| {});
         let Err(ApplyError::SetBack { what, undone: 2 }) = error else { panic!("{error:?}") };
-        assert!(what.contains("/proc/sys/net/missing"), "{what}");
+        assert!(what.to_string().contains("/proc/sys/net/missing"), "{what}");
         assert_eq!(values(root.path()), "211");
         assert_eq!(ledger(root.path()).standing().settings.len(), 1);
     }

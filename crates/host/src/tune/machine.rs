@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::io::Errno;
+
 use crate::below;
 
 /// The directory of the answers of programs in a stored host, each in a file named as its command.
@@ -39,8 +41,46 @@ pub enum Why {
     NoProgram(&'static str),
     /// It was read and makes no sense; holds what was read.
     Nonsense(String),
+    /// The card or disk is gone; holds the system's words, or the program's.
+    NoDevice(String),
+    /// The driver or file system lacks it; holds the system's words, or the program's.
+    NotSupported(String),
     /// In the system's words, or the program's.
     Failed(String),
+}
+
+impl Why {
+    /// The reason that the system gave.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        let words = error.to_string();
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NODEV | Errno::NXIO) => Self::NoDevice(words),
+            Some(Errno::OPNOTSUPP) => Self::NotSupported(words),
+            _ => Self::Failed(words),
+        }
+    }
+
+    /// The reason that a program gave: ip(8), tc(8) and ethtool(8) have an exit status for
+    /// failure, and nothing but words for which one it was.
+    fn of_program(words: &str) -> Self {
+        if has_any(words, &["Operation not permitted", "Permission denied"]) {
+            return Self::NoRight;
+        }
+        let line = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("failed");
+        let line = line.to_owned();
+        if has_any(&line, &["No such device", "Cannot find device", "does not exist"]) {
+            Self::NoDevice(line)
+        } else if has_any(&line, &["not supported"]) {
+            Self::NotSupported(line)
+        } else {
+            Self::Failed(line)
+        }
+    }
+}
+
+fn has_any(words: &str, any: &[&str]) -> bool {
+    any.iter().any(|some| words.contains(some))
 }
 
 impl Unread {
@@ -61,7 +101,9 @@ impl Unread {
                 format!("{what}: not installed (apt-get install {package})")
             }
             Why::Nonsense(read) => format!("{what} holds \"{read}\", which makes no sense"),
-            Why::Failed(words) => format!("{what}: {words}"),
+            Why::NoDevice(words) | Why::NotSupported(words) | Why::Failed(words) => {
+                format!("{what}: {words}")
+            }
         }
     }
 }
@@ -121,7 +163,7 @@ impl Machine {
             let why = match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::Missing,
                 io::ErrorKind::PermissionDenied => Why::NoRight,
-                _ => Why::Failed(error.to_string()),
+                _ => Why::of(&error),
             };
             Unread { what: path.to_owned(), why }
         };
@@ -316,7 +358,7 @@ pub(crate) fn run(command: &[&str]) -> Result<String, Unread> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(Unread { what, why: Why::NoProgram(package(program)) })
         }
-        Err(error) => Err(Unread { what, why: Why::Failed(error.to_string()) }),
+        Err(error) => Err(Unread { what, why: Why::of(&error) }),
     }
 }
 
@@ -352,12 +394,7 @@ fn finish(mut child: Child, patience: Duration) -> io::Result<Output> {
 }
 
 fn failed(what: &str, words: &str) -> Unread {
-    let what = what.to_owned();
-    if words.contains("Operation not permitted") || words.contains("Permission denied") {
-        return Unread { what, why: Why::NoRight };
-    }
-    let line = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("failed");
-    Unread { what, why: Why::Failed(line.to_owned()) }
+    Unread { what: what.to_owned(), why: Why::of_program(words) }
 }
 
 /// The Debian package that has a program.

@@ -218,7 +218,7 @@ fn write_file(machine: &Machine, path: &str, value: &str) -> Result<(), Unread> 
         let why = match error.kind() {
             std::io::ErrorKind::PermissionDenied => Why::NoRight,
             std::io::ErrorKind::NotFound => Why::Missing,
-            _ => Why::Failed(error.to_string()),
+            _ => Why::of(&error),
         };
         Unread { what: format!("writing \"{value}\" to {path}"), why }
     })
@@ -288,11 +288,16 @@ impl fmt::Display for Setting {
     }
 }
 
-impl FromStr for Setting {
-    type Err = String;
+/// A line of a ledger that names no setting, as an older or newer haul may have written it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no setting that this haul knows")]
+pub struct UnknownSetting(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no setting that this haul knows");
+impl FromStr for Setting {
+    type Err = UnknownSetting;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSetting> {
+        let wrong = || UnknownSetting(text.to_owned());
         let (kind, rest) = text.split_once(' ').ok_or_else(wrong)?;
         let pair = || rest.split_once(' ').ok_or_else(wrong);
         let own = str::to_owned;
