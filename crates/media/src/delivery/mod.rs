@@ -88,14 +88,21 @@ pub(crate) fn plain() -> Box<dyn Delivery> {
     Box::new(normal::Normal::new())
 }
 
-impl FromStr for Method {
-    type Err = String;
+/// A word that names no [`Method`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no method {0:?}, there are: {names}", names = all_names())]
+pub struct UnknownMethod(String);
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        METHODS.into_iter().find(|method| method.name() == name).ok_or_else(|| {
-            let names = METHODS.map(Method::name).join(", ");
-            format!("there is no method {name:?}, there are: {names}")
-        })
+fn all_names() -> String {
+    METHODS.map(Method::name).join(", ")
+}
+
+impl FromStr for Method {
+    type Err = UnknownMethod;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
+        let named = METHODS.into_iter().find(|method| method.name() == name);
+        named.ok_or_else(|| UnknownMethod(name.to_owned()))
     }
 }
 

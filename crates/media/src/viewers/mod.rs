@@ -208,7 +208,7 @@ impl<'a> Watch<'a> {
             Phase::Over => Ok(()),
         };
         if let Err(why) = outcome {
-            self.seen.fail(why);
+            self.seen.fail(why.to_string());
             return self.end(key, now);
         }
         self.count(key, now);

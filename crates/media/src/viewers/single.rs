@@ -47,7 +47,7 @@ pub fn take(address: SocketAddr, target: &str, patience: Duration) -> io::Result
     if head.status != 200 {
         return Err(invalid(format!("status {}", head.status)));
     }
-    let len_bytes = head.body_bytes.ok_or_else(|| invalid("a film without a length".to_owned()))?;
+    let len_bytes = head.body_bytes.ok_or_else(|| invalid("a film without a length"))?;
     let mut body_bytes = (bytes.len() - head.len_bytes) as u64;
     let mut first_byte = (body_bytes > 0).then(|| begun.elapsed());
     while body_bytes < len_bytes {
@@ -58,7 +58,7 @@ pub fn take(address: SocketAddr, target: &str, patience: Duration) -> io::Result
     Ok(Taken { first_byte: first_byte.unwrap_or(whole), whole, body_bytes })
 }
 
-fn invalid(why: String) -> io::Error {
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

@@ -14,7 +14,7 @@ use rustix::{
 
 use super::{
     Crowd,
-    answer::{self, HEAD_BYTES_MAX},
+    answer::{self, HEAD_BYTES_MAX, NoHead},
     seen::{Seen, record},
 };
 
@@ -26,6 +26,23 @@ pub(super) enum Phase {
     Head(Vec<u8>),
     Watching,
     Over,
+}
+
+/// The end of a viewer that did not see its film to the end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ViewerError {
+    #[error("a request was sent in part")]
+    RequestInPart,
+    #[error("no connection: {0}")]
+    NoConnection(Errno),
+    #[error("the server closed")]
+    Closed,
+    #[error("status {0}")]
+    Status(u16),
+    #[error("{0}")]
+    NoHead(#[from] NoHead),
+    #[error("{0}")]
+    System(#[from] Errno),
 }
 
 pub(super) struct Viewer {
@@ -91,22 +108,21 @@ impl Viewer {
         !of_head && self.received_bytes >= crowd.rate.bytes_in(played + buffer)
     }
 
-    pub fn ask(&mut self, epoll: &OwnedFd, key: usize, now: Instant) -> Result<(), String> {
+    pub fn ask(&mut self, epoll: &OwnedFd, key: usize, now: Instant) -> Result<(), ViewerError> {
         // A short request fits the empty buffer of a new socket.
         let sent = send(&self.socket, self.request.as_bytes(), SendFlags::NOSIGNAL);
         if sent != Ok(self.request.len()) {
             self.has_failed = true;
             return Err(match sent {
-                Ok(_) => "a request was sent in part".to_owned(),
-                Err(errno) => format!("no connection: {errno}"),
+                Ok(_) => ViewerError::RequestInPart,
+                Err(errno) => ViewerError::NoConnection(errno),
             });
         }
         self.begun = now;
         self.request = String::new();
         self.phase = Phase::Head(Vec::new());
         let data = epoll::EventData::new_u64(key as u64);
-        epoll::modify(epoll, &self.socket, data, epoll::EventFlags::IN)
-            .map_err(|errno| errno.to_string())
+        Ok(epoll::modify(epoll, &self.socket, data, epoll::EventFlags::IN)?)
     }
 
     pub fn take(
@@ -114,20 +130,21 @@ impl Viewer {
         scratch: &mut [u8],
         seen: &mut Seen,
         now: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), ViewerError> {
         let (room, flags) = match self.phase {
             Phase::Watching => (scratch.len(), RecvFlags::TRUNC),
             _ => (HEAD_BYTES_MAX, RecvFlags::empty()),
         };
         let count = match recv(&self.socket, &mut scratch[..room], flags) {
-            Ok((_, 0)) => return Err("the server closed".to_owned()),
+            Ok((_, 0)) => return Err(ViewerError::Closed),
             Ok((_, count)) => count,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(errno) => return Err(errno.to_string()),
+            Err(errno) => return Err(errno.into()),
         };
         seen.received_bytes += count as u64;
         let Phase::Head(bytes) = &mut self.phase else {
-            return self.come(count as u64, seen, now);
+            self.come(count as u64, seen, now);
+            return Ok(());
         };
         bytes.extend_from_slice(&scratch[..count]);
         let Some(head) = answer::read(bytes)? else { return Ok(()) };
@@ -144,20 +161,20 @@ impl Viewer {
             }
             status => {
                 self.has_failed = true;
-                return Err(format!("status {status}"));
+                return Err(ViewerError::Status(status));
             }
         }
         self.body_bytes = head.body_bytes;
         self.phase = Phase::Watching;
-        self.come(of_body, seen, now)
+        self.come(of_body, seen, now);
+        Ok(())
     }
 
-    fn come(&mut self, of_body: u64, seen: &mut Seen, now: Instant) -> Result<(), String> {
+    fn come(&mut self, of_body: u64, seen: &mut Seen, now: Instant) {
         if self.received_bytes == 0 && of_body > 0 {
             record(&mut seen.first_byte_us, self.since_request(now));
         }
         self.received_bytes += of_body;
-        Ok(())
     }
 
     /// The player may begin: all of its first period is there, or the whole film.
