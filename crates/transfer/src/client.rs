@@ -75,6 +75,7 @@ use rustls::{ClientConnection, pki_types::ServerName};
 use settled::SettledNames;
 use std::{
     cell::Cell,
+    io,
     net::TcpStream,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -299,7 +300,7 @@ struct Run {
     streams: u32,
     /// With `--preflight`: the server's, and the time when they were heard.
     facts: Option<(wire::HostFacts, u64)>,
-    port: Option<Result<Duration, String>>,
+    port: Option<io::Result<Duration>>,
     largest_lag: Option<Lag>,
     written: Written,
 }
@@ -694,10 +695,10 @@ impl<'a> Client<'a> {
     }
 
     /// Another connection, as data streams are made.
-    fn try_port(&self) -> Result<Duration, String> {
+    fn try_port(&self) -> io::Result<Duration> {
         let begun = Instant::now();
         let connected = self.route.connect_stream(None, &|| self.interrupt.load(Ordering::Relaxed));
-        connected.map(|_| begun.elapsed()).map_err(|error| error.to_string())
+        connected.map(|_| begun.elapsed())
     }
 
     /// What the user asks for, or less where no larger span comes through.

@@ -17,16 +17,27 @@ const CLASSES: [(&str, &str); 12] = [
     ("xdigit", "0-9A-Fa-f"),
 ];
 
+/// A part of a pattern that rsync takes and no glob can say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    #[error("a class [: without its end :]")]
+    OpenClass,
+    #[error("no class [:{0}:]")]
+    NoClass(String),
+    #[error("** beside other characters of a name more than once, or with [ {{ or \\")]
+    Crossings,
+}
+
 /// The globs of one pattern: what fits one of them fits it.
 ///
 /// # Errors
 /// Says what in it has no such glob.
-pub fn globs(pattern: &str) -> Result<Vec<String>, String> {
+pub fn globs(pattern: &str) -> Result<Vec<String>, PatternError> {
     with_crossings(&with_classes(pattern)?)
 }
 
 /// `[[:digit:]]` as `[0-9]`.
-fn with_classes(pattern: &str) -> Result<String, String> {
+fn with_classes(pattern: &str) -> Result<String, PatternError> {
     let mut glob = String::new();
     let mut rest = pattern;
     while let Some(first) = rest.chars().next() {
@@ -47,7 +58,7 @@ fn with_classes(pattern: &str) -> Result<String, String> {
 }
 
 /// The brackets at the beginning, with the classes in them as ranges, and their length before.
-fn brackets(text: &str) -> Result<(String, usize), String> {
+fn brackets(text: &str) -> Result<(String, usize), PatternError> {
     let mut at = 1 + usize::from(text[1..].starts_with(['!', '^']));
     let mut out = text[..at].to_owned();
     if text[at..].starts_with(']') {
@@ -56,9 +67,9 @@ fn brackets(text: &str) -> Result<(String, usize), String> {
     }
     while let Some(next) = text[at..].chars().next() {
         if let Some(class) = text[at..].strip_prefix("[:") {
-            let (name, _) = class.split_once(":]").ok_or("a class [: without its end :]")?;
+            let (name, _) = class.split_once(":]").ok_or(PatternError::OpenClass)?;
             let known = CLASSES.iter().find(|(known, _)| *known == name);
-            let (_, ranges) = known.ok_or_else(|| format!("no class [:{name}:]"))?;
+            let (_, ranges) = known.ok_or_else(|| PatternError::NoClass(name.to_owned()))?;
             out.push_str(ranges);
             at += name.len() + 4;
             continue;
@@ -74,7 +85,7 @@ fn brackets(text: &str) -> Result<(String, usize), String> {
 }
 
 /// `a**b` crosses directories: it is `a*b` and `a*/**/*b`.
-fn with_crossings(glob: &str) -> Result<Vec<String>, String> {
+fn with_crossings(glob: &str) -> Result<Vec<String>, PatternError> {
     let mut parts = glob.split('/');
     let inside = |part: &&str| part.contains("**") && !part.trim_matches('*').is_empty();
     let Some(part) = parts.clone().find(inside) else { return Ok(vec![glob.to_owned()]) };
@@ -87,7 +98,7 @@ fn with_crossings(glob: &str) -> Result<Vec<String>, String> {
         || left.contains(['[', '{', '\\'])
         || right.contains([']', '}'])
     {
-        return Err("** beside other characters of a name more than once, or with [ { or \\".into());
+        return Err(PatternError::Crossings);
     }
     let (before, behind) = (&glob[..at], &glob[at + part.len()..]);
     let right = right.trim_start_matches('*');
@@ -108,7 +119,7 @@ mod tests {
             ("a**b/c**d", "beside other characters"),
             ("[a]**", "beside other characters"),
         ] {
-            let why = globs(pattern).unwrap_err();
+            let why = globs(pattern).unwrap_err().to_string();
             assert!(why.contains(found), "{pattern}: {why}");
         }
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 use haul_datapath::Host;
 use haul_protocol::wire::{HostFacts, TargetFacts};
-use std::time::Duration;
+use std::{io, time::Duration};
 
 /// Fewer open files than this, and small files wait for each other.
 const OPEN_FILES_MIN: u64 = 1024;
@@ -50,7 +50,7 @@ pub struct Findings<'a> {
     pub rtt: Duration,
     pub streams: u32,
     /// Opening another connection, as data streams are.
-    pub port: &'a Result<Duration, String>,
+    pub port: &'a io::Result<Duration>,
     pub tally: &'a Tally,
     /// Files that would be replaced.
     pub replaced: u64,

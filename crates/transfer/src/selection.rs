@@ -205,7 +205,7 @@ fn globs_of(pattern: &[u8]) -> Result<Vec<(globset::Glob, bool)>, Problem> {
             Some(from_top) => from_top.to_owned(),
             None => format!("**/{text}"),
         };
-        for glob in patterns::globs(&glob).map_err(|found| refused(&found))? {
+        for glob in patterns::globs(&glob).map_err(|found| refused(&found.to_string()))? {
             let glob =
                 GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
             built.push((glob.map_err(|error| refused(&error.to_string()))?, *directories_only));

@@ -1,12 +1,17 @@
 //! Sizes and rates as users write them: `10G`, `64KiB`, `1.5T`.
 
+/// A text that is no size, told with what one looks like.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a size; write it like 100M, 10G or 64KiB")]
+pub struct SizeError(String);
+
 /// Reads a size in bytes. `K`, `M`, `G`, `T` and `P`, alone or with `B` or `iB` behind, are powers
 /// of 1024, as dd and iperf take them; `kB`, `MB`... are the same.
 ///
 /// # Errors
 /// Says what a size looks like.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a size; write it like 100M, 10G or 64KiB");
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let wrong = || SizeError(text.to_owned());
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim().trim_end_matches(['b', 'B']).trim_end_matches('i');

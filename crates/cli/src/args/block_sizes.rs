@@ -17,7 +17,7 @@ pub struct BlockSizes(pub Vec<usize>);
 pub fn parse_block_sizes(text: &str) -> Result<BlockSizes, String> {
     const STEP: u64 = 4;
     let one = |text: &str| -> Result<u64, String> {
-        let bytes = parse_size(text.trim())?;
+        let bytes = parse_size(text.trim()).map_err(|error| error.to_string())?;
         let possible = BLOCK_BYTES_MIN as u64..=BLOCK_BYTES_MAX;
         if possible.contains(&bytes) {
             return Ok(bytes);

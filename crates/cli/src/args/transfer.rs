@@ -211,7 +211,7 @@ fn engine_names(able: fn(&haul_datapath::EngineInfo) -> bool) -> PossibleValuesP
 }
 
 fn parse_span_bytes(text: &str) -> Result<u64, String> {
-    let span_bytes = parse_size(text)?;
+    let span_bytes = parse_size(text).map_err(|error| error.to_string())?;
     let allowed = SPAN_BYTES_MIN..=SPAN_BYTES_MAX;
     if span_bytes.is_power_of_two() && allowed.contains(&span_bytes) {
         return Ok(span_bytes);
@@ -329,7 +329,12 @@ fn parse_source(word: &OsStr) -> Result<SourceSpec, Problem> {
         let size = String::from_utf8_lossy(size);
         return parse_size(&size).map(SourceSpec::Zero).map_err(|why| {
             let hint = "a file of that name is written ./zero:...";
-            usage_problem("cannot read the source zero:", "a size behind the colon", &why, hint)
+            usage_problem(
+                "cannot read the source zero:",
+                "a size behind the colon",
+                &why.to_string(),
+                hint,
+            )
         });
     }
     let (found, hint) = if bytes.is_empty() {

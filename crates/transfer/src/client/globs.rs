@@ -94,7 +94,7 @@ impl Pattern {
             TransferError::start(problem(&what, "a pattern as a shell has it", found, hint))
         };
         let pattern = std::str::from_utf8(text).map_err(|_| fail("bytes that are no UTF-8"))?;
-        let globs = patterns::globs(pattern).map_err(|found| fail(&found))?;
+        let globs = patterns::globs(pattern).map_err(|found| fail(&found.to_string()))?;
         // More than one where names of several components are meant, which these are not.
         let mut builder = GlobBuilder::new(&globs[0]);
         let glob =

@@ -5,7 +5,7 @@
 //! A thread counts until it has been joined, not until its work is done: on a busy machine those
 //! that have all but ended would pile up behind the next connections.
 
-use super::Server;
+use super::{Server, not_let_in::NotLetIn};
 use crate::{bytes::random_bytes, locks::lock, server::event::ServerEvent};
 use haul_protocol::frame::{DATA_MAGIC, PREFACE_BYTES, Preface};
 use std::{
@@ -24,8 +24,6 @@ use std::{
 const STACK_BYTES: usize = 512 << 10;
 /// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
 const TLS_HANDSHAKE: u8 = 22;
-/// What the log says of one that was drawn.
-const MADE_ROOM: &str = "it had not shown who it is when others needed its place";
 
 /// Connections that have not shown who they are.
 #[derive(Debug)]
@@ -159,24 +157,24 @@ impl Server {
             Ok(byte) if byte == DATA_MAGIC[0] => self.data_stream(socket, deadline),
             Ok(byte) if byte.is_ascii_uppercase() => {
                 answer_http(&socket);
-                Err("it speaks HTTP".into())
+                Err(NotLetIn::Http)
             }
-            Ok(byte) => Err(format!("its first byte is {byte:#04x}, neither TLS nor data")),
+            Ok(byte) => Err(NotLetIn::FirstByte(byte)),
             // It came and went without a word, as those do who look whether a port is open.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !made_room() => Ok(()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         };
-        let refused = greeted.map_err(|why| if made_room() { MADE_ROOM.into() } else { why });
+        let refused = greeted.map_err(|why| if made_room() { NotLetIn::MadeRoom } else { why });
         if let Err(why) = refused {
-            self.refusals.tell(peer, why).into_iter().for_each(on_event);
+            self.refusals.tell(peer, why.to_string()).into_iter().for_each(on_event);
         }
     }
 
-    fn data_stream(&self, mut socket: TcpStream, deadline: Instant) -> Result<(), String> {
+    fn data_stream(&self, mut socket: TcpStream, deadline: Instant) -> Result<(), NotLetIn> {
         let mut bytes = [0; PREFACE_BYTES];
-        read_by(&mut socket, &mut bytes, deadline).map_err(|error| error.to_string())?;
-        let preface = Preface::decode(&bytes).map_err(|error| error.what)?;
-        socket.set_read_timeout(None).map_err(|error| error.to_string())?;
+        read_by(&mut socket, &mut bytes, deadline)?;
+        let preface = Preface::decode(&bytes).map_err(NotLetIn::Preface)?;
+        socket.set_read_timeout(None)?;
         lock(&self.sessions).attach(&preface, socket)
     }
 }

@@ -2,6 +2,7 @@
 
 mod doorman;
 pub mod event;
+mod not_let_in;
 mod probes;
 pub mod reachable;
 mod refusals;

@@ -1,6 +1,6 @@
 //! The server's sessions: letting clients in, and running what they asked for.
 
-use super::{ServeRoot, Server, doorman::Stranger};
+use super::{ServeRoot, Server, doorman::Stranger, not_let_in::NotLetIn};
 use crate::{
     Interrupt,
     bytes::{hex, random_bytes},
@@ -136,15 +136,14 @@ impl Sessions {
     }
 
     /// Gives a data connection to its session.
-    pub fn attach(&self, preface: &Preface, socket: TcpStream) -> Result<(), String> {
-        let unknown = "a data stream of no open session, or with a wrong MAC";
-        let entry = self.open.get(&preface.session).ok_or(unknown)?;
+    pub fn attach(&self, preface: &Preface, socket: TcpStream) -> Result<(), NotLetIn> {
+        let entry = self.open.get(&preface.session).ok_or(NotLetIn::UnknownStream)?;
         if !entry.keys.verify_preface(preface) {
-            return Err(unknown.into());
+            return Err(NotLetIn::UnknownStream);
         }
         // Twice the agreed number: some may be about to end while others replace them.
         if !entry.streams.claim(preface.stream, entry.streams_granted * 2) {
-            return Err("a data stream too many, or one that was opened before".into());
+            return Err(NotLetIn::StreamTooMany);
         }
         let _ = entry.attach.send((preface.stream, socket));
         entry.streams.wake();
@@ -204,26 +203,26 @@ impl Server {
         stranger: Stranger<'_>,
         deadline: Instant,
         on_event: &(dyn Fn(ServerEvent) + Sync),
-    ) -> Result<(), String> {
-        socket.set_read_timeout(None).map_err(|error| error.to_string())?;
-        let tls = ServerConnection::new(self.tls.clone()).map_err(|error| error.to_string())?;
-        let mut control = Control::new(socket, tls.into()).map_err(|error| error.to_string())?;
+    ) -> Result<(), NotLetIn> {
+        socket.set_read_timeout(None)?;
+        let tls = ServerConnection::new(self.tls.clone())?;
+        let mut control = Control::new(socket, tls.into())?;
         let refuse = |control: &mut Control, fault: Fault| {
-            let why = crate::problem::Problem::from(&fault).to_string();
+            let problem = crate::problem::Problem::from(&fault);
             control.queue(Message::Refused(fault));
             control.close(Duration::from_secs(2));
-            Err(why)
+            Err(NotLetIn::Refused(Box::new(problem)))
         };
         let (open, capabilities) = match shake_hands(&mut control, deadline) {
             Ok(asked) => asked,
             Err(HandshakeFailure::Fault(fault)) => return refuse(&mut control, fault),
-            Err(HandshakeFailure::Control(error)) => return Err(format!("handshake: {error}")),
+            Err(HandshakeFailure::Control(error)) => return Err(NotLetIn::Handshake(error)),
         };
         if open.direction() == Direction::Probe {
             return match self.probe(&mut control, &open, (peer, stranger), on_event) {
                 Ok(()) => Ok(()),
                 Err(HandshakeFailure::Fault(fault)) => refuse(&mut control, fault),
-                Err(HandshakeFailure::Control(error)) => Err(error.to_string()),
+                Err(HandshakeFailure::Control(error)) => Err(NotLetIn::Control(error)),
             };
         }
         let accepted = match self.accept_open(&mut control, (open, capabilities), peer) {

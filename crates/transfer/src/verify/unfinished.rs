@@ -18,8 +18,11 @@ use crate::{
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
-use haul_protocol::{SpanGrid, SpanIndex, SpanSet};
-use rustix::fs::{Mode, OFlags, fstat};
+use haul_protocol::{ProtocolError, SpanGrid, SpanIndex, SpanSet};
+use rustix::{
+    fs::{Mode, OFlags, fstat},
+    io::Errno,
+};
 use serde::Serialize;
 use std::{
     fs::File,
@@ -123,30 +126,46 @@ pub(super) fn verify(
     Ok(VerifyReport { unfinished: Some(unfinished), ..run.finish(&read) })
 }
 
-fn cannot(journal: &Path, found: &str) -> crate::problem::Problem {
+fn cannot(journal: &Path, found: &Unusable) -> crate::problem::Problem {
     let what = format!("cannot verify by the journal {}", journal.display());
     let needs = "a whole journal, and the temporary of the same transfer beside it";
-    problem(&what, needs, found, "the same push or pull again uses or removes both")
+    problem(&what, needs, &found.to_string(), "the same push or pull again uses or removes both")
+}
+
+/// A journal by which nothing can be verified, or a temporary that is not its own.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("a damaged journal")]
+    Damaged,
+    #[error("a journal under another name than haul gives it")]
+    Renamed,
+    #[error("{path}: {errno}")]
+    Temporary { path: PathBuf, errno: Errno },
+    #[error("{0} is another file")]
+    AnotherFile(PathBuf),
+    #[error("{}", .0.what)]
+    Spans(ProtocolError),
 }
 
 /// The temporary that the journal speaks of.
-fn open(journal: &Path) -> Result<Found, String> {
-    let text = |error: io::Error| error.to_string();
-    let input = BufReader::new(File::open(journal).map_err(text)?);
-    let (identity, told) = decode_any(input).ok_or("a damaged journal")?;
+fn open(journal: &Path) -> Result<Found, Unusable> {
+    let input = BufReader::new(File::open(journal)?);
+    let (identity, told) = decode_any(input).ok_or(Unusable::Damaged)?;
     let name = journal.file_name().unwrap_or_default().as_bytes();
-    let part = part_of_journal(name).ok_or("a journal under another name than haul gives it")?;
+    let part = part_of_journal(name).ok_or(Unusable::Renamed)?;
     let path = journal.with_file_name(os_path(&part));
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(&path, flags, Mode::empty())
-        .map_err(|errno| format!("{}: {errno}", path.display()))?;
-    let stat = fstat(&file).map_err(|errno| text(errno.into()))?;
+        .map_err(|errno| Unusable::Temporary { path: path.clone(), errno })?;
+    let stat = fstat(&file).map_err(io::Error::from)?;
     let is_it = (stat.st_ino, stat.st_dev) == (identity.target_inode, identity.target_device)
         && u64::try_from(stat.st_size) == Ok(identity.size_bytes);
     if !is_it {
-        return Err(format!("{} is another file", path.display()));
+        return Err(Unusable::AnotherFile(path));
     }
-    let grid = SpanGrid::new(identity.size_bytes, told.span_bytes).map_err(|error| error.what)?;
+    let grid = SpanGrid::new(identity.size_bytes, told.span_bytes).map_err(Unusable::Spans)?;
     let read_back = ReadBack::new(Arc::new(SpanFile::new(file.into())));
     Ok(Found { path, read_back, grid, told })
 }

@@ -298,7 +298,7 @@ fn parse_chooser_size(text: &str) -> Result<ChooserSize, String> {
     if text == "beyond" {
         return Ok(ChooserSize::BeyondMemory);
     }
-    match parse_size(text)? {
+    match parse_size(text).map_err(|error| error.to_string())? {
         0 => Err("an empty file has no rate".to_owned()),
         bytes => Ok(ChooserSize::Bytes(bytes)),
     }

@@ -127,7 +127,8 @@ impl std::fmt::Display for Block {
 }
 
 fn parse_block(text: &str) -> Result<Block, String> {
-    let bytes = u32::try_from(parse_size(text)?).unwrap_or(u32::MAX);
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     if (PROBE_BLOCK_BYTES_MIN..=PROBE_BLOCK_BYTES_MAX).contains(&bytes) {
         return Ok(Block(bytes));
     }
@@ -136,7 +137,8 @@ fn parse_block(text: &str) -> Result<Block, String> {
 }
 
 fn parse_datagram(text: &str) -> Result<u32, String> {
-    let bytes = u32::try_from(parse_size(text)?).unwrap_or(u32::MAX);
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     if (PROBE_BLOCK_BYTES_MIN..=PROBE_DATAGRAM_BYTES_MAX).contains(&bytes) {
         return Ok(bytes);
     }
