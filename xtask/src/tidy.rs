@@ -6,6 +6,7 @@
 mod commit_subjects;
 mod crate_edges;
 mod doc_subjects;
+mod error_words;
 mod first_line;
 mod forbidden_names;
 mod licence_expression;
@@ -35,13 +36,14 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     crate_edges::RULE,
     unsafe_code::RULE,
     sizes::RULE,
     module_order::RULE,
     first_line::RULE,
     doc_subjects::RULE,
+    error_words::RULE,
     forbidden_names::RULE,
     unfinished::RULE,
     machine_paths::RULE,
