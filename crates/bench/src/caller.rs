@@ -1,12 +1,12 @@
-//! Who runs a bench: how it is stopped, and who looks at its steps.
+//! The caller of a bench: how it stops the bench, and who sees its steps.
 
 use haul_report::steps::{BeginSteps, unseen};
 use haul_transfer::Interrupt;
 
-/// The caller of a bench.
+/// How a bench is stopped by its caller, and how its steps are shown.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Set when the bench is to stop.
+    /// Flag that is set when the bench is to stop.
     pub interrupt: Interrupt,
     pub steps: BeginSteps,
 }

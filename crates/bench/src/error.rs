@@ -1,4 +1,4 @@
-//! Why a bench came to nothing.
+//! Errors of benches: why one came to nothing.
 
 use haul_transfer::problem::Problem;
 
@@ -8,7 +8,7 @@ pub enum BenchError {
     /// Nothing could be measured at all.
     #[error("{0}")]
     CouldNotStart(Problem),
-    /// It was interrupted, or something failed midway.
+    /// The bench was interrupted, or something failed midway.
     #[error("{0}")]
     BrokeOff(Problem),
 }

@@ -1,4 +1,4 @@
-//! The host that a bench measures on, as its results tell of it.
+//! Facts of the host that a bench measures on, for its results.
 
 use crate::{pair::loopback_congestion, workshop::Workshop};
 use haul_host::Host;

@@ -27,5 +27,5 @@ mod workshop;
 pub use caller::Caller;
 pub use error::BenchError;
 
-/// Of the control groups that benches make.
+/// Beginning of the names of the control groups that benches make.
 const GROUP_PREFIX: &str = "haul-bench";

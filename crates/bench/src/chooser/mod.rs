@@ -30,40 +30,41 @@ use std::{
 const GROUP_BYTES: u64 = 1 << 30;
 /// The file for that limit, in bytes.
 const BEYOND_GROUP_BYTES: u64 = 2 << 30;
-/// Pairs that reach less than this of the best in the first round are not repeated.
+/// Share of the best pair's rate that a pair must reach in the first round to be repeated.
 const WORTH_REPEATING: f64 = 0.8;
-/// The choice and the best pair alone are compared by so many times the rounds: no more than these
-/// two take part, and the verdict is theirs.
+/// Duels of the choice and the best pair for each round: no more than these two take part, and the
+/// verdict is theirs.
 const DUELS_FACTOR: u32 = 4;
-/// So many are made however little time is left: one alone says nothing.
+/// Duels that are held however little time is left: one alone says nothing.
 const DUELS_MIN: u32 = 4;
-/// What a process needs to start and to end, beside its transfer.
+/// Time that a process needs to start and to end, beside its transfer.
 const START_AND_END: Duration = Duration::from_millis(300);
-/// Transfers of less are over in some milliseconds: more rounds tell more and take no time.
+/// Size below which a file gets more rounds: they tell more and take no time, as each transfer is
+/// over in some milliseconds.
 const SHORT_BYTES: u64 = 64 << 20;
 const SHORT_ROUNDS_FACTOR: u32 = 4;
-/// Where a tmpfs is on most systems.
+/// The directory where most systems have a tmpfs.
 const TMPFS: &str = "/dev/shm";
-/// Image files are made for these, for root.
+/// File systems that root measures in image files.
 const IMAGE_KINDS: [&str; 2] = ["xfs", "btrfs"];
-/// What a file system keeps for itself, in bytes, at most.
+/// Most bytes that a file system keeps for itself.
 const IMAGE_EXTRA_BYTES: u64 = 1 << 30;
-/// How long reading a file once may take.
+/// Longest time that reading a file once may take.
 const READ_MAX: Duration = Duration::from_secs(600);
 
 /// A cell of the matrix and what was found in it.
 #[derive(Debug)]
 pub struct Cell {
     pub file_system: String,
-    /// How the size came to be, as `2 GiB with 1 GiB of memory`.
+    /// The size in words, as `2 GiB with 1 GiB of memory`.
     pub size: String,
     pub len_bytes: u64,
     pub residency: Residency,
     pub streams: u32,
-    /// Of each round; the first may be the only one.
+    /// The choice's report of each round; the first may be the only one.
     pub choice: Vec<PushReport>,
     pub pairs: Vec<PairRuns>,
-    /// The choice and then the best pair of the rounds, once more and alone: who was the best by
+    /// Reports of the choice and the best pair, run once more in turns: a pair that was the best by
     /// luck is found out here.
     pub duels: Vec<(PushReport, PushReport)>,
     /// Why nothing could be measured.
@@ -77,13 +78,14 @@ pub struct PairRuns {
     pub receive: &'static str,
     pub runs: Vec<PushReport>,
     pub refused: Option<String>,
-    /// Too slow in the first round to be the best.
+    /// Whether the pair was too slow in the first round to be the best.
     pub left_out: bool,
 }
 
 /// A directory that is measured, and what keeps it there.
 struct Place {
-    /// Before the mount that it lies on: fields are dropped in this order.
+    /// The directory of the bench, dropped before the mount that it lies on: fields are dropped in
+    /// this order.
     workshop: Workshop,
     name: String,
     kind: FsKind,
@@ -146,10 +148,10 @@ fn open(
     Ok(Place { workshop, name: kind.to_string(), kind, _mount: mount })
 }
 
-/// Where a bench is to work.
+/// The place where a bench is asked to work.
 enum WantedPlace {
     Directory(PathBuf),
-    /// A file system of this kind, to be made.
+    /// A file system of this kind, made in an image file.
     Image(&'static str),
 }
 
@@ -203,12 +205,12 @@ fn image(plan: &BenchChooser, home: &Workshop, kind: &str) -> Result<ImageMount,
 struct Sized {
     len_bytes: u64,
     shown: String,
-    /// The file is larger than the memory of the processes that move it.
+    /// Whether the file is larger than the memory of the processes that move it.
     beyond: bool,
     group: Option<ControlGroup>,
 }
 
-/// With little memory, so that a file can be larger than memory on any host.
+/// Makes a control group with little memory, so that a file can be larger than memory on any host.
 fn memory_group() -> Result<ControlGroup, String> {
     let mut group = ControlGroup::new(GROUP_PREFIX);
     group.limit_memory(GROUP_BYTES)?;
@@ -347,7 +349,7 @@ impl Cell {
         rated.max_by(|one, other| one.1.median.total_cmp(&other.1.median))
     }
 
-    /// The choice is that very pair, by the report.
+    /// Whether the choice is this very pair, by the report.
     pub fn chose(&self, pair: &PairRuns) -> bool {
         let same = |report: &PushReport| {
             let same_pair =
@@ -357,8 +359,8 @@ impl Cell {
         self.choice.first().is_some_and(same)
     }
 
-    /// How long a transfer of the first round is worth waiting for; one that takes longer would be
-    /// left out.
+    /// Longest time that a transfer of the first round is waited for; a pair that takes longer
+    /// would be left out.
     fn worth_waiting(&self) -> Option<Duration> {
         // Of the pairs alone, so that one is left however much better the choice is.
         let rates = self.pairs.iter().filter_map(|pair| pair.runs.first()).map(|run| run.gb_per_s);
@@ -367,7 +369,7 @@ impl Cell {
         Duration::try_from_secs_f64(seconds).ok().map(|seconds| seconds + START_AND_END)
     }
 
-    /// After the first round only those that may be the best take part.
+    /// Leaves out all pairs that cannot be the best, by their rates in the first round.
     fn leave_out_the_slow(&mut self) {
         let rate = |pair: &PairRuns| pair.runs.first().map_or(0.0, |run| run.gb_per_s);
         // Of the pairs alone, so that one is left however lucky the choice was.
@@ -383,7 +385,8 @@ pub fn rate_of(runs: &[PushReport]) -> Option<Spread> {
     Spread::of(runs.iter().map(|run| run.gb_per_s))
 }
 
-/// Every engine that sends with every one that writes, as far as they work on this host.
+/// Pairs of every engine that sends with every one that writes, with the reasons of those that do
+/// not work on this host.
 fn pairs(plan: &BenchChooser, host: &Host) -> Vec<PairRuns> {
     let refused = |engine: &EngineInfo| match (engine.probe)(host) {
         Verdict::Usable => None,
@@ -413,7 +416,7 @@ struct CellBench<'a> {
     sized: &'a Sized,
     server: &'a LoopbackServer,
     behind: &'a [OsString],
-    /// So many pushes were made.
+    /// Number of pushes made so far.
     pushes: std::cell::Cell<u64>,
 }
 
@@ -460,7 +463,8 @@ impl CellBench<'_> {
         Ok(())
     }
 
-    /// The choice and all pairs once. Each round begins with another, so that none is always first.
+    /// Runs the choice and all pairs once. Each round begins with another, so that none is always
+    /// first.
     fn round(&self, cell: &mut Cell, round: usize) -> Result<()> {
         let count = cell.pairs.len() + 1;
         for turn in 0..count {
@@ -515,7 +519,7 @@ impl CellBench<'_> {
         push.run(workshop, self.behind)
     }
 
-    /// Removes the last target, or what is there of one that was ended.
+    /// Removes the last target, or what an ended push left of it.
     fn clear_root(&self) -> Result<()> {
         let root = self.place.workshop.path().join(ROOT);
         let what = || format!("cannot clear {}", root.display());

@@ -16,10 +16,10 @@ use haul_report::{
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// The choice is as good as the best pair if it reaches this share of its rate.
+/// Share of the best pair's rate from which the choice is as good.
 const AS_GOOD: f64 = 0.95;
 
-/// A cell as it is printed.
+/// A cell of the matrix as a line of JSON.
 #[derive(Debug, Serialize)]
 struct CellLine<'cells> {
     event: &'static str,
@@ -30,7 +30,7 @@ struct CellLine<'cells> {
     source: &'static str,
     streams: u32,
     rounds: usize,
-    /// Rounds of the choice and the best pair alone, which the ratio is from.
+    /// Number of duels of the choice and the best pair, which the ratio is from.
     duels: usize,
     choice: Option<RatedPair>,
     best: Option<RatedPair>,
@@ -189,7 +189,8 @@ fn pair_name(pair: &RatedPair) -> String {
     format!("{} to {}", pair.send_engine, pair.receive_engine)
 }
 
-/// Each reason once, with the file systems where it was met; at which byte makes no difference.
+/// A table of each reason to refuse, once for each file system; reasons that differ in numbers
+/// alone are one.
 fn refusals(lines: &[CellLine<'_>]) -> Table {
     let mut table = Table::new("Pairs that refused", 2, &["file system", "why"]);
     let mut seen = BTreeSet::new();

@@ -28,15 +28,15 @@ pub const OFFSETS: &str = "offsets";
 pub const STREAMS: &str = "streams";
 pub const FULL: &str = "full";
 
-/// Sends and keeps nothing in the way of the receiver that is measured.
+/// The engine that sends to a measured receiver, as it takes the least of its own.
 const SENDFILE: &str = "sendfile";
 /// The baseline of every study.
 const READ_WRITE: &str = "read-write";
 const DISCARD: &str = "discard";
 /// The block that a fixed offset sends again and again, in bytes: as much as one call moves.
 const FIXED_WINDOW_BYTES: u64 = 1 << 20;
-/// A block size that is given moves no more than so many blocks: 64 MiB by 4 KiB, which takes some
-/// engines seconds.
+/// Most blocks that a run with a given block size moves: 64 MiB by 4 KiB, which takes some engines
+/// seconds.
 const BLOCKS_MAX: u64 = 16 << 10;
 
 /// Measures the engines, over loopback or to a server.
@@ -66,7 +66,7 @@ fn loopback(plan: &BenchEngines, workshop: &Workshop) -> Result<Results> {
     Ok(tables::results(plan, facts, &all))
 }
 
-/// What the engines themselves say before anything is tried.
+/// The reason for which an engine refuses before anything is tried.
 fn refusal(pair: &Pair, host: &Host) -> Option<String> {
     [pair.send_engine, pair.receive_engine].into_iter().find_map(|name| {
         let engine = haul_datapath::engines::find(name)?;
@@ -92,7 +92,7 @@ fn series(plan: &BenchEngines, workshop: &Workshop) -> Result<Vec<Series>> {
     Ok(all)
 }
 
-/// A pair at the engines' own block sizes, on one stream, from a warm source.
+/// A pair of engines at their own block sizes, on one stream, from a warm source.
 fn pair(plan: &BenchEngines, send: &EngineInfo, receive: &EngineInfo) -> Pair {
     Pair {
         send_engine: send.name,
@@ -106,7 +106,7 @@ fn pair(plan: &BenchEngines, send: &EngineInfo, receive: &EngineInfo) -> Pair {
     }
 }
 
-/// An engine that throws away needs `null:`; all others get a file.
+/// The target for an engine: `null:` for one that throws away, a file for all others.
 fn target_of(receive: &EngineInfo) -> Target {
     if receive.name == DISCARD { Target::Null } else { Target::File }
 }
@@ -118,7 +118,8 @@ fn pairs(plan: &BenchEngines) -> Vec<Series> {
     plan.senders.iter().copied().flat_map(each).collect()
 }
 
-/// Each engine that sends, from the disk, into nothing: the source is all that is measured.
+/// Series of each engine that sends, from the disk into nothing: the source is all that is
+/// measured.
 fn cold(plan: &BenchEngines) -> Vec<Series> {
     let Some(discard) = haul_datapath::engines::find(DISCARD) else { return Vec::new() };
     let source = Source::File(Residency::Cold);
@@ -131,7 +132,7 @@ fn len_by(plan: &BenchEngines, block_bytes: Option<usize>) -> u64 {
     plan.len_bytes.min(most)
 }
 
-/// Each engine at each block size, with the plainest fast engine on the other side.
+/// Series of each engine at each block size, with the plainest fast engine on the other side.
 fn blocks(plan: &BenchEngines) -> Vec<Series> {
     let find = haul_datapath::engines::find;
     let (Some(discard), Some(sendfile)) = (find(DISCARD), find(SENDFILE)) else {
@@ -154,7 +155,7 @@ fn blocks(plan: &BenchEngines) -> Vec<Series> {
     all
 }
 
-/// The same block again and again against the whole file.
+/// Series of the same block sent again and again, and of the whole file.
 fn offsets(plan: &BenchEngines) -> Vec<Series> {
     let Some(discard) = haul_datapath::engines::find(DISCARD) else { return Vec::new() };
     let window_bytes = FIXED_WINDOW_BYTES.min(plan.len_bytes);
@@ -167,7 +168,8 @@ fn offsets(plan: &BenchEngines) -> Vec<Series> {
     .collect()
 }
 
-/// Without a copy, with one on each side, and into a file by the receiver that haul would choose.
+/// Series by number of streams: without a copy, with one on each side, and into a file by the
+/// receiver that haul would choose.
 fn streams(plan: &BenchEngines, chosen: &'static EngineInfo) -> Vec<Series> {
     let find = haul_datapath::engines::find;
     let (Some(discard), Some(sendfile), Some(read_write)) =
@@ -187,7 +189,7 @@ fn streams(plan: &BenchEngines, chosen: &'static EngineInfo) -> Vec<Series> {
     all
 }
 
-/// Everything with everything.
+/// Series of every pair with every block size, number of streams and residency.
 fn full(plan: &BenchEngines) -> Vec<Series> {
     let blocks: Vec<Option<usize>> =
         std::iter::once(None).chain(plan.block_sizes.iter().copied().map(Some)).collect();

@@ -26,7 +26,7 @@ use std::time::Instant;
 const NULL: &str = "null:";
 const DISCARD: &str = "discard";
 
-/// One source, pair of engines, and target.
+/// The measurement of one source, pair of engines and target.
 #[derive(Debug, Serialize)]
 struct Cell<'plan> {
     event: &'static str,

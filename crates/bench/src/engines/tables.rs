@@ -17,12 +17,12 @@ use haul_report::{
     units,
 };
 
-/// GB/s are of 10^9 bytes, as in the reports of transfers.
+/// The unit of rates, of 10^9 bytes as in the reports of transfers.
 const RATE_UNIT: &str = "GB/s (10^9 bytes)";
 const RATES_AND_COSTS: &str = "Rates, and what they cost each side";
 const COST_UNIT: &str = "CPU s/GB";
 
-/// The sections of the tables that were measured.
+/// Results of the engines' bench, with a section for each table that was measured.
 pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results {
     let rounds = all.iter().map(|series| series.runs.len()).max().unwrap_or(0);
     let mut words = vec![format!(
@@ -59,7 +59,7 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
     results
 }
 
-/// One sentence, however many measurements lack the count.
+/// The sentence that says why system calls are not counted, once for all measurements.
 fn no_system_calls(all: &[Series]) -> Option<String> {
     let runs = all.iter().filter_map(|series| series.counted.as_ref());
     let found = runs.into_iter().find_map(|(run, _)| run.send.no_system_calls.as_ref())?;
@@ -84,7 +84,7 @@ const COLUMNS: [&str; 12] = [
     "copies",
 ];
 
-/// A table with these columns more, behind the engines.
+/// A table of series with the columns `more` behind the engines.
 fn table(title: &str, all: &[&Series], more: &[&str]) -> Table {
     let words = 3 + more.len();
     let columns = [&COLUMNS[..3], more, &COLUMNS[3..]].concat();
@@ -150,7 +150,7 @@ fn plain_section(title: &str, all: &[&Series], more: &[&str]) -> Section {
     }
 }
 
-/// Rates with their ranges, and what both sides paid.
+/// Charts of rates with their ranges, and of what both sides paid.
 fn charts(title: &str, all: &[&Series], label: impl Fn(&Series) -> String) -> Vec<String> {
     let measured: Vec<&&Series> = all.iter().filter(|series| !series.runs.is_empty()).collect();
     let rates = measured
@@ -212,7 +212,7 @@ fn blocks_section(all: &[&Series]) -> Section {
     }
 }
 
-/// A line for each engine, in the order of the list.
+/// The lines of a chart, one for each engine, in the order of the list.
 fn lines_of(
     all: &[&Series],
     engine: impl Fn(&Series) -> &'static str,
@@ -232,7 +232,7 @@ fn lines_of(
     drawn
 }
 
-/// Beside the study that asked this first.
+/// The section of fixed and advancing offsets, beside the study that asked this first.
 fn offsets_section(all: &[&Series]) -> Section {
     let title = "A fixed offset and an advancing one";
     let rate = |engine: &str, fixed: bool| {

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 /// The large file of the study's figures 12 and 13, in bytes.
 const LARGE_BYTES: u64 = 10_000_000_000;
-/// A file below this shows no curve: the study's own samples are seconds apart.
+/// Smallest large file that shows a curve: the study's own samples are seconds apart.
 const LARGE_BYTES_MIN: u64 = 64 << 20;
-/// Ten looks a second.
+/// Interval between samples of a run: ten a second.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// A warm source takes at most this part of the memory that is free, so that it stays there.
+/// The part of free memory that a warm source takes at most, as one in this many, so that it stays
+/// there.
 const WARM_MEMORY_PARTS: u64 = 3;
 
 pub const TRADITIONAL: &str = "traditional";
@@ -31,20 +32,20 @@ pub const ZERO_COPY: &str = "zero-copy";
 /// One run of the large file.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// What is zero-copy about it, and where it goes.
+    /// The run in words: whether it is zero-copy, and where it goes.
     pub name: String,
     pub pair: Pair,
-    /// Or why it did not run.
+    /// The run, or why there was none.
     pub run: Result<Run, String>,
 }
 
-/// What was found.
+/// Results of repeating the studies of files.
 #[derive(Debug)]
 pub struct Found {
     /// The study's files, each by read and write and by sendfile.
     pub times: Vec<(FileTime, Series, Series)>,
     pub large_bytes: u64,
-    /// Why the large file is not as large as it could be, or not there.
+    /// The reason why the large file is smaller than wanted, or not there.
     pub large_note: Option<String>,
     pub residency: Residency,
     pub recorded: Vec<Recorded>,
@@ -117,7 +118,7 @@ fn times(plan: &BenchFiles, workshop: &Workshop) -> Result<Vec<(FileTime, Series
     Ok(times)
 }
 
-/// The size of the large file, 0 for none, and what is to be said about it.
+/// The size of the large file, 0 for none, and the reason where it is not the wanted one.
 fn large_size(plan: &BenchFiles, workshop: &Workshop) -> Result<(u64, Option<String>)> {
     std::fs::remove_file(workshop.source())?;
     // The source and the target.
@@ -142,7 +143,7 @@ fn fitting(asked_bytes: Option<u64>, fits_bytes: u64) -> (u64, Option<String>) {
     (fits_bytes, Some(why))
 }
 
-/// Zero-copy and not, into a file and into nothing.
+/// Runs the large file by zero-copy and by read-write, into a file and into nothing.
 fn record(workshop: &Workshop, len_bytes: u64, residency: Residency) -> Result<Vec<Recorded>> {
     workshop.make_source(len_bytes, len_bytes)?;
     let best = receiver_for(workshop, len_bytes)?.name;

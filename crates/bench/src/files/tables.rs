@@ -19,14 +19,14 @@ use serde::Serialize;
 
 const RATE_UNIT: &str = "Gbit/s";
 
-/// One of the curves: a rate at a time, both from the sender's first call on.
+/// A point of a curve: a rate at a time, both from the sender's first call on.
 #[derive(Clone, Debug, Serialize)]
 struct Point {
     seconds: f64,
     gbit_per_s: f64,
 }
 
-/// A recording as it is printed.
+/// A recording as a line of JSON.
 #[derive(Debug, Serialize)]
 struct RecordingLine<'found> {
     event: &'static str,
@@ -39,12 +39,12 @@ struct RecordingLine<'found> {
     recorded_gbit_per_s: Option<f64>,
     sending: Vec<Point>,
     recording: Vec<Point>,
-    /// What the disk below wrote, for anybody.
+    /// Rates at which the disk below wrote, for any program.
     disk: Vec<Point>,
     refused: Option<&'found str>,
 }
 
-/// A line of the study's table, with ours.
+/// A line of the study's table beside this bench's figures.
 #[derive(Debug, Serialize)]
 struct FileLine {
     event: &'static str,
@@ -270,13 +270,13 @@ fn recording_line(recorded: &Recorded) -> RecordingLine<'_> {
     line
 }
 
-/// Two looks that are closer, as the last two may be, say nothing of a rate.
+/// Shortest time between two samples that says anything of a rate; the last two may be closer.
 const LOOKS_APART_NS_MIN: u64 = 20_000_000;
-/// A disk counts a request when it is done, and many are done at once: a longer time shows its
-/// rate.
+/// Shortest time between two samples of a disk: it counts a request when it is done, and many are
+/// done at once.
 const DISK_APART_NS_MIN: u64 = 450_000_000;
 
-/// Between every two looks, the rate in the middle of them.
+/// Points of a curve: between every two samples, the rate in the middle of them.
 fn points(
     samples: &[Sample],
     start_ns: u64,
