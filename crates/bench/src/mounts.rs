@@ -9,10 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A process that was just ended lets go of its files a moment later.
+/// Longest time that unmounting is tried: a process that was just ended lets go of its files a
+/// moment later.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file system in a file, mounted.
+/// A mounted file system in an image file.
 #[derive(Debug)]
 pub struct ImageMount {
     path: PathBuf,
@@ -74,7 +75,7 @@ impl Drop for ImageMount {
     }
 }
 
-/// What it printed.
+/// Runs a program and returns what it printed.
 fn run(program: &str, words: &[&OsStr]) -> Result<String, String> {
     let output =
         Command::new(program).args(words).output().map_err(|error| match error.kind() {

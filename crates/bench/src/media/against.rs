@@ -1,4 +1,4 @@
-//! The same crowd at another HTTP server: what viewers see of it.
+//! A crowd at another HTTP server: what viewers see of it.
 
 use super::{
     crowd::{Cell, Run, Sample, arrivals, watched},
@@ -20,10 +20,10 @@ use std::{
     time::Duration,
 };
 
-/// So many periods a player holds: no server is told the rate.
+/// Periods that a player buffers of another server, which is not told the rate.
 const BUFFER_PERIODS: u32 = 3;
 const PAGE_TIME_MAX: Duration = Duration::from_secs(10);
-/// A page with links is no longer.
+/// Most bytes of a page with links.
 const PAGE_BYTES_MAX: u64 = 4 << 20;
 
 pub(super) fn results(plan: &BenchMedia, other: &Against, workshop: &Workshop) -> Result<Results> {
@@ -88,7 +88,7 @@ fn address(other: &Against) -> Result<SocketAddr> {
     found.next().with_context(|| format!("{} has no address", other.server))
 }
 
-/// The film itself, or what its directory's page links to.
+/// Targets of the films: the path itself, or what its directory's page links to.
 fn films(other: &Against, address: SocketAddr) -> Result<Vec<String>> {
     let path = &other.path;
     if !path.ends_with('/') {
@@ -122,7 +122,7 @@ fn page(other: &Against, address: SocketAddr) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// Files of the same directory, each once, by name.
+/// Paths that a page links to in its own directory, each once, by name.
 fn links(page: &str, path: &str) -> Vec<String> {
     let quoted = page.split("href=").skip(1).filter_map(|rest| {
         let quote = rest.chars().next().filter(|sign| ['"', '\''].contains(sign))?;

@@ -20,19 +20,20 @@ use std::{
 };
 
 const KIND: &str = "ext4";
-/// A file system needs some room for itself.
+/// Room that the file system of an image needs for itself, in bytes.
 const IMAGE_ROOM_BYTES: u64 = 128 << 20;
-/// What the kernel reads ahead by itself (VM_READAHEAD_PAGES); a distribution may set another.
+/// Read-ahead of the kernel by default, in KiB (VM_READAHEAD_PAGES); a distribution may set
+/// another.
 const READ_AHEAD_KIB: u64 = 128;
 
 /// The disk below the films.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Disk {
     event: &'static str,
-    /// An image file with a device of its own.
+    /// Whether the films lie in an image file with a device of its own.
     pub is_image: bool,
     pub read_ahead_kib: Option<u64>,
-    /// Or why none can be bound.
+    /// The device below the films, or why there is none to bind.
     #[serde(skip)]
     pub device: Result<DeviceNumber, String>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Disk {
 pub(super) struct Bed {
     pub directory: PathBuf,
     pub disk: Disk,
-    /// What could not be made as wished, a sentence each.
+    /// Shortcomings of the bed, such as a device that could not be made, a sentence each.
     pub notes: Vec<String>,
     pub films: Vec<String>,
     _mount: Option<ImageMount>,
@@ -97,7 +98,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Of a file that the parts made.
+    /// Brings a file of the bed into the page cache or out of it, or says why that cannot be.
     pub fn bring(
         &self,
         workshop: &Workshop,
@@ -118,7 +119,7 @@ pub(super) fn file_name(len_bytes: u64) -> String {
     format!("file-{len_bytes}.bin")
 }
 
-/// Their names and lengths.
+/// Names and lengths of the files that the parts need.
 fn files(plan: &BenchMedia) -> Vec<(String, u64)> {
     let mut files = Vec::new();
     if plan.parts.contains(&MediaPart::Crowd) {

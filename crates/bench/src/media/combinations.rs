@@ -16,7 +16,7 @@ pub(super) const TABLE: &str = "combinations";
 /// The baseline of the study.
 pub(super) const READ_WRITE: &str = "read-write";
 const DISCARD: &str = "discard";
-/// No more rounds after this.
+/// Time after which no further round begins.
 const TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
 pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop) -> Result<Vec<Series>> {

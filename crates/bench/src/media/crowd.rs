@@ -23,22 +23,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often is looked what a server uses.
+/// Interval between two samples of what a server uses.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// The busiest time of a run is so long: a burst is no limit.
+/// Length of a run's busiest time, in seconds: a shorter burst is no limit.
 const BUSIEST_S: f64 = 5.0;
-/// So much of what is to be had is all of it: a limit is met in slices of time, and a crowd leaves
-/// some of each.
+/// Share of a resource from which it counts as used up: a limit is met in slices of time, and a
+/// crowd leaves some of each.
 pub(super) const EXHAUSTED_SHARE: f64 = 0.9;
 
-/// What a server had used by a time.
+/// Resources that a server had used by a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub at_s: f64,
     pub used: Used,
 }
 
-/// One method's meeting with the crowd.
+/// A run of a crowd at a server with one method.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub seen: Seen,
@@ -50,7 +50,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Of all periods, those that were missed; `None` where no film was ever played.
+    /// Share of all periods that were missed; `None` where no film was ever played.
     pub fn miss_share(&self) -> Option<f64> {
         let is_played = self.seen.streams > 0 && self.seen.periods > 0;
         is_played.then(|| self.seen.misses as f64 / self.seen.periods as f64)
@@ -62,7 +62,7 @@ impl Run {
         Some(used.cpu_s * 1e6 / watched_s)
     }
 
-    /// The largest difference over some seconds, a second.
+    /// The fastest growth of a figure, a second, over a run's busiest seconds.
     pub fn busiest(&self, of: impl Fn(&Used) -> f64) -> f64 {
         let mut most: f64 = 0.0;
         let mut first = 0;
@@ -79,7 +79,7 @@ impl Run {
         most
     }
 
-    /// How much of each bound was used when it was busiest, and what that is called.
+    /// Share of each bound that was used in the busiest time, with the bound's name.
     pub fn shares(&self, bounds: Option<&Bounds>, cores: u32) -> Vec<(&'static str, f64)> {
         let mut shares = Vec::new();
         if let Some(bounds) = bounds.filter(|_| self.is_disk_bound) {
@@ -121,7 +121,7 @@ impl Cell {
     }
 }
 
-/// Each method meets the same crowd, round after round.
+/// Measures each method with the same crowds, round after round.
 pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop, bed: &Bed) -> Result<Vec<Cell>> {
     let mut cells: Vec<Cell> = plan.variants.iter().map(|one| Cell::new(one.name())).collect();
     let steps = workshop.steps(cells.len() * plan.rounds as usize);
@@ -138,7 +138,7 @@ pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop, bed: &Bed) -> Resu
     Ok(cells)
 }
 
-/// Another round is another crowd, and each method's is the same.
+/// Arrivals of the viewers of one round: other ones in each round, the same for each method.
 pub(super) fn arrivals(plan: &CrowdPlan, round: u32, films: usize) -> Vec<Arrival> {
     let mut random = Random::from_seed(plan.seed.wrapping_add(u64::from(round)));
     let popularity = Zipf::new(films, plan.theta);
@@ -217,7 +217,7 @@ pub(super) struct Watched {
     pub samples: Vec<Sample>,
 }
 
-/// Runs the crowd on a thread of its own, and looks meanwhile what the server uses.
+/// Runs the crowd on a thread of its own, and samples meanwhile what the server uses.
 pub(super) fn watched(
     crowd: Crowd,
     workshop: &Workshop,

@@ -33,7 +33,7 @@ impl From<Quantiles> for Times {
     }
 }
 
-/// A method as it is printed: all of its rounds together, but for spreads over them.
+/// A method as a line of JSON: all of its rounds together, but for spreads over them.
 #[derive(Debug, Serialize)]
 struct CrowdLine<'cell> {
     event: &'static str,
@@ -69,7 +69,7 @@ struct Share {
     share: f64,
 }
 
-/// All rounds.
+/// What viewers saw in all rounds of a method.
 fn seen(cell: &Cell) -> Option<Seen> {
     let mut runs = cell.runs.iter();
     let mut all = runs.next()?.seen.clone();
@@ -77,7 +77,7 @@ fn seen(cell: &Cell) -> Option<Seen> {
     Some(all)
 }
 
-/// Why nothing can be said of it, if so.
+/// The reason why nothing can be said of a method, if there is one.
 fn refusal(cell: &Cell) -> Option<String> {
     if let Some(why) = &cell.refused {
         return Some(why.clone());
@@ -137,7 +137,7 @@ fn line<'cell>(
     }
 }
 
-/// Of each bound the largest of the rounds.
+/// The largest share of each bound over all rounds.
 fn shares(cell: &Cell, bounds: Option<&Bounds>, cores: u32) -> Vec<Share> {
     let mut all: Vec<Share> = Vec::new();
     for run in cell.runs.iter().filter(|run| run.used.is_some()) {
@@ -151,7 +151,7 @@ fn shares(cell: &Cell, bounds: Option<&Bounds>, cores: u32) -> Vec<Share> {
     all
 }
 
-/// What was used up when the crowd was largest.
+/// The resource that was used up in the busiest time, in words.
 fn limit(shares: &[Share]) -> String {
     let most = shares.iter().max_by(|one, other| one.share.total_cmp(&other.share));
     match most {
@@ -163,7 +163,7 @@ fn limit(shares: &[Share]) -> String {
     }
 }
 
-/// The sentences before all else, of the crowd's part.
+/// Sentences that stand before all else in the crowd's part.
 pub(super) fn words(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Vec<String> {
     let missed: Vec<Missed> = cells
         .iter()
@@ -194,7 +194,7 @@ pub(super) fn add_lines(results: &mut Results, plan: &BenchMedia, cells: &[Cell]
     }
 }
 
-/// Something was played, by some method.
+/// Whether any method played something.
 pub(super) fn is_measured(cells: &[Cell]) -> bool {
     cells.iter().any(|cell| refusal(cell).is_none() && !cell.runs.is_empty())
 }
@@ -241,7 +241,7 @@ fn ms(time: Option<f64>) -> String {
     }
 }
 
-/// A row of each method that played, and why the others did not.
+/// Adds a row for each method that played, and for each other the reason why not.
 fn of_seen(table: &mut Table, cells: &[Cell], row: impl Fn(&Cell, &Seen) -> Vec<String>) {
     for cell in cells {
         let why = refusal(cell);
@@ -352,7 +352,7 @@ fn cpu_chart(cells: &[Cell]) -> String {
     bars("Processor time", "us a stream and second", &["CPU"], &drawn)
 }
 
-/// Over two seconds each, of the last round.
+/// A chart of reads from the disk in the last round, over two seconds each.
 fn disk_chart(cells: &[Cell]) -> String {
     const OVER_S: f64 = 2.0;
     let drawn = cells.iter().filter_map(|cell| {
@@ -373,7 +373,7 @@ fn disk_chart(cells: &[Cell]) -> String {
     lines("Read from the disk while viewers come and go", "MB/s", Across::Seconds, &drawn)
 }
 
-/// The crowd at another server.
+/// Results of a crowd at another server.
 pub(super) fn against(plan: &BenchMedia, facts: HostFacts, films: usize, cell: &Cell) -> Results {
     let cells = std::slice::from_ref(cell);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;

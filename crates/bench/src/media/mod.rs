@@ -25,16 +25,16 @@ use anyhow::Result;
 use bed::Bed;
 use haul_report::results::Results;
 
-/// What was found; a part that was not asked for is empty.
+/// Findings of all parts; a part that was not asked for is empty.
 #[derive(Debug, Default)]
 struct Found {
     crowd: Vec<crowd::Cell>,
     single: Vec<single_file::Cell>,
     response: Vec<response::Cell>,
     combinations: Vec<Series>,
-    /// Of the disk that the films are on.
+    /// The disk that the films are on.
     disk: Option<bed::Disk>,
-    /// What could not be bound or made cold, a sentence each.
+    /// Sentences about what could not be bound or made cold.
     notes: Vec<String>,
 }
 

@@ -2,14 +2,14 @@
 
 use crate::studies::MISSES_ORDER;
 
-/// What a method missed, of all its periods.
+/// The share of all its periods that a method missed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Missed {
     pub name: String,
     pub share: f64,
 }
 
-/// The study's order, beside what was found of it.
+/// The sentence that compares the study's order with the one that was found.
 pub(super) fn sentence(found: &[Missed]) -> String {
     let studied: Vec<&Missed> =
         MISSES_ORDER.iter().filter_map(|name| found.iter().find(|one| one.name == *name)).collect();
@@ -55,7 +55,7 @@ fn shares(missed: &[&Missed]) -> String {
     missed.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// With the digits that tell methods apart.
+/// A share in per cent with the digits that tell methods apart.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

@@ -8,7 +8,7 @@ use haul_media::{
 };
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
-/// Behind the name of a method: the kernel is asked not to read ahead.
+/// Suffix of a method's name where the kernel is asked not to read ahead.
 const NO_READAHEAD: &str = "-no-readahead";
 
 /// A part of the study.
@@ -38,7 +38,7 @@ impl Variant {
         format!("{}{suffix}", self.method.name())
     }
 
-    /// All ways there are, the study's first.
+    /// All ways of sending, the study's first.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let of = |readahead| METHODS.map(|method| Self { method, readahead });
@@ -81,14 +81,14 @@ pub struct CrowdPlan {
 }
 
 impl CrowdPlan {
-    /// All periods.
+    /// The time of all periods.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.period * self.periods
     }
 }
 
-/// What a server may use.
+/// Limits on what a server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub reads: ReadLimit,
@@ -102,9 +102,9 @@ pub struct BenchMedia {
     pub crowd: CrowdPlan,
     pub variants: Vec<Variant>,
     pub rounds: u32,
-    /// Rounds of what takes little time.
+    /// Rounds of the parts that take little time.
     pub small_rounds: u32,
-    /// `None`: neither is bound.
+    /// Limits on the server; `None` limits neither disk nor memory.
     pub bounds: Option<Bounds>,
     pub file_bytes: u64,
     pub sizes: Vec<u64>,
@@ -112,12 +112,12 @@ pub struct BenchMedia {
     pub against: Option<Against>,
 }
 
-/// Another server.
+/// An HTTP server other than haul.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Against {
-    /// Host and port.
+    /// Host and port of the server.
     pub server: String,
-    /// A page with links, where it ends in a slash.
+    /// Path of a film, or of a page with links where it ends in a slash.
     pub path: String,
     pub pids: Vec<u32>,
 }

@@ -1,4 +1,4 @@
-//! `haul media` as a process of its own, bound as it shall be, and what it uses.
+//! `haul media` as a process of its own, bound as asked, and what it uses.
 
 use super::bed::Bed;
 use crate::{
@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{fs, net::SocketAddr, time::Duration};
 
-/// How long a server may take to start, and to end.
+/// Longest time that a server may take to start.
 const START_MAX: Duration = Duration::from_secs(30);
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// What the processes have used since they began.
+/// Resources that processes have used since they began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub cpu_s: f64,
-    /// From disks; what the page cache had does not count (proc_pid_io(5)).
+    /// Bytes read from disks; what the page cache had does not count (proc_pid_io(5)).
     pub read_bytes: u64,
-    /// Requests to the disk. `None` where they are not counted.
+    /// Requests to the disk; `None` where they are not counted.
     pub reads: Option<u64>,
 }
 
 impl Used {
-    /// Of processes that are there.
+    /// Resources that running processes have used, summed up.
     pub fn of(processes: &[u32]) -> Result<Self> {
         let mut used = Self::default();
         for process in processes {
@@ -53,7 +53,8 @@ impl Used {
     }
 }
 
-/// The most memory that a process has had of its own, in bytes (VmHWM, proc_pid_status(5)).
+/// Most memory that the processes have had, each for itself, summed up in bytes (VmHWM,
+/// proc_pid_status(5)).
 pub(super) fn memory_bytes(processes: &[u32]) -> u64 {
     let of = |process: &u32| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -67,7 +68,7 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What the server itself counted.
+/// Figures that the server itself counted.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct Counted {
     pub requests: u64,
@@ -87,7 +88,7 @@ pub(super) struct MediaServer {
 }
 
 impl MediaServer {
-    /// Serves the bed's directory; what could not be bound is said in `notes`.
+    /// Starts a server of the bed's directory; what could not be bound is said in `notes`.
     pub fn start(
         workshop: &Workshop,
         bed: &Bed,
@@ -148,7 +149,7 @@ impl MediaServer {
         self.device.is_some()
     }
 
-    /// Why it is not there any more, if it is not.
+    /// The reason why the server is gone.
     pub fn loss(&self) -> String {
         match self.group.killed() {
             0 => format!("the server is gone: {}", self.child.errors()),
@@ -157,7 +158,7 @@ impl MediaServer {
         }
     }
 
-    /// Ends it, and asks what it counted.
+    /// Ends the server, and reads what it counted.
     pub fn end(mut self) -> Option<Counted> {
         self.child.end();
         let ended = |line: &Value| match line["event"].as_str() {

@@ -14,9 +14,9 @@ use haul_report::spread::Spread;
 use serde::Serialize;
 use std::{thread, time::Duration};
 
-/// Nothing comes for so long: the server is of no use.
+/// Longest time without a byte: the server is of no use then.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// After the last byte came the server still closes the connection.
+/// Time after the last byte in which the server still closes the connection.
 const SETTLE: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +27,7 @@ pub(super) struct Cell {
     pub source: Residency,
     pub bytes: u64,
     pub rounds: usize,
-    /// Of the server, user and kernel mode.
+    /// Processor seconds of the server in user and kernel mode for 10^9 bytes.
     pub cpu_s_per_gb: Option<Spread>,
     pub seconds: Option<Spread>,
     pub refused: Option<String>,
@@ -85,7 +85,7 @@ pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop, bed: &Bed) -> Resu
     Ok(cells)
 }
 
-/// Processor seconds, and seconds.
+/// Processor seconds of the server and wall seconds of one file.
 fn one(workshop: &Workshop, server: &MediaServer, name: &str) -> Result<(f64, f64)> {
     let before = server.used()?;
     let taken = take(server.address, &format!("/{name}"), PATIENCE);

@@ -55,14 +55,14 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
     results
 }
 
-/// The sentence of the verdict.
+/// The verdict as a line of JSON.
 #[derive(Debug, Serialize)]
 struct VerdictLine<'words> {
     event: &'static str,
     words: &'words [String],
 }
 
-/// What was bound, or not.
+/// The bounds as a line of JSON, with notes on what could not be bound.
 #[derive(Debug, Serialize)]
 struct BoundsLine<'notes> {
     event: &'static str,
@@ -130,7 +130,7 @@ fn digits(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", spread.median))
 }
 
-/// The methods in their order, each once.
+/// Names of the methods in their order, each once.
 fn methods<'cells>(names: impl Iterator<Item = &'cells str>) -> Vec<&'cells str> {
     let mut methods = Vec::new();
     for name in names {
