@@ -10,13 +10,13 @@ use haul_scratch::child::{Child, Wanted};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::time::Duration;
 
-/// A pair that is slower than this is given up, in bytes a second.
+/// Rate below which a pair is given up, in bytes a second.
 const RATE_BYTES_PER_S_MIN: u64 = 5 << 20;
-/// A pair gets at least so long.
+/// Shortest time limit of a pair, whatever its size.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a side may take to start.
+/// Longest time that a side may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
-/// How long the side that waits for the other to tell may have something to say itself.
+/// Longest wait for a reason from the receiving side after the sending one was refused.
 const REASON_MAX: Duration = Duration::from_secs(5);
 /// Loopback's round trip for the chooser: far below a millisecond.
 const LOOPBACK_RTT: Duration = Duration::from_micros(30);
@@ -25,7 +25,7 @@ const LOOPBACK_RTT: Duration = Duration::from_micros(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     File(Residency),
-    /// The first bytes of the file again and again.
+    /// The first bytes of the file, sent again and again.
     Fixed {
         window_bytes: u64,
     },
@@ -43,7 +43,7 @@ impl Source {
 /// Where the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Thrown away.
+    /// Nothing: the bytes are thrown away.
     Null,
     /// A new file, synced at the end.
     File,
@@ -58,7 +58,7 @@ impl Target {
     }
 }
 
-/// One measurement. As JSON: its fields in words.
+/// A pair of engines to measure. As JSON: its fields in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub send_engine: &'static str,
@@ -90,17 +90,19 @@ impl Serialize for Pair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     Nothing,
-    /// The tracepoint that counts them makes each system call slower, by a tenth of a microsecond
-    /// and for all programs: a rate that was measured meanwhile is too low where calls are small.
+    /// System calls: the tracepoint that counts them makes each one slower, by a tenth of a
+    /// microsecond and for all programs, so a rate measured meanwhile is too low where calls are
+    /// small.
     SystemCalls,
-    /// The bytes on both sides, so often.
+    /// Bytes on both sides, sampled at this interval.
     Bytes(Duration),
 }
 
-/// What a measurement brought.
+/// Results of one measurement.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// From the sender's first call to the last byte at the receiver; for a file: on its disk.
+    /// Time from the sender's first call to the last byte at the receiver, or on its disk for a
+    /// file.
     pub seconds: f64,
     pub gb_per_s: f64,
     pub send: SideDone,
@@ -110,17 +112,17 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Ran(Box<Run>),
-    /// An engine, or the host, cannot do it.
+    /// An engine or the host cannot run the pair, for this reason.
     Refused(String),
 }
 
-/// The congestion control that haul itself would choose here.
+/// The congestion control that haul itself would choose over loopback.
 pub fn loopback_congestion(workshop: &Workshop) -> CongestionChoice {
     congestion(&workshop.host, LOOPBACK_RTT, workshop.host.may_administer_network)
 }
 
 impl Pair {
-    /// Runs it once, after source and target were made ready.
+    /// Runs the pair once, after source and target were made ready.
     ///
     /// # Errors
     /// If nothing can be measured at all: interrupted, no processes.

@@ -30,9 +30,9 @@ pub struct BenchEngines {
 /// What `haul bench files` is to do.
 #[derive(Clone, Debug)]
 pub struct BenchFiles {
-    /// `None`: what fits.
+    /// The large file in bytes; `None` takes what fits.
     pub len_bytes: Option<u64>,
-    /// Files of the table up to this size.
+    /// Largest file of the table that is measured, in bytes.
     pub table_bytes_max: u64,
     pub directory: PathBuf,
     pub rounds: u32,
@@ -42,7 +42,7 @@ pub struct BenchFiles {
 /// What `haul bench chooser` is to do.
 #[derive(Clone, Debug)]
 pub struct BenchChooser {
-    /// Empty: what this host has.
+    /// Directories to measure; if empty, the file systems that this host has.
     pub directories: Vec<PathBuf>,
     pub sizes: Vec<ChooserSize>,
     pub streams: Vec<u32>,

@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 /// Whether system calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// By a short run before the rounds, so that none of these is slowed by it; where there is one
-    /// round only, in that.
+    /// Count system calls in a short run before the rounds, so that none of these is slowed by it;
+    /// where there is one round only, in that.
     Count,
     LeaveOut,
 }
 
-/// The run that counts system calls moves no more, in bytes.
+/// Most bytes that the run moves that counts system calls.
 const COUNTING_BYTES_MAX: u64 = 64 << 20;
 
-/// How often, and for how long at most.
+/// The number of rounds, and the time they may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     pub rounds: u32,
-    /// No round begins, and from the second on no measurement, when this is over.
+    /// Time after which no round begins, and from the second round on no measurement.
     pub time_max: Duration,
     pub calls: Calls,
 }
@@ -34,13 +34,13 @@ pub struct Effort {
 /// The rounds of one pair.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The table it belongs to.
+    /// The table that the series belongs to.
     pub table: &'static str,
     pub pair: Pair,
     pub runs: Vec<Run>,
     /// The run that counted system calls, and the bytes it moved.
     pub counted: Option<(Box<Run>, u64)>,
-    /// Why it cannot be measured here.
+    /// The reason why the pair cannot be measured here.
     pub refused: Option<String>,
 }
 
@@ -48,16 +48,16 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SideCost {
     pub cpu_s_per_gb: f64,
-    /// Voluntary and involuntary.
+    /// Voluntary and involuntary context switches for 10^9 bytes.
     pub context_switches_per_gb: f64,
-    /// `None` where they cannot be counted.
+    /// System calls for 10^9 bytes; `None` where they cannot be counted.
     pub system_calls_per_gb: Option<f64>,
-    /// Bytes that passed through user space or that the kernel copied in spite of zero-copy, for
+    /// Bytes that passed through user space, or that the kernel copied in spite of zero-copy, for
     /// each byte.
     pub copies_per_byte: f64,
 }
 
-/// A series as it is printed.
+/// A series as a line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesLine<'series> {
     event: &'static str,
@@ -117,7 +117,7 @@ impl Series {
         })
     }
 
-    /// As one JSON object.
+    /// The series as one JSON object.
     #[must_use]
     pub fn line(&self) -> SeriesLine<'_> {
         SeriesLine {
@@ -134,7 +134,7 @@ impl Series {
     }
 }
 
-/// Measures all of them, round after round, so that what changes on the machine meets all alike.
+/// Measures all series, round after round, so that what changes on the machine meets all alike.
 ///
 /// # Errors
 /// If the user wants to stop, or no process can be started.

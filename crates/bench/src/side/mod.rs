@@ -43,26 +43,26 @@ const BUFFER_BYTES_MAX: usize = 32 << 20;
 /// A span's frame header and trailer, in bytes, about as long as those of the protocol.
 const HEADER_BYTES: usize = 64;
 const TRAILER_BYTES: usize = 32;
-/// Says on a new connection that its engine is open.
+/// Byte by which a receiver says on a new connection that its engine is open.
 const READY: u8 = b'R';
 
-/// What a side is to do; its file names are relative to its working directory.
+/// Work of a side; its file names are relative to its working directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SideSpec {
     pub engine: String,
     pub role: Role,
     pub streams: u32,
     pub len_bytes: u64,
-    /// What one call moves; `None` is the engine's own.
+    /// Bytes that one call moves; `None` is the engine's own number.
     pub block_bytes: Option<usize>,
-    /// `None` when sending: zeros; when receiving: thrown away.
+    /// The source or target; `None` sends zeros, or throws away what is received.
     pub file: Option<PathBuf>,
-    /// The file's first bytes again and again: a fixed offset.
+    /// Length of the window whose bytes are sent again and again: a fixed offset.
     pub repeating_bytes: Option<u64>,
     pub congestion: Option<String>,
-    /// Watch the bytes over time.
+    /// Interval at which the bytes are sampled, if they are.
     pub sample_every_ms: Option<u64>,
-    /// Count system calls, which makes each of them slower.
+    /// Whether system calls are counted, which makes each of them slower.
     pub count_calls: bool,
 }
 
@@ -73,11 +73,12 @@ pub enum Role {
         port: u16,
     },
     Receive,
-    /// Reads the file once and does nothing else: whoever it belongs to has it in memory then.
+    /// Read the file once and do nothing else: its pages then count for the control group of the
+    /// side.
     Read,
 }
 
-/// What a side prints.
+/// A line that a side prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum SideLine {
@@ -87,37 +88,38 @@ pub enum SideLine {
     Done(SideDone),
     Refused {
         why: String,
-        /// The other side went away, so it knows the reason.
+        /// Whether the other side went away, so that it knows the reason.
         by_peer: bool,
     },
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SideDone {
-    /// CLOCK_MONOTONIC, which all processes of a host share.
+    /// Time of the first call by CLOCK_MONOTONIC, which all processes of a host share.
     pub start_ns: u64,
     pub end_ns: u64,
     pub cpu_ns: u64,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
     pub system_calls: Option<u64>,
-    /// Why there is no count of system calls.
+    /// The reason why there is no count of system calls.
     pub no_system_calls: Option<String>,
     pub copied_bytes: u64,
     pub samples: Vec<Sample>,
 }
 
-/// How far a side has come.
+/// Progress of a side at a time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     pub at_ns: u64,
-    /// Sent into the wire, or in the target's file.
+    /// Bytes sent into the wire, or in the target's file.
     pub bytes: u64,
-    /// Written by the disk below the target, for anybody; `None` where there is no such count.
+    /// Bytes written by the disk below the target, for any program; `None` where there is no such
+    /// count.
     pub disk_bytes: Option<u64>,
 }
 
-/// Does what the words ask for, and tells what a side prints.
+/// Does what the JSON text of a [`SideSpec`] asks for, and tells what a side prints.
 pub fn run(spec: &str, tell: &mut dyn FnMut(&SideLine)) {
     let read = serde_json::from_str::<SideSpec>(spec).context("no side of a bench");
     let line = read.and_then(|spec| move_bytes(&spec, tell)).unwrap_or_else(|error| {
@@ -128,7 +130,7 @@ pub fn run(spec: &str, tell: &mut dyn FnMut(&SideLine)) {
     tell(&line);
 }
 
-/// An engine that could not be opened says why in its source alone.
+/// The reason in an error: for an engine that could not be opened, the source alone says it.
 fn reason(error: &anyhow::Error) -> String {
     match error.downcast_ref::<EngineError>() {
         Some(refused) if refused.call == "open" => refused.source.to_string(),
@@ -210,7 +212,7 @@ fn measured(
     })
 }
 
-/// One thread for each stream; the sum of what they copied.
+/// Runs each stream on a thread of its own; the sum of what they copied.
 fn in_threads<Engine: Send>(
     engines: Vec<Engine>,
     work: impl Fn(Engine, usize) -> Result<u64> + Sync,
@@ -233,7 +235,7 @@ fn in_threads<Engine: Send>(
     })
 }
 
-/// The spans of one stream: each of them takes its turn.
+/// The spans of one stream: all streams take spans in turn.
 fn spans(spec: &SideSpec, number: usize, file: &Arc<SpanFile>) -> Vec<FileSpan> {
     let span_bytes = span_bytes(spec.len_bytes, None);
     (0..spec.len_bytes.div_ceil(span_bytes))
@@ -281,7 +283,7 @@ fn receive_stream(mut receiver: Receiver, spans: Vec<FileSpan>, counted: &Counte
     Ok(copied_bytes + done.iter().map(|done| done.copied_bytes).sum::<u64>())
 }
 
-/// What `file` says, as engines see it. A target is new and has its space, as haul makes it.
+/// Opens the side's file as engines see it. A target is new and has its space, as haul makes it.
 fn open_file(spec: &SideSpec) -> Result<SpanFile> {
     let Some(path) = &spec.file else {
         return Ok(match spec.role {
@@ -312,7 +314,7 @@ fn buffers(spec: &SideSpec) -> Buffers {
     Buffers { bytes_max, block_bytes: spec.block_bytes, in_vain: InVain::GoOn }
 }
 
-/// Engines that send, each on its connection, and the same sockets to look at.
+/// Opens engines that send, each on its connection, with the same sockets to look at.
 fn open_senders(spec: &SideSpec, host: &Host, port: u16) -> Result<(Vec<Sender>, Vec<TcpStream>)> {
     let info = engines::find(&spec.engine).context("there is no such engine")?;
     let (mut senders, mut sockets) = (Vec::new(), Vec::new());
@@ -338,7 +340,7 @@ fn open_senders(spec: &SideSpec, host: &Host, port: u16) -> Result<(Vec<Sender>,
     Ok((senders, sockets))
 }
 
-/// With congestion control and send buffer as haul sets them between two ends on one host.
+/// Connects with congestion control and send buffer as haul sets them between two ends on one host.
 fn connect(port: u16, congestion: Option<&str>) -> Result<TcpStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -355,7 +357,7 @@ fn connect(port: u16, congestion: Option<&str>) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// Says where it listens, and opens an engine on each connection that comes.
+/// Listens, says where, and opens an engine on each connection that comes.
 fn open_receivers(
     spec: &SideSpec,
     host: &Host,

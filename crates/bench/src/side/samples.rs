@@ -1,4 +1,4 @@
-//! How many bytes a side has moved, looked at some times a second.
+//! Samples of how many bytes a side has moved, taken several times a second.
 
 use crate::side::{Sample, now_ns};
 use haul_datapath::SpanFile;
@@ -12,30 +12,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// More are never kept: a day of looks, ten a second.
+/// Most samples of a run: a day of them, ten a second.
 const SAMPLES_MAX: usize = 864_000;
-/// The kernel counts sectors of this size, whatever the disk has (Documentation/block/stat.rst).
+/// Size of the sectors that the kernel counts, whatever the disk has
+/// (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
 /// The place of "write sectors" in a disk's line of figures (Documentation/block/stat.rst).
 const WRITE_SECTORS_FIELD: usize = 6;
 
-/// What has been moved so far.
+/// Count of the bytes that a side has moved so far.
 #[derive(Debug)]
 pub struct Counted {
-    /// A sender's: the kernel counts their bytes, also where no call returns for long.
+    /// Sockets of a sender: the kernel counts their bytes, also where no call returns for long.
     sockets: Vec<TcpStream>,
-    /// A receiver's spans that are in the file.
+    /// Bytes of a receiver's spans that are in the file.
     done_bytes: AtomicU64,
     disk: Option<PathBuf>,
 }
 
 impl Counted {
-    /// The bytes that have left through these sockets.
+    /// Counts the bytes that have left through these sockets.
     pub fn sockets(sockets: Vec<TcpStream>) -> Self {
         Self { sockets, done_bytes: AtomicU64::new(0), disk: None }
     }
 
-    /// The bytes that are told with [`Counted::add`], and those that the disk below has written.
+    /// Counts the bytes that are told with [`Counted::add`], and those that the disk below has
+    /// written.
     pub fn file(file: &SpanFile) -> Self {
         let disk = fstat(file.file()).ok().map(|stat| {
             let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
@@ -66,7 +68,8 @@ fn written_bytes(figures: &str) -> Option<u64> {
     Some(sectors * SECTOR_BYTES)
 }
 
-/// Looks at once, then every so often until it is over, and once more at the end.
+/// Takes samples of a run: at once, then at the interval until it is over, and once more at the
+/// end.
 pub fn sample_until(over: &AtomicBool, every: Duration, counted: &Counted) -> Vec<Sample> {
     let start = Instant::now();
     let mut samples = vec![counted.sample()];
