@@ -19,7 +19,7 @@ pub struct OffsetRate {
     pub advancing_gbit_per_s: f64,
 }
 
-/// Song et al., table 2.
+/// The rates of Song et al., table 2, by engine and offset.
 pub const OFFSET_RATES: [OffsetRate; 2] = [
     OffsetRate { engine: "sendfile", fixed_gbit_per_s: 73.7, advancing_gbit_per_s: 51.5 },
     OffsetRate { engine: "read-write", fixed_gbit_per_s: 29.2, advancing_gbit_per_s: 24.7 },
@@ -56,7 +56,7 @@ pub const FILE_TIMES: [FileTime; 8] = [
     file_time("1 GB", 1000, 18_399, 8537),
 ];
 
-/// What their traditional program moves at once, in bytes.
+/// Bytes that the traditional program of Palaniappan and Nagaraja moves at once.
 pub const TRADITIONAL_BLOCK_BYTES: usize = 4096;
 
 /// Song et al., table 3 (inside one machine) and figures 12 to 15: what was sent over a network and
@@ -126,7 +126,8 @@ pub struct TunedRate {
     pub gbit_per_s: f64,
 }
 
-/// Those that its text names. With the governor `performance` as well, 4 streams filled the link.
+/// The rates that the text of Park, Noh et al. names. With the governor `performance` as well, 4
+/// streams filled the link.
 pub const TUNED_RATES: [TunedRate; 3] = [
     TunedRate { step: "default", streams: 1, gbit_per_s: 10.0 },
     TunedRate { step: "MTU 9000", streams: 1, gbit_per_s: 36.0 },
@@ -137,19 +138,19 @@ pub const TUNED_RATES: [TunedRate; 3] = [
 pub const MEDIA_ON_DEMAND: &str =
     "Kim, Memory-copy reduction for networked multimedia in Linux (KICS 2002)";
 
-/// Of Kim's figure 11, deadlines missed by 100 viewers: which way of sending missed least, first.
-/// Its read-and-write without read-ahead is our method `normal` with `--no-readahead`.
+/// The ways of sending of Kim's figure 11, from the fewest deadlines missed by 100 viewers. Its
+/// read-and-write without read-ahead is our method `normal` with `--no-readahead`.
 pub const MISSES_ORDER: [&str; 4] = ["one-copy", "direct", "normal", "normal-no-readahead"];
 
-/// Kim's crowd: as many viewers come in an hour.
+/// Viewers of Kim's crowd that come in an hour.
 pub const CROWD_PER_HOUR: u32 = 100;
 pub const CROWD_FILMS: u32 = 30;
-/// MPEG-1: a film's bytes and its rate.
+/// Bytes of a film of Kim's crowd (MPEG-1).
 pub const CROWD_FILM_BYTES: u64 = 300_000_000;
 pub const CROWD_RATE_BITS_PER_S: u64 = 1_500_000;
 pub const CROWD_PERIOD_S: u64 = 3;
 pub const CROWD_PERIODS: u32 = 1000;
-/// How the films' popularity is spread (Zipf).
+/// Spread of the popularity of Kim's films (Zipf's theta).
 pub const CROWD_THETA: f64 = 0.271;
-/// What its methods ask of the disk at once, in figure 10.
+/// Bytes that Kim's methods ask of the disk at once, in figure 10.
 pub const REQUEST_BYTES: usize = 32 << 10;

@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a server may take to start.
+/// Longest time that a server may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
-/// A push that is slower than this is given up, in bytes a second.
+/// Rate below which a push is given up, in bytes a second.
 const RATE_BYTES_PER_S_MIN: u64 = 5 << 20;
-/// A push gets at least so long.
+/// Shortest time limit of a push, whatever its size.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The directory below the workshop that is served.
@@ -29,7 +29,7 @@ pub struct LoopbackServer {
 }
 
 impl LoopbackServer {
-    /// Starts it behind these words, such as those that limit its memory.
+    /// Starts the server behind these words, such as those that limit its memory.
     pub fn start(workshop: &Workshop, behind: &[OsString]) -> Result<Self> {
         std::fs::create_dir_all(workshop.path().join(ROOT)).context("cannot make the root")?;
         let mut child = Child::start_behind(behind, workshop.path(), "serve", |command| {
@@ -46,33 +46,33 @@ impl LoopbackServer {
     }
 }
 
-/// One push.
+/// A push to a loopback server, as a process of its own.
 #[derive(Clone, Debug)]
 pub struct Push<'a> {
-    /// A file of the workshop, or `zero:SIZE`.
+    /// The source: a file of the workshop, or `zero:SIZE`.
     pub source: &'a str,
     pub len_bytes: u64,
-    /// With its token.
+    /// The server's URL with its token.
     pub server: &'a HaulUrl,
-    /// `null:`, or a file below the server's root.
+    /// The target: `null:`, or a file below the server's root.
     pub target: &'a str,
     pub send_engine: Option<&'a str>,
     pub receive_engine: Option<&'a str>,
     pub streams: Option<u32>,
     pub protection: BenchProtection,
-    /// It is ended when it takes longer: so slow that more is of no use.
+    /// Time after which the push is ended, as too slow to be of use.
     pub worth_waiting: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchProtection {
-    /// What a user gets who asks for nothing.
+    /// The protection that a user gets who asks for nothing.
     Default,
     /// Neither protection nor a digest: the engines alone.
     Nothing,
 }
 
-/// What a push reported.
+/// Figures that a push reported.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PushReport {
     pub gb_per_s: f64,
@@ -84,21 +84,21 @@ pub struct PushReport {
     pub copied_bytes: u64,
     pub moved_bytes: u64,
     pub because: String,
-    /// haul went over to another engine on the way.
+    /// Whether haul went over to another engine on the way.
     pub changed: bool,
 }
 
 #[derive(Clone, Debug)]
 pub enum Pushed {
     Done(Box<PushReport>),
-    /// It took longer than was worth waiting for; the server may have a part of the file.
+    /// The push took longer than was worth waiting for; the server may have a part of the file.
     TooSlow,
-    /// It did not start with the engines that were asked for, or another one had to help.
+    /// The push did not start with the engines that were asked for, or another one had to help.
     Refused(String),
 }
 
 impl Push<'_> {
-    /// Runs it to its end.
+    /// Runs the push to its end.
     ///
     /// # Errors
     /// If no process can be started, or the user wants to stop.
@@ -167,7 +167,7 @@ fn words(what: &Value, why: &Value) -> String {
     [what, why].map(|value| value.as_str().unwrap_or_default()).join(": ")
 }
 
-/// What was tried, needed and found, as one sentence.
+/// The error of a push in one sentence: what was tried, needed and found.
 fn problem(line: &Value) -> String {
     let part = |name: &str, before: &str| match line[name].as_str() {
         Some("") | None => String::new(),

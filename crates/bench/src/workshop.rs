@@ -21,18 +21,18 @@ use std::{
     time::Duration,
 };
 
-/// How the names of its directories begin.
+/// Beginning of the names of a bench's directories.
 const PREFIX: &str = "haul-bench-";
 /// The name of the file that is sent; names are relative, so that any directory can be used.
 pub const SOURCE: &str = "source.bin";
 /// The name of the file that is written.
 pub const TARGET: &str = "target.bin";
-/// Read at once to bring a file into the page cache.
+/// Bytes read at once to bring a file into the page cache.
 const READ_BYTES: usize = 1 << 20;
-/// Of a cold file this share may still be in the page cache: the kernel keeps a page that somebody
-/// looks at this very moment.
+/// Largest share of a cold file that may still be in the page cache: the kernel keeps a page that
+/// somebody looks at this very moment.
 pub const COLD_SHARE_MAX: f64 = 0.01;
-/// A warm file has at least this share in the page cache.
+/// Smallest share of a warm file in the page cache.
 const WARM_SHARE_MIN: f64 = 0.99;
 
 /// Whether the page cache has the source when a measurement begins.
@@ -52,7 +52,7 @@ impl Residency {
     }
 }
 
-/// Where a bench works.
+/// The fresh directory that a bench works in.
 #[derive(Debug)]
 pub struct Workshop {
     directory: OwnDirectory,
@@ -61,6 +61,8 @@ pub struct Workshop {
 }
 
 impl Workshop {
+    /// Makes a fresh directory in `parent`.
+    ///
     /// # Errors
     /// If no directory can be made in `parent`.
     pub fn new(parent: &Path, caller: &Caller) -> Result<Self, Problem> {
@@ -77,7 +79,7 @@ impl Workshop {
         self.directory.path()
     }
 
-    /// A line about so many steps.
+    /// Begins a line about this many steps.
     pub fn steps(&self, count: usize) -> Steps {
         (self.caller.steps)(count)
     }
@@ -95,6 +97,8 @@ impl Workshop {
         FileSystem::of(&directory).context("cannot ask for the file system")
     }
 
+    /// Checks that the bench may go on.
+    ///
     /// # Errors
     /// If the user wants to stop.
     pub fn go_on(&self) -> Result<()> {
@@ -104,7 +108,8 @@ impl Workshop {
         Ok(())
     }
 
-    /// What may be written there. As much as anyone asks for where the file system does not say.
+    /// Bytes that may be written in the workshop. As much as anyone asks for where the file system
+    /// does not say.
     pub fn free_bytes(&self) -> Result<u64> {
         Ok(self.file_system()?.free_bytes.unwrap_or(u64::MAX))
     }
@@ -126,7 +131,7 @@ impl Workshop {
         Ok(())
     }
 
-    /// Nothing is measured while an old target is in the way.
+    /// Removes the target of the run before: nothing is measured while it is in the way.
     pub fn remove_target(&self) -> Result<()> {
         match std::fs::remove_file(self.target()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -157,7 +162,8 @@ impl Workshop {
         Ok(Some(format!("needs a {wanted} source, found {found} in the page cache{because}")))
     }
 
-    /// A tmpfs keeps all that it has, however often it is asked.
+    /// Asks the kernel to forget a file until it does; a tmpfs keeps all that it has, however often
+    /// it is asked.
     fn evict_patiently(&self, file: &Path, len_bytes: u64, tmpfs: bool) -> Result<f64> {
         let mut share = evict(file, len_bytes)?;
         for _ in 1..EVICTIONS_MAX {
@@ -176,7 +182,7 @@ impl Workshop {
     }
 }
 
-/// A new file of the same bytes in the place of this one: nothing else holds its pages.
+/// Replaces a file by a new one of the same bytes: nothing else holds its pages.
 fn make_anew(file: &Path) -> Result<()> {
     let what = || format!("cannot copy {}", file.display());
     let copy = file.with_extension("anew");
@@ -184,18 +190,19 @@ fn make_anew(file: &Path) -> Result<()> {
     std::fs::rename(&copy, file).with_context(what)
 }
 
-/// How often and how far apart the kernel is asked to forget a file. It keeps pages that are in a
+/// Tries to make the kernel forget a file, and the pause between them. It keeps pages that are in a
 /// socket's buffers, and those of a run that has just ended may be there for a moment.
 const EVICTIONS_MAX: u32 = 50;
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
-/// Of a small file the pages that sendfile(2) sent last are more than its share of those that may
-/// stay, and the kernel keeps them until the next traffic on that core (skb_attempt_defer_free).
+/// Largest file that is made anew to be cold: of a small one the pages that sendfile(2) sent last
+/// are more than may stay, and the kernel keeps them until the next traffic on that core
+/// (skb_attempt_defer_free).
 const ANEW_BYTES_MAX: u64 = 64 << 20;
 
-/// Left free on any disk that a bench writes to.
+/// Bytes left free on any disk that a bench writes to.
 pub const ROOM_BYTES: u64 = 256 << 20;
 
-/// Reads the file once; the share of it that is in the page cache then.
+/// Reads the file once; returns the share of it that is in the page cache then.
 pub fn warm(file: &Path, len_bytes: u64, go_on: impl Fn() -> Result<()>) -> Result<f64> {
     let what = || format!("cannot read {}", file.display());
     let opened = File::open(file).with_context(what)?;
@@ -212,7 +219,7 @@ pub fn warm(file: &Path, len_bytes: u64, go_on: impl Fn() -> Result<()>) -> Resu
     cached_share(&opened, len_bytes)
 }
 
-/// Writes the file back and asks the kernel to forget it; the share that it still has.
+/// Writes the file back and asks the kernel to forget it; returns the share that it still has.
 pub fn evict(file: &Path, len_bytes: u64) -> Result<f64> {
     let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     // Dirty pages are not dropped (posix_fadvise(2)).

@@ -24,21 +24,22 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to start, and a push to move its first bytes.
+/// Longest time that a server may take to start, and a push to move its first bytes.
 const START_MAX: Duration = Duration::from_secs(20);
-/// More than any rate moves in the time.
+/// The source, larger than what any rate moves in the time.
 const SOURCE: &str = "zero:256G";
-/// Distributions let buffers grow so far: the last numbers of tcp_rmem and tcp_wmem (tcp(7)).
+/// Largest receive buffer that distributions allow: the last number of tcp_rmem; that of tcp_wmem
+/// is below (tcp(7)).
 const RECEIVE_BYTES_MAX_DEFAULT: u64 = 6 << 20;
 const SEND_BYTES_MAX_DEFAULT: u64 = 4 << 20;
-/// What a data transfer node of 10 Gbit/s has at least (fasterdata.es.net).
+/// Smallest buffer of a data transfer node of 10 Gbit/s (fasterdata.es.net).
 const BUFFER_BYTES_MIN: u64 = 32 << 20;
 const MTU_BYTES: usize = 1500;
 const MTU_BYTES_JUMBO: usize = 9000;
-/// Which packets a path loses: none, but its queue may be full.
+/// Seed of the packets that a path loses: none, but its queue may be full.
 const SEED: u64 = 1;
 
-/// A change, with those before it.
+/// A change of both hosts, with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -50,7 +51,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// As in a table: what it adds.
+    /// The step's name in a table: what it adds.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -62,7 +63,8 @@ impl Step {
     }
 }
 
-/// On a short path haul chooses the congestion control itself: no step changes it there.
+/// The steps that are measured on a path: on a short one haul chooses the congestion control
+/// itself, and no step changes it there.
 fn steps_of(path: TuningPath) -> &'static [Step] {
     match path {
         TuningPath::Veth => &[Step::Default, Step::Jumbo, Step::Buffers, Step::Pacing],
@@ -70,28 +72,28 @@ fn steps_of(path: TuningPath) -> &'static [Step] {
     }
 }
 
-/// One step with a number of streams.
+/// The measurement of one step with a number of streams.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     event: &'static str,
     table: &'static str,
     pub path: &'static str,
     pub step: Step,
-    /// What the hosts are set to.
+    /// The hosts' settings in words.
     pub setting: String,
     pub streams: u32,
     pub rounds: usize,
     pub gbit_per_s: Option<Spread>,
-    /// In the time that was measured, of the last round.
+    /// Segments sent again in the measured time of the last round.
     pub retransmits: u64,
-    /// What held the last interval back.
+    /// The stage that held the last interval back.
     pub limiting: String,
     pub refused: Option<String>,
     #[serde(skip)]
     rates: Vec<f64>,
 }
 
-/// A network of its own, gone when dropped.
+/// An emulated network, gone when dropped.
 enum Network {
     Veth(Veth),
     Wan(Wan),
@@ -152,7 +154,7 @@ fn unable(error: &EmulatorError) -> BenchError {
     }
 }
 
-/// Measures one path.
+/// The measurement of one path.
 struct Bench<'a> {
     plan: &'a BenchTuning,
     workshop: &'a Workshop,
@@ -226,7 +228,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Sets both hosts as they are with this step and those before; in words.
+    /// Sets both hosts to this step and those before; returns the settings in words.
     fn set(&self, hosts: &Hosts<'_>, step: Step) -> Result<String, EmulatorError> {
         let is_from = |from: Step| step as u8 >= from as u8;
         let mtu_bytes = if is_from(Step::Jumbo) { MTU_BYTES_JUMBO } else { MTU_BYTES };
@@ -258,7 +260,7 @@ impl Bench<'_> {
         ))
     }
 
-    /// A socket's buffer holds twice its window: half of it is the kernel's own.
+    /// Bytes of a socket's buffer, which holds twice its window: half of it is the kernel's own.
     fn buffer_bytes(&self) -> u64 {
         let round_trip_s = match self.path {
             TuningPath::Veth => 0.0,
@@ -298,7 +300,7 @@ impl Bench<'_> {
     }
 }
 
-/// Changes that no host has are no reason to stop: those steps say why they are not there.
+/// Sums up the rates of all cells; a step that no host can take keeps its reason.
 fn summed_up(mut cells: Vec<Cell>) -> Vec<Cell> {
     for cell in &mut cells {
         cell.rounds = cell.rates.len();
@@ -307,12 +309,13 @@ fn summed_up(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// What distributions have; where the host does not allow it in a namespace, its elder.
+/// Sets the congestion control that distributions have, or reno where the host does not allow cubic
+/// in a namespace.
 fn by_loss(hosts: &Hosts<'_>) -> Result<String, EmulatorError> {
     set_control(hosts, &["cubic", "reno"])
 }
 
-/// Packets leave at their connection's rate (tc-fq(8)), where the kernel has that.
+/// Lets packets leave at their connection's rate (tc-fq(8)), where the kernel has that.
 fn pace(host: &Namespace, device: &str) -> Result<(), EmulatorError> {
     let paced = host.run("tc", &["qdisc", "replace", "dev", device, "root", "fq"]);
     paced.map_err(|error| EmulatorError::Unable {
@@ -322,7 +325,7 @@ fn pace(host: &Namespace, device: &str) -> Result<(), EmulatorError> {
     })
 }
 
-/// Of these congestion controls the first that may be set.
+/// Sets the first of these congestion controls that may be set.
 fn set_control(hosts: &Hosts<'_>, names: &[&str]) -> Result<String, EmulatorError> {
     let mut refused = None;
     for name in names {
@@ -337,7 +340,7 @@ fn set_control(hosts: &Hosts<'_>, names: &[&str]) -> Result<String, EmulatorErro
     }))
 }
 
-/// What a push did between two looks.
+/// Figures of a push between two looks.
 #[derive(Debug, PartialEq)]
 struct Seen {
     gbit_per_s: f64,
@@ -348,7 +351,7 @@ struct Seen {
 /// Waits until enough of a push was seen.
 struct Watch<'a> {
     plan: &'a BenchTuning,
-    /// Seconds, bytes and retransmits when the time began.
+    /// Seconds, bytes and retransmits when the measured time began.
     first: Option<(f64, u64, u64)>,
 }
 

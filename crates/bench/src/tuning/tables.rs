@@ -15,7 +15,7 @@ use haul_report::{
     units,
 };
 
-/// `removed`: the namespaces that a killed run had left.
+/// Results of the tuning bench; `removed` are the namespaces that a killed run had left.
 pub fn results(
     plan: &BenchTuning,
     workshop: &Workshop,
@@ -80,7 +80,7 @@ fn steps_of(cells: &[&Cell]) -> Vec<Step> {
     steps
 }
 
-/// Of each path: the first rate, the best, and what it took.
+/// The verdict: for each path the first rate, the best, and what it took.
 fn verdict(cells: &[Cell]) -> String {
     let mut parts = Vec::new();
     for (path, name) in [("veth", "over veth"), ("wan", "over the long path")] {
@@ -157,7 +157,8 @@ fn section(plan: &BenchTuning, title: String, cells: &[&Cell]) -> Section {
     Section { title, charts: vec![chart], tables: vec![table, held, settings], words: Vec::new() }
 }
 
-/// The study's rates as they are named in its text, and what they are beside its first.
+/// The section of the study's rates that its text names, each beside its first one and beside this
+/// bench's.
 fn study(cells: &[Cell]) -> Section {
     let columns = ["step", "streams", "theirs Gbit/s", "times default", "ours veth", "ours wan"];
     let mut table = Table::new(NODE_TUNING, 1, &columns);
