@@ -10,13 +10,13 @@ pub mod random;
 pub mod veth;
 pub mod wan;
 
-/// Why there is no such network.
+/// Why a network on this machine could not be made or changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// This user or this host cannot have one.
+    /// This user or this host lacks what the network needs.
     #[error("{what} needs {needs}, found {found}")]
     Unable { what: String, needs: &'static str, found: String },
-    /// It could be, and this went wrong.
+    /// A step failed although user and host have what it needs.
     #[error("{what}: {found}")]
     Failed { what: String, found: String },
 }
@@ -26,14 +26,14 @@ pub enum EmulatorError {
 pub struct Hosts<'a> {
     pub near: &'a namespace::Namespace,
     pub far: &'a namespace::Namespace,
-    /// The interface of both that leads to the other.
+    /// Interface of each host that leads to the other.
     pub device: &'static str,
     /// Address of the far host, for the near one.
     pub far_address: &'static str,
 }
 
 impl Hosts<'_> {
-    /// The largest packet of the interfaces, in bytes.
+    /// Sets the largest packet of both interfaces (MTU), in bytes.
     ///
     /// # Errors
     /// If ip(8) refuses.
@@ -45,7 +45,7 @@ impl Hosts<'_> {
         Ok(())
     }
 
-    /// A setting below /proc/sys/net of both: `ipv4/tcp_rmem`.
+    /// Changes a setting below /proc/sys/net on both hosts, such as `ipv4/tcp_rmem`.
     ///
     /// # Errors
     /// If the kernel refuses, or does not know it in a namespace.

@@ -19,17 +19,17 @@ use std::{
 
 /// Where ip(8) keeps the namespaces that have names (ip-netns(8)).
 const PLACE: &str = "/run/netns";
-/// What the names begin with; kind, process, number and side follow.
+/// First word of a namespace's name; kind, process, number and side follow.
 const PREFIX: &str = "haul";
 
-/// A namespace of this process.
+/// A network namespace that this process made; it is removed when dropped.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes one, with its loopback interface up. `kind` and `side` are words without `-`.
+    /// Makes a namespace, with its loopback interface up. `kind` and `side` are words without `-`.
     ///
     /// # Errors
     /// Without root or ip(8).
@@ -53,7 +53,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Runs ip(8) in it.
+    /// Runs ip(8) in the namespace.
     ///
     /// # Errors
     /// In ip's own words.
@@ -61,7 +61,7 @@ impl Namespace {
         ip(&[&["-n", &self.name], words].concat())
     }
 
-    /// Runs a program there and waits for it.
+    /// Runs a program in the namespace and waits for it.
     ///
     /// # Errors
     /// If it is not there or fails, in its own words.
@@ -71,7 +71,7 @@ impl Namespace {
         finish(&mut self.wrap(&command), &format!("{program} {}", words.join(" ")))
     }
 
-    /// The words that run a program in it when they stand before it.
+    /// Words that run a program in the namespace when they stand before its own.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
         // ip(8) would make a mount namespace too, and file systems that others have mounted just
@@ -98,7 +98,7 @@ impl Namespace {
         wrapped
     }
 
-    /// Does something there, on a thread of its own, which ends there.
+    /// Calls `act` in the namespace, on a thread of its own, which ends there.
     ///
     /// # Errors
     /// If it cannot be entered.
@@ -115,7 +115,8 @@ impl Namespace {
         joined.map_err(|_| failed("the thread in it panicked".to_owned()))?
     }
 
-    /// A setting below /proc/sys/net: `ipv4/tcp_rmem`. The host's own stays as it is.
+    /// Changes a setting below /proc/sys/net in the namespace, such as `ipv4/tcp_rmem`. The host's
+    /// own stays as it is.
     ///
     /// # Errors
     /// If the kernel refuses, or does not know it in a namespace.
@@ -139,7 +140,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes the namespaces of processes that are no more, with what still runs in them: their names.
+/// Removes namespaces whose process is gone, with what still runs in them, and gives their names.
 #[must_use]
 pub fn remove_leftovers() -> Vec<String> {
     let entries = fs::read_dir(PLACE).into_iter().flatten().flatten();
@@ -152,7 +153,7 @@ pub fn remove_leftovers() -> Vec<String> {
     .collect()
 }
 
-/// The process that made a namespace of this name; `None` for those of others.
+/// Process that made a namespace, read from its name; `None` where haul did not make it.
 fn maker(name: &str) -> Option<u32> {
     let mut parts = name.split('-');
     let (prefix, _kind, id) = (parts.next()?, parts.next()?, parts.next()?);
@@ -165,7 +166,7 @@ fn is_alive(id: u32) -> bool {
     Path::new("/proc").join(id.to_string()).exists()
 }
 
-/// A server that outlived the one who started it would keep the namespace.
+/// Kills what still runs in a namespace: a server that outlived its starter would keep it.
 fn end_processes(name: &str) {
     let Ok(output) = Command::new("ip").args(["netns", "pids", name]).output() else { return };
     let text = String::from_utf8_lossy(&output.stdout);

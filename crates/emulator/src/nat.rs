@@ -10,10 +10,10 @@ const IPV4_HEADER_BYTES_MIN: usize = 20;
 const TCP: u8 = 6;
 /// Where the checksum stands in a TCP header (RFC 9293, 3.1).
 const CHECKSUM_AT: usize = 16;
-/// So far from the old port is the new one.
+/// Distance between a connection's outside port before and after the NAT forgot it.
 const SHIFT: u16 = 1009;
 
-/// The way of a packet.
+/// Direction of a packet through the NAT, seen from inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Out,
@@ -27,9 +27,9 @@ pub struct Nat {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is added to a port inside: nothing until it forgets for the first time.
+    /// Number added to an inside port: 0 until the NAT forgets for the first time.
     shift: u16,
-    /// The port inside of each outside.
+    /// Inside port behind each outside port.
     inside: BTreeMap<u16, u16>,
 }
 
@@ -41,7 +41,7 @@ impl Nat {
         state.inside.clear();
     }
 
-    /// Changes the ports of a packet of IPv4 and TCP; false where it is to be dropped.
+    /// Changes the inside port of an IPv4 TCP packet; false where the packet is to be dropped.
     pub fn translate(&self, packet: &mut [u8], way: Way) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.shift == 0 {

@@ -7,13 +7,13 @@ pub struct Random {
 }
 
 impl Random {
-    /// Always the same numbers for the same seed.
+    /// Makes a generator that gives equal numbers for equal seeds.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Any number.
+    /// Any 64-bit number, each as likely as the others.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -31,7 +31,7 @@ impl Random {
         ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// One of `choices`.
+    /// Picks one of `choices`.
     ///
     /// # Panics
     /// If there are none.

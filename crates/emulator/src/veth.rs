@@ -8,7 +8,7 @@ const DEVICE: &str = "wire";
 const NEAR: &str = "10.79.1.1";
 const FAR: &str = "10.79.1.2";
 
-/// Two hosts and the wire.
+/// Two hosts and the wire between them.
 #[derive(Debug)]
 pub struct Veth {
     near: Namespace,
@@ -16,6 +16,8 @@ pub struct Veth {
 }
 
 impl Veth {
+    /// Makes both hosts and the wire between them.
+    ///
     /// # Errors
     /// Without root, ip(8) or virtual interfaces.
     pub fn start() -> Result<Self, EmulatorError> {

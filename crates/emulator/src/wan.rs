@@ -29,15 +29,15 @@ use std::{
 const DEVICE: &str = "wan";
 const MTU_BYTES: usize = 1500;
 const MTU_BYTES_MAX: usize = 9000;
-/// Read before those that are due are looked at again.
+/// Most packets read from a host before those that are due are delivered.
 const READS_A_TURN: usize = 64;
-/// How often a thread without packets looks whether it is over.
+/// Longest sleep of a thread before it checks whether the path is over.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Behaviour of a path, alike in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// One way.
+    /// Delay of one direction.
     pub delay: Duration,
     pub bits_per_s: u64,
     /// The share of packets that is lost, 0 to 1.
@@ -47,7 +47,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path of this round trip and rate, with a queue of one bandwidth-delay product.
+    /// A path of a given round trip, rate and loss, with a queue of one bandwidth-delay product.
     #[must_use]
     pub fn new(round_trip: Duration, bits_per_s: u64, loss: f64) -> Self {
         let queue_bytes = (bits_per_s as f64 / 8.0 * round_trip.as_secs_f64()) as u64;
@@ -55,25 +55,25 @@ impl Path {
     }
 }
 
-/// Fates of the packets of both directions.
+/// Number of packets of both directions, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub carried: u64,
     pub lost: u64,
-    /// Dropped because the queue was full.
+    /// Packets dropped because the queue was full.
     pub dropped: u64,
-    /// Dropped because they were too long, see [`Wan::swallow_over`].
+    /// Packets dropped because they were too long, see [`Wan::swallow_over`].
     pub swallowed: u64,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Nothing is carried while this is set.
+    /// The path is cut: nothing is carried meanwhile.
     cut: AtomicBool,
-    /// Longer packets vanish; 0: none do.
+    /// Longest packet that passes, in bytes; 0: all pass.
     packet_bytes_max: AtomicUsize,
-    /// Before the near host.
+    /// NAT before the near host.
     nat: Nat,
     carried: AtomicU64,
     lost: AtomicU64,
@@ -91,7 +91,7 @@ pub struct Wan {
 }
 
 impl Wan {
-    /// Which packets are lost depends on the seed alone.
+    /// Starts a path; which packets are lost depends on the seed alone.
     ///
     /// # Errors
     /// Without root, ip(8) or TUN devices.
@@ -208,7 +208,7 @@ struct Packet {
     bytes: Box<[u8]>,
 }
 
-/// One direction.
+/// One direction of a path.
 struct Way {
     from: Arc<OwnedFd>,
     to: Arc<OwnedFd>,
@@ -217,7 +217,7 @@ struct Way {
     random: Random,
     shared: Arc<Shared>,
     packets: VecDeque<Packet>,
-    /// When the link has sent all that it has.
+    /// Time at which the link has sent all that is queued.
     free_at: Instant,
 }
 
@@ -231,7 +231,7 @@ impl Way {
         }
     }
 
-    /// Hands over what is due.
+    /// Hands the other host all packets that are due.
     fn deliver(&mut self, now: Instant) {
         while let Some(packet) = self.packets.front().filter(|packet| packet.due <= now) {
             match rustix::io::write(&*self.to, &packet.bytes) {
@@ -246,7 +246,7 @@ impl Way {
         }
     }
 
-    /// Takes what the host sends.
+    /// Queues packets that the host sends, and counts them.
     fn take(&mut self) -> usize {
         let mut bytes = [0; MTU_BYTES_MAX + 64];
         for taken in 0..READS_A_TURN {
@@ -288,7 +288,7 @@ impl Way {
             .push_back(Packet { due: self.free_at + self.path.delay, bytes: (&*bytes).into() });
     }
 
-    /// Until something comes or is due.
+    /// Sleeps until a packet comes or is due.
     fn sleep(&self) {
         let due = self.packets.front().map(|packet| packet.due);
         let left = due.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()).min(IDLE));
