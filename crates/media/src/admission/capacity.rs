@@ -12,9 +12,9 @@ use crate::pace::{Pacing, Rate};
 pub struct DiskCost {
     pub per_read_s: f64,
     pub per_byte_s: f64,
-    /// The longest read that is asked for.
+    /// Longest read that the server asks for, in bytes.
     pub read_bytes: u64,
-    /// Reads in flight: so many may be before one with an earlier deadline.
+    /// Reads in flight at once: a read with an earlier deadline waits for them.
     pub depth: u32,
 }
 
@@ -41,7 +41,7 @@ pub enum Resource {
     Disk,
     Processors,
     Network,
-    /// The number that somebody set.
+    /// Number of streams, limited by a setting.
     Streams,
 }
 
@@ -57,7 +57,7 @@ impl Resource {
     }
 }
 
-/// Shares of what there is: 1 is all of it.
+/// Shares of a server's resources: 1 is all of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
     pub disk: f64,
@@ -84,7 +84,8 @@ impl Share {
         }
     }
 
-    /// In how many equal parts it fits into the room; 0 where there is none of something.
+    /// Least number of equal parts of a share that each fit into `room`; 0 where a resource has
+    /// none.
     #[must_use]
     pub fn parts_in(self, room: Self) -> u32 {
         let of = |share: f64, room: f64| match (share > 0.0, room > 0.0) {
@@ -100,7 +101,7 @@ impl Share {
         if parts.contains(&0) { 0 } else { parts.into_iter().max().unwrap_or(1) }
     }
 
-    /// The first that is above its limit, or no number.
+    /// First resource whose share is above its limit, or is no number.
     #[must_use]
     pub fn above(self, limit: Self) -> Option<Resource> {
         [
@@ -120,8 +121,8 @@ impl Share {
 const WIRE_FACTOR: f64 = 1538.0 / 1448.0;
 
 impl Capacity {
-    /// Times and rates of which nothing is negative, nor endless: with others everybody would find
-    /// room.
+    /// Whether all times and rates are finite and none is negative: with others everybody would
+    /// find room.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let cost = |one: f64| one.is_finite() && one >= 0.0;
@@ -139,7 +140,7 @@ impl Capacity {
         }) && self.network_bits_per_s.is_none_or(some)
     }
 
-    /// Somebody found out what a stream of any rate costs this machine.
+    /// Whether the costs of a stream to the disk and to the processors were measured.
     #[must_use]
     pub fn is_measured(&self) -> bool {
         self.disk.is_some() && self.processors.is_some()
@@ -165,9 +166,10 @@ impl Capacity {
         Share { disk, processors, network }
     }
 
-    /// How far the shares may go. Reads are taken earliest deadline first; that keeps all deadlines
-    /// while their sum is at most 1 (Liu and Layland, JACM 20(1), 1973), less what a read that is
-    /// in flight holds up an earlier one (Jeffay, Stanat and Martel, RTSS 1991), less the margin.
+    /// Limit up to which shares may be taken. Reads are taken earliest deadline first; that keeps
+    /// all deadlines while their sum is at most 1 (Liu and Layland, JACM 20(1), 1973), less what a
+    /// read that is in flight holds up an earlier one (Jeffay, Stanat and Martel, RTSS 1991), less
+    /// the margin.
     #[must_use]
     pub fn limit(&self, period: Duration, margin: f64) -> Share {
         let blocked = self.disk.map_or(0.0, |cost| {
@@ -179,8 +181,8 @@ impl Capacity {
         Share { disk: (rest - blocked).max(0.0), processors: rest, network: rest }
     }
 
-    /// How many streams of this rate are kept, none of them cached, and what limits them; `None`
-    /// where nothing that was measured does.
+    /// Streams of one rate that are kept, none of them cached, and what limits them; `None` where
+    /// nothing that was measured does.
     #[must_use]
     pub fn streams(&self, rate: Rate, pacing: Pacing, margin: f64) -> Option<(u64, Resource)> {
         self.reasons(rate, pacing, margin).into_iter().min_by_key(|(streams, _)| *streams)
@@ -220,7 +222,7 @@ mod tests {
         Pacing { period: Duration::from_secs(2), start_up: Duration::from_secs(4) }
     }
 
-    /// A read of 1 MB takes 10 ms + 10 ms, a stream of 4 Mbit/s wants one in 2 s.
+    /// A disk that reads 1 MB in 10 ms + 10 ms; a stream of 4 Mbit/s wants one in 2 s.
     fn disk() -> DiskCost {
         DiskCost { per_read_s: 0.01, per_byte_s: 1e-8, read_bytes: 1_000_000, depth: 4 }
     }

@@ -1,5 +1,5 @@
-//! Who may come: a stream is admitted when every admitted deadline still holds with a margin, and
-//! refused at once otherwise.
+//! Admission of streams: one is admitted when every admitted deadline still holds with a margin,
+//! and refused at once otherwise.
 //!
 //! All loops ask one book. A stream counts with what it costs ([`capacity`]), and in its first
 //! period with its start-up as well; where that is more than there is at all, in as many periods as
@@ -33,11 +33,11 @@ use capacity::{Capacity, Resource, Share};
 use place::PlaceState;
 use timed::Timed;
 
-/// The viewer who asks.
+/// A viewer who asks for a place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Viewer {
     pub peer: IpAddr,
-    /// The directory of what it asks for: the segments of a film are one after the other.
+    /// Directory of the file that is asked for: the segments of a film are one after the other.
     pub directory: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ pub struct Asked {
     pub priority: Priority,
     /// The share of the film that is in the page cache.
     pub cached: f64,
-    /// Length of the answer.
+    /// Length of the answer, in bytes.
     pub bytes: u64,
     pub film: Identity,
     /// The answer begins behind the film's beginning.
@@ -58,7 +58,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// How long so many of its bytes play.
+    /// Time for which a number of the answer's bytes plays.
     fn plays(&self, bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate.bits_per_s as f64)
     }
@@ -67,11 +67,11 @@ impl Asked {
 /// Decisions of the door so far, and how full it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Door {
-    /// There is a limit at all.
+    /// Whether there is a limit at all.
     pub is_limited: bool,
     pub admitted: u64,
     pub refused: Refusals,
-    /// Admitted and under way, those whose place is kept among them.
+    /// Streams that are admitted and under way, those whose place is kept among them.
     pub streams: u64,
     /// Shares that the admitted streams take, and may take together.
     pub taken: Share,
@@ -81,7 +81,7 @@ pub struct Door {
     pub is_shut: bool,
 }
 
-/// The book of all loops.
+/// The book of admitted streams, which all loops share.
 #[derive(Debug, Default)]
 pub struct Admission {
     book: Mutex<Book>,
@@ -92,11 +92,11 @@ struct Book {
     terms: Terms,
     taken: Share,
     streams: u64,
-    /// Those that are there.
+    /// Streams that are under way, those on borrowed places among them.
     live: Slab<Live>,
-    /// The places of a player's film that are its own.
+    /// Places that are each player's own, by player and film.
     players: HashMap<(IpAddr, Identity), Vec<usize>>,
-    /// What start-ups take until their end, and all of them.
+    /// Shares that start-ups take until they end, and below the sum of all.
     beginning: Timed<Share>,
     beginning_sum: Share,
     begun: u64,
@@ -112,14 +112,15 @@ struct Book {
 #[derive(Debug)]
 struct Live {
     asked: Asked,
-    /// What it counts with.
+    /// Request that the stream counts with: the rate may be that of a place it came back to.
     booked: Asked,
-    /// Until then plays what its viewer had when it began; no earlier than that.
+    /// Time until which its viewer plays what it had before the answer; not before the answer
+    /// began.
     lead_from: Instant,
-    /// Its place was lent in vain and is not lent again before.
+    /// Time before which the place is not lent again, as it was lent in vain.
     lends_from: Option<Instant>,
     peer: IpAddr,
-    /// The number of its start-up.
+    /// Number of the stream's start-up.
     beginning: u64,
     tie: Tie,
     state: Arc<PlaceState>,
@@ -129,7 +130,7 @@ struct Live {
 enum Tie {
     None,
     LentTo(usize),
-    /// And why it has none of its own.
+    /// Lent by another place; `why` tells why the stream has none of its own.
     Borrowed {
         from: usize,
         why: Why,
@@ -140,9 +141,9 @@ enum Tie {
 struct Kept {
     viewer: Viewer,
     booked: Asked,
-    /// Until then plays what its viewer was sent.
+    /// Time until which its viewer plays what it was sent.
     lead_until: Instant,
-    /// The number of its start-up.
+    /// Number of the start-up of the stream that has left.
     beginning: u64,
 }
 
@@ -156,11 +157,13 @@ impl Admission {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// New terms; who is there stays, and counts by them.
+    /// Sets new terms; streams that are there stay, and count by them.
     pub fn set_terms(&self, terms: Terms) {
         self.book().set_terms(terms);
     }
 
+    /// Admits a stream and gives it a place.
+    ///
     /// # Errors
     /// Why the stream may not come.
     pub fn admit(
@@ -178,9 +181,9 @@ impl Admission {
         Ok(Place { admission, viewer: Some(viewer), key, start, state })
     }
 
-    /// A deadline was missed by the server, not by the path or the player: nobody more comes in for
-    /// some periods. `is_wish`: the client named the stream's rate; where nobody measured what
-    /// rates there is room for, it may have asked for what no machine does.
+    /// Notes a deadline missed by the server, not by the path or the player: nobody more comes in
+    /// for several periods. `is_wish`: the client named the stream's rate; where nobody measured
+    /// what rates there is room for, it may have asked for what no machine does.
     pub fn missed(&self, is_wish: bool, now: Instant) {
         let mut book = self.book();
         if book.is_limited() && (!is_wish || book.terms.capacity.is_measured()) {
@@ -188,7 +191,7 @@ impl Admission {
         }
     }
 
-    /// Somebody was refused before it was asked whether there is room.
+    /// Counts a stream that was refused before it was asked whether there is room.
     pub fn note_refused(&self, why: Why) {
         self.book().refused.count(why);
     }
@@ -198,7 +201,7 @@ impl Admission {
         self.book().refused
     }
 
-    /// Not everybody comes in.
+    /// Whether a limit is set, so that not everybody comes in.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.book().is_limited()
@@ -222,31 +225,32 @@ impl Admission {
 }
 
 const SHUT_PERIODS: u32 = 2;
-/// A start-up takes no longer, whether or not it finds room in them.
+/// Most periods that a start-up takes, whether or not it finds room in them.
 const START_UP_PERIODS_MAX: u32 = 20;
-/// A place is its viewer's for so many periods after the answer ended.
+/// Periods for which a place stays its viewer's after the answer ended.
 const KEPT_PERIODS: u32 = 2;
-/// Or so long, where the answer was sent whole: segments of HLS and DASH play for 2 to 10 s.
+/// Longest time a place is kept where the answer was sent whole: segments of HLS and DASH play for
+/// 2 to 10 s.
 const KEPT_WHOLE_MAX: Duration = Duration::from_secs(30);
-/// So much may a viewer have in hand by answers one after the other, in start-ups with the period
-/// after it: one who seeks throws away what it had, and one who never plays takes no more than the
-/// rate in the long run.
+/// Most film that a viewer may gather by answers one after the other, in start-ups with the period
+/// after each: one who seeks throws away what it had, and one who never plays takes no more than
+/// the rate in the long run.
 const LEAD_STARTS: u32 = 3;
-/// The next part of a film may be faster than the one that its place was given for: each has an
-/// average of its own. Much slower is another film.
+/// Factor by which the next part of a film may be faster than the one that its place was given for:
+/// each has an average of its own. Much slower is another film.
 const VARIES: f64 = 1.5;
 const VARIES_DOWN: f64 = 1.0 / 3.0;
 
 impl Live {
-    /// Until then plays what its viewer has.
+    /// Time until which the viewer plays what it was sent.
     fn lead_until(&self) -> Instant {
         self.lead_from + self.asked.plays(self.state.sent_bytes.load(Ordering::Relaxed))
     }
 }
 
 impl Kept {
-    /// The rate that the place counts with from now on; `None` where more is asked than it was
-    /// given for.
+    /// Rate that a kept place counts with once it is taken back; `None` where more is asked than it
+    /// was given for.
     fn takes_back(&self, asked: &Asked) -> Option<Rate> {
         let ratio = asked.rate.bits_per_s as f64 / self.booked.rate.bits_per_s as f64;
         let is_part = asked.film != self.booked.film && !asked.is_wish;
@@ -267,7 +271,7 @@ impl Book {
         self.terms.capacity.limit(self.terms.pacing.period, self.terms.margin + kept)
     }
 
-    /// What is over is not counted any longer.
+    /// Stops counting what is over: start-ups, kept places and a shut door.
     fn forget(&mut self, now: Instant) {
         while let Some(share) = self.beginning.take_over(now) {
             self.end_beginning(share);
@@ -292,7 +296,7 @@ impl Book {
         self.terms.capacity.share(asked.rate, self.terms.pacing, asked.cached)
     }
 
-    /// How an answer begins whose viewer has so much in hand.
+    /// Beginning of an answer whose viewer has `lead` of film in hand.
     fn start(&self, asked: &Asked, lead: Duration) -> Start {
         let Pacing { period, start_up } = self.terms.pacing;
         let lead_max = LEAD_STARTS * (start_up + period);
@@ -304,8 +308,8 @@ impl Book {
         Start { start_up, periods, wait: first.saturating_sub(lead_max) }
     }
 
-    /// What a start-up takes beside the stream's own share, all of it. An answer that ends within
-    /// its first period has none.
+    /// Share that a whole start-up takes beside the stream's own. An answer that ends within its
+    /// first period has none.
     fn start_up(&self, asked: &Asked, start_up: Duration) -> Share {
         let period = self.terms.pacing.period;
         let behind_bytes = asked.bytes.saturating_sub(asked.rate.bytes_in(period));
@@ -343,7 +347,7 @@ impl Book {
         self.taken.plus(self.beginning_sum)
     }
 
-    /// The number of the place, and how it begins.
+    /// Admits a stream: the number of its place, and how it begins.
     fn admit(
         &mut self,
         viewer: &Viewer,
@@ -406,7 +410,7 @@ impl Book {
         self.live.insert(live)
     }
 
-    /// From now on the place is its stream's own.
+    /// Counts a place as its stream's own from now on.
     fn count(&mut self, key: usize, start: Start, now: Instant) {
         let Live { booked, peer, beginning, .. } = self.live[key];
         self.admitted += 1;
@@ -418,8 +422,8 @@ impl Book {
         self.players.entry((peer, booked.film)).or_default().push(key);
     }
 
-    /// A place of the same player and film, which goes on elsewhere in it: it may be about to end
-    /// the one answer, as ffmpeg does once it has the head of the other.
+    /// Finds a place of the same player and film that can be lent to an answer elsewhere in it: the
+    /// player may be about to end the one answer, as ffmpeg does once it has the head of the other.
     fn lender(&self, peer: IpAddr, asked: &Asked, now: Instant) -> Option<usize> {
         let own = self.players.get(&(peer, asked.film)).filter(|_| asked.is_seek)?;
         own.iter().copied().find(|key| {
@@ -440,7 +444,7 @@ impl Book {
         (borrower, start)
     }
 
-    /// The lender is gone, as its player goes on with the other.
+    /// Hands a place to its borrower: the lender is gone, as its player goes on with the other.
     fn hand_over(&mut self, lender: &Live, borrower: usize, now: Instant) {
         self.free(lender.booked);
         // One player has one start-up at a time.
@@ -646,7 +650,7 @@ mod tests {
         assert!(admission.admit(viewer(1), more(3_000_000), now).is_ok());
     }
 
-    /// It was refused for ever by a server where nobody was.
+    /// A stream whose start-up never fits was refused for ever by a server where nobody was.
     #[test]
     fn a_start_up_that_never_fits_at_once_takes_longer() {
         let admission = Arc::new(Admission::new(terms(10.0)));
@@ -705,7 +709,7 @@ mod tests {
         assert_eq!((door.streams, door.taken), (0, Share::default()));
     }
 
-    /// Its answer was sent whole, and ends now.
+    /// Ends a place whose answer was sent whole.
     fn end(mut place: Place, asked: Asked, now: Instant) {
         place.note_sent(asked.bytes);
         let viewer = place.viewer.take().unwrap();
@@ -718,7 +722,8 @@ mod tests {
         Asked { rate: Rate { bits_per_s }, bytes, film: (1, number), ..asked(NORMAL) }
     }
 
-    /// They lost it to newcomers: between two segments, and where the next was faster.
+    /// Viewers of segments lost their place to newcomers: between two segments, and where the next
+    /// was faster.
     #[test]
     fn a_viewer_of_segments_keeps_its_place_in_a_full_house() {
         let admission = Arc::new(Admission::new(terms(2.6)));

@@ -16,13 +16,13 @@ pub struct Start {
     /// Time of film that comes at once, beside the first period: less where its viewer has much in
     /// hand.
     pub start_up: Duration,
-    /// The start-up has room in so many.
+    /// Periods over which the start-up is spread, so that it finds room.
     pub periods: u32,
-    /// Nothing is sent for so long, where its viewer has as much in hand as anybody may.
+    /// Time for which nothing is sent, where the viewer has as much in hand as anybody may.
     pub wait: Duration,
 }
 
-/// What its connection and the book tell each other.
+/// State of a place that its connection and the book share.
 #[derive(Debug, Default)]
 pub(super) struct PlaceState {
     pub is_borrowed: AtomicBool,
@@ -46,7 +46,7 @@ impl Place {
         self.start
     }
 
-    /// So much of the answer was sent by now.
+    /// Notes how many bytes of the answer were sent by now.
     pub fn note_sent(&self, sent_bytes: u64) {
         self.state.sent_bytes.store(sent_bytes, Ordering::Relaxed);
     }
@@ -64,7 +64,8 @@ impl Place {
         self.admission.book().turn_away(self.key);
     }
 
-    /// Its player has begun another answer, and waits for this one's end.
+    /// Whether the place is lent: its player has begun another answer, and waits for this one's
+    /// end.
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.state.is_lent.load(Ordering::Relaxed)

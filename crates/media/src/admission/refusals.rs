@@ -8,22 +8,23 @@ use super::capacity::Resource;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub why: Why,
-    /// `None` where there is no room for it even while nobody is there.
+    /// Time after which the stream may ask again; `None` where it has no room even while nobody is
+    /// there.
     pub retry_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is not enough of it.
+    /// There is not enough of a resource.
     Full(Resource),
     /// Streams that are there miss deadlines: whatever was measured, it is too much.
     Late,
-    /// What it would cost is not found out in time.
+    /// The cost of the stream is not found out in time.
     Busy,
 }
 
 impl Why {
-    /// Each, with its name for those who count.
+    /// All reasons, each with its name for those who count.
     pub const ALL: [(Self, &str); 6] = [
         (Self::Full(Resource::Disk), "disk"),
         (Self::Full(Resource::Processors), "processors"),
@@ -34,7 +35,7 @@ impl Why {
     ];
 }
 
-/// How many were refused, and why.
+/// Number of refused streams, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals([u64; Why::ALL.len()]);
 
@@ -50,7 +51,7 @@ impl Refusals {
         self.0.iter().sum()
     }
 
-    /// Names of reasons, and how often each was one.
+    /// Names of all reasons, each with the number of streams refused for it.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Why::ALL.iter().zip(self.0).map(|((_, name), counted)| (*name, counted))
     }

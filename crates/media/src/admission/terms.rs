@@ -1,4 +1,4 @@
-//! What streams are admitted by.
+//! Terms by which streams are admitted: capacity, margin, reserve and priorities.
 
 use super::capacity::Capacity;
 use crate::pace::Pacing;
@@ -30,7 +30,7 @@ impl Priority {
         }
     }
 
-    /// How many times the reserve is kept from it.
+    /// Number of reserves that are kept from a stream of this priority.
     pub(super) fn reserves(self) -> f64 {
         match self {
             Self::Low => 2.0,
@@ -53,7 +53,7 @@ pub struct Terms {
 }
 
 impl Default for Terms {
-    /// Everybody comes in.
+    /// Terms that admit everybody.
     fn default() -> Self {
         Self {
             capacity: Capacity::default(),

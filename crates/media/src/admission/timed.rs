@@ -6,11 +6,12 @@ use std::{
     time::Instant,
 };
 
-/// Each with a number. What is over costs a look at it alone, however many there are.
+/// Numbered values, each until a time of its own. What is over costs a look at it alone, however
+/// many there are.
 #[derive(Debug)]
 pub(super) struct Timed<V> {
     values: HashMap<u64, (Instant, V)>,
-    /// Those that were taken out before are still among them.
+    /// Ends of all values, those that were taken out before among them.
     ends: BinaryHeap<Reverse<(Instant, u64)>>,
 }
 
@@ -30,7 +31,7 @@ impl<V> Timed<V> {
         self.values.remove(&number)
     }
 
-    /// Takes one out that is over.
+    /// Takes out a value that is over, if there is one.
     pub fn take_over(&mut self, now: Instant) -> Option<V> {
         while self.ends.peek().is_some_and(|Reverse((until, _))| *until <= now) {
             let Reverse((until, number)) = self.ends.pop()?;
