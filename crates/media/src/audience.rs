@@ -11,7 +11,7 @@ use std::{
 
 use crate::site::Identity;
 
-/// So many films without an audience may wait to be forgotten.
+/// Number of listed films above which those without an audience are forgotten.
 const EMPTY_MAX: usize = 1024;
 
 /// The audience of one film.
@@ -25,7 +25,7 @@ impl Audience {
     }
 }
 
-/// One of them, until it is dropped.
+/// One answer's seat in the audience of a film, until it is dropped.
 #[derive(Debug)]
 pub struct Seat(Arc<Audience>);
 

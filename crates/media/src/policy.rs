@@ -7,20 +7,20 @@ use crate::{
     pace::Rate,
 };
 
-/// At which rate a film or a sound is sent that names none itself.
+/// Rate at which a film or a sound is sent where its request names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RateChoice {
-    /// As fast as it is taken.
+    /// No pace: as fast as the client takes it.
     #[default]
     Unpaced,
     Fixed(Rate),
-    /// That of its container, times the factor, as no film needs its average all the time.
+    /// Rate of the film's container, times the factor, as no film needs its average all the time.
     Container {
         factor: f64,
     },
 }
 
-/// For paths below the root.
+/// Rate and priority of the paths that fit a pattern.
 #[derive(Clone, Debug)]
 pub struct Rule {
     paths: GlobMatcher,
@@ -29,7 +29,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// `pattern` is of whole paths, such as `/lectures/**` or `*.ts` below any directory.
+    /// Makes a rule; `pattern` is of whole paths, such as `/lectures/**` or `*.ts` below any
+    /// directory.
     ///
     /// # Errors
     /// If the pattern makes no sense.
@@ -49,7 +50,7 @@ impl Rule {
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub rate: RateChoice,
-    /// The first that fits and says something of it counts.
+    /// Rules by path; for rate and priority each, the first that fits and says something counts.
     pub rules: Vec<Rule>,
     /// A request may name its rate and a lower priority.
     pub clients_choose: bool,

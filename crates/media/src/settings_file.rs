@@ -9,7 +9,7 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-/// All of it.
+/// Reads all of a file, and never waits for one.
 ///
 /// # Errors
 /// What open(2) and read(2) say; where it is no regular file, as a pipe or a terminal would be

@@ -3,16 +3,16 @@
 //! *Slack* is the time between the client's last acknowledgement of what was due and the end of the
 //! period; where something was not there, less than nothing: the time that the missing bytes play.
 
-/// Upper bounds of the classes, in milliseconds; the last class has none.
+/// Upper bounds of the classes of slack, in milliseconds; the last class has none.
 pub const BOUNDS_MS: [i64; CLASSES - 1] =
     [-10_000, -3_000, -1_000, -300, -100, -1, 30, 100, 300, 1_000, 2_000, 3_000, 10_000];
 pub const CLASSES: usize = 14;
 
-/// Periods by their slack.
+/// Number of periods in each class of slack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlackHistogram {
-    /// The first class has what is at most its bound; each further one what is above the bound
-    /// before it and at most its own.
+    /// Periods by class: the first class has what is at most its bound; each further one what is
+    /// above the bound before it and at most its own.
     pub counts: [u64; CLASSES],
     pub sum_ms: i64,
 }
@@ -40,24 +40,24 @@ fn class(slack_ms: i64) -> usize {
     BOUNDS_MS.iter().position(|bound| slack_ms <= *bound).unwrap_or(CLASSES - 1)
 }
 
-/// One period more weighs so much.
+/// Weight of the newest period against all before it.
 const WEIGHT: f32 = 0.2;
-/// A player's clock and a server's differ by so much at least.
+/// Least spread of a buffer's changes, as the clocks of a player and a server differ.
 const SPREAD_MIN_S: f32 = 0.01;
 
 /// Memory of a stream, to say how likely its player runs dry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trend {
-    /// What the player has in hand, if it began to play with the first byte.
+    /// Film that the player has in hand, if it began to play with the first byte.
     buffer_s: f32,
-    /// Of its changes from period to period, weighted by age.
+    /// Mean of the buffer's changes from period to period, weighted by age.
     mean_change_s: f32,
     variance_s2: f32,
     periods: u32,
 }
 
 impl Trend {
-    /// At the end of a period.
+    /// Takes in what the player has in hand at the end of a period.
     pub fn tell(&mut self, buffer_s: f32) {
         if self.periods > 0 {
             let change = buffer_s - self.buffer_s;
