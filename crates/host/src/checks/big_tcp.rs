@@ -10,9 +10,9 @@ use crate::{
 
 const COUNTS_FROM_BITS_PER_S: u64 = 100_000_000_000;
 const KERNEL: (u32, u32) = (6, 8);
-/// What every card can (GSO_LEGACY_MAX_SIZE, include/linux/netdevice.h).
+/// The size that every card can send (GSO_LEGACY_MAX_SIZE, include/linux/netdevice.h).
 const USUAL_BYTES: u64 = 65_536;
-/// Larger ones bring little more, and fill a card's queue for longer.
+/// The size that is asked for: larger ones bring little more, and fill a card's queue for longer.
 const WANTED_BYTES: u64 = 150_000;
 
 pub const CHECK: Check = Check {
@@ -81,16 +81,17 @@ fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
     })
 }
 
-/// Those of IPv4 first. To set a size of 64 KiB or less sets IPv4's along with it
-/// (net/core/dev.c, netif_set_gso_max_size): so that what was comes back in the end, IPv4's must
-/// be set back last.
+/// Names of the sizes below `wanted`, those of IPv4 first. Setting a size of 64 KiB or less sets
+/// IPv4's along with it (net/core/dev.c, netif_set_gso_max_size): for the old sizes to come back in
+/// the end, IPv4's must be set back last.
 fn too_small(link: &Value, wanted: u64) -> Vec<&'static str> {
     let names = ["gso_ipv4_max_size", "gro_ipv4_max_size", "gso_max_size", "gro_max_size"];
     let is_small = |name: &&str| link[*name].as_u64().is_some_and(|bytes| bytes < wanted);
     names.into_iter().filter(is_small).collect()
 }
 
-/// To set back the common size would take away IPv4's, which is larger and not ours.
+/// Whether a person has to set the sizes: setting back the common size would take away IPv4's,
+/// which is larger and not ours.
 fn is_by_hand(link: &Value, small: &[&str]) -> bool {
     let is_alone = |common: &str, of_ipv4: &str| {
         small.contains(&common) && !small.contains(&of_ipv4) && link[of_ipv4].is_u64()

@@ -3,7 +3,7 @@
 use super::{Check, Group, weight_at};
 use crate::tune::{Finding, Goal, Machine, Platform, Setting, machine::Unread};
 
-/// The file, and what it holds where the processors may.
+/// Files that switch boost, each with the value that allows it.
 const SWITCHES: [(&str, &str); 2] = [
     ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"),
     ("/sys/devices/system/cpu/cpufreq/boost", "1"),

@@ -3,9 +3,9 @@
 use super::{Check, Group, sysctl_numbers};
 use crate::tune::{Finding, Goal, Machine, Setting, Weight};
 
-/// What kernels have had since 2.6, on a machine of 64 bits (net/core/sock.c, SK_RMEM_MAX).
+/// The default of kernels since 2.6 on a machine of 64 bits (net/core/sock.c, SK_RMEM_MAX).
 const USUAL: &str = "212992";
-/// More than this for every socket, even one that is idle, is a mistake.
+/// The largest default that is reasonable for every socket, even an idle one.
 const DEFAULT_BYTES_MAX: u64 = 16 << 20;
 
 pub const CHECK: Check = Check {

@@ -3,9 +3,9 @@
 use super::{Check, FAST_BITS_PER_S, Group};
 use crate::tune::{Finding, Goal, Machine, Platform, Setting, Weight, machine::Unread};
 
-/// A processor that takes longer to wake has a ring of 100 Gbit/s half full by then.
+/// The longest time to wake: by then a ring of 100 Gbit/s is half full.
 const WAKE_US_MAX: i64 = 100;
-/// CPUIDLE_STATE_MAX (include/linux/cpuidle.h).
+/// Sleep states that a processor has at most (CPUIDLE_STATE_MAX, include/linux/cpuidle.h).
 const STATES_MAX: u32 = 10;
 
 pub const CHECK: Check = Check {
@@ -74,7 +74,7 @@ fn disable(processor: u32, state: u32) -> String {
     format!("/sys/devices/system/cpu/cpu{processor}/cpuidle/state{state}/disable")
 }
 
-/// Those that are allowed on any processor. All of them have the same ones.
+/// Sleep states that are allowed on any processor. All processors have the same ones.
 fn sleeps(machine: &Machine) -> Result<Vec<Sleep>, Unread> {
     let processors = machine.processors();
     let first = processors.first().copied().unwrap_or_default();

@@ -72,7 +72,7 @@ fn of_card(machine: &Machine, card: &str) -> Finding {
     Finding::good(Weight::High, card, &found)
 }
 
-/// What could be named instead.
+/// Names of the cards that could be named instead.
 fn all(machine: &Machine) -> String {
     let mut names = machine.names("/sys/class/net");
     names.retain(|name| name != "lo" && is_there(machine, name));

@@ -3,9 +3,10 @@
 use super::{Check, Group, card_rate, not_read, of_cards};
 use crate::tune::{Finding, Goal, Machine, Platform, Weight, coalescing};
 
-/// Slower than this, a processor keeps up with an interrupt for each packet.
+/// The rate from which the check counts: below it a processor keeps up with an interrupt for each
+/// packet.
 const COUNTS_FROM_BITS_PER_S: u64 = 10_000_000_000;
-/// A tenth of the RTT within a site: more delays every acknowledgement.
+/// The longest wait, a tenth of the RTT within a site: a longer one delays every acknowledgement.
 const WAIT_US_MAX: u64 = 250;
 
 pub const CHECK: Check = Check {

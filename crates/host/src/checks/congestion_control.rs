@@ -1,12 +1,12 @@
-//! Which congestion control connections begin with.
+//! The congestion control that connections begin with.
 
 use super::{Check, Group};
 use crate::tune::{Finding, Goal, Machine, Needs, Setting, Weight, machine::Unread};
 
 const NAME: &str = "net.ipv4.tcp_congestion_control";
-/// What a process without rights may choose.
+/// The setting that lists what a process without rights may choose.
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
-/// A path shorter than this is within a site.
+/// The RTT below which a path is within a site.
 const SHORT_RTT_MS: f64 = 1.0;
 
 pub const CHECK: Check = Check {
@@ -54,9 +54,9 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Whoever becomes the default is allowed to everybody from then on, and stays so
-/// (tcp_set_default_congestion_control in net/ipv4/tcp_cong.c). That is a change of its own, so
-/// that it is set back.
+/// Makes cubic the default, and sets what else that changes. The default is allowed to everybody
+/// from then on, and stays so (tcp_set_default_congestion_control in net/ipv4/tcp_cong.c): a change
+/// of its own, so that it is set back.
 fn become_cubic(machine: &Machine, found: &str, available: &str) -> Finding {
     let finding = Finding::improve(Weight::Medium, NAME, found, "cubic");
     let shall_be = |name: &&str| *name == "cubic" || is_allowed(machine, name);
@@ -69,7 +69,8 @@ fn become_cubic(machine: &Machine, found: &str, available: &str) -> Finding {
     finding.change(Setting::sysctl(NAME), "cubic")
 }
 
-/// Settings of the first network namespace are shown in others, and have no mode for writing.
+/// Whether this is not the first network namespace: the first one's settings are shown in others,
+/// and have no mode for writing there.
 fn is_namespace(machine: &Machine) -> bool {
     machine.is_read_only("/proc/sys/net/core/rmem_max")
 }

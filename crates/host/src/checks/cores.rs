@@ -47,7 +47,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Threads of one core count once.
+/// The number of cores; threads of one core count once.
 fn cores(machine: &Machine) -> usize {
     let siblings = |number: u32| {
         let topology = format!("/sys/devices/system/cpu/cpu{number}/topology");
@@ -57,7 +57,7 @@ fn cores(machine: &Machine) -> usize {
     machine.processors().into_iter().map(siblings).collect::<BTreeSet<_>>().len()
 }
 
-/// The most that a core may have; where nothing tells it, the most that one has now.
+/// The highest clock that a core may have; where nothing tells it, the highest that one has now.
 fn clock_mhz(machine: &Machine) -> Option<u64> {
     let of = |number: u32| {
         let path = format!("/sys/devices/system/cpu/cpu{number}/cpufreq/cpuinfo_max_freq");

@@ -7,10 +7,10 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Enough that the disk has always something to write in large pieces.
+/// The least background limit: the disk always has something to write in large pieces.
 const BACKGROUND_BYTES_MIN: u64 = 256 * MIB;
 const LIMIT_BYTES_MIN: u64 = 1024 * MIB;
-/// A limit that is worth more seconds of the rate than this makes a transfer stop for as long.
+/// The largest limit, in seconds of the rate: a transfer may stop for as long.
 const LIMIT_S_MAX: u64 = 4;
 
 pub const CHECK: Check = Check {
@@ -40,7 +40,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     ]
 }
 
-/// Of a MiB, so that it can be read.
+/// Rounds down to whole MiB, which are easy to read.
 fn whole(bytes: u64) -> u64 {
     bytes / MIB * MIB
 }

@@ -1,4 +1,4 @@
-//! Which file systems the data lies on, and whether they know of the array beneath.
+//! File systems that the data lies on, and whether they know of the array beneath.
 
 use super::{Check, Group};
 use crate::{
@@ -41,7 +41,8 @@ fn of_mount(machine: &Machine, mount: &Mount) -> Finding {
         .note(format!("{note}; another one means to move the data away and back"))
 }
 
-/// XFS shows `sunit` and `swidth`, ext4 `stripe`, where they know of one.
+/// Checks that a file system on RAID 5 or 6 knows its stripe: XFS shows `sunit` and `swidth`, ext4
+/// `stripe`, where they do.
 fn of_stripe(machine: &Machine, mount: &Mount, subject: &str, found: &str) -> Finding {
     let level = machine.text(&mount.disk.path("md/level")).unwrap_or_default();
     let is_striped = mount.disk.kind == Kind::Stacked && matches!(&level[..], "raid5" | "raid6");

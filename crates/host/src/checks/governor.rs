@@ -56,7 +56,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     vec![finding.command(format!("echo {WANTED} | tee {all}"))]
 }
 
-/// One of each processor that is on.
+/// Governor files of the processors that are on.
 fn paths(machine: &Machine) -> Vec<String> {
     let mut numbers = machine.processors();
     if numbers.is_empty() {

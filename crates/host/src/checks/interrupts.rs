@@ -1,4 +1,4 @@
-//! Which processors a card interrupts.
+//! The processors that a card interrupts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,9 +30,9 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
 
 struct Interrupt {
     number: u32,
-    /// What somebody has allowed, which can be set.
+    /// Processors that somebody has allowed; this can be set.
     allowed: Vec<u32>,
-    /// Where it goes now: one of those allowed, where the kernel tells.
+    /// Processors that get the interrupt now: one of those allowed, where the kernel tells.
     effective: Vec<u32>,
 }
 
@@ -80,7 +80,7 @@ fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
 
 struct Near {
     processors: Vec<u32>,
-    /// ` of node 1`, or nothing where there is one node.
+    /// The words ` of node 1`, or nothing where there is one node.
     words: String,
 }
 
@@ -96,7 +96,7 @@ fn near(machine: &Machine, card: &str) -> Near {
     Near { processors, words: format!(" of node {}", node.number) }
 }
 
-/// Those of the card's queues. Others that it has, for its own messages, are left alone.
+/// Interrupts of the card's queues. Others that it has, for its own messages, are left alone.
 fn interrupts(machine: &Machine, card: &str) -> Vec<Interrupt> {
     let device = format!("/sys/class/net/{card}/device");
     let table = actions(&machine.text("/proc/interrupts").unwrap_or_default());
@@ -131,7 +131,7 @@ fn interrupt(machine: &Machine, number: u32) -> Option<Interrupt> {
     Some(Interrupt { number, allowed, effective })
 }
 
-/// By number, the words of /proc/interrupts behind the counts: the controller and who asked for it.
+/// Words of /proc/interrupts behind the counts, by number: the controller and who asked for it.
 fn actions(text: &str) -> BTreeMap<u32, String> {
     let processors = text.lines().next().unwrap_or_default().split_whitespace().count();
     let action = |line: &str| {
@@ -142,7 +142,7 @@ fn actions(text: &str) -> BTreeMap<u32, String> {
     text.lines().skip(1).filter_map(action).collect()
 }
 
-/// `eth1` is in `eth1-TxRx-0` and not in `eth10-TxRx-0`.
+/// Whether the action names the card: `eth1` is in `eth1-TxRx-0` and not in `eth10-TxRx-0`.
 fn holds_name(action: &str, name: &str) -> bool {
     let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
     action.match_indices(name).any(|(at, _)| {
@@ -150,7 +150,8 @@ fn holds_name(action: &str, name: &str) -> bool {
     })
 }
 
-/// Names that drivers give to interrupts which carry no packets: virtio, mlx5, ice, ena, gve.
+/// Whether the interrupt is that of a queue, by the names that drivers give to those which carry no
+/// packets: virtio, mlx5, ice, ena, gve.
 fn is_queue(action: &str, card: &str) -> bool {
     let name = action.rsplit(' ').next().unwrap_or_default();
     let others = ["config", "async", "pages", "misc", "mgmnt", "cmd", "ctrl", "health", "mbx"];
@@ -161,7 +162,7 @@ fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `0-3,8`, as the kernel writes it.
+/// Writes processors as the kernel does: `0-3,8`.
 fn list(processors: &BTreeSet<u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &processor in processors {
@@ -185,7 +186,8 @@ mod tests {
         tune::State,
     };
 
-    /// Two nodes of four processors each, the card on the second, and a queue at each of `at`.
+    /// A host with two nodes of four processors each, the card on the second, and a queue at each
+    /// of `at`.
     fn host(at: &[&str]) -> Stored {
         let mut host = stored::host(&[
             ("sys/class/net/eth1/speed", "100000\n"),

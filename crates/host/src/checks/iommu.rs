@@ -1,4 +1,4 @@
-//! Whether each packet's place in memory is translated for the card.
+//! The IOMMU: whether each packet's place in memory is translated for the card.
 
 use super::{Check, FAST_BITS_PER_S, Group, is_there};
 use crate::tune::{Finding, Goal, Machine, Needs, Weight};
@@ -58,7 +58,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     vec![finding]
 }
 
-/// By the card's group: `identity` lets through, `DMA` and `DMA-FQ` translate
+/// Whether the card's group is translated: `identity` lets through, `DMA` and `DMA-FQ` translate
 /// (Documentation/ABI/testing/sysfs-kernel-iommu_groups).
 fn is_translated(machine: &Machine, card: &str) -> Option<bool> {
     let kind = machine.text(&format!("/sys/class/net/{card}/device/iommu_group/type")).ok()?;

@@ -1,4 +1,4 @@
-//! A service that moves interrupts from processor to processor.
+//! irqbalance, a service that moves interrupts from processor to processor.
 
 use super::{Check, FAST_BITS_PER_S, Group};
 use crate::tune::{Finding, Goal, Machine, Setting, Weight};

@@ -3,9 +3,9 @@
 use super::{Check, Group, soft_limit};
 use crate::tune::{Finding, Goal, Machine, Weight, goal::Speed};
 
-/// A ring of io_uring with its slots, or a short path's unacknowledged bytes.
+/// Locked memory for an io_uring with its slots, or for a short path's unacknowledged bytes.
 const LEAST_BYTES: u64 = 64 << 20;
-/// Registered buffers of RDMA, or a long path's unacknowledged bytes.
+/// Locked memory for registered buffers of RDMA, or for a long path's unacknowledged bytes.
 const FAST_BYTES: u64 = 1 << 30;
 
 pub const CHECK: Check = Check {

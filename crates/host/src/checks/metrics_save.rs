@@ -1,4 +1,4 @@
-//! What TCP remembers of earlier connections.
+//! Metrics that TCP remembers of earlier connections.
 
 use super::{Check, Group, sysctl_is};
 use crate::tune::{Finding, Goal, Machine, Weight};

@@ -34,12 +34,12 @@ impl Group {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// For `--apply=NAME` and `--explain NAME`.
+    /// The name for `--apply=NAME` and `--explain NAME`.
     pub name: &'static str,
     pub group: Group,
     /// The subject of the check, in a few words.
     pub summary: &'static str,
-    /// Why it matters, and for which goal.
+    /// The reason why the check matters, and for which goal.
     pub why: &'static str,
     /// The source of the advice.
     pub source: &'static str,
@@ -52,7 +52,7 @@ pub(crate) mod stored;
 macro_rules! checks {
     ($($file:ident),* $(,)?) => {
         $(mod $file;)*
-        /// All of them, in the order of the report.
+        /// All checks, in the order of the report.
         pub const CHECKS: &[Check] = &[$($file::CHECK),*];
     };
 }
@@ -72,21 +72,23 @@ checks! {
     memlock, open_files, kernel_age, tuned, sysctl_conflicts, io_uring,
 }
 
-/// The check of that name.
+/// Finds the check of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Check> {
     CHECKS.iter().find(|check| check.name == name)
 }
 
-/// From here on the processors and the bus are what limits, and their settings count.
+/// The rate from which the processors and the bus limit, so that their settings count.
 const FAST_BITS_PER_S: u64 = 40_000_000_000;
 
-/// What one looks at on each card of the goal that is there; `card` names those that are not.
+/// Findings of `look` for each card of the goal that is there; the check `card` names those that
+/// are not.
 fn of_cards(machine: &Machine, goal: &Goal, look: impl Fn(&str) -> Finding) -> Vec<Finding> {
     goal.cards.iter().filter(|card| is_there(machine, card)).map(|card| look(card)).collect()
 }
 
-/// A name with a blank or a slash is that of no interface (net/core/dev.c, dev_valid_name).
+/// Whether the host has this card: a name with a blank or a slash is that of no interface
+/// (net/core/dev.c, dev_valid_name).
 fn is_there(machine: &Machine, card: &str) -> bool {
     let is_name = !card.is_empty()
         && !card.starts_with(['.', '-'])
@@ -94,7 +96,7 @@ fn is_there(machine: &Machine, card: &str) -> bool {
     is_name && machine.path(&format!("/sys/class/net/{card}")).is_dir()
 }
 
-/// Where the card is on PCI, such as `0000:3b:00.0`; a virtual one may be nowhere.
+/// The card's address on PCI, such as `0000:3b:00.0`; a virtual one may have none.
 fn pci_address(machine: &Machine, card: &str) -> Option<String> {
     let device = format!("/sys/class/net/{card}/device");
     let is_address = |name: &String| {
@@ -109,12 +111,12 @@ fn pci_address(machine: &Machine, card: &str) -> Option<String> {
     Some(name).filter(is_address)
 }
 
-/// What the card says it carries, or what it shall where it does not say.
+/// The rate that the card says it carries, or the goal's where it does not say.
 fn card_rate(machine: &Machine, goal: &Goal, card: &str) -> u64 {
     goal::speed(machine, card).unwrap_or(goal.rate_bits_per_s)
 }
 
-/// What costs most on fast cards.
+/// The weight of a finding that costs more the faster the card is.
 fn weight_at(rate_bits_per_s: u64) -> Weight {
     match rate_bits_per_s {
         0..10_000_000_000 => Weight::Low,
@@ -123,7 +125,7 @@ fn weight_at(rate_bits_per_s: u64) -> Weight {
     }
 }
 
-/// Who decides what this host is made of.
+/// The party that decides what this host is made of.
 fn maker(machine: &Machine) -> Needs {
     match machine.platform() {
         Platform::Hardware => Needs::Hands,
@@ -132,7 +134,8 @@ fn maker(machine: &Machine) -> Needs {
     }
 }
 
-/// What the driver does not have is absent; all else that cannot be read is not known.
+/// The finding for a value that cannot be read: absent where the driver has no such thing, else not
+/// known.
 fn not_read(subject: &str, unread: &Unread) -> Finding {
     match &unread.why {
         Why::NotSupported(_) => {
@@ -142,7 +145,7 @@ fn not_read(subject: &str, unread: &Unread) -> Finding {
     }
 }
 
-/// A setting of sysctl(8) that shall be one value.
+/// Checks that a setting of sysctl(8) has this value.
 fn sysctl_is(machine: &Machine, name: &str, wanted: &str, weight: Weight) -> Finding {
     match machine.sysctl(name) {
         Ok(found) if found == wanted => Finding::good(weight, name, &found),
@@ -157,7 +160,7 @@ fn sysctl_is(machine: &Machine, name: &str, wanted: &str, weight: Weight) -> Fin
     }
 }
 
-/// A setting that holds one number, which shall be no smaller.
+/// Checks that a setting, which holds one number, is no smaller than `wanted`.
 fn sysctl_at_least(machine: &Machine, name: &str, wanted: u64, weight: Weight) -> Finding {
     let found = match machine.sysctl(name) {
         Ok(found) => found,
@@ -193,7 +196,7 @@ fn sysctl_numbers<const COUNT: usize>(
     numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| Unread::nonsense(name, &text))
 }
 
-/// All that the checks find, in their order.
+/// All findings of all checks, in their order.
 #[must_use]
 pub fn audit(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     CHECKS.iter().flat_map(|check| look(check, machine, goal)).collect()

@@ -1,4 +1,4 @@
-//! How large a packet the card sends.
+//! The size of the largest packet that the card sends.
 
 use super::{Check, Group, card_rate, of_cards, weight_at};
 use crate::tune::{
@@ -7,13 +7,15 @@ use crate::tune::{
     machine::Unread,
 };
 
-/// What research networks carry (Internet2, GEANT); larger ones seldom pass the next network.
+/// The MTU that research networks carry (Internet2, GEANT); larger packets seldom pass the next
+/// network.
 const JUMBO_BYTES: i64 = 9000;
-/// Some networks and clouds carry a little less for their own headers.
+/// The least MTU that counts as jumbo: several networks and clouds carry less, for their own
+/// headers.
 const JUMBO_BYTES_MIN: i64 = 8900;
 const USUAL_BYTES: i64 = 1500;
 const JUMBO_FROM_BITS_PER_S: u64 = 10_000_000_000;
-/// ARPHRD_ETHER (include/uapi/linux/if_arp.h).
+/// The type of an Ethernet interface (ARPHRD_ETHER, include/uapi/linux/if_arp.h).
 const ETHERNET: i64 = 1;
 
 pub const CHECK: Check = Check {

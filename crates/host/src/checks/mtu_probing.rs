@@ -1,9 +1,9 @@
-//! TCP finds a smaller MTU on the path by itself.
+//! TCP's own search for a smaller MTU on the path.
 
 use super::{Check, Group, sysctl_is};
 use crate::tune::{Finding, Goal, Machine, Weight};
 
-/// Larger than this, a packet does not fit everywhere (RFC 894).
+/// The largest packet that fits everywhere (RFC 894).
 const USUAL_MTU: i64 = 1500;
 
 pub const CHECK: Check = Check {

@@ -1,4 +1,4 @@
-//! Which NUMA node a card is attached to.
+//! The NUMA node that a card is attached to.
 
 use super::{Check, Group, of_cards};
 use crate::{
@@ -54,7 +54,7 @@ fn of_card(machine: &Machine, card: &str) -> Finding {
         .note(format!("place a program there with: numactl -N {number} -m {number}"))
 }
 
-/// `Node 0 MemTotal:       131072000 kB`.
+/// The memory of a node, from its line `Node 0 MemTotal:       131072000 kB`.
 fn memory_bytes(machine: &Machine, number: u32) -> Option<u64> {
     let text = machine.text(&format!("/sys/devices/system/node/node{number}/meminfo")).ok()?;
     let line = text.lines().find(|line| line.contains("MemTotal:"))?;

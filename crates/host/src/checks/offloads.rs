@@ -3,7 +3,8 @@
 use super::{Check, Group, card_rate, maker, not_read, of_cards, weight_at};
 use crate::tune::{Finding, Goal, Machine, Setting, Weight, features};
 
-/// In an order in which each can be turned on: segmentation needs checksums and scatter-gather.
+/// Features with the state each should have, in an order in which they can be turned on:
+/// segmentation needs checksums and scatter-gather.
 const WANTED: [(&str, bool); 7] = [
     ("rx-checksumming", true),
     ("tx-checksumming", true),

@@ -1,4 +1,4 @@
-//! Whether the slot carries what the card does.
+//! The PCI Express slot of a card: whether it carries what the card does.
 
 use super::{Check, Group, card_rate, of_cards};
 use crate::tune::{
@@ -7,8 +7,8 @@ use crate::tune::{
     machine::{Unread, Why},
 };
 
-/// What a lane carries beside the headers of its packets: 256 of about 300 bytes (PCI Express Base
-/// Specification, transaction layer), and some for flow control.
+/// The share of a lane that is left beside the headers of its packets: 256 of about 300 bytes (PCI
+/// Express Base Specification, transaction layer), and a little less for flow control.
 const PAYLOAD_SHARE: f64 = 0.85;
 
 pub const CHECK: Check = Check {
@@ -34,7 +34,7 @@ struct Link {
 }
 
 impl Link {
-    /// Of the card's own data.
+    /// The rate of the card's own data.
     fn bits_per_s(self) -> f64 {
         // 1.0 and 2.0 send 10 bits for 8, 3.0 to 5.0 130 for 128, 6.0 256 bytes for 236.
         let share = match self.gigatransfers_per_s {
@@ -86,7 +86,7 @@ fn carries(link: Link) -> String {
     format!("which carry about {:.0} Gbit/s", link.bits_per_s() / 1e9)
 }
 
-/// `8.0 GT/s PCIe` (older kernels `8 GT/s`), and `16`.
+/// Reads a link's speed, `8.0 GT/s PCIe` (older kernels `8 GT/s`), and its width, `16`.
 fn link(machine: &Machine, card: &str, which: &str) -> Result<Link, Unread> {
     let path = |what: &str| format!("/sys/class/net/{card}/device/{which}_link_{what}");
     let (speed_path, width_path) = (path("speed"), path("width"));

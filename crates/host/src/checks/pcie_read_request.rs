@@ -1,4 +1,4 @@
-//! How much a card asks the memory for at a time.
+//! The size of a card's read requests to memory.
 
 use super::{Check, FAST_BITS_PER_S, Group, card_rate, of_cards, pci_address};
 use crate::tune::{
@@ -7,7 +7,7 @@ use crate::tune::{
 };
 
 const WANTED_BYTES: u32 = 4096;
-/// From here on small requests cost more than a few per cent.
+/// The rate from which small requests cost more than a few per cent.
 const COSTS_FROM_BITS_PER_S: u64 = 100_000_000_000;
 
 pub const CHECK: Check = Check {
@@ -50,7 +50,7 @@ fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
         .command(format!("setpci -s {address} CAP_EXP+8.w=5000:7000"))
 }
 
-/// From `MaxPayload 256 bytes, MaxReadReq 512 bytes`; shown to root only.
+/// Reads the size from `MaxPayload 256 bytes, MaxReadReq 512 bytes`; shown to root only.
 fn read_request(text: &str) -> Result<u32, Unread> {
     let what = "MaxReadReq of lspci -vv";
     if text.contains("<access denied>") {

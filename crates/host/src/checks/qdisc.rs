@@ -1,4 +1,4 @@
-//! Who spaces the packets of a stream.
+//! The queueing discipline, which spaces the packets of a stream.
 
 use super::{Check, Group};
 use crate::tune::{
@@ -71,7 +71,8 @@ fn kind_of(wanted: &str) -> &str {
     wanted.split('/').next().unwrap_or(wanted)
 }
 
-/// The finding of a kernel that has no fq; otherwise gives it back.
+/// Returns the finding of a kernel that has no fq; where fq is there, gives the finding back as
+/// `Err`.
 fn without_fq(finding: Finding, is_there: bool) -> Result<Finding, Finding> {
     if is_there {
         return Err(finding);

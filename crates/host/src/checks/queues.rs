@@ -1,4 +1,4 @@
-//! How many queues a card has, and so how many processors may serve it.
+//! The number of queues of a card, and so of the processors that may serve it.
 
 use super::{Check, Group, card_rate, maker, not_read, of_cards};
 use crate::{
@@ -6,9 +6,9 @@ use crate::{
     tune::{Finding, Goal, Machine, Weight, queues},
 };
 
-/// One processor handles less than this; more streams need more queues.
+/// The most that one processor handles; more streams need more queues.
 const ONE_QUEUE_BITS_PER_S: u64 = 10_000_000_000;
-/// A node serves some tens of streams: more queues than this bring nothing.
+/// The most queues that help: a node serves several tens of streams.
 const QUEUES_MAX: u32 = 16;
 
 pub const CHECK: Check = Check {

@@ -7,7 +7,7 @@ use crate::{
     tune::{Finding, Goal, Machine, Needs, Setting, Weight, machine::Unread},
 };
 
-/// Stripes, each with a page of 4 KiB a disk. The kernel begins with 256.
+/// Stripes that an array may gather, each with a page of 4 KiB a disk. The kernel begins with 256.
 const STRIPES: u64 = 8192;
 const STRIPES_LEAST: u64 = 1024;
 const PAGE_BYTES: u64 = 4096;
@@ -66,7 +66,7 @@ fn of_array(machine: &Machine, name: &str, rotational: bool) -> Vec<Finding> {
     findings
 }
 
-/// Whether all disks are there, and whether it is busy with itself.
+/// Checks that all disks of an array are there, and that it is not busy with itself.
 fn state(machine: &Machine, name: &str, subject: &str, level: &str) -> Finding {
     let file = |file: &str| format!("/sys/block/{name}/md/{file}");
     let disks = machine.text(&file("raid_disks")).unwrap_or_default();

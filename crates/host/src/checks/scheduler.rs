@@ -1,4 +1,4 @@
-//! In which order a disk's requests go to it.
+//! The I/O scheduler: in which order a disk's requests go to it.
 
 use super::{Check, Group};
 use crate::{

@@ -1,4 +1,4 @@
-//! Two threads on one core.
+//! Simultaneous multithreading: two threads on one core.
 
 use super::{Check, Group};
 use crate::{
@@ -6,9 +6,10 @@ use crate::{
     value_after,
 };
 
-/// Skylake and Cascade Lake, of family 6; later ones share a core better (Intel SDM, volume 4).
+/// The last model of family 6 that shares a core badly: Skylake and Cascade Lake (Intel SDM, volume
+/// 4).
 const OLD_INTEL_MODEL_MAX: u32 = 0x55;
-/// Before Zen.
+/// The last family of AMD before Zen.
 const OLD_AMD_FAMILY_MAX: u32 = 22;
 
 pub const CHECK: Check = Check {

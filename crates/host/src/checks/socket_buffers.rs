@@ -1,4 +1,4 @@
-//! How large a buffer a program may ask for on a socket.
+//! The largest buffer that a program may ask for on a socket.
 
 use super::{Check, Group, sysctl_at_least};
 use crate::tune::{Finding, Goal, Machine, Role, Weight, goal::Speed};

@@ -8,7 +8,7 @@ pub(crate) struct Stored {
     root: tempfile::TempDir,
 }
 
-/// A host with these files, by their path below the root.
+/// Makes a host with these files, by their path below the root.
 pub(crate) fn host(files: &[(&str, &str)]) -> Stored {
     let host = Stored { root: tempfile::tempdir().unwrap() };
     files.iter().fold(host, |host, (path, text)| host.file(path, text))
@@ -22,7 +22,7 @@ impl Stored {
         self
     }
 
-    /// A program's answer, by its command.
+    /// Adds a program's answer, by its command.
     pub(crate) fn answer(self, command: &str, shown: &str) -> Self {
         let name = format!("{STORED_ANSWERS}/{}", command.replace('/', "_"));
         self.file(&name, shown)
@@ -32,13 +32,13 @@ impl Stored {
         Machine::below(self.root.path())
     }
 
-    /// That of a data transfer node with this card.
+    /// The goal of a data transfer node with this card.
     pub(crate) fn goal(&self, card: &str) -> Goal {
         let wanted = Wanted { card: Some(card.to_owned()), ..Wanted::default() };
         Goal::of(&self.machine(), &wanted)
     }
 
-    /// That of a data transfer node of this rate, whatever its cards are.
+    /// The goal of a data transfer node of this rate, whatever its cards are.
     pub(crate) fn goal_of(&self, gigabits_per_s: u64) -> Goal {
         let rate_bits_per_s = Some(gigabits_per_s * 1_000_000_000);
         Goal::of(&self.machine(), &Wanted { role: Role::Dtn, rate_bits_per_s, ..Wanted::default() })

@@ -1,4 +1,4 @@
-//! Files that set at the next boot what the checks want otherwise.
+//! Files that set at the next boot something else than the checks want.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use crate::tune::{
     setting::{quoted, same},
 };
 
-/// By rank: a file of an earlier directory hides one of the same name in a later (sysctl.d(5)).
+/// Directories by rank: a file of an earlier one hides one of the same name in a later
+/// (sysctl.d(5)).
 const DIRECTORIES: [&str; 5] = [
     "/etc/sysctl.d",
     "/run/sysctl.d",
@@ -16,9 +17,9 @@ const DIRECTORIES: [&str; 5] = [
     "/usr/lib/sysctl.d",
     "/lib/sysctl.d",
 ];
-/// Read after all others (sysctl(8), --system).
+/// The file that is read after all others (sysctl(8), --system).
 const LAST: &str = "/etc/sysctl.conf";
-/// Where haul writes what it keeps over a boot.
+/// The file in which haul keeps settings over a boot.
 const OURS: &str = "90-haul-dtn.conf";
 
 pub const CHECK: Check = Check {
@@ -33,7 +34,7 @@ pub const CHECK: Check = Check {
     look,
 };
 
-/// What a file sets.
+/// A setting that a file makes.
 struct Line {
     value: String,
     file: String,
@@ -61,8 +62,8 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     conflicts
 }
 
-/// Of one thing that another check found: what is right now must stay so, what is wrong must not
-/// come back over what haul keeps.
+/// Conflicts with one finding of another check: a right value must stay so, and a wrong one must
+/// not come back over what haul keeps.
 fn conflicts(
     machine: &Machine,
     lines: &BTreeMap<String, Line>,
@@ -113,7 +114,7 @@ fn conflict(name: &str, line: &Line, wanted: &str, note: &str) -> Finding {
     finding.command(format!("echo {set} >> /etc/sysctl.d/99-zz-local.conf"))
 }
 
-/// The other name of a limit: to set one clears the other
+/// The other name of a limit: setting one clears the other
 /// (Documentation/admin-guide/sysctl/vm.rst).
 fn twin(name: &str) -> Option<String> {
     let of = |from: &str, to: &str| {
@@ -123,7 +124,7 @@ fn twin(name: &str) -> Option<String> {
     of("_bytes", "_ratio").or_else(|| of("_ratio", "_bytes"))
 }
 
-/// A line that clears the other name of its limit.
+/// The finding for a line that clears the other name of its limit.
 fn clearing(twin: &str, line: &Line, name: &str, note: &str) -> Finding {
     let finding = conflict(twin, line, "", note);
     let command = match line.file.starts_with("/etc/") {
@@ -138,7 +139,7 @@ fn clearing(twin: &str, line: &Line, name: &str, note: &str) -> Finding {
     Finding::improve(Weight::Medium, twin, &found, "not set").note(note).command(command)
 }
 
-/// The same, or larger in each of its numbers.
+/// Whether a value equals the present one, or is larger in each of its numbers.
 fn is_no_less(value: &str, now: &str) -> bool {
     let numbers = |text: &str| -> Option<Vec<u64>> {
         text.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -151,7 +152,8 @@ fn is_no_less(value: &str, now: &str) -> bool {
     }
 }
 
-/// In the order in which they are read: by name, whatever directory they are in.
+/// Names and paths of the files in the order in which they are read: by name, whatever their
+/// directory is.
 fn files(machine: &Machine) -> Vec<(String, String)> {
     let mut files = BTreeMap::new();
     for directory in DIRECTORIES {
@@ -187,7 +189,8 @@ fn lines(machine: &Machine, files: &[(String, String)]) -> BTreeMap<String, Line
     lines
 }
 
-/// Names may be written with slashes, as `net/core/rmem_max`; `-` means that a failure is borne.
+/// The name with dots: files may write it with slashes, as `net/core/rmem_max`, and `-` before it
+/// lets a failure pass.
 fn dotted(name: &str) -> String {
     let name = name.trim_start_matches('-').trim();
     match name.find(['.', '/']) {

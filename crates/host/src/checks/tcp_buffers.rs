@@ -1,4 +1,4 @@
-//! How far TCP lets the buffers of a socket grow by themselves.
+//! The size up to which TCP lets the buffers of a socket grow by themselves.
 
 use super::{Check, Group, sysctl_numbers};
 use crate::tune::{Finding, Goal, Machine, Role, Setting, Weight,

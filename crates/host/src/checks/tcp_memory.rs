@@ -1,9 +1,9 @@
-//! How much memory TCP may have in all.
+//! The memory that TCP may have in all.
 
 use super::{Check, Group, sysctl_numbers};
 use crate::tune::{Finding, Goal, Machine, Weight, machine::Unread};
 
-/// The kernel itself gives an eighth of the memory to the last number (tcp_init_mem).
+/// The least share of the memory for TCP; the kernel itself gives an eighth (tcp_init_mem).
 const SHARE_OF_MEMORY_MIN: f64 = 0.02;
 
 pub const CHECK: Check = Check {

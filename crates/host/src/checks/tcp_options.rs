@@ -24,7 +24,7 @@ fn look(machine: &Machine, _: &Goal) -> Vec<Finding> {
     ]
 }
 
-/// 2 is on, too: without a random offset (ip-sysctl.rst).
+/// Checks that timestamps are on; 2 is on, too, without a random offset (ip-sysctl.rst).
 fn timestamps(machine: &Machine) -> Finding {
     const NAME: &str = "net.ipv4.tcp_timestamps";
     match machine.sysctl(NAME) {

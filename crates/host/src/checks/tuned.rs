@@ -1,4 +1,4 @@
-//! A service that sets many of the same things, each time it starts.
+//! tuned, a service that sets many of the values checked here, each time it starts.
 
 use super::{Check, Group};
 use crate::tune::{Finding, Goal, Machine, Weight};

@@ -3,7 +3,7 @@
 use super::{Check, Group, card_rate, of_cards};
 use crate::tune::{Finding, Goal, Machine, Role, Setting, Weight};
 
-/// From here on the usual 1000 packets are less than a millisecond.
+/// The rate from which the usual 1000 packets last less than a millisecond.
 const LONG_FROM_BITS_PER_S: u64 = 10_000_000_000;
 const LONG_PACKETS: i64 = 10_000;
 
