@@ -10,8 +10,8 @@ use super::{
 };
 use crate::tune::Change;
 
-/// Settings that depend on each other need more than one turn: taking fq away gives the card what
-/// net.core.default_qdisc says, which may be set back only after it.
+/// Turns of setting back: settings that depend on each other need more than one. Taking fq away
+/// gives the card what net.core.default_qdisc says, which may be set back only after it.
 const TURNS_MAX: u32 = 4;
 
 /// A change with the name of the check that wants it.
@@ -25,9 +25,9 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     Changed(&'a Changed),
-    /// It had the value.
+    /// The setting had the value.
     AlreadySo(&'a Change),
-    /// A file for the next boot.
+    /// A file for the next boot was written.
     Wrote(&'a str),
 }
 
@@ -35,10 +35,10 @@ pub enum Step<'a> {
 pub enum ApplyError {
     #[error("{0}")]
     Ledger(#[from] LedgerError),
-    /// One change failed, so all of this run were set back.
+    /// One change failed, so all changes of this run were set back.
     #[error("{what}. All {undone} changes of this run were set back")]
     SetBack { what: Box<StepError>, undone: usize },
-    /// And some could not be set back.
+    /// One change failed, and several could not be set back.
     #[error("{what}. And {}", left_words(.left))]
     Left { what: Box<StepError>, left: Vec<String> },
 }
@@ -62,12 +62,12 @@ pub enum StepError {
     DidNotHelp,
 }
 
-/// Why a setting is not known to have its old value.
+/// The reason why a setting is not known to have its old value.
 #[derive(Debug, thiserror::Error)]
 enum NotSetBack {
     #[error("{}", .0.words())]
     Unread(Unread),
-    /// It was written just now, so another turn looks at it again.
+    /// The old value was written just now, so another turn looks at the setting again.
     #[error("{setting} does not become {old}")]
     Written { setting: Setting, old: String },
 }
@@ -168,7 +168,7 @@ fn remember(ledger: &mut Ledger, changed: Changed) -> Result<(), LedgerError> {
     ledger.add(Record::Before { check, setting, old, new })
 }
 
-/// Writes the files that make all that stands so at the next boot too.
+/// Writes the files that make all standing changes at the next boot too.
 fn persist(
     machine: &Machine,
     ledger: &mut Ledger,
@@ -200,8 +200,8 @@ fn persist(
     Ok(())
 }
 
-/// Sets back all that stands in the ledger, and empties it. Tells each setting with what it was
-/// found to be.
+/// Sets back all that stands in the ledger, and empties it. `tell` gets each setting with the value
+/// that it had until then.
 ///
 /// # Errors
 /// In words, what could not be set back: then the ledger keeps everything.
@@ -219,7 +219,8 @@ pub fn undo(
     Ok(Ok(standing))
 }
 
-/// In reverse, as often as settings depend on each other; what could not be, in words.
+/// Sets back all that stands, in reverse, as often as settings depend on each other; returns what
+/// could not be set back, in words.
 fn set_back(
     machine: &Machine,
     standing: &Standing,
@@ -263,7 +264,7 @@ fn set_back(
     left
 }
 
-/// `Ok` where it was as it had been.
+/// Sets one setting back; `Ok` where it had its old value already.
 fn set_one_back(machine: &Machine, changed: &Changed) -> Result<(), NotSetBack> {
     let Changed { setting, old, .. } = changed;
     match setting.read(machine) {

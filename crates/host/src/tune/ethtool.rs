@@ -19,7 +19,7 @@ pub(crate) struct Rings {
     pub(crate) tx: Option<Ring>,
 }
 
-/// `ethtool -g`.
+/// Sizes of a card's rings of descriptors (`ethtool -g`).
 pub(crate) fn rings(machine: &Machine, card: &str) -> Result<Rings, Unread> {
     let [rx, tx] = sizes(machine, &["ethtool", "-g", card], ["RX", "TX"])?;
     Ok(Rings { rx, tx })
@@ -32,13 +32,14 @@ pub(crate) struct Queues {
     pub(crate) rx: Option<Ring>,
 }
 
-/// `ethtool -l`. Cards have combined queues, or some for each way.
+/// Reads the queues of a card (`ethtool -l`). Cards have combined queues, or several for each way.
 pub(crate) fn queues(machine: &Machine, card: &str) -> Result<Queues, Unread> {
     let [combined, rx] = sizes(machine, &["ethtool", "-l", card], ["Combined", "RX"])?;
     Ok(Queues { combined, rx })
 }
 
-/// First stands the most that the card can have, then what it has. `n/a` is none.
+/// Reads sizes from an answer: first stands the most that the card can have, then what it has.
+/// `n/a` is none.
 fn sizes<const COUNT: usize>(
     machine: &Machine,
     command: &[&str],
@@ -58,11 +59,11 @@ fn sizes<const COUNT: usize>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Feature {
     pub(crate) on: bool,
-    /// Nobody can change it.
+    /// Whether nobody can change the feature.
     pub(crate) fixed: bool,
 }
 
-/// `ethtool -k`: all that a card can do for the kernel, by name.
+/// Reads all that a card can do for the kernel, by name (`ethtool -k`).
 pub(crate) fn features(machine: &Machine, card: &str) -> Result<BTreeMap<String, Feature>, Unread> {
     let command = ["ethtool", "-k", card];
     let text = machine.answer(&command)?;
@@ -87,8 +88,9 @@ pub(crate) fn features(machine: &Machine, card: &str) -> Result<BTreeMap<String,
     Ok(features)
 }
 
-/// A line such as `tcp-segmentation-offload: off` stands for the indented ones below it, and is
-/// never marked itself: nobody can change it where nobody can change any of those.
+/// Names of groups in which nobody can change anything. A line such as `tcp-segmentation-offload:
+/// off` stands for the indented ones below it, and is never marked itself: it cannot be changed
+/// where none of those can.
 fn groups_of_fixed(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().skip(1).collect();
     let groups = lines.chunk_by(|_, next| next.starts_with(char::is_whitespace));
@@ -104,7 +106,7 @@ pub(crate) struct Pause {
     pub(crate) tx: Option<bool>,
 }
 
-/// `ethtool -a`.
+/// Reads whether a card sends and obeys pause frames (`ethtool -a`).
 pub(crate) fn pause(machine: &Machine, card: &str) -> Result<Pause, Unread> {
     let command = ["ethtool", "-a", card];
     let text = machine.answer(&command)?;
@@ -120,13 +122,14 @@ pub(crate) fn pause(machine: &Machine, card: &str) -> Result<Pause, Unread> {
     Ok(pause)
 }
 
-/// `ethtool -i`: driver, version, firmware-version, bus-info.
+/// Reads the driver of a card (`ethtool -i`): driver, version, firmware-version, bus-info.
 pub(crate) fn driver(machine: &Machine, card: &str) -> Result<BTreeMap<String, String>, Unread> {
     let text = machine.answer(&["ethtool", "-i", card])?;
     Ok(pairs(&text))
 }
 
-/// `ethtool -c`: adaptive-rx, rx-usecs and the like; what is `n/a` is left out.
+/// Reads how a card gathers packets (`ethtool -c`): adaptive-rx, rx-usecs and the like; what is
+/// `n/a` is left out.
 pub(crate) fn coalescing(
     machine: &Machine,
     card: &str,
@@ -145,7 +148,7 @@ pub(crate) fn coalescing(
     Ok(values)
 }
 
-/// `ip -details -json link show`: the card's object.
+/// Reads the card's object of `ip -details -json link show`.
 pub(crate) fn link(machine: &Machine, card: &str) -> Result<Value, Unread> {
     let command = ["ip", "-details", "-json", "link", "show", "dev", card];
     let text = machine.answer(&command)?;
@@ -154,7 +157,7 @@ pub(crate) fn link(machine: &Machine, card: &str) -> Result<Value, Unread> {
     shown.get(0).filter(|link| link.is_object()).cloned().ok_or_else(nonsense)
 }
 
-/// What stands behind `NAME:` at a line's beginning.
+/// The text behind `NAME:` at a line's beginning.
 fn value<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     let of_line = |line: &'text str| line.trim().strip_prefix(name)?.strip_prefix(':');
     text.lines().find_map(of_line).map(str::trim)

@@ -1,17 +1,17 @@
-//! What a check found: a value, what it should be, and the change that makes it so.
+//! A finding of a check: a value, what it should be, and the change that makes it so.
 
 use serde::Serialize;
 
 use super::{machine::Unread, setting::Setting};
 
-/// How much it matters where it is not as it should be.
+/// The weight of a finding: how much a transfer loses while the value is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
-    /// Disputed, or worth a few per cent.
+    /// A disputed value, or one worth a few per cent.
     Low,
     Medium,
-    /// It holds a transfer to a part of what the host could do.
+    /// A value that holds a transfer to a part of what the host could do.
     High,
 }
 
@@ -19,9 +19,9 @@ pub enum Weight {
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Good,
-    /// A change would improve it.
+    /// A change would improve the value.
     Improve,
-    /// It could not be read, or made no sense.
+    /// The value could not be read, or made no sense.
     Unknown,
     /// This host has no such thing.
     Absent,
@@ -33,15 +33,15 @@ pub enum State {
 pub enum Needs {
     Nothing,
     Root,
-    /// Root, and another boot.
+    /// Root, and a reboot.
     Reboot,
-    /// Whoever runs the container's host.
+    /// The administrator of the container's host.
     ContainerHost,
-    /// Whoever runs the hypervisor.
+    /// The administrator of the hypervisor.
     Hypervisor,
-    /// Somebody at the machine: a card, a slot, firmware.
+    /// A person at the machine: a card, a slot, firmware.
     Hands,
-    /// Whoever runs the network.
+    /// The administrator of the network.
     Network,
 }
 
@@ -65,7 +65,7 @@ impl Needs {
 #[serde(rename_all = "kebab-case")]
 pub enum Caution {
     None,
-    /// It can cut connections, or needs the rest of the network to be so too.
+    /// The change can cut connections, or needs the rest of the network to change too.
     OnlyByName,
 }
 
@@ -88,7 +88,7 @@ pub struct Finding {
     pub found: String,
     /// The value that suits the goal; empty where nothing can be said.
     pub wanted: String,
-    /// One sentence more, where the check's own words are not enough.
+    /// An additional sentence, where the check's own words are not enough.
     pub note: String,
     /// The shell command that makes the change; empty where none does.
     pub command: String,
@@ -119,7 +119,7 @@ impl Finding {
         Self::new(State::Good, weight, subject, found, "")
     }
 
-    /// Needs root until something else is said.
+    /// Makes a finding with a value that should change; it needs root until something else is said.
     #[must_use]
     pub fn improve(weight: Weight, subject: &str, found: &str, wanted: &str) -> Self {
         Self { needs: Needs::Root, ..Self::new(State::Improve, weight, subject, found, wanted) }
@@ -130,7 +130,7 @@ impl Finding {
         Self::new(State::Unknown, Weight::Low, subject, &unread.words(), "")
     }
 
-    /// This host has no such thing; `why` says so in words.
+    /// Makes a finding about something that this host does not have; `why` says so in words.
     #[must_use]
     pub fn absent(subject: &str, why: &str) -> Self {
         Self::new(State::Absent, Weight::Low, subject, why, "")
@@ -141,7 +141,7 @@ impl Finding {
         Self { note: note.into(), ..self }
     }
 
-    /// The change that makes it so; several may be added.
+    /// Adds the change that makes the value as wanted; several may be added.
     #[must_use]
     pub fn change(mut self, setting: Setting, value: impl Into<String>) -> Self {
         let change = Change { setting, value: value.into() };
@@ -153,7 +153,7 @@ impl Finding {
         self
     }
 
-    /// A command in place of what the changes would be, or where haul makes none.
+    /// Sets a command in place of what the changes would be, or where haul makes none.
     #[must_use]
     pub fn command(self, command: impl Into<String>) -> Self {
         Self { command: command.into(), ..self }

@@ -1,14 +1,15 @@
-//! What a host shall be good for: its role, the rate it shall reach, and how far its peers are.
+//! The goal of tuning: a host's role, the rate it should reach, and how far its peers are.
 
 use std::fmt;
 
 use super::machine::Machine;
 
-/// What the rate is taken to be where no card tells its speed.
+/// The rate that is assumed where no card tells its speed.
 const RATE_ASSUMED_BITS_PER_S: u64 = 10_000_000_000;
-/// A path across a continent, where no RTT is given.
+/// The RTT that is assumed where none is given: a path across a continent.
 pub const RTT_ASSUMED_MS: f64 = 50.0;
-/// A socket's buffer is a signed 32-bit number of bytes to the kernel (net/core/sock.c).
+/// The largest buffer of a socket: to the kernel it is a signed 32-bit number of bytes
+/// (net/core/sock.c).
 pub const SOCKET_BUFFER_BYTES_MAX: u64 = i32::MAX as u64;
 /// Streams over which a transfer node is expected to spread what one alone need not reach.
 const STREAMS_OF_A_NODE: u64 = 4;
@@ -19,7 +20,7 @@ pub enum Role {
     /// A data transfer node: several streams share its buffers, so none takes a whole path's.
     #[default]
     Dtn,
-    /// A host for measurements: one stream shall fill the path.
+    /// A host for measurements: one stream should fill the path.
     TestHost,
     /// A server of paced streams: thousands of connections, none of them fast.
     Media,
@@ -35,7 +36,8 @@ impl fmt::Display for Role {
     }
 }
 
-/// The columns of the table that sites tune by (ESnet's host tuning, fasterdata.es.net).
+/// A range of speeds, a column of the table that sites tune by (ESnet's host tuning,
+/// fasterdata.es.net).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Speed {
     UpTo10G,
@@ -49,13 +51,14 @@ pub struct Goal {
     pub rate_bits_per_s: u64,
     /// The origin of the rate, in words.
     pub rate_from: String,
-    /// `None`: not given, so [`RTT_ASSUMED_MS`] where a number is needed.
+    /// The round trip time to the peers; `None`: not given, so [`RTT_ASSUMED_MS`] where a number is
+    /// needed.
     pub rtt_ms: Option<f64>,
-    /// The network cards that count.
+    /// The network cards that are tuned.
     pub cards: Vec<String>,
 }
 
-/// Wishes of the user for the goal; what is left out is found out.
+/// Wishes of the user for the goal; missing ones are found out.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub role: Role,
@@ -65,7 +68,8 @@ pub struct Wanted {
 }
 
 impl Goal {
-    /// Cards that are down do not count unless named.
+    /// Makes the goal out of the user's wishes and the machine. Cards that are down do not count
+    /// unless named.
     #[must_use]
     pub fn of(machine: &Machine, wanted: &Wanted) -> Self {
         let cards = wanted.card.clone().map_or_else(|| up(machine), |card| vec![card]);
@@ -89,7 +93,7 @@ impl Goal {
         }
     }
 
-    /// Bandwidth times delay: what is on the way when the path is full. Needs an RTT that is given.
+    /// Bandwidth times delay: bytes on the way when the path is full. Needs an RTT that is given.
     #[must_use]
     pub fn bdp_bytes(&self) -> Option<u64> {
         Some((self.rate_bits_per_s as f64 * self.rtt_ms? / 8000.0) as u64)
@@ -122,7 +126,7 @@ impl Goal {
     }
 }
 
-/// `100 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`.
+/// Writes a rate: `100 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`.
 #[must_use]
 pub fn rate_words(bits_per_s: u64) -> String {
     if bits_per_s >= 1_000_000_000 {

@@ -1,4 +1,5 @@
-//! What tuning changed on this host, and what was there before: the memory of `--undo`.
+//! The ledger of tuning, the memory of `--undo`: what was changed on this host, and what was there
+//! before.
 //!
 //! A line of JSON for each step, on disk before the step is made, so that whatever ends the
 //! program, the next one knows what may have been changed. One program at a time holds it
@@ -20,14 +21,14 @@ use super::setting::{Setting, same};
 /// The directory of the ledger on a host.
 pub const DIRECTORY: &str = "/var/lib/haul/tune";
 const FILE: &str = "ledger.jsonl";
-/// The last one that was set back: for people who want to look it up.
+/// The last ledger that was set back, for people who want to look it up.
 const UNDONE: &str = "undone.jsonl";
-/// A file until it is whole. Who holds the ledger is alone, so one name is enough, and the next
-/// writer removes what a killed one left.
+/// The name of a file until it is whole. The holder of the ledger is alone, so one name is enough,
+/// and the next writer removes what a killed one left.
 const NEW: &str = ".haul-tune-new";
-/// A directory for nothing else goes with its last file.
+/// A directory of haul's alone, which goes with its last file.
 const OWN_DIRECTORY: &str = "etc/haul";
-/// Some hundred changes have some tens of kilobytes.
+/// The largest ledger that is read; several hundred changes have tens of kilobytes.
 const BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +38,8 @@ pub enum Record {
     Begin {
         pid: u32,
         seconds_since_1970: u64,
-        /// /proc/sys/kernel/random/boot_id; empty where it could not be read.
+        /// The number of this boot (/proc/sys/kernel/random/boot_id); empty where it could not be
+        /// read.
         #[serde(default)]
         boot: String,
     },
@@ -78,9 +80,9 @@ pub struct Standing {
     pub settings: Vec<Changed>,
     /// Earlier contents of the files, in order.
     pub files: Vec<(PathBuf, Content)>,
-    /// The boot that the number of an interrupt belongs to: they are given out anew at each.
+    /// Boots that numbers of interrupts belong to: they are given out anew at each.
     pub boots: BTreeMap<Setting, String>,
-    /// When a run had begun that was killed before its end.
+    /// Beginning of a run that was killed before its end, in seconds since 1970.
     pub broken_off_seconds: Option<u64>,
 }
 
@@ -93,7 +95,8 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Nobody asked to change it: another change disturbs it.
+    /// Whether the setting was remembered only: nobody asked to change it, another change disturbs
+    /// it.
     #[must_use]
     pub fn is_remembered_only(&self) -> bool {
         same(&self.old, &self.new)
@@ -162,7 +165,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens it for changes, and makes it where there is none.
+    /// Opens the ledger for changes, and makes one where there is none.
     ///
     /// # Errors
     /// If it cannot be opened, another holds it, or a line makes no sense.
@@ -226,6 +229,8 @@ impl Ledger {
         Standing::of(&self.records[begun.unwrap_or(0)..])
     }
 
+    /// Puts the beginning of a run on the disk.
+    ///
     /// # Errors
     /// If it could not be put on the disk.
     pub fn begin(&mut self) -> Result<(), LedgerError> {
@@ -252,7 +257,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The last run was set back: nothing of it is left.
+    /// Records that the last run was set back: nothing of it is left.
     ///
     /// # Errors
     /// If it could not be put on the disk.
@@ -262,7 +267,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// All was set back: what it knew is kept under another name, and it is empty.
+    /// Ends a ledger of which all was set back: the file is kept under another name.
     ///
     /// # Errors
     /// If it could not be renamed.
@@ -274,7 +279,7 @@ impl Ledger {
     }
 }
 
-/// Names this boot of the host.
+/// The number of this boot of the host.
 #[must_use]
 pub fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -334,7 +339,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// The records, and how many bytes they have in all without a torn line at the end.
+/// Reads the records, and how many bytes they have in all without a torn line at the end.
 fn read(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), LedgerError> {
     let failed = |source| LedgerError::Io { path: path.to_owned(), tried: "read", source };
     file.rewind().map_err(failed)?;

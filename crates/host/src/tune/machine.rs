@@ -19,12 +19,12 @@ pub const STORED_ANSWERS: &str = "answers";
 /// A file of /proc or /sys that is longer than this holds no setting.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
-/// A program that says nothing for this long hangs.
+/// Longest wait for a program's answer: one that says nothing for this long hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether one has ended.
+/// Interval between checks whether a program has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Why a value could not be had.
+/// A value that could not be had, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// The file or the command.
@@ -34,18 +34,18 @@ pub struct Unread {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is no such file: this kernel or driver lacks it, or hides it.
+    /// The file is not there: this kernel or driver lacks it, or hides it.
     Missing,
     NoRight,
     /// The program is not installed; holds the name of its Debian package.
     NoProgram(&'static str),
-    /// It was read and makes no sense; holds what was read.
+    /// The value was read and makes no sense; holds what was read.
     Nonsense(String),
     /// The card or disk is gone; holds the system's words, or the program's.
     NoDevice(String),
     /// The driver or file system lacks it; holds the system's words, or the program's.
     NotSupported(String),
-    /// In the system's words, or the program's.
+    /// Any other reason, in the system's words or the program's.
     Failed(String),
 }
 
@@ -61,7 +61,7 @@ impl Why {
         }
     }
 
-    /// The reason that a program gave: ip(8), tc(8) and ethtool(8) have an exit status for
+    /// Finds the reason in a program's words: ip(8), tc(8) and ethtool(8) have an exit status for
     /// failure, and nothing but words for which one it was.
     fn of_program(words: &str) -> Self {
         if has_any(words, &["Operation not permitted", "Permission denied"]) {
@@ -90,7 +90,7 @@ impl Unread {
         Self { what: what.into(), why: Why::Nonsense(read) }
     }
 
-    /// In words, for a finding.
+    /// The reason as words of a finding.
     #[must_use]
     pub fn words(&self) -> String {
         let what = &self.what;
@@ -126,6 +126,8 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Takes the machine whose files lie below `root`.
+    ///
     /// # Panics
     /// Never; `root` need not exist.
     #[must_use]
@@ -148,13 +150,13 @@ impl Machine {
         &self.root
     }
 
-    /// `path` as it is called here.
+    /// The place of `path` below the machine's root.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         below(&self.root, path)
     }
 
-    /// A file's text without the blanks around it.
+    /// The text of a file without the blanks around it.
     ///
     /// # Errors
     /// Why it could not be read.
@@ -174,7 +176,7 @@ impl Machine {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A file that holds one number.
+    /// The number in a file that holds one.
     ///
     /// # Errors
     /// Why there is none.
@@ -183,7 +185,7 @@ impl Machine {
         text.parse().map_err(|_| Unread::nonsense(path, &text))
     }
 
-    /// A setting by its name in sysctl(8), its words one blank apart.
+    /// The value of a setting by its name in sysctl(8), its words one blank apart.
     ///
     /// # Errors
     /// Why it could not be read.
@@ -227,7 +229,7 @@ impl Machine {
         run(command)
     }
 
-    /// A stored answer that begins with `! ` is what the program said when it failed.
+    /// Reads a stored answer; one that begins with `! ` is what the program said when it failed.
     fn stored_answer(&self, what: &str) -> Result<String, Unread> {
         let path = self.root.join(STORED_ANSWERS).join(what.replace('/', "_"));
         let Ok(text) = fs::read_to_string(path) else {
@@ -262,8 +264,8 @@ impl Machine {
         Platform::Hardware
     }
 
-    /// The root lies on a disk as a whole, as that of a machine that boots: some are made from the
-    /// images of containers and have their marks.
+    /// Whether the root lies on a disk as a whole, as that of a machine that boots: some are made
+    /// from the images of containers and have their marks.
     fn has_own_disk(&self) -> bool {
         let table = self.text("/proc/self/mountinfo").unwrap_or_default();
         let is_disk = |line: &str| {
@@ -276,8 +278,8 @@ impl Machine {
         table.lines().any(is_disk)
     }
 
-    /// Nobody here may write the file: it lies on a read-only mount, as /proc/sys in a container,
-    /// or has no mode for writing, as what belongs to the first network namespace.
+    /// Whether nobody here may write the file: it lies on a read-only mount, as /proc/sys in a
+    /// container, or has no mode for writing, as what belongs to the first network namespace.
     #[must_use]
     pub fn is_read_only(&self, path: &str) -> bool {
         let metadata = fs::metadata(self.path(path));
@@ -317,7 +319,7 @@ impl Machine {
         crate::cpu::list(&online).unwrap_or_default()
     }
 
-    /// A running process has this name (/proc/PID/comm).
+    /// Whether a running process has this name (/proc/PID/comm).
     #[must_use]
     pub fn runs(&self, name: &str) -> bool {
         let of_processes = self.names("/proc").into_iter();
@@ -412,7 +414,7 @@ fn package(program: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    /// A machine of these files.
+    /// Makes a machine of these files.
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {

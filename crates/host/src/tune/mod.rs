@@ -21,7 +21,8 @@ pub use setting::Setting;
 pub(crate) use ethtool::{Feature, Ring, coalescing, driver, features, link, pause, queues, rings};
 pub(crate) use qdisc::{is_there as has_qdisc, root as root_qdisc};
 
-/// The share that is good of all that could be read, by weight: 0 to 100. 100 if nothing could.
+/// The share of good findings among all that could be read, by weight: 0 to 100. 100 if nothing
+/// could.
 #[must_use]
 pub fn score(findings: &[Finding]) -> u32 {
     let weight = |finding: &Finding| match finding.weight {

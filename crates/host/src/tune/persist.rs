@@ -1,4 +1,4 @@
-//! The files that make the changes so at the next boot: sysctl.d, udev rules, a systemd unit.
+//! Files that repeat the changes at the next boot: sysctl.d, udev rules, a systemd unit.
 //!
 //! Each is written anew from all that the ledger says was changed, so applying again, or some more,
 //! leaves one consistent set.
@@ -18,25 +18,26 @@ const SYSCTL: &str = "etc/sysctl.d/90-haul-dtn.conf";
 const UDEV: &str = "etc/udev/rules.d/90-haul-dtn.rules";
 const SCRIPT: &str = "etc/haul/tune.sh";
 const UNIT: &str = "etc/systemd/system/haul-tune.service";
-/// What `systemctl enable` makes (the unit's WantedBy).
+/// The link that `systemctl enable` makes (the unit's WantedBy).
 const WANTED: &str = "etc/systemd/system/multi-user.target.wants/haul-tune.service";
 
 pub(super) const HEAD: &str =
     "# Written by haul tune; haul tune --undo takes it away. Changes here are lost.\n";
 
-/// The place of the files, and the way haul is called.
+/// The place of the files for the next boot, and the way haul is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persisted {
-    /// `/`, or the root of an image that shall boot so.
+    /// The root of the files: `/`, or that of an image that should boot with the changes.
     pub root: PathBuf,
-    /// The program and the words that name the goal, for what must be found anew at each boot.
+    /// The program and the words that name the goal, for checks that have to look anew at each
+    /// boot.
     pub again: Vec<String>,
 }
 
-/// What a udev rule knows a disk by: `sda` may be another one at the next boot.
+/// Matches of udev rules by disk: `sda` may be another one at the next boot.
 type Disks = BTreeMap<String, String>;
 
-/// The numbers that disks carry, as udev(7) matches them: of an NVMe or a virtio disk, of one below
+/// Numbers that disks carry, as udev(7) matches them: of an NVMe or a virtio disk, of one below
 /// SCSI, of an array.
 const LASTING: [(&str, &str); 5] = [
     ("wwid", "ATTR{wwid}"),
@@ -46,7 +47,7 @@ const LASTING: [(&str, &str); 5] = [
     ("md/uuid", "ATTR{md/uuid}"),
 ];
 
-/// Of each disk in `standing` that has one no other disk has.
+/// Finds a lasting match for each disk in `standing` that has a number no other disk has.
 fn lasting_names(machine: &Machine, standing: &Standing) -> Disks {
     let all = machine.names("/sys/block");
     let number = |disk: &str, file: &str| {
@@ -69,7 +70,7 @@ fn lasting_names(machine: &Machine, standing: &Standing) -> Disks {
     disks.filter_map(|disk| Some((disk.clone(), lasting(&disk)?))).collect()
 }
 
-/// Contents of each file, in the order of writing. One without lines is taken away.
+/// Contents of each file, in the order of writing. A file without lines is taken away.
 #[must_use]
 pub fn files(
     machine: &Machine,
@@ -112,7 +113,7 @@ struct Lines {
     sysctl: Vec<String>,
     udev: Vec<String>,
     script: Vec<String>,
-    /// Checks that have to look again at each boot.
+    /// Names of checks that have to look again at each boot.
     again: Vec<String>,
 }
 
@@ -149,8 +150,8 @@ impl Lines {
         }
     }
 
-    /// `SUBSYSTEM=="net", KERNEL=="eth0"` and `mtu` for what udev can set when the device appears
-    /// (udev(7)).
+    /// Finds what udev can set when the device appears (udev(7)), such as `SUBSYSTEM=="net",
+    /// KERNEL=="eth0"` and `mtu`.
     fn udev_attribute<'a>(&self, path: &'a str) -> Option<(String, &'a str)> {
         for (prefix, subsystem) in [("/sys/block/", "block"), ("/sys/class/net/", "net")] {
             let device = path.strip_prefix(prefix).and_then(|path| path.split_once('/'));
@@ -166,7 +167,8 @@ impl Lines {
         None
     }
 
-    /// A line that fails does not keep the others from being done.
+    /// The text of the script that runs at boot; a line that fails does not keep the others from
+    /// being done.
     fn script_text(&self, again: &[String]) -> String {
         let mut text = format!("#!/bin/sh\n{HEAD}status=0\n");
         for line in &self.script {

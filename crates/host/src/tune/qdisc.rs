@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use super::machine::{Machine, Unread};
 
-/// Marks a discipline that the kernel gave by itself: it has the handle `0:`.
+/// The mark of a discipline that the kernel gave by itself: it has the handle `0:`.
 const BY_ITSELF: &str = "default";
 
-/// `fq`, `fq_codel default`, or `mq/fq default` for a card with several queues: what is at the
-/// root, what its queues have, and whether nobody put it there.
+/// Reads the discipline of a card: what is at the root, what its queues have, and whether nobody
+/// put it there. Such as `fq`, `fq_codel default`, or `mq/fq default` for a card with several
+/// queues.
 pub(crate) fn root(machine: &Machine, card: &str) -> Result<String, Unread> {
     let command = ["tc", "-json", "qdisc", "show", "dev", card];
     let text = machine.answer(&command)?;
@@ -28,8 +29,8 @@ pub(crate) fn root(machine: &Machine, card: &str) -> Result<String, Unread> {
     Ok(words)
 }
 
-/// What makes the root so. One that the kernel gives by itself comes back when another is taken
-/// away. The queues of `mq` get what net.core.default_qdisc says.
+/// Commands that make the root so. A discipline that the kernel gives by itself comes back when
+/// another is taken away. The queues of `mq` get what net.core.default_qdisc says.
 pub(crate) fn commands(card: &str, value: &str) -> Vec<Vec<String>> {
     let (kind, by_itself) = match value.split_once(' ') {
         Some((kind, rest)) => (kind, rest == BY_ITSELF),

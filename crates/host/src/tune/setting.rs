@@ -1,4 +1,4 @@
-//! One thing of a running system that can be read, set, and set back.
+//! A setting of a running system, which can be read, set, and set back.
 
 use std::{fmt, fs, str::FromStr};
 
@@ -10,29 +10,30 @@ use super::{
     qdisc,
 };
 
-/// Written as `sysctl net.core.rmem_max`, `file /sys/...`, `ring eth0 rx`, ...: so it stands in the
-/// ledger, in `--json` and on the screen.
+/// A setting, written as `sysctl net.core.rmem_max`, `file /sys/...`, `ring eth0 rx`, ...: so it
+/// stands in the ledger, in `--json` and on the screen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
     /// A file below /proc/sys, by its name in sysctl(8).
     Sysctl(String),
-    /// Any other file of /proc or /sys that holds a value.
+    /// A file of /proc or /sys that holds a value, by its path.
     File(String),
     /// Descriptors in a card's ring, `rx` or `tx` (ethtool -G).
     Ring { card: String, ring: String },
-    /// `on` or `off`, by ethtool's long name (ethtool -K).
+    /// An offload of a card, `on` or `off`, by ethtool's long name (ethtool -K).
     Offload { card: String, feature: String },
-    /// `on` or `off`: pause frames, `rx`, `tx` or `autoneg` (ethtool -A).
+    /// Pause frames of a card, `on` or `off`: `rx`, `tx` or `autoneg` (ethtool -A).
     Pause { card: String, direction: String },
     /// The queueing discipline at the root of a card (tc-qdisc(8)).
     Qdisc { card: String },
     /// A number that ip-link(8) sets, such as `gso_max_size`.
     Link { card: String, attribute: String },
-    /// `active enabled` or `inactive disabled`: a service of systemd.
+    /// A service of systemd: `active enabled` or `inactive disabled`.
     Service { name: String },
-    /// `bytes 268435456` or `ratio 10`: when unwritten pages go to disk, by the beginning of its
-    /// two names in sysctl(8), such as `vm.dirty_background`. Setting one of the two sets the other
-    /// to 0, and 0 bytes is refused, so they are one setting (mm/page-writeback.c).
+    /// The limit at which unwritten pages go to disk, `bytes 268435456` or `ratio 10`, by the
+    /// beginning of its two names in sysctl(8), such as `vm.dirty_background`. Setting one of the
+    /// two sets the other to 0, and 0 bytes is refused, so they are one setting
+    /// (mm/page-writeback.c).
     DirtyLimit { name: String },
 }
 
@@ -47,13 +48,13 @@ impl Setting {
         Self::File(path.into())
     }
 
-    /// Says whether the setting is named by the number of an interrupt.
+    /// Whether the setting is named by the number of an interrupt.
     #[must_use]
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::File(path) if path.starts_with("/proc/irq/"))
     }
 
-    /// The file that holds it, where one does.
+    /// The file that holds the setting, where one does.
     #[must_use]
     pub fn path(&self) -> Option<String> {
         match self {
@@ -65,7 +66,7 @@ impl Setting {
     }
 
     /// Settings that the kernel sets anew when this one is written, and a person may have set
-    /// before: it is to be remembered with it, and set back after it.
+    /// before: they are remembered with it, and set back after it.
     #[must_use]
     pub fn disturbs(&self, machine: &Machine) -> Vec<Self> {
         let Self::File(path) = self else { return vec![] };
@@ -88,7 +89,7 @@ impl Setting {
         files.into_iter().filter(|file| machine.exists(file)).map(Self::File).collect()
     }
 
-    /// The name and the value in sysctl(8), where it has one: so it is kept over a boot.
+    /// The name and the value in sysctl(8), where the setting has one, to keep it over a boot.
     #[must_use]
     pub fn sysctl_of(&self, value: &str) -> Option<(String, String)> {
         match self {
@@ -101,7 +102,7 @@ impl Setting {
         }
     }
 
-    /// The value now, in the form in which it can be set again.
+    /// Reads the value now, in the form in which it can be set again.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -138,7 +139,7 @@ impl Setting {
         }
     }
 
-    /// Sets it, and does not look whether it took.
+    /// Writes the value, and does not look whether it took.
     ///
     /// # Errors
     /// In the system's words, or the program's.
@@ -163,7 +164,7 @@ impl Setting {
         Ok(())
     }
 
-    /// The shell command that sets it.
+    /// The shell command that sets the value.
     #[must_use]
     pub fn shell(&self, value: &str) -> String {
         if let Some((name, value)) = self.sysctl_of(value) {
@@ -224,13 +225,13 @@ fn write_file(machine: &Machine, path: &str, value: &str) -> Result<(), Unread> 
     })
 }
 
-/// Two values that mean the same: blanks do not count.
+/// Whether two values mean the same: blanks do not count.
 #[must_use]
 pub fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
 
-/// Files that offer a choice show the chosen one in brackets: `none [mq-deadline] kyber`.
+/// The chosen value of a file that offers a choice, in brackets: `none [mq-deadline] kyber`.
 fn chosen(text: &str) -> String {
     let word = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     word.map_or_else(|| text.to_owned(), str::to_owned)
@@ -240,7 +241,8 @@ fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// Both questions answer with a status that is not 0 where the answer is no.
+/// Reads the state of a service. Both questions answer with a status that is not 0 where the answer
+/// is no.
 fn service(machine: &Machine, name: &str) -> Result<String, Unread> {
     let shown =
         machine.answer(&["systemctl", "show", "--property=ActiveState,UnitFileState", name])?;
@@ -250,7 +252,7 @@ fn service(machine: &Machine, name: &str) -> Result<String, Unread> {
     Ok(format!("{active} {enabled}"))
 }
 
-/// That of the two which holds: the other is 0.
+/// Reads the limit of unwritten pages that holds, of the two: the other is 0.
 fn dirty_limit(machine: &Machine, name: &str) -> Result<String, Unread> {
     let number = |unit: &str| {
         let name = format!("{name}_{unit}");
@@ -263,7 +265,7 @@ fn dirty_limit(machine: &Machine, name: &str) -> Result<String, Unread> {
     })
 }
 
-/// As one word of a shell.
+/// Writes a text as one word of a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -426,7 +428,8 @@ mod tests {
         assert_eq!(ring.shell("4096"), "ethtool -G eth0 rx 4096");
     }
 
-    /// The kernel keeps the other name at 0, and refuses 0 bytes; this tree stands for it.
+    /// A dirty limit is read by the name that holds: the kernel keeps the other at 0, and refuses 0
+    /// bytes; this tree stands for it.
     #[test]
     fn a_dirty_limit_is_read_by_the_name_that_holds_and_set_back_by_it() {
         let root = tempfile::tempdir().unwrap();
