@@ -1,4 +1,4 @@
-//! What the tuning checks find on this host, or on one that is stored below a directory.
+//! Prints what the tuning checks find on this host, or on one stored below a directory.
 //!
 //!     cargo run -p haul-host --example audit -- [ROOT] [CARD]
 

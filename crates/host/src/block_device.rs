@@ -1,4 +1,4 @@
-//! What a directory lies on: which disk, of what kind, and how the kernel is set for it.
+//! The storage below a directory: which disk, of what kind, and how the kernel is set for it.
 //!
 //! Read from /proc/self/mountinfo and /sys below a root that tests replace. What is missing there
 //! is `None` and never an error: containers hide a part of /sys, and btrfs and ZFS number their
@@ -11,38 +11,39 @@ use std::{
 
 use crate::{below, number, text};
 
-/// A RAID on LVM on encryption is three levels; a loop of links ends here.
+/// Levels of stacked devices that are followed: RAID on LVM on encryption is three, and a loop of
+/// links ends here.
 const LEVELS_MAX: usize = 8;
-/// Members of one device that are looked at.
+/// Members of one device that are looked at, at most.
 const MEMBERS_MAX: usize = 64;
-/// The kernel counts a device's size in these, whatever its own are (block/genhd.c).
+/// The unit in which the kernel counts a device's size, whatever its own are (block/genhd.c).
 const SECTOR_BYTES: u64 = 512;
 
 /// How a disk is attached, or what stands in for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     Nvme,
-    /// SCSI, SAS, SATA and USB: the kernel drives them alike.
+    /// A SCSI, SAS, SATA or USB disk: the kernel drives them alike.
     Scsi,
-    /// A disk that a hypervisor makes up.
+    /// A disk that a hypervisor provides (virtio).
     Virtio,
     Xen,
     /// An SD card or eMMC.
     Mmc,
     /// Linux software RAID (md).
     Raid,
-    /// LVM, dm-crypt, multipath: the device mapper.
+    /// A device of the device mapper: LVM, dm-crypt, multipath.
     Mapped,
     /// A file that is used as a disk.
     Loop,
-    /// RAM, compressed or not.
+    /// RAM as a disk, compressed or not.
     Memory,
     /// A disk of another host: nbd, rbd, drbd.
     Network,
     Other,
 }
 
-/// How the kernel calls its disks (Documentation/admin-guide/devices.txt).
+/// Kinds of disks by the beginning of their name (Documentation/admin-guide/devices.txt).
 const KINDS: [(&str, DeviceKind); 15] = [
     ("nvme", DeviceKind::Nvme),
     ("sd", DeviceKind::Scsi),
@@ -62,7 +63,7 @@ const KINDS: [(&str, DeviceKind); 15] = [
 ];
 
 impl DeviceKind {
-    /// By the name in /sys/block, such as `nvme0n1` or `md127`.
+    /// Tells the kind of a disk from its name in /sys/block, such as `nvme0n1` or `md127`.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         KINDS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Self::Other, |kind| kind.1)
@@ -90,9 +91,9 @@ impl DeviceKind {
 /// The way a disk treats what is written to it, as it told the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCache {
-    /// It answers before the bytes are durable, so a sync has to empty its cache.
+    /// The disk answers before the bytes are durable, so a sync has to empty its cache.
     Back,
-    /// What it has answered is durable; it may have a cache that survives a power cut.
+    /// The disk answers once the bytes are durable; it may have a cache that survives a power cut.
     Through,
 }
 
@@ -110,7 +111,7 @@ impl WriteCache {
 /// A disk, or what stands in for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
-    /// The name in /sys/block; of a partition its disk's.
+    /// The name in /sys/block, for a partition that of its disk.
     pub name: String,
     pub kind: DeviceKind,
     /// Vendor and model, the name of a mapping, the file behind a loop device.
@@ -120,7 +121,7 @@ pub struct BlockDevice {
     /// Members that a RAID has lost.
     pub degraded: Option<u64>,
     pub size_bytes: Option<u64>,
-    /// Virtual disks often claim to rotate.
+    /// Whether the disk claims to rotate; virtual disks often do.
     pub rotational: Option<bool>,
     /// The I/O scheduler; `none` is one too.
     pub scheduler: Option<String>,
@@ -128,9 +129,9 @@ pub struct BlockDevice {
     pub write_cache: Option<WriteCache>,
     /// The largest request that the kernel sends.
     pub request_bytes_max: Option<u64>,
-    /// How many requests the kernel lets wait in one queue.
+    /// The number of requests that the kernel lets wait in one queue.
     pub requests_max: Option<u64>,
-    /// O_DIRECT needs multiples of this.
+    /// The size of which O_DIRECT needs multiples.
     pub logical_block_bytes: Option<u64>,
     /// The disks that this one is made of.
     pub members: Vec<Self>,
@@ -140,15 +141,15 @@ pub struct BlockDevice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Device(Box<BlockDevice>),
-    /// tmpfs and ramfs: there is no disk.
+    /// Memory as storage (tmpfs, ramfs): there is no disk.
     Memory,
-    /// Another host has the disk; the network is between.
+    /// A disk of another host; the network is between.
     Network,
     /// Layers over other directories; new files go into the upper one.
     Overlay {
         upper: Option<Box<Storage>>,
     },
-    /// No device in /sys belongs to it.
+    /// Storage without a device in /sys.
     Hidden,
 }
 
@@ -159,7 +160,7 @@ pub struct Storage {
     pub file_system: String,
     /// The mounted object: a device, `server:/export`, the name of a pool.
     pub source: String,
-    /// Those of the mount and of the file system, in their order.
+    /// Options of the mount and of the file system, in their order.
     pub options: Vec<String>,
     pub place: Place,
 }
@@ -212,7 +213,7 @@ impl Storage {
         Self { file_system: mount.kind, source: mount.source, options: mount.options, place }
     }
 
-    /// The disk, through an overlay too.
+    /// The disk below the storage, through an overlay too.
     #[must_use]
     pub fn device(&self) -> Option<&BlockDevice> {
         match &self.place {
@@ -309,14 +310,15 @@ impl Mount {
     }
 }
 
-/// The kernel writes a blank, a tab, a line's end and a backslash as three octal digits.
+/// Decodes a blank, a tab, a line's end and a backslash, which the kernel writes as three octal
+/// digits.
 fn unescaped(text: &str) -> String {
     let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     codes.iter().fold(text.to_owned(), |text, (code, character)| text.replace(code, character))
 }
 
 impl BlockDevice {
-    /// At a directory of /sys, or a link to it; a partition leads to its disk.
+    /// Reads the disk at a directory of /sys, or at a link to one; a partition leads to its disk.
     fn at(link: &Path, levels: usize) -> Option<Self> {
         let directory = fs::canonicalize(link).ok()?;
         let disk = if directory.join("queue").is_dir() {
@@ -351,7 +353,7 @@ impl BlockDevice {
         })
     }
 
-    /// Whether it rotates, or any of the disks that it is made of.
+    /// Whether the disk rotates, or any of the disks that it is made of.
     #[must_use]
     pub fn rotates(&self) -> Option<bool> {
         let members = self.members.iter().filter_map(Self::rotates);
@@ -379,7 +381,8 @@ fn model(disk: &Path, kind: DeviceKind) -> Option<String> {
     }
 }
 
-/// A mapping's kind stands before the first dash of its uuid: `LVM-...`, `CRYPT-LUKS2-...`.
+/// The level of a RAID, or the kind of a mapping: what stands before the first dash of its uuid
+/// (`LVM-...`, `CRYPT-LUKS2-...`).
 fn level(disk: &Path) -> Option<String> {
     let mapped = || {
         let uuid = words(&disk.join("dm/uuid"))?;
@@ -388,7 +391,7 @@ fn level(disk: &Path) -> Option<String> {
     words(&disk.join("md/level")).or_else(mapped)
 }
 
-/// The one in brackets of `none [mq-deadline] kyber`, or the only one.
+/// The scheduler in brackets of `none [mq-deadline] kyber`, or the only one.
 fn chosen(schedulers: &str) -> Option<String> {
     let mut names = schedulers.split_whitespace();
     let bracketed = names.clone().find_map(|name| name.strip_prefix('[')?.strip_suffix(']'));
@@ -431,7 +434,7 @@ mod tests {
             fs::write(path, content).unwrap();
         }
 
-        /// A disk with these files below its directory, and its links.
+        /// Makes a disk with these files below its directory, and its links.
         fn disk(&self, name: &str, numbers: &str, files: &[(&str, &str)]) {
             let directory = format!("sys/devices/{name}");
             fs::create_dir_all(self.path().join(&directory).join("queue")).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{below, text};
 
-/// More levels than any real hierarchy has; the rest is not looked at.
+/// Levels of a hierarchy that are looked at: more than any real one has.
 const LEVELS_MAX: usize = 64;
 
 /// The directories that may hold a limit of `controller`, the innermost first.
@@ -79,7 +79,7 @@ impl<'text> Mount<'text> {
     }
 }
 
-/// Adds the group's directory and those above it, up to the mount point.
+/// Adds to `found` the group's directory and those above it, up to the mount point.
 fn levels(root: &Path, mount: &Mount<'_>, group: &str, found: &mut Vec<PathBuf>) {
     let top = below(root, mount.point);
     // In a container the mount may show only a part of the hierarchy, which begins at its root.

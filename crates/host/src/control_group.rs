@@ -16,11 +16,12 @@ use std::{
 
 use crate::{below, text};
 
-/// Where control groups are mounted most of the time.
+/// The usual place at which control groups are mounted.
 const MOUNTED: &str = "/sys/fs/cgroup";
-/// The kernel lets a group go a moment after its last process.
+/// Longest wait for a group to go: the kernel keeps it for a moment after its last process.
 const REMOVE_PATIENCE: Duration = Duration::from_secs(10);
-/// Runs the program behind `--` in the groups whose `cgroup.procs` stand before it.
+/// Shell script that runs the program behind `--` in the groups whose `cgroup.procs` stand before
+/// it.
 const SCRIPT: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 1; shift; done; shift; \
                       exec \"$@\"";
 
@@ -32,7 +33,7 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// The whole disk that the file lies on: limits are not taken for a partition.
+    /// Finds the whole disk that the file lies on: limits are not taken for a partition.
     ///
     /// # Errors
     /// Where there is no such disk: a tmpfs, a network, or btrfs, which numbers its devices itself.
@@ -69,15 +70,15 @@ impl std::str::FromStr for DeviceNumber {
     }
 }
 
-/// How much may be read from a disk; `None` is no limit.
+/// Limits on reading from a disk; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadLimit {
     pub bytes_per_s: Option<u64>,
-    /// Requests, however large: what seeks cost.
+    /// Requests a second, however large each is: a limit on what seeks cost.
     pub reads_per_s: Option<u64>,
 }
 
-/// Which files a version has for a kind of limit.
+/// A version of control groups, with its controller for a kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One { controller: &'static str },
@@ -90,13 +91,14 @@ pub struct ControlGroup {
     root: PathBuf,
     name: String,
     directories: Vec<PathBuf>,
-    /// What was switched on for it in version 2, and is switched off again.
+    /// Controllers that were switched on for the group in version 2; dropping switches them off
+    /// again.
     switched_on: Vec<&'static str>,
 }
 
 impl ControlGroup {
-    /// One that has no limit yet. `prefix` says whose it is; what a killed run of the same has left
-    /// is removed.
+    /// Makes a group that has no limit yet. `prefix` says whose it is; what a killed run of the
+    /// same has left is removed.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
         Self::below(Path::new("/"), prefix)
@@ -114,7 +116,7 @@ impl ControlGroup {
         }
     }
 
-    /// Memory in bytes, the page cache that its processes fill included.
+    /// Limits memory, in bytes, the page cache that the group's processes fill included.
     ///
     /// # Errors
     /// Says what it needs and what it found.
@@ -125,7 +127,7 @@ impl ControlGroup {
         })
     }
 
-    /// Reads of a disk, from now on; may be called again.
+    /// Limits reads of a disk from now on; may be called again.
     ///
     /// # Errors
     /// Says what it needs and what it found.
@@ -176,7 +178,7 @@ impl ControlGroup {
         !self.directories.is_empty() && self.directories.iter().all(has)
     }
 
-    /// How many processes the kernel killed for want of memory.
+    /// The number of processes that the kernel killed for want of memory.
     #[must_use]
     pub fn killed(&self) -> u64 {
         let counts = |name: &str| {
@@ -187,7 +189,8 @@ impl ControlGroup {
         counts("memory.events").or_else(|| counts("memory.oom_control")).unwrap_or(0)
     }
 
-    /// How many requests to read the disk took from it so far. `None` without a limit on reads.
+    /// The number of read requests that the disk took from the group so far. `None` without a limit
+    /// on reads.
     #[must_use]
     pub fn reads(&self, device: DeviceNumber) -> Option<u64> {
         let of_device = |text: String| {
@@ -255,7 +258,8 @@ impl ControlGroup {
         Err(format!("needs root and control groups that limit {two}, found {found}"))
     }
 
-    /// Where groups of this version are made; `None` where it has no such controller.
+    /// Finds the directory in which groups of this version are made; `None` where it has no such
+    /// controller.
     fn place(&mut self, version: Version) -> Result<Option<PathBuf>, String> {
         let mounted = below(&self.root, MOUNTED);
         match version {
@@ -281,21 +285,22 @@ impl ControlGroup {
     }
 }
 
-/// Which controllers the groups below have (version 2).
+/// The file that says which controllers the groups below have (version 2).
 const SWITCHES: &str = "cgroup.subtree_control";
 
 fn has_word(text: &str, wanted: &str) -> bool {
     text.split_whitespace().any(|word| word == wanted)
 }
 
-/// A file that is not there is not made: that directory is no control group.
+/// Writes a file of a group. A file that is not there is not made: that directory is no control
+/// group.
 fn write(group: &Path, file: &str, value: &str) -> Result<(), String> {
     let written = File::options().write(true).open(group.join(file));
     let written = written.and_then(|mut file| file.write_all(value.as_bytes()));
     written.map_err(|error| format!("{file}: {error}"))
 }
 
-/// Groups of processes that are gone: nothing but a killed run leaves them.
+/// Removes groups of processes that are gone: only a killed run leaves them.
 fn remove_leftovers(root: &Path, prefix: &str) {
     let mounted = below(root, MOUNTED);
     let places = ["memory", "blkio"].map(|name| mounted.join(name)).into_iter().chain([mounted]);
@@ -336,7 +341,7 @@ mod tests {
 
     const DISK: DeviceNumber = DeviceNumber { major: 8, minor: 16 };
 
-    /// A host whose control groups are plain directories: their files are made by a test.
+    /// A host whose control groups are plain directories: a test makes their files.
     fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

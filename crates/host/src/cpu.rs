@@ -1,4 +1,4 @@
-//! How many processors this process may use.
+//! The number of processors that this process may use.
 
 use std::path::Path;
 
@@ -23,12 +23,12 @@ pub(crate) fn allowed(root: &Path) -> Vec<u32> {
         .unwrap_or_default()
 }
 
-/// What the standard library finds, where /proc does not say.
+/// The number that the standard library finds, for where /proc does not say.
 fn available() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// Linux knows no larger number (NR_CPUS of its configuration).
+/// The largest number of a processor that Linux knows (NR_CPUS of its configuration).
 const CPU_MAX: u32 = 8191;
 
 /// Reads a list such as `0-3,8,10-11` (cpuset(7), "List format").

@@ -23,13 +23,13 @@ pub struct Throttling {
 }
 
 impl Throttling {
-    /// From now on.
+    /// Begins to count now.
     #[must_use]
     pub fn begin() -> Self {
         Self { before_ns: throttled_ns(Path::new("/")) }
     }
 
-    /// So far.
+    /// Nanoseconds so far in which the quota held this process.
     #[must_use]
     pub fn ns(self) -> u64 {
         throttled_ns(Path::new("/")).saturating_sub(self.before_ns)

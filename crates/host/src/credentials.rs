@@ -1,10 +1,10 @@
-//! What this process may do: its capabilities and groups (proc_pid_status(5)).
+//! Rights of this process: its capabilities and groups (proc_pid_status(5)).
 
 use std::path::Path;
 
 use crate::{below, text, value_after};
 
-/// Numbers from linux/capability.h.
+/// The capability to administer the network, as a bit; numbers are from linux/capability.h.
 pub(crate) const CAP_NET_ADMIN: u64 = 1 << 12;
 pub(crate) const CAP_SYS_ADMIN: u64 = 1 << 21;
 

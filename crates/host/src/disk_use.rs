@@ -1,20 +1,20 @@
-//! What a disk has done since the machine started: bytes read, and time that it was busy.
+//! The work of a disk since the machine started: bytes read, and time that it was busy.
 
 use std::{path::Path, time::Duration};
 
 use crate::{below, text};
 
-/// The kernel counts in these, whatever the disk's own are (Documentation/block/stat.rst).
+/// The unit in which the kernel counts, whatever the disk's own is (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
 
-/// Never shrinks while the machine runs.
+/// Work of a disk since the machine started; no number shrinks while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     pub reads: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// At least one request was with the disk: of one that works at several at a time this is not
-    /// how much of it is used.
+    /// Time in which at least one request was with the disk. A disk that works at several at a time
+    /// may be busy and yet have room.
     pub busy: Duration,
 }
 

@@ -2,18 +2,18 @@
 
 use crate::tune::Machine;
 
-/// How a disk is best asked.
+/// The kind of a disk, by which settings it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Heads move: far apart is slow.
+    /// A disk with heads, which are slow from one far place to another.
     Rotating,
     Ssd,
     Nvme,
-    /// One disk to the kernel, many behind a controller.
+    /// Several disks behind a controller, one to the kernel.
     HardwareRaid,
-    /// What is behind it the hypervisor knows.
+    /// A virtual disk; the hypervisor alone knows what is behind it.
     Virtual,
-    /// md or device mapper, over other disks.
+    /// A device over other disks: md or device mapper.
     Stacked,
 }
 
@@ -34,7 +34,7 @@ impl Kind {
 pub(crate) struct Disk {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// The kernel takes it for one with heads.
+    /// Whether the kernel takes the disk for one with heads.
     pub(crate) rotational: bool,
 }
 
@@ -43,7 +43,7 @@ impl Disk {
         format!("/sys/block/{}/{file}", self.name)
     }
 
-    /// Heads move, as far as can be told.
+    /// Whether the disk has heads to move, as far as can be told.
     pub(crate) fn seeks(&self) -> bool {
         match self.kind {
             Kind::Rotating | Kind::HardwareRaid => true,
@@ -53,7 +53,8 @@ impl Disk {
     }
 }
 
-/// Made of memory or of files, or removable: none of these holds a transfer's data.
+/// Beginnings of names of devices that hold no transfer's data: made of memory or files, or
+/// removable.
 const OTHERS: [&str; 6] = ["loop", "ram", "zram", "sr", "fd", "nbd"];
 /// Words in the vendor and the model of disks that RAID controllers show (SCSI INQUIRY).
 const RAID_WORDS: [&str; 8] =
@@ -104,7 +105,7 @@ fn disk(machine: &Machine, name: String) -> Option<Disk> {
 pub(crate) struct Mount {
     pub(crate) point: String,
     pub(crate) kind: String,
-    /// Of the mount, and of the file system.
+    /// Options of the mount, then of the file system.
     pub(crate) options: Vec<String>,
     pub(crate) disk: Disk,
 }
@@ -115,8 +116,8 @@ impl Mount {
     }
 }
 
-/// Each file system once; those that only start the machine, and what is bound into a container,
-/// are left out (proc_pid_mountinfo(5)).
+/// Mounts of the disks' file systems, each file system once. Those that only start the machine, and
+/// what is bound into a container, are left out (proc_pid_mountinfo(5)).
 pub(crate) fn mounts(machine: &Machine) -> Vec<Mount> {
     let disks = disks(machine);
     let table = machine.text("/proc/self/mountinfo").unwrap_or_default();
@@ -132,7 +133,7 @@ pub(crate) fn mounts(machine: &Machine) -> Vec<Mount> {
     mounts
 }
 
-/// `36 25 8:1 / /data rw,noatime shared:1 - xfs /dev/sda1 rw,attr2`.
+/// Reads a line of mountinfo, `36 25 8:1 / /data rw,noatime shared:1 - xfs /dev/sda1 rw,attr2`.
 fn mount(machine: &Machine, disks: &[Disk], line: &str) -> Option<(String, Mount)> {
     let (of_mount, of_system) = line.split_once(" - ")?;
     let of_mount: Vec<&str> = of_mount.split(' ').collect();
@@ -156,8 +157,8 @@ fn mount(machine: &Machine, disks: &[Disk], line: &str) -> Option<(String, Mount
     Some((source.to_owned(), Mount { point, kind: kind.to_owned(), options, disk }))
 }
 
-/// The device is the disk, or a partition of it. btrfs shows a number of its own, so there the
-/// name counts, which for the device mapper is another one.
+/// Whether the device is the disk, or a partition of it. btrfs shows a number of its own, so there
+/// the name counts, which for the device mapper is another one.
 fn holds(machine: &Machine, disk: &Disk, device: &str, source: &str) -> bool {
     let is = |file: String, text: &str| machine.text(&file).is_ok_and(|found| found == text);
     if !device.starts_with("0:") {
@@ -178,7 +179,7 @@ fn partitions(machine: &Machine, disk: &Disk) -> Vec<String> {
     names
 }
 
-/// What is stacked over the disk or one of its partitions: md0, dm-1.
+/// Devices stacked over the disk or one of its partitions: md0, dm-1.
 pub(crate) fn holders(machine: &Machine, disk: &Disk) -> Vec<String> {
     let mut holders = machine.names(&disk.path("holders"));
     for partition in partitions(machine, disk) {
@@ -189,7 +190,7 @@ pub(crate) fn holders(machine: &Machine, disk: &Disk) -> Vec<String> {
     holders
 }
 
-/// The kernel writes a blank as `\040`, three digits of base 8.
+/// Decodes characters that the kernel writes as three octal digits, such as `\040` for a blank.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

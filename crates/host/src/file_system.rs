@@ -1,4 +1,4 @@
-//! What kind of file system a file lies on, how much room is left there, and on what kind of disk.
+//! The file system that a file lies on: its kind, the room left there, and the kind of its disk.
 
 use std::{fmt, io, os::fd::AsFd, path::Path};
 
@@ -18,11 +18,12 @@ pub enum FsKind {
     Zfs,
     Fuse,
     F2fs,
-    /// Any other, by its number in statfs(2).
+    /// Any other file system, by its number in statfs(2).
     Other(u64),
 }
 
-/// The numbers of statfs(2), include/uapi/linux/magic.h and, for ZFS, its own sources.
+/// Numbers of file systems in statfs(2), from include/uapi/linux/magic.h and, for ZFS, its own
+/// sources.
 const MAGIC: [(u64, FsKind); 9] = [
     (0xef53, FsKind::Ext),
     (0x5846_5342, FsKind::Xfs),
@@ -86,7 +87,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Asks the kernel (fstatfs(2), fstatvfs(3)).
+    /// Asks the kernel about the file system of an open file (fstatfs(2), fstatvfs(3)).
     ///
     /// # Errors
     /// Those of the calls: a network file system may not answer.

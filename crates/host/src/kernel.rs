@@ -1,4 +1,4 @@
-//! Which kernel runs, and whether it lets this process use io_uring.
+//! The kernel that runs, and whether it lets this process use io_uring.
 
 use std::path::Path;
 
@@ -8,19 +8,20 @@ use crate::{
     number, text,
 };
 
-/// The oldest kernel that `haul` supports: believed when the kernel does not say.
+/// The oldest kernel that `haul` supports, believed when the kernel does not say its version.
 const OLDEST: (u32, u32) = (5, 10);
 
-/// Major and minor number from a release such as `6.18.44-fc`.
+/// Major and minor number of the running kernel, from a release such as `6.18.44-fc`.
 pub(crate) fn version(root: &Path) -> (u32, u32) {
     text(&below(root, "/proc/sys/kernel/osrelease"))
         .and_then(|release| parse(&release))
         .unwrap_or(OLDEST)
 }
 
-/// Kernels before 6.6 have no such switch, and a kernel without io_uring refuses its set-up call.
-/// 1 forbids it to who has neither CAP_SYS_ADMIN nor the group `io_uring_group`, 2 to all
-/// (Documentation/admin-guide/sysctl/kernel.rst).
+/// Whether the kernel's switch forbids io_uring to this process: 1 forbids it to all that have
+/// neither CAP_SYS_ADMIN nor the group `io_uring_group`, 2 to all
+/// (Documentation/admin-guide/sysctl/kernel.rst). Kernels before 6.6 have no such switch, and a
+/// kernel without io_uring refuses its set-up call.
 pub(crate) fn io_uring_disabled(root: &Path) -> bool {
     let setting = |name| number(&below(root, "/proc/sys/kernel").join(name));
     match setting("io_uring_disabled") {

@@ -39,7 +39,7 @@ pub fn host_name() -> Option<String> {
     Some(name).filter(|name| !name.is_empty() && name != "(none)")
 }
 
-/// The number of this start of the kernel: another one after each boot. `None`: not known.
+/// The number of this start of the kernel: a new one after each boot. `None`: not known.
 #[must_use]
 pub fn boot_id() -> Option<[u8; 16]> {
     kernel::boot_id(Path::new("/"))
@@ -61,23 +61,25 @@ pub struct Host {
     /// Memory of the host, or of this process's cgroup where that has less.
     pub memory_bytes: u64,
     pub memory_available_bytes: u64,
-    /// Unwritten pages beyond this make writers wait for the disk (vm.dirty_ratio, vm.dirty_bytes).
+    /// Unwritten bytes beyond which writers wait for the disk (vm.dirty_ratio, vm.dirty_bytes).
     pub dirty_limit_bytes: u64,
-    /// RLIMIT_MEMLOCK, soft; `u64::MAX` is no limit.
+    /// Soft limit of locked memory (RLIMIT_MEMLOCK); `u64::MAX` is no limit.
     pub memlock_limit_bytes: u64,
-    /// RLIMIT_NOFILE, soft; `u64::MAX` is no limit.
+    /// Soft limit of open files (RLIMIT_NOFILE); `u64::MAX` is no limit.
     pub open_files_max: u64,
-    /// By /proc/sys/kernel/io_uring_disabled this process may not use io_uring.
+    /// Whether /proc/sys/kernel/io_uring_disabled forbids io_uring to this process.
     pub io_uring_disabled: bool,
-    /// This process has CAP_NET_ADMIN in effect, so it may choose any congestion control.
+    /// Whether this process has CAP_NET_ADMIN in effect, so it may choose any congestion control.
     pub may_administer_network: bool,
     /// Congestion controls that a process without CAP_NET_ADMIN may choose.
     pub congestion_allowed: Vec<String>,
-    /// All that the kernel offers.
+    /// All congestion controls that the kernel offers.
     pub congestion_available: Vec<String>,
-    /// net.ipv4.tcp_congestion_control; empty if it could not be read.
+    /// Congestion control that connections begin with (net.ipv4.tcp_congestion_control); empty if
+    /// it could not be read.
     pub congestion_default: String,
-    /// How large a socket's receive buffer may grow by itself (net.ipv4.tcp_rmem); 0: not known.
+    /// Size up to which a socket's receive buffer may grow by itself (net.ipv4.tcp_rmem); 0: not
+    /// known.
     pub receive_buffer_bytes_max: u64,
     /// Largest send buffer of a socket (net.ipv4.tcp_wmem).
     pub send_buffer_bytes_max: u64,
@@ -114,7 +116,7 @@ impl Host {
     }
 }
 
-/// `path`, which may begin with `/`, as it is called below `root`.
+/// The place below `root` of `path`, which may begin with `/`.
 fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
@@ -124,12 +126,12 @@ fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// A file that holds one number; `None` also for words such as `max`.
+/// The number in a file that holds one; `None` also for words such as `max`.
 fn number(path: &Path) -> Option<u64> {
     text(path)?.trim().parse().ok()
 }
 
-/// What stands behind `key` on the first line of `text` that begins with it.
+/// The text behind `key` on the first line of `text` that begins with it.
 fn value_after<'text>(text: &'text str, key: &str) -> Option<&'text str> {
     text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
 }

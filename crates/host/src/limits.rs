@@ -1,13 +1,14 @@
-//! What the kernel allows this process: locked memory, open files, and its page size.
+//! Limits of the kernel for this process: locked memory, open files, and its page size.
 
 use rustix::process::{Resource, getrlimit};
 
-/// RLIMIT_MEMLOCK, soft: it counts the pages pinned by MSG_ZEROCOPY and by registered buffers.
+/// Soft limit of locked memory (RLIMIT_MEMLOCK): it counts the pages pinned by MSG_ZEROCOPY and by
+/// registered buffers.
 pub(crate) fn memlock_bytes() -> u64 {
     getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX)
 }
 
-/// RLIMIT_NOFILE, soft.
+/// Soft limit of open files (RLIMIT_NOFILE).
 pub(crate) fn open_files_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

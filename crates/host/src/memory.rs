@@ -1,10 +1,10 @@
-//! How much memory there is for this process, and how much of it may hold unwritten data.
+//! The memory that this process may use, and the part of it that may hold unwritten data.
 
 use std::path::Path;
 
 use crate::{below, cgroup, number, text, value_after};
 
-/// Believed when the kernel does not say: little enough to be there.
+/// Memory assumed when the kernel does not say: little enough to be there.
 const TOTAL_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// vm.dirty_ratio as the kernel starts with it (Documentation/admin-guide/sysctl/vm.rst).
@@ -31,18 +31,20 @@ pub(crate) fn read(root: &Path) -> Memory {
     Memory { total_bytes, available_bytes, dirty_limit_bytes }
 }
 
-/// A line of /proc/meminfo in bytes. The kernel writes kB and means KiB.
+/// The bytes of a line of /proc/meminfo. The kernel writes kB and means KiB.
 fn kib_of(meminfo: &str, key: &str) -> Option<u64> {
     let kib: u64 = value_after(meminfo, key)?.split(' ').next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The limit at one cgroup directory. Version 2 writes `max` for none, version 1 a huge number.
+/// The memory limit at one cgroup directory. Version 2 writes `max` for none, version 1 a huge
+/// number.
 fn limit(level: &Path) -> Option<u64> {
     number(&level.join("memory.max")).or_else(|| number(&level.join("memory.limit_in_bytes")))
 }
 
-/// What a cgroup may still take: file pages count as used there, yet are given back on demand.
+/// The memory that a cgroup may still take: file pages count as used there, yet are given back on
+/// demand.
 fn room(level: &Path, limit_bytes: u64) -> u64 {
     let used_bytes = number(&level.join("memory.current"))
         .or_else(|| number(&level.join("memory.usage_in_bytes")))
@@ -56,7 +58,8 @@ fn room(level: &Path, limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(used_bytes.saturating_sub(file_bytes))
 }
 
-/// vm.dirty_bytes if it is set, else vm.dirty_ratio percent of the available memory.
+/// The limit of unwritten bytes: vm.dirty_bytes if it is set, else vm.dirty_ratio percent of the
+/// available memory.
 fn dirty_limit(root: &Path, available_bytes: u64) -> u64 {
     match number(&below(root, "/proc/sys/vm/dirty_bytes")) {
         Some(bytes) if bytes > 0 => bytes,

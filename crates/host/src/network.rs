@@ -1,11 +1,12 @@
-//! Which TCP congestion controls this process may choose for a socket, how large a socket's
-//! buffers may grow, and which drivers the network cards have.
+//! TCP congestion controls that this process may choose for a socket, sizes up to which a socket's
+//! buffers may grow, and drivers of the network cards.
 
 use std::{fs, path::Path};
 
 use crate::{below, text};
 
-/// Built into every kernel, and always permitted (net/ipv4/tcp_cong.c, TCP_CONG_NON_RESTRICTED).
+/// The congestion control that is built into every kernel and always permitted
+/// (net/ipv4/tcp_cong.c, TCP_CONG_NON_RESTRICTED).
 const ALWAYS_THERE: &str = "reno";
 
 pub(crate) struct Congestion {
@@ -14,7 +15,8 @@ pub(crate) struct Congestion {
     pub(crate) default: String,
 }
 
-/// See net.ipv4.tcp_*congestion_control in Documentation/networking/ip-sysctl.rst.
+/// Reads the congestion controls: net.ipv4.tcp_*congestion_control in
+/// Documentation/networking/ip-sysctl.rst.
 pub(crate) fn read(root: &Path) -> Congestion {
     Congestion {
         allowed: names(root, "tcp_allowed_congestion_control"),
@@ -23,8 +25,8 @@ pub(crate) fn read(root: &Path) -> Congestion {
     }
 }
 
-/// How large TCP lets a socket's buffer grow by itself, in bytes: the last number of tcp_rmem or
-/// tcp_wmem (tcp(7)). 0 where it is not known.
+/// The size up to which TCP lets a socket's buffer grow by itself, in bytes: the last number of
+/// tcp_rmem or tcp_wmem (tcp(7)). 0 where it is not known.
 pub(crate) fn buffer_bytes_max(root: &Path, name: &str) -> u64 {
     let numbers = setting(root, name).unwrap_or_default();
     numbers.split_whitespace().last().and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use crate::{below, cpu, text};
 
-/// A node that has processors.
+/// A NUMA node that has processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub number: u32,
     pub cpus: Vec<u32>,
 }
 
-/// In the order of their numbers; empty where the kernel shows none.
+/// The nodes that have processors, in the order of their numbers; empty where the kernel shows
+/// none.
 ///
 /// See Documentation/ABI/stable/sysfs-devices-node.
 pub(crate) fn nodes(root: &Path) -> Vec<Node> {
