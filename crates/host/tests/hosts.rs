@@ -10,7 +10,7 @@ const GIB: u64 = 1 << 30;
 /// MemAvailable of the virtual machine, when it was stored.
 const AVAILABLE_KIB: u64 = 24_372_976;
 
-/// The facts of a stored host, without those that are always the running process's own.
+/// Reads a stored host's facts, without those that are always the running process's own.
 fn stored(name: &str) -> Host {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/hosts").join(name);
     assert!(root.is_dir(), "no stored host {name}");

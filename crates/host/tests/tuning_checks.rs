@@ -18,7 +18,7 @@ const LINK: &str = r#"[{"ifname":"eth0","min_mtu":68,"max_mtu":9978,"tso_max_siz
     "gso_max_size":65536,"gso_ipv4_max_size":65536,"gro_max_size":65536,
     "gro_ipv4_max_size":65536}]"#;
 
-/// What programs answer.
+/// Answers of programs, by command.
 const ANSWERS: [(&str, &str); 10] = [
     ("ethtool -g eth0", RINGS),
     ("ethtool -l eth0", CHANNELS),
@@ -142,7 +142,7 @@ fn write(root: &Path, path: &str, text: &[u8]) {
     fs::write(path, text).unwrap();
 }
 
-/// All of its files with their text, the answers among them.
+/// Stores the host; returns its directory, and its files with their text, the answers among them.
 fn stored() -> (tempfile::TempDir, Vec<(String, &'static str)>) {
     let answers =
         ANSWERS.iter().map(|(command, text)| (format!("{STORED_ANSWERS}/{command}"), *text));
@@ -160,7 +160,7 @@ fn audited(root: &Path) -> Vec<Finding> {
     audit(&machine, &Goal::of(&machine, &Wanted::default()))
 }
 
-/// The changes that a stored host can take: those of files. Its two dirty limits do not clear each
+/// Changes that a stored host can take: those of files. Its two dirty limits do not clear each
 /// other as the kernel's do.
 fn changes_of_files(findings: &[Finding]) -> Vec<Change> {
     let changes = findings.iter().flat_map(|finding| finding.changes.clone());

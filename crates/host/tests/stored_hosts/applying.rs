@@ -1,4 +1,4 @@
-//! What `haul tune` would change is changed on stored hosts, and looked at again.
+//! Changes stored hosts as `haul tune` would, and looks at them again.
 
 use haul_host::{
     checks::audit,
@@ -7,7 +7,8 @@ use haul_host::{
 
 use super::{HOSTS, pretended_kernel, snapshot, unpacking::UnpackedHost};
 
-/// A change may bring another check's: large frames ask for the search for smaller ones.
+/// Rounds of changes: one may bring another check's, as large frames ask for the search for smaller
+/// ones.
 const ROUNDS_MAX: usize = 3;
 
 fn with_changes(host: &UnpackedHost) -> Vec<Finding> {
@@ -34,7 +35,8 @@ fn apply(host: &UnpackedHost, name: &str, findings: &[Finding]) -> Vec<(Setting,
     before
 }
 
-/// To which of the allowed processors an interrupt goes back is the kernel's choice.
+/// The findings without those of interrupts: to which of the allowed processors one goes back is
+/// the kernel's choice.
 fn all_but_interrupts(host: &UnpackedHost) -> String {
     let mut findings = audit(&host.machine, &host.goal);
     findings.retain(|finding| finding.check != "interrupts");

@@ -1,6 +1,6 @@
 //! Shorthand of stored hosts: `cpu{0..31}` stands for 32 names.
 
-/// No line of a stored host stands for more than this.
+/// Names or lines that a line of a stored host stands for, at most.
 const NAMES_MAX: usize = 4096;
 
 /// One stretch of a line: words as they are, or those that take each other's place.
@@ -11,9 +11,9 @@ enum Part<'text> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Braces {
-    /// `{0..31}`, `{0..62..2}` and `{rx,tx}`.
+    /// Braces of a name: `{0..31}`, `{0..62..2}` and `{rx,tx}`.
     RangesAndLists,
-    /// Only ranges: values hold JSON, which has braces and commas of its own.
+    /// Braces of a value, ranges only: values hold JSON, which has braces and commas of its own.
     Ranges,
 }
 
@@ -70,7 +70,7 @@ fn parts(text: &str, braces: Braces) -> Result<Vec<Part<'_>>, String> {
     Ok(parts)
 }
 
-/// What stands in braces; `None` where it is none of ours.
+/// The words that braces stand for; `None` where they are none of ours.
 fn group(inner: &str, braces: Braces) -> Result<Option<Vec<String>>, String> {
     let numbers: Option<Vec<u32>> = inner.split("..").map(|number| number.parse().ok()).collect();
     let (first, last, step) = match numbers.as_deref() {

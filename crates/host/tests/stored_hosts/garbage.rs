@@ -1,4 +1,4 @@
-//! Hosts whose files hold anything at all: no check may be ended by one, or believe it.
+//! Hosts whose files hold anything at all: no check ends because of one, or believes it.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 
 use super::{HOSTS, unpacking::UnpackedHost};
 
-/// What takes the place of a file.
+/// Content that takes the place of a file's own.
 #[derive(Clone, Debug)]
 enum Garbage {
     Nothing,
@@ -26,11 +26,11 @@ enum Garbage {
     Directory,
     /// A symbolic link that leads to itself.
     Circle,
-    /// What was there, cut short.
+    /// The file's own content, cut short.
     Cut(Index),
-    /// What was there, with another byte somewhere.
+    /// The file's own content, with another byte somewhere.
     Byte(Index, u8),
-    /// What was there, all of its digits another one.
+    /// The file's own content, with each digit replaced by this one.
     Digits(char),
 }
 
@@ -71,7 +71,7 @@ fn garbage() -> impl Strategy<Value = Garbage> {
     ]
 }
 
-/// A file that is something else for a while.
+/// A file that holds something else until this is dropped.
 struct Replaced {
     path: PathBuf,
     before: Before,
@@ -119,7 +119,7 @@ impl Drop for Replaced {
     }
 }
 
-/// `before` is what the file held.
+/// Puts garbage in a file's place; `before` is what the file held.
 fn put(path: &Path, garbage: &Garbage, before: &[u8]) {
     let made = match garbage {
         Garbage::Nothing => Ok(()),
@@ -150,8 +150,8 @@ fn rtt_ms() -> impl Strategy<Value = Option<f64>> {
     proptest::option::of(prop_oneof![proptest::sample::select(odd), 0.01..400.0])
 }
 
-/// The files of a host, those together that differ in numbers only: of the files of 64 processors
-/// no more shall be replaced than of the one file that all depends on.
+/// Groups the files of a host that differ in numbers only, so that those of 64 processors are
+/// replaced no more often than one file on which all depends.
 fn by_shape(host: &UnpackedHost) -> Vec<Vec<PathBuf>> {
     let mut shapes: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for file in host.files() {

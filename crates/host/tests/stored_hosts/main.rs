@@ -1,4 +1,4 @@
-//! What `haul tune` finds on kinds of machines that this one is not.
+//! Findings of `haul tune` on kinds of machines that this one is not.
 //!
 //! `HAUL_FINDINGS=write cargo test -p haul-host --test stored_hosts` writes the findings anew.
 
@@ -23,7 +23,7 @@ use haul_host::{
 use notation::StoredHost;
 use unpacking::UnpackedHost;
 
-/// All of them, by name.
+/// All stored hosts, by name.
 static HOSTS: LazyLock<Vec<StoredHost>> = LazyLock::new(|| {
     let read = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));

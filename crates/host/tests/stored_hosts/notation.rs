@@ -1,4 +1,4 @@
-//! How a host is written down: `README.md` beside this file shows it.
+//! The notation of a stored host: `README.md` beside this file shows it.
 
 use std::{fmt, path::Path};
 
@@ -6,7 +6,7 @@ use haul_host::tune::{Role, Wanted};
 
 use super::expansion;
 
-/// What a line of a block begins with.
+/// The beginning of each line of a block.
 const BLOCK: &str = "  |";
 const GOAL: &str = "goal:";
 
@@ -27,14 +27,14 @@ impl fmt::Display for Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Writable,
-    /// Without a mode for writing, for root, too.
+    /// A file without a mode for writing, for root, too.
     ReadOnly,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     Somewhere,
-    /// What it names is meant to be missing.
+    /// A link whose target is meant to be missing.
     Nowhere,
 }
 
@@ -43,15 +43,15 @@ pub enum Content {
     Bytes(Vec<u8>, Mode),
     Link(String, Leads),
     Directory,
-    /// What the program prints, or `! ` and its words when it fails.
+    /// A program's output, or `! ` and its words when it fails.
     Answer(String),
 }
 
-/// One thing of a host, as a line of its file says it.
+/// One thing of a host: a line of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub line: usize,
-    /// A path, or a command and its words.
+    /// The name of the thing: a path, or a command and its words.
     pub name: String,
     pub content: Content,
 }
@@ -172,7 +172,7 @@ fn paths(path: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// What the paths of a line hold: one content for all, or one for each.
+/// Contents that a line gives its paths: one for all, or one for each.
 fn contents(path: &str, mark: &str, rest: &str, lines: &mut Lines) -> Result<Vec<Content>, String> {
     let value = if rest == "=" { Some("") } else { rest.strip_prefix("= ") };
     let mode = if mark == "read-only" { Mode::ReadOnly } else { Mode::Writable };

@@ -1,4 +1,4 @@
-//! What a kernel, a card and systemd would make of a change, on a stored host.
+//! A pretended kernel, card and systemd, which make changes on a stored host.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use haul_host::tune::{
 };
 use serde_json::Value;
 
-/// Two pages: the kernel takes no less for vm.dirty_bytes (mm/page-writeback.c).
+/// The least vm.dirty_bytes that the kernel takes: two pages (mm/page-writeback.c).
 const DIRTY_BYTES_MIN: u64 = 8192;
 
-/// Sets it as the system would. `Err`: the system would refuse it, in its words.
+/// Sets a value as the system would. `Err`: the system would refuse it, in its words.
 pub fn set(machine: &Machine, change: &Change) -> Result<(), String> {
     let value = &change.value[..];
     if let Setting::DirtyLimit { .. } = &change.setting {
@@ -56,7 +56,8 @@ pub fn set(machine: &Machine, change: &Change) -> Result<(), String> {
     Ok(())
 }
 
-/// A file that offers a choice keeps it, and has the brackets around another word.
+/// Sets the value of a file. One that offers a choice keeps it, and has the brackets around another
+/// word.
 fn set_file(machine: &Machine, setting: &Setting, path: &str, value: &str) -> Result<(), String> {
     let dirty = path.strip_prefix("/proc/sys/vm/dirty_");
     if dirty.is_some_and(|name| name.ends_with("bytes"))
@@ -79,7 +80,7 @@ fn set_file(machine: &Machine, setting: &Setting, path: &str, value: &str) -> Re
     Ok(())
 }
 
-/// What else changes with a file.
+/// Changes what else the kernel changes with a file.
 fn follow(machine: &Machine, path: &str, value: &str) {
     // Of the two ways to limit dirty pages one is in effect, and the other reads as 0.
     for (one, other) in [
@@ -138,7 +139,8 @@ fn set_link_only(machine: &Machine, card: &str, attribute: &str, value: &str) {
     });
 }
 
-/// `fq`, `mq/fq`; `... default` for what the kernel gave by itself.
+/// Replaces the disciplines in an answer of tc(8): `fq`, `mq/fq`; `... default` for what the kernel
+/// gave by itself.
 fn with_qdisc(text: &str, value: &str) -> String {
     let mut shown: Vec<Value> = serde_json::from_str(text).expect("qdiscs");
     let (kinds, handle) = match value.split_once(' ') {
@@ -156,7 +158,7 @@ fn with_qdisc(text: &str, value: &str) -> String {
     Value::from(shown).to_string()
 }
 
-/// The line `NAME: ...` with another first word.
+/// Replaces the first word of the line `NAME: ...`.
 fn with_value(text: &str, name: &str, value: &str) -> String {
     let mut is_there = false;
     let of_line = |line: &str| {
@@ -182,7 +184,8 @@ fn edit(machine: &Machine, command: &str, change: impl FnOnce(&str) -> String) {
     }
 }
 
-/// A process that was stopped is no longer called anything, until it is started.
+/// Renames the name of a process: one that was stopped is no longer called anything, until it is
+/// started.
 fn rename_of_process(machine: &Machine, name: &str, from: &str, to: &str) {
     for process in machine.names("/proc") {
         let path = |file| format!("/proc/{process}/{file}");
@@ -193,7 +196,7 @@ fn rename_of_process(machine: &Machine, name: &str, from: &str, to: &str) {
     }
 }
 
-/// Not for files that the host lacks.
+/// Writes a file that the host has; one that it lacks is not made.
 fn write(machine: &Machine, path: &str, value: &str) {
     if machine.exists(path) {
         fs::write(machine.path(path), format!("{value}\n")).expect("a file that we made");

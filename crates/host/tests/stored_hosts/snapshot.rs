@@ -76,7 +76,7 @@ fn block(finding: &Finding) -> String {
     text
 }
 
-/// A snapshot is a text, whatever a host holds.
+/// Words without control characters: a snapshot is a text, whatever a host holds.
 fn printable(words: &str) -> String {
     words
         .chars()
@@ -86,7 +86,8 @@ fn printable(words: &str) -> String {
         .collect()
 }
 
-/// Where `found` differs from `expected`, with `-` and `+` before the lines; empty if nowhere.
+/// Shows where `found` differs from `expected`, with `-` and `+` before the lines; empty if
+/// nowhere.
 pub fn difference(expected: &str, found: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
     let script = script(&old, &new);
@@ -109,7 +110,7 @@ pub fn difference(expected: &str, found: &str) -> String {
     text
 }
 
-/// The lines of both, each with what becomes of it, by their longest common subsequence.
+/// Lines of both texts, each with what becomes of it, by their longest common subsequence.
 fn script<'text>(old: &[&'text str], new: &[&'text str]) -> Vec<(char, &'text str)> {
     let width = new.len() + 1;
     let mut common = vec![0_u32; (old.len() + 1) * width];

@@ -17,6 +17,8 @@ pub struct UnpackedHost {
 }
 
 impl UnpackedHost {
+    /// Unpacks a host.
+    ///
     /// # Panics
     /// With the file and the line that cannot be.
     pub fn of(host: &StoredHost) -> Self {
@@ -82,7 +84,7 @@ fn make(root: &Path, entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Only a new file: a name that a host says twice is a fault of it.
+/// Writes a new file only: a name that a host says twice is a fault of it.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     file.and_then(|mut file| io::Write::write_all(&mut file, bytes)).map_err(in_words)
