@@ -10,20 +10,21 @@ use std::{
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// The same number on every architecture (system calls are numbered alike since 424).
+/// The number of cachestat(2), which is one on every architecture (all system calls are since 424).
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// mincore(2) writes one byte a page: a quarter of a MiB for each window.
+/// The range of a call of mincore(2), which writes one byte a page: a quarter of a MiB for each
+/// window.
 const MINCORE_WINDOW_BYTES: u64 = 1 << 30;
 
-/// `struct cachestat_range` of include/uapi/linux/mman.h.
+/// A range of a file for cachestat(2): `struct cachestat_range` of include/uapi/linux/mman.h.
 #[repr(C)]
 struct CachestatRange {
     offset_bytes: u64,
     len_bytes: u64,
 }
 
-/// `struct cachestat` of include/uapi/linux/mman.h.
+/// The answer of cachestat(2): `struct cachestat` of include/uapi/linux/mman.h.
 #[repr(C)]
 #[derive(Default)]
 struct Cachestat {
@@ -81,7 +82,7 @@ fn by_mincore(file: impl AsFd, offset_bytes: u64, len_bytes: u64) -> io::Result<
     Ok(pages)
 }
 
-/// Of a range that begins at a page.
+/// Pages in the page cache, of a range that begins at a page.
 fn resident_pages(file: impl AsFd, offset_bytes: u64, len_bytes: usize) -> io::Result<u64> {
     let mut resident = vec![0_u8; len_bytes.div_ceil(rustix::param::page_size())];
     // SAFETY: a null hint lets the kernel choose the place; nothing reads through the mapping.

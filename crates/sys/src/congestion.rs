@@ -1,4 +1,4 @@
-//! `TCP_CONGESTION`: which congestion control one connection uses.
+//! `TCP_CONGESTION`: the congestion control that one connection uses.
 //!
 //! Without CAP_NET_ADMIN only those of net.ipv4.tcp_allowed_congestion_control may be chosen.
 

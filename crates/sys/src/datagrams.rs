@@ -10,21 +10,21 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// include/uapi/linux/udp.h
+/// The socket option that cuts a send into datagrams (include/uapi/linux/udp.h).
 const UDP_SEGMENT: libc::c_int = 103;
-/// As above.
+/// The socket option that joins received datagrams (include/uapi/linux/udp.h).
 const UDP_GRO: libc::c_int = 104;
-/// What one receive may hold: the largest that IP carries, or so many joined.
+/// Bytes that one receive may hold: the largest datagram of IP, or as many joined bytes.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Receives of one call.
+/// Receives of one call, at most.
 const BATCH: usize = 16;
-/// A control message's header and a number, with room to align.
+/// Room for a control message's header and a number, aligned.
 const CONTROL_BYTES: usize = 64;
-/// Longer than the address of any internet family.
+/// Room for an address, longer than that of any internet family.
 const NAME_BYTES: usize = 32;
 
-/// From now on each send on this socket goes out as datagrams of this size, the last one shorter;
-/// 0 sends each as it is.
+/// Sends on this socket go out as datagrams of this size from now on, the last one shorter; 0 sends
+/// each as it is.
 ///
 /// # Errors
 /// What setsockopt(2) says: an older kernel does not know it.
@@ -32,7 +32,7 @@ pub fn cut_sends(socket: impl AsFd, segment_bytes: u16) -> io::Result<()> {
     set(socket, UDP_SEGMENT, i32::from(segment_bytes))
 }
 
-/// From now on datagrams that came together may be received as one buffer.
+/// Lets datagrams that came together be received as one buffer from now on.
 ///
 /// # Errors
 /// What setsockopt(2) says: an older kernel does not know it.
@@ -66,7 +66,7 @@ pub struct Batch {
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
     len: usize,
-    /// Of each datagram but the last.
+    /// The length of each datagram but the last.
     segment_bytes: usize,
     from: Option<SocketAddr>,
 }
@@ -82,8 +82,8 @@ impl Batch {
         }
     }
 
-    /// Waits for a datagram as long as the socket's timeout says, and takes what else is there; how
-    /// many buffers that is.
+    /// Waits for a datagram as long as the socket's timeout says, takes what else is there, and
+    /// returns the number of buffers filled.
     ///
     /// # Errors
     /// What recvmmsg(2) says, such as `WouldBlock` after the timeout.
@@ -160,7 +160,7 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The number of the message `UDP_GRO` among control messages (cmsg(3)): a length of a machine word
+/// The number in the message `UDP_GRO` among control messages (cmsg(3)): a length of a machine word
 /// and two numbers of 32 bits stand before each, and each begins at a whole word.
 fn segment_bytes_of(control: &[u8], len_bytes: usize) -> Option<usize> {
     const WORD: usize = size_of::<usize>();

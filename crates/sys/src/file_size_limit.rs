@@ -1,12 +1,12 @@
-//! The limit of file sizes (RLIMIT_FSIZE, `ulimit -f`): whoever writes beyond it gets an error.
+//! The limit of file sizes (RLIMIT_FSIZE, `ulimit -f`): a write beyond it gets an error.
 //!
 //! The kernel sends SIGXFSZ beside EFBIG, and that signal ends a process that has not asked for
 //! anything else (setrlimit(2)): one file too large would end a server with all of its sessions.
 
 use std::{io, sync::Once};
 
-/// From now on a write, an allocation or a new size beyond the limit fails with EFBIG and nothing
-/// else. A handler that the program has set itself stays.
+/// Lets a write, an allocation or a new size beyond the limit fail with EFBIG and nothing else from
+/// now on. A handler that the program has set itself stays.
 ///
 /// A handler that does nothing, since an ignored signal would stay ignored in the programs that
 /// this process starts (execve(2)).
@@ -44,7 +44,7 @@ mod tests {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::{fs::File, os::unix::fs::FileExt};
 
-    /// In a process of its own, as the limit holds for all tests of this one.
+    /// The test runs in a process of its own, as the limit holds for all tests of this one.
     #[test]
     fn a_write_beyond_the_limit_is_an_error_and_the_process_lives() {
         const NAME: &str = "file_size_limit::tests::a_write_beyond_the_limit_is_an_error_and_the";

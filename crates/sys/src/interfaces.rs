@@ -1,4 +1,4 @@
-//! `getifaddrs(3)`: which network interface has which addresses.
+//! `getifaddrs(3)`: network interfaces and their addresses.
 
 use std::{
     ffi::CStr,
@@ -11,7 +11,7 @@ use std::{
 pub struct InterfaceAddress {
     pub interface: String,
     pub address: IpAddr,
-    /// Whether it has a carrier, as the driver sees it (IFF_RUNNING).
+    /// Whether the interface has a carrier, as the driver sees it (IFF_RUNNING).
     pub is_running: bool,
 }
 
@@ -53,7 +53,7 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
-/// `None` for what is no internet address, such as that of a link.
+/// The internet address in a socket address; `None` for any other, such as that of a link.
 fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;

@@ -22,7 +22,7 @@ pub enum Version {
 pub enum Cipher {
     Aes128Gcm,
     Aes256Gcm,
-    /// Linux 5.11.
+    /// ChaCha20-Poly1305, which the kernel takes since Linux 5.11.
     ChaCha20Poly1305,
 }
 
@@ -44,10 +44,11 @@ pub struct Key<'a> {
 }
 
 pub const IV_BYTES: usize = 12;
-/// The head of `struct tls_crypto_info`, the longest key, an IV and a number (linux/tls.h).
+/// Room for the head of `struct tls_crypto_info`, the longest key, an IV and a number
+/// (linux/tls.h).
 const INFO_BYTES_MAX: usize = 4 + 32 + IV_BYTES + 8;
 
-/// Content types of records (RFC 8446, 5.1).
+/// The content type of a record that holds an alert (RFC 8446, 5.1).
 pub const ALERT: u8 = 21;
 pub const APPLICATION_DATA: u8 = 23;
 
@@ -73,8 +74,8 @@ impl Cipher {
     }
 }
 
-/// The kernel's `struct tls12_crypto_info_*`, which has no padding; `None` for a key of a wrong
-/// length.
+/// Lays a key out as the kernel's `struct tls12_crypto_info_*`, which has no padding; `None` for a
+/// key of a wrong length.
 fn crypto_info(key: &Key<'_>) -> Option<([u8; INFO_BYTES_MAX], usize)> {
     if key.key.len() != key.cipher.key_bytes() {
         return None;
@@ -117,7 +118,7 @@ fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Resul
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// From now on the socket may get keys; without them it is as it was.
+/// Prepares the socket for keys; without them it is as it was.
 ///
 /// # Errors
 /// `ENOENT` where the kernel has no `tls`, `ENOTCONN` where the peer has closed.
@@ -125,6 +126,8 @@ pub fn attach(socket: impl AsFd) -> io::Result<()> {
     set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
 }
 
+/// Gives the kernel the key of one direction.
+///
 /// # Errors
 /// `InvalidInput` for a key of a wrong length; what setsockopt(2) says where the kernel lacks the
 /// cipher or the version.

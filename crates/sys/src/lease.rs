@@ -1,4 +1,4 @@
-//! Whether anybody has a file open for writing (F_SETLEASE of fcntl(2)).
+//! Read leases: whether anybody has a file open for writing (F_SETLEASE of fcntl(2)).
 
 use std::{
     fs::File,
@@ -6,14 +6,16 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// F_SETSIG of asm-generic/fcntl.h, which libc lacks.
+/// The command of fcntl(2) that chooses a lease's signal: F_SETSIG of asm-generic/fcntl.h, which
+/// libc lacks.
 const SET_SIGNAL: libc::c_int = 10;
 
-/// f_type of overlayfs (statfs(2)): a mapping there holds the file below open, and not this one.
+/// The `f_type` of overlayfs (statfs(2)): a mapping there holds the file below open, and not this
+/// one.
 const OVERLAYFS: u64 = 0x794c_7630;
 
 /// A read lease of an open file. While it is held nobody has the file open for writing, and so
-/// nobody has it in a writable mapping; who wants to open it for writing waits until it is dropped.
+/// nobody has it in a writable mapping; an open for writing waits until the lease is dropped.
 #[derive(Debug)]
 pub struct ReadLease<'a> {
     file: &'a File,
@@ -25,13 +27,13 @@ pub enum Asked<'a> {
     Granted(ReadLease<'a>),
     /// Somebody has the file open for writing.
     IsWritten,
-    /// The file system knows no leases, or its leases see no mappings (overlayfs), or the file is
-    /// another user's.
+    /// No answer: the file system knows no leases, or its leases see no mappings (overlayfs), or
+    /// the file is another user's.
     Unknown,
 }
 
 impl<'a> ReadLease<'a> {
-    /// Takes one of a file that was opened for reading only.
+    /// Takes a lease of a file that was opened for reading only.
     #[must_use]
     pub fn ask(file: &'a File) -> Asked<'a> {
         // The kernel tells of whoever waits by a signal: one that does nothing to a process that

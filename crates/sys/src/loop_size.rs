@@ -1,5 +1,5 @@
-//! How much of its file a loop device shows (`LOOP_SET_STATUS64`, loop(4)). Whatever lies beyond
-//! fails with EIO, as on a disk that is gone, whichever file system is on it.
+//! The part of its file that a loop device shows (`LOOP_SET_STATUS64`, loop(4)). Whatever lies
+//! beyond fails with EIO, as on a disk that is gone, whichever file system is on it.
 
 use std::{
     fs::File,
@@ -7,11 +7,11 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// include/uapi/linux/loop.h.
+/// The request that sets a loop device's status (include/uapi/linux/loop.h).
 const SET_STATUS: libc::Ioctl = 0x4C04;
 const GET_STATUS: libc::Ioctl = 0x4C05;
 
-/// `struct loop_info64`, as far as it is looked at.
+/// The status of a loop device: `struct loop_info64`, as far as it is looked at.
 #[repr(C)]
 struct LoopInfo {
     device_inode_rdevice_offset: [u64; 4],
@@ -19,7 +19,7 @@ struct LoopInfo {
     rest: [u64; 24],
 }
 
-/// Shows only the first bytes of the file; 0: all of them again. What is under way is waited for.
+/// Shows only the first bytes of the file; 0: all of them again. Requests under way are waited for.
 ///
 /// # Errors
 /// ENXIO where it is no loop device, or has no file.

@@ -1,12 +1,13 @@
-//! `SO_RCVLOWAT`: how many bytes have to be there before a sleeping receiver is woken.
+//! `SO_RCVLOWAT`: bytes that have to be there before a sleeping receiver is woken.
 
 use std::{
     io,
     os::fd::{AsFd, AsRawFd},
 };
 
-/// 1 is the system's own. With more, poll(2) waits for that many or for the connection's end
-/// (socket(7)), and the kernel enlarges the receive buffer to hold them.
+/// Sets the bytes for which a receiver waits; 1 is the system's own. With more, poll(2) waits for
+/// that many or for the connection's end (socket(7)), and the kernel enlarges the receive buffer to
+/// hold them.
 ///
 /// recv(2) is no substitute: it takes the bytes that are there, and if it wants more it sleeps till
 /// as many as set here have come anew.

@@ -19,7 +19,7 @@ use rustix::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
-    /// What is received goes to the file. The file must be open for reading and writing.
+    /// Reading and writing: received bytes go to the file, which must be open for both.
     ReadAndWrite,
 }
 
@@ -34,7 +34,7 @@ pub enum Populate {
 #[derive(Debug)]
 pub struct Mapping {
     start: *mut core::ffi::c_void,
-    /// From `start`, in bytes; the mapping begins at a page, before what was asked for.
+    /// Bytes between `start` and what was asked for: the mapping begins at a page.
     skip_bytes: usize,
     len_bytes: usize,
 }

@@ -5,10 +5,10 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// include/uapi/asm-generic/socket.h; the same on x86-64 and aarch64.
+/// The socket option of the rate (include/uapi/asm-generic/socket.h), one on x86-64 and aarch64.
 const SO_MAX_PACING_RATE: libc::c_int = 47;
 
-/// `u64::MAX` is no limit.
+/// Sets the most bytes a second that the socket sends; `u64::MAX` is no limit.
 ///
 /// The kernel takes 64 bits since Linux 4.20. An older one would read half of them, so a rate that
 /// it does not know is given to it in 32 bits, the largest then being 34 Gbit/s.

@@ -9,7 +9,7 @@ use std::{io, num::NonZeroUsize};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A huge page of x86-64, and of aarch64 with pages of 4 KiB.
+/// The size of a huge page of x86-64, and of aarch64 with pages of 4 KiB.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The kind of pages behind the memory.
@@ -17,10 +17,10 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 pub enum MemoryKind {
     /// Pages from the host's reserve of huge ones (vm.nr_hugepages).
     ReservedHugePages,
-    /// At a huge page's border, and the kernel was asked to use huge pages where it can
+    /// Pages at a huge page's border: the kernel was asked to use huge pages where it can
     /// (MADV_HUGEPAGE).
     TransparentHugePages,
-    /// Too little for a huge page, or a kernel without them.
+    /// Ordinary pages: too little for a huge page, or a kernel without them.
     Pages,
 }
 
@@ -29,7 +29,7 @@ pub enum MemoryKind {
 pub struct PageMemory {
     start: *mut core::ffi::c_void,
     len_bytes: usize,
-    /// As mapped: at least `len_bytes`, in whole pages.
+    /// The length as mapped: at least `len_bytes`, in whole pages.
     mapped_bytes: usize,
     kind: MemoryKind,
 }
@@ -40,6 +40,8 @@ unsafe impl Send for PageMemory {}
 unsafe impl Sync for PageMemory {}
 
 impl PageMemory {
+    /// Maps memory, in huge pages where it is large enough for one and the host has them.
+    ///
     /// # Errors
     /// ENOMEM.
     pub fn new(len_bytes: usize) -> io::Result<Self> {
@@ -54,7 +56,7 @@ impl PageMemory {
         Ok(Self { start, len_bytes, mapped_bytes, kind: MemoryKind::Pages })
     }
 
-    /// `None` where no huge pages are reserved, or too few.
+    /// Maps memory in reserved huge pages; `None` where none are reserved, or too few.
     fn reserved(len_bytes: usize) -> Option<Self> {
         let mapped_bytes = in_pages(len_bytes, HUGE_PAGE_BYTES).ok()?;
         let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
@@ -69,8 +71,8 @@ impl PageMemory {
         populated.ok().map(|()| memory)
     }
 
-    /// Maps a huge page more than is needed, and gives back what lies before the first border and
-    /// behind the memory.
+    /// Maps memory at a huge page's border: a huge page more than is needed, of which what lies
+    /// before the first border and behind the memory is given back.
     fn aligned(len_bytes: usize) -> io::Result<Self> {
         let mapped_bytes = in_pages(len_bytes, rustix::param::page_size())?;
         let room_bytes = mapped_bytes.checked_add(HUGE_PAGE_BYTES).ok_or(too_much())?;
@@ -99,7 +101,7 @@ impl PageMemory {
         self.len_bytes
     }
 
-    /// Where the memory begins, for the kernel.
+    /// The address at which the memory begins, for the kernel.
     pub(crate) fn start(&self) -> *mut core::ffi::c_void {
         self.start
     }
@@ -145,7 +147,7 @@ fn map(len_bytes: usize, flags: MapFlags) -> io::Result<*mut core::ffi::c_void> 
     Ok(start)
 }
 
-/// Of a part of a mapping that belongs to the caller and that nothing refers to any more.
+/// Unmaps a part of a mapping that belongs to the caller and that nothing refers to any more.
 fn unmap(start: *mut core::ffi::c_void, len_bytes: usize) {
     if len_bytes > 0 {
         // SAFETY: private to this file, whose callers own the range and unmap it once.
@@ -157,7 +159,7 @@ fn unmap(start: *mut core::ffi::c_void, len_bytes: usize) {
 mod tests {
     use super::*;
 
-    /// A figure in KiB of the mapping at `memory`, as proc(5) says it.
+    /// A figure in KiB of the mapping at `memory`, from its `smaps` (proc(5)).
     fn smaps_kib(memory: &PageMemory, key: &str) -> Option<u64> {
         let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let address = memory.bytes().as_ptr() as u64;

@@ -6,9 +6,9 @@ use std::{
     process::{self, Command},
 };
 
-/// Ends what the command starts (SIGKILL) when the thread that starts it is gone, however it
-/// ended (prctl(2)). It holds across execve(2), so a shell may stand before the program; a program
-/// that gets rights by its file (set-user-ID, capabilities) loses it.
+/// Ends what the command starts (SIGKILL) when the thread that starts it is gone, however it ended
+/// (prctl(2)). The promise holds across execve(2), so a shell may stand before the program; a
+/// program that gets rights by its file (set-user-ID, capabilities) loses it.
 pub fn end_with_parent(command: &mut Command) {
     let own = process::id();
     let ask = move || {

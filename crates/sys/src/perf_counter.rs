@@ -1,4 +1,4 @@
-//! `perf_event_open(2)`: how many system calls a process makes.
+//! `perf_event_open(2)`: the number of system calls that a process makes.
 //!
 //! Counts the tracepoint `raw_syscalls:sys_enter` for the calling thread and for all threads that
 //! it starts afterwards, directly or not. Needs a kernel with tracepoints, a tracefs that this user
@@ -10,18 +10,19 @@ use std::{
     os::fd::{FromRawFd, RawFd},
 };
 
-/// Where tracefs is mounted: by itself since Linux 4.1, below debugfs before.
+/// Mount points of tracefs: by itself since Linux 4.1, below debugfs before.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// PERF_TYPE_TRACEPOINT of include/uapi/linux/perf_event.h.
+/// The type of an event that is a tracepoint (PERF_TYPE_TRACEPOINT of
+/// include/uapi/linux/perf_event.h).
 const TYPE_TRACEPOINT: u32 = 2;
 /// The bit `inherit` of `struct perf_event_attr`: threads that are started later count too.
 const FLAG_INHERIT: u64 = 1 << 1;
-/// PERF_FLAG_FD_CLOEXEC.
+/// The flag that closes the counter on execve(2) (PERF_FLAG_FD_CLOEXEC).
 const OPEN_CLOEXEC: libc::c_ulong = 1 << 3;
 
-/// The first published form of `struct perf_event_attr`, which every kernel takes
-/// (PERF_ATTR_SIZE_VER0, 64 bytes).
+/// The attributes of an event, in the first published form of `struct perf_event_attr`, which every
+/// kernel takes (PERF_ATTR_SIZE_VER0, 64 bytes).
 #[repr(C)]
 #[derive(Default)]
 struct PerfEventAttr {
@@ -37,7 +38,7 @@ struct PerfEventAttr {
     breakpoint_address: u64,
 }
 
-/// Counts system calls since it was opened.
+/// A count of system calls since it was opened.
 #[derive(Debug)]
 pub struct SystemCallCounter(File);
 

@@ -1,9 +1,9 @@
-//! Asking the processor for memory before it is read.
+//! Prefetching: memory is asked for before it is read.
 
-/// The processor moves memory in lines of this size, or twice it.
+/// The size of a line of the processor's cache; several processors move two at a time.
 const LINE_BYTES: usize = 64;
 
-/// Brings `bytes` into the processor's cache, beside what it does next.
+/// Brings `bytes` into the processor's cache, while it goes on with other work.
 ///
 /// The hardware's own prefetching follows a run of addresses to the end of a page and starts anew
 /// in the next. Nothing happens where the instruction is not known.

@@ -16,13 +16,14 @@ use io_uring::{IoUring, opcode, squeue, types::Fd};
 
 use crate::{MemoryKind, PageMemory};
 
-/// IORING_REGISTER_BUFFERS takes no more (io_uring_register(2)).
+/// Slots of a ring, at most: IORING_REGISTER_BUFFERS takes no more (io_uring_register(2)).
 const SLOTS_MAX: u32 = 1 << 14;
 
-/// What the kernel reads ahead for one POSIX_FADV_WILLNEED is cut off at the device's readahead or
-/// its largest request, whichever is more (mm/readahead.c): by default no less than this.
+/// The least part of a warm range. The kernel cuts one POSIX_FADV_WILLNEED off at the device's
+/// readahead or its largest request, whichever is more (mm/readahead.c): by default no less than
+/// this.
 const WARM_PART_BYTES_MIN: u64 = 128 << 10;
-/// Of completions that nobody waits for.
+/// The mark of completions that nobody waits for.
 const NOBODY: u64 = u64::MAX;
 
 /// An io_uring and its slots.
@@ -32,7 +33,7 @@ const NOBODY: u64 = u64::MAX;
 pub struct Ring {
     ring: IoUring,
     memory: SlotMemory,
-    /// The kernel holds the slots' pages, so that no operation has to look them up.
+    /// Whether the kernel holds the slots' pages, so that no operation has to look them up.
     registered: bool,
     /// The file of the operation in flight for each slot.
     in_flight: Vec<Option<Arc<File>>>,
@@ -49,7 +50,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Slots begin at a page; `slot_bytes` is rounded up to whole pages.
+    /// Makes a ring with slots that begin at a page; `slot_bytes` is rounded up to whole pages.
     ///
     /// # Errors
     /// EPERM where io_uring is disabled, ENOSYS where the kernel has none, ENOMEM.
@@ -80,7 +81,8 @@ impl Ring {
         Self::with_queue(slot_count, slot_bytes, slot_count)
     }
 
-    /// For `start_warm` alone: slots of one page, and room for all parts of `range_bytes_max`.
+    /// Makes a ring for `start_warm` alone: slots of one page, and room for all parts of
+    /// `range_bytes_max`.
     ///
     /// # Errors
     /// As `new`.
@@ -121,7 +123,7 @@ impl Ring {
         self.memory.slot_bytes
     }
 
-    /// The slots' memory is registered with the kernel.
+    /// Whether the slots' memory is registered with the kernel.
     #[must_use]
     pub fn is_registered(&self) -> bool {
         self.registered
@@ -137,6 +139,8 @@ impl Ring {
         self.in_flight.iter().flatten().count()
     }
 
+    /// The bytes of an idle slot.
+    ///
     /// # Panics
     /// If an operation is in flight for the slot.
     #[must_use]
@@ -148,6 +152,8 @@ impl Ring {
         unsafe { core::slice::from_raw_parts(first, self.memory.slot_bytes) }
     }
 
+    /// The bytes of an idle slot, to be written.
+    ///
     /// # Panics
     /// If an operation is in flight for the slot.
     #[must_use]
@@ -249,7 +255,7 @@ impl Ring {
         self.start(slot, file, entry)
     }
 
-    /// The next operation that is over: its slot, now idle, and the bytes moved or its error.
+    /// Takes the next operation that is over: its slot, now idle, and the bytes moved or its error.
     ///
     /// `None` if there is none yet; with `block` only if nothing is in flight.
     ///
@@ -298,7 +304,8 @@ impl Ring {
     }
 }
 
-/// For poll(2) and epoll(7): readable while completions are there to be taken.
+/// The ring's descriptor for poll(2) and epoll(7): readable while completions are there to be
+/// taken.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring's descriptor is open as long as `self` is.
@@ -306,8 +313,8 @@ impl AsFd for Ring {
     }
 }
 
-/// The kernel is short of something for a moment, or a signal came; the entry is still queued, and
-/// waiting for completions submits it.
+/// Whether an error passes: the kernel is short of something for a moment, or a signal came; the
+/// entry is still queued, and waiting for completions submits it.
 fn passes(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
@@ -352,7 +359,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
 
-    /// `None` where io_uring is forbidden.
+    /// Makes a ring; `None` where io_uring is forbidden.
     fn ring() -> Option<Ring> {
         match Ring::new(4, 5000) {
             Ok(ring) => Some(ring),

@@ -5,13 +5,13 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// The least that Linux takes (`TCP_MIN_MSS`, include/net/tcp.h).
+/// The smallest segment that Linux takes (`TCP_MIN_MSS`, include/net/tcp.h).
 const SEGMENT_BYTES_MIN: u32 = 88;
-/// The most that Linux takes (`MAX_TCP_WINDOW`).
+/// The largest segment that Linux takes (`MAX_TCP_WINDOW`).
 const SEGMENT_BYTES_MAX: u32 = 32_767;
 
-/// Set before the connection is made, it bounds what this side sends and, as the MSS that the SYN
-/// says, what the peer sends (tcp(7)).
+/// Bounds the segments of a connection. Set before the connection is made, the bound holds for what
+/// this side sends and, as the MSS that the SYN says, for what the peer sends (tcp(7)).
 ///
 /// # Errors
 /// What setsockopt(2) says.

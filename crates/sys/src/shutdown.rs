@@ -6,12 +6,13 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// `_IOR('X', 125, __u32)` (fs/ext4/ext4.h); XFS has the same number (fs/xfs/xfs_fs.h).
+/// The request that stops a file system, `_IOR('X', 125, __u32)` (fs/ext4/ext4.h); XFS has the same
+/// number (fs/xfs/xfs_fs.h).
 const SHUTDOWN: libc::Ioctl = 0x8004_587d_u32 as libc::Ioctl;
-/// `EXT4_GOING_FLAGS_NOLOGFLUSH`: not even the journal is written out.
+/// The flag with which not even the journal is written out (`EXT4_GOING_FLAGS_NOLOGFLUSH`).
 const WITHOUT_FLUSHING: u32 = 2;
 
-/// Stops the file system that holds this open file or directory. What was not synced is lost.
+/// Stops the file system that holds this open file or directory. Whatever was not synced is lost.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN, ENOTTY where the file system can't.

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// From now on no signal that is sent to the process interrupts this thread: another thread takes
-/// it (signal(7)). Threads that this one begins later block them too.
+/// Leaves the signals that are sent to the process to other threads from now on (signal(7)): none
+/// interrupts this one. Threads that it begins later block them too.
 ///
 /// # Errors
 /// What pthread_sigmask(3) says.

@@ -5,23 +5,23 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Places in the kernel's answer, which only ever grows at its end (`SK_MEMINFO_*` of
-/// include/uapi/linux/sock_diag.h).
+/// The place of the send buffer's size in the kernel's answer, which only ever grows at its end
+/// (`SK_MEMINFO_*` of include/uapi/linux/sock_diag.h).
 const SEND_BUFFER: usize = 3;
 const WRITE_QUEUED: usize = 5;
 const VARIABLES: usize = 9;
 
-/// In bytes of kernel memory: more than the payload, by what the kernel keeps beside it.
+/// Kernel memory of a socket, in bytes: more than the payload, by what the kernel keeps beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketMemory {
     /// Bytes that may be queued before the writer has to wait.
     pub send_buffer_bytes: u32,
-    /// Queued: not yet sent, or not yet acknowledged.
+    /// Bytes that are queued: not yet sent, or not yet acknowledged.
     pub write_queued_bytes: u32,
 }
 
 impl SocketMemory {
-    /// Asks the kernel (socket(7), `SO_MEMINFO`, Linux 4.12).
+    /// Asks the kernel about a socket (socket(7), `SO_MEMINFO`, Linux 4.12).
     ///
     /// # Errors
     /// What getsockopt(2) says.
@@ -45,8 +45,8 @@ impl SocketMemory {
         Ok(Self { send_buffer_bytes: words[SEND_BUFFER], write_queued_bytes: words[WRITE_QUEUED] })
     }
 
-    /// So much is queued that poll(2) does not call the socket writable: free is less than half of
-    /// what is queued (`sk_stream_min_wspace()` of include/net/sock.h).
+    /// Whether poll(2) does not call the socket writable: less is free than half of what is queued
+    /// (`sk_stream_min_wspace()` of include/net/sock.h).
     #[must_use]
     pub fn is_full(&self) -> bool {
         let free_bytes = self.send_buffer_bytes.saturating_sub(self.write_queued_bytes);

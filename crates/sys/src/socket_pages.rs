@@ -12,8 +12,8 @@ use std::{
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// `struct tcp_zerocopy_receive` of include/uapi/linux/tcp.h, up to its `flags`; later fields are
-/// left out, which the kernel allows.
+/// The request to the kernel, `struct tcp_zerocopy_receive` of include/uapi/linux/tcp.h, up to its
+/// `flags`; later fields are left out, which the kernel allows.
 #[repr(C)]
 #[derive(Default)]
 struct ZerocopyReceive {
@@ -30,10 +30,10 @@ struct ZerocopyReceive {
 /// Bytes that one call took out of the socket's queue: first the mapped ones, then the copied ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// In whole pages.
+    /// Bytes that were mapped, in whole pages.
     pub mapped_bytes: usize,
     pub copied_bytes: usize,
-    /// Next in the queue, and not to be mapped: recv(2) takes them.
+    /// Bytes next in the queue that cannot be mapped: recv(2) takes them.
     pub skip_bytes: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct Taken {
 pub struct SocketPages {
     start: *mut core::ffi::c_void,
     len_bytes: usize,
-    /// From `start`, filled by the last call.
+    /// Bytes from `start` on that the last call filled.
     mapped_bytes: usize,
 }
 
@@ -75,8 +75,8 @@ impl SocketPages {
         self.len_bytes
     }
 
-    /// Takes some bytes out of the socket's queue, without waiting: pages by mapping them, up to
-    /// `map_bytes_max`, and then into `copy` what fits there. What was mapped before is gone.
+    /// Takes bytes out of the socket's queue, without waiting: pages by mapping them, up to
+    /// `map_bytes_max`, and then into `copy` what fits there. Pages mapped before are gone.
     ///
     /// # Errors
     /// What getsockopt(2) says, EIO at the end of the connection; the error of the connection.
@@ -174,8 +174,8 @@ mod tests {
         poll(&mut [PollFd::new(socket, PollFlags::IN)], None).unwrap();
     }
 
-    /// Over loopback the kernel copies what is sent without a copy into whole pages of its own
-    /// (`skb_copy_ubufs`), which is what a card with header split delivers.
+    /// On loopback whole pages are mapped too: the kernel copies what is sent without a copy into
+    /// whole pages of its own (`skb_copy_ubufs`), which is what a card with header split delivers.
     #[test]
     fn whole_pages_are_mapped_and_the_rest_is_copied() {
         const LEN: usize = 3 * 4096 + 100;

@@ -1,4 +1,4 @@
-//! `TCP_INFO`: what the kernel knows about one connection, and what holds it back.
+//! `TCP_INFO`: the state of one connection as the kernel knows it, and what holds it back.
 //!
 //! Older kernels fill in less; what is missing is 0.
 
@@ -7,14 +7,15 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Longer than `struct tcp_info` of any kernel so far; longer ones are cut off by the kernel.
+/// Room for `struct tcp_info`, longer than that of any kernel so far; the kernel cuts longer ones
+/// off.
 const INFO_BYTES_MAX: usize = 512;
 
 /// The state of a TCP connection, in the units of the names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Tries since the last acknowledgement to send while nothing is in flight: of a window that is
-    /// full, or of what this host's own queueing discipline drops.
+    /// Tries to send since the last acknowledgement while nothing is in flight: into a window that
+    /// is full, or of what this host's own queueing discipline drops.
     pub probes: u8,
     pub rtt_us: u32,
     pub rtt_variance_us: u32,
@@ -26,12 +27,12 @@ pub struct TcpInfo {
     /// The largest packet that the kernel believes the path takes whole.
     pub path_mtu_bytes: u32,
     pub unacked_segments: u32,
-    /// Since the peer acknowledged something last.
+    /// Time since the peer acknowledged something last.
     pub last_ack_received_ms: u32,
     pub lost_segments: u32,
     /// Segments sent again since the connection began.
     pub total_retransmits: u32,
-    /// In the send buffer and not yet sent once.
+    /// Bytes in the send buffer that were not yet sent once.
     pub notsent_bytes: u32,
     /// The largest window that this side may offer now: it grows while the peer fills it.
     pub own_window_bytes: u32,
@@ -41,11 +42,11 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     pub bytes_received: u64,
     pub bytes_retransmitted: u64,
-    /// `u64::MAX` is no pacing.
+    /// The rate at which the kernel paces the connection; `u64::MAX` is no pacing.
     pub pacing_rate_bytes_per_s: u64,
     pub max_pacing_rate_bytes_per_s: u64,
     pub delivery_rate_bytes_per_s: u64,
-    /// The delivery rate was measured while the application had nothing more to send.
+    /// Whether the delivery rate was measured while the application had nothing more to send.
     pub delivery_rate_app_limited: bool,
     /// Time with data in flight or waiting to be sent.
     pub busy_time_us: u64,
@@ -56,7 +57,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Asks the kernel (tcp(7), `TCP_INFO`).
+    /// Asks the kernel about a connection (tcp(7), `TCP_INFO`).
     ///
     /// # Errors
     /// What getsockopt(2) says, for example that this is no TCP socket.
@@ -80,8 +81,8 @@ impl TcpInfo {
         Ok(Self::parse(&bytes[..len_bytes as usize]))
     }
 
-    /// Offsets are those of `struct tcp_info` in include/uapi/linux/tcp.h: a stable layout that
-    /// only ever grows at its end.
+    /// Reads the fields at their offsets in `struct tcp_info` of include/uapi/linux/tcp.h: a stable
+    /// layout that only ever grows at its end.
     fn parse(bytes: &[u8]) -> Self {
         Self {
             delivery_rate_app_limited: bytes.get(7).is_some_and(|flags| flags & 1 == 1),

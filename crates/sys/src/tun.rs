@@ -7,8 +7,8 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
 };
 
-/// Makes an interface of this name in the calling thread's network namespace. It lives as long as
-/// the descriptor; each read(2) takes one IP packet, each write(2) gives one.
+/// Makes an interface of this name in the calling thread's network namespace. The interface lives
+/// as long as the descriptor; each read(2) takes one IP packet, each write(2) gives one.
 ///
 /// # Errors
 /// Without CAP_NET_ADMIN, without /dev/net/tun, or when the name is taken or longer than 15 bytes.

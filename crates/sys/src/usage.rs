@@ -5,11 +5,11 @@ use std::{io, mem::MaybeUninit, time::Duration};
 /// Resources that the process has used since it began; threads that have ended count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In user and in kernel mode together.
+    /// Processor time, in user and in kernel mode together.
     pub cpu: Duration,
-    /// A thread gave its processor up because it waited.
+    /// Times that a thread gave its processor up because it waited.
     pub voluntary_switches: u64,
-    /// A thread lost its processor to another.
+    /// Times that a thread lost its processor to another.
     pub involuntary_switches: u64,
 }
 

@@ -18,11 +18,12 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// Windows open at a time in one process, at most.
 const WINDOWS_MAX: usize = 128;
-/// A slot that somebody is just filling in.
+/// The `start` of a slot that is just being filled in.
 const TAKEN: usize = 1;
 
 struct Slot {
-    /// 0: free. Written last when a window opens, first when it closes.
+    /// The address at which a window begins; 0: the slot is free. Written last when a window opens,
+    /// first when it closes.
     start: AtomicUsize,
     end: AtomicUsize,
     lost_a_page: AtomicBool,
@@ -36,14 +37,14 @@ static SLOTS: [Slot; WINDOWS_MAX] = [const {
     }
 }; WINDOWS_MAX];
 
-/// What SIGBUS did before the first window, and the size of a page.
+/// The action of SIGBUS before the first window, and the size of a page.
 static BEFORE: OnceLock<Option<(libc::sigaction, usize)>> = OnceLock::new();
 
 /// A part of a file, mapped read-only until it is dropped.
 #[derive(Debug)]
 pub struct Window {
     start: *mut core::ffi::c_void,
-    /// From `start`: the mapping begins at a page, before what was asked for.
+    /// Bytes between `start` and what was asked for: the mapping begins at a page.
     skip_bytes: usize,
     len_bytes: usize,
     slot: &'static Slot,

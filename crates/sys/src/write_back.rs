@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Waits for writes that are under way, and tells of each failure since the file was opened, or
-/// since it was told last. Starts nothing and flushes nothing: what is dirty stays so.
+/// since it was told last. Starts nothing and flushes nothing: dirty pages stay so.
 ///
 /// # Errors
 /// That of the write which failed.
@@ -16,8 +16,8 @@ pub fn check(file: &File) -> io::Result<()> {
 }
 
 /// Writes out all dirty pages, and waits for them; nothing else of the file, and no cache of a
-/// disk. A page that is clean is written through a mapping only after a fault, which changes the
-/// file's mtime and ctime; one that is dirty already is written without.
+/// disk. A clean page is written through a mapping only after a fault, which changes the file's
+/// mtime and ctime; a dirty one without.
 ///
 /// # Errors
 /// That of a write which failed.

@@ -14,18 +14,18 @@ use std::{
 
 use rustix::net::SendFlags;
 
-/// include/uapi/linux/errqueue.h
+/// The origin of a notice of zero-copy sends (include/uapi/linux/errqueue.h).
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
-/// As above, a bit of `ee_code`.
+/// The bit of `ee_code` that says the bytes were copied (include/uapi/linux/errqueue.h).
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
-/// Sends that are over, by their numbers, which start again at 0 after 2^32 - 1.
+/// A notice of sends that are over, by their numbers, which start again at 0 after 2^32 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub first: u32,
-    /// Belongs to it.
+    /// The last send of the notice, inclusive.
     pub last: u32,
-    /// The kernel copied the bytes of one of them at least.
+    /// Whether the kernel copied the bytes of at least one of the sends.
     pub copied: bool,
 }
 
@@ -68,8 +68,8 @@ pub fn is_allowed(socket: impl AsFd) -> io::Result<bool> {
     if result == 0 { Ok(value != 0) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends some of `bytes` without a copy; returns how many. Each call that sends something has the
-/// next number.
+/// Sends without a copy, from the beginning of `bytes`; returns how many bytes went. Each call that
+/// sends something has the next number.
 ///
 /// # Errors
 /// ENOBUFS when notices wait to be taken or the pages may not be locked (RLIMIT_MEMLOCK): nothing
@@ -82,14 +82,14 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> io::Result<usi
     crate::counted(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
 }
 
-/// As large as a notice and the control messages that may come beside it.
+/// Room for a notice and the control messages that may come beside it.
 const CONTROL_BYTES: usize = 256;
 
-/// Control messages begin at such addresses (cmsg(3)).
+/// Memory for control messages, aligned as they have to be (cmsg(3)).
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// The next notice, without waiting; other messages of the error queue are dropped.
+/// Takes the next notice, without waiting; other messages of the error queue are dropped.
 ///
 /// # Errors
 /// What recvmsg(2) says.
@@ -117,7 +117,7 @@ pub fn take_notice(socket: impl AsFd) -> io::Result<Option<Notice>> {
     }
 }
 
-/// `struct cmsghdr`: the length with the header, the level, the type.
+/// The length of `struct cmsghdr`: the length with the header, the level, the type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
 
 /// Finds the notice among control messages. The layout is that of `struct cmsghdr` (cmsg(3)) and
