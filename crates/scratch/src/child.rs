@@ -1,4 +1,4 @@
-//! This very program as another process, ended by its handle, and with this one where it is killed.
+//! A child process of this very program, ended by its handle, and with this one where it is killed.
 
 use anyhow::{Context, Result};
 use haul_sys::parent::end_with_parent;
@@ -12,16 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines that wait to be looked at; more are dropped, so that the process never blocks on us.
+/// Lines that wait to be read; more are dropped, so that the process never blocks on us.
 const LINES_MAX: usize = 4096;
-/// How often a wait looks whether the user wants to stop.
+/// Interval between checks whether the user wants to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a line means to the one who waits.
+/// The meaning of a line to whoever waits for one.
 pub enum Wanted<T> {
     This(T),
     More,
-    /// It can't come any more.
+    /// The wanted line can't come any more.
     Never,
 }
 
@@ -43,7 +43,8 @@ impl Child {
         Self::start_behind(&[], directory, name, arguments)
     }
 
-    /// The same behind words that run it, such as those that put it into a control group.
+    /// Starts this program behind words that run it, such as those that put it into a control
+    /// group.
     pub fn start_behind(
         words: &[OsString],
         directory: &Path,
@@ -109,19 +110,19 @@ impl Child {
         Ok(None)
     }
 
-    /// Its process number; behind words that run it in its place, its own.
+    /// The number of the process; words that run the program in their place have the same one.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Ends it at once (SIGKILL) and waits until it is gone.
+    /// Ends the process at once (SIGKILL) and waits until it is gone.
     pub fn kill(&mut self) {
         // An error says that it is gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// Ends it as Ctrl-C would and waits, but not for ever.
+    /// Ends the process as Ctrl-C would and waits, but not for ever.
     pub fn end(&mut self) {
         const END_TIME_MAX: Duration = Duration::from_secs(3);
         let id = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
@@ -135,7 +136,7 @@ impl Child {
         self.kill();
     }
 
-    /// What it said on standard error.
+    /// Text of the process on standard error, or words that there is none.
     pub fn errors(&self) -> String {
         let text = std::fs::read_to_string(&self.errors).unwrap_or_default();
         let text = text.trim();

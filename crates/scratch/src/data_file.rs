@@ -8,13 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The file stops growing when the disk took so long for it.
+/// Longest time that a file grows on a slow disk.
 pub const MAKE_TIME_MAX: Duration = Duration::from_secs(8);
-/// The least that is made, however slow the disk, in bytes.
+/// The least size of a file, in bytes, however slow the disk is.
 pub const MADE_BYTES_MIN: u64 = 64 << 20;
-/// Made and compared in pieces of this size, in bytes.
+/// The size of a piece, in bytes, of which a file is made and by which it is compared.
 const PIECE_BYTES: usize = 4 << 20;
-/// Brought to disk so often, in pieces: so a slow disk shows early.
+/// Pieces after which the file is synced, so that a slow disk shows early.
 const SYNC_PIECES: u64 = 16;
 
 /// Makes a file of random bytes, at most `len_bytes` long, and returns its length.

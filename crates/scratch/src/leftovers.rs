@@ -1,6 +1,6 @@
-//! What a bench or a demo leaves that was killed: its directory, and file systems that are mounted
+//! Leftovers of a bench or a demo that was killed: its directory, and file systems that are mounted
 //! in it. The next one of its kind, of the same user, in the same place and on the same machine,
-//! removes it.
+//! removes them.
 //!
 //! In such a directory lies a file that says which machine works there, locked (flock(2)): the
 //! kernel takes the lock from whoever is gone. What has no such file is somebody else's.
@@ -25,7 +25,7 @@ use tempfile::TempDir;
 const MARK: &str = ".haul-works-here";
 const MARK_BYTES_MAX: u64 = 256;
 
-/// A directory of one run; it goes when this is dropped.
+/// A directory of one run, removed when this is dropped.
 #[derive(Debug)]
 pub struct OwnDirectory {
     directory: TempDir,
@@ -33,7 +33,7 @@ pub struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// A fresh directory in `parent` whose name begins with `prefix`. What killed runs left under
+    /// Makes a directory in `parent` whose name begins with `prefix`. What killed runs left under
     /// such names is removed.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl OwnDirectory {
     }
 }
 
-/// A name that this machine keeps, else one that it has until it starts again.
+/// A name of this machine: one that it keeps, else one that it has until it starts again.
 fn machine() -> String {
     ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"]
         .iter()
@@ -67,7 +67,8 @@ fn machine() -> String {
         .unwrap_or_default()
 }
 
-/// What cannot be removed stays: another user's, most of the time.
+/// Removes leftovers of killed runs. What cannot be removed stays: another user's, most of the
+/// time.
 fn remove_all(parent: &Path, prefix: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if !entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
@@ -87,13 +88,14 @@ fn remove_all(parent: &Path, prefix: &str) {
 
 /// A directory whose owner is gone.
 struct Leftover {
-    /// Where it is, whatever its name has come to mean meanwhile.
+    /// The place of the directory, whatever its name has come to mean meanwhile.
     path: PathBuf,
     _mark: File,
 }
 
 impl Leftover {
-    /// `None` where it is another's, or its owner works.
+    /// Takes the directory at `path` as a leftover; `None` where it is another's, or its owner
+    /// works.
     fn at(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -118,7 +120,7 @@ impl Leftover {
     }
 }
 
-/// A space is `\040` there (proc_pid_mounts(5), getmntent(3)).
+/// Decodes a path of /proc/self/mounts, where a space is `\040` (proc_pid_mounts(5), getmntent(3)).
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What the demo and the benches make for a while, and what is left of it: nothing.
+//! Temporary things of the demo and the benches, of which nothing is left.
 //!
 //! A child process ends with this one, and a directory goes when its owner does; of an owner that
 //! was killed, when the next comes.

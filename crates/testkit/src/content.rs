@@ -6,7 +6,7 @@ use crate::seed::Seed;
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// `len_bytes` bytes that depend on the seed alone.
+/// Makes `len_bytes` bytes that depend on the seed alone.
 #[must_use]
 pub fn bytes(seed: Seed, len_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; len_bytes];
@@ -14,7 +14,7 @@ pub fn bytes(seed: Seed, len_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes the same bytes to a file, from its beginning on.
+/// Writes the bytes of a seed, which [`bytes`] makes too, to a file, from its beginning on.
 ///
 /// # Errors
 /// What pwrite(2) says.

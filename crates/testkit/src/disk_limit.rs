@@ -1,11 +1,10 @@
-//! A limit on how fast some processes read a disk: a control group of their own. Needs root; gone
-//! when dropped.
+//! A limit on how fast the processes of a control group read a disk. Needs root; gone when dropped.
 
 use std::{ffi::OsString, path::Path};
 
 use haul_host::control_group::{ControlGroup, DeviceNumber, ReadLimit};
 
-/// A control group with a limit.
+/// A control group whose reads of a disk are limited.
 #[derive(Debug)]
 pub struct DiskLimit {
     group: ControlGroup,
@@ -13,7 +12,7 @@ pub struct DiskLimit {
 }
 
 impl DiskLimit {
-    /// Reads of the disk below `mounted`, in bytes a second.
+    /// Limits reads of the disk below `mounted`, in bytes a second.
     ///
     /// # Errors
     /// Without root, or where control groups cannot limit it.
@@ -24,7 +23,7 @@ impl DiskLimit {
         Ok(this)
     }
 
-    /// Another limit from now on.
+    /// Changes the limit from now on.
     ///
     /// # Errors
     /// What write(2) says.

@@ -16,7 +16,7 @@ use std::{
 };
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// So much of a connection's first bytes is kept: the preface of a data stream.
+/// First bytes of a connection that are kept, at most: the preface of a data stream.
 const HEAD_BYTES: usize = 64;
 const POLL: Duration = Duration::from_millis(5);
 /// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
@@ -32,11 +32,11 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub kind: Kind,
-    /// Among those of its kind, from 0.
+    /// The number among the connections of its kind, from 0.
     pub number: u32,
 }
 
-/// The way that the bytes go.
+/// The direction in which the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     ToServer,
@@ -47,11 +47,11 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// Both ends see a reset once so many bytes went through, both directions together.
+    /// A reset at both ends once this many bytes went through, both directions together.
     ResetAfter(u64),
-    /// Once so many bytes went through, nothing does any more and nobody is told.
+    /// Silence once this many bytes went through: nothing moves any more and nobody is told.
     StallAfter(u64),
-    /// A bit of the byte at this offset flips, and of every so many bytes behind it.
+    /// A flipped bit in the byte at this offset, and in each `every` bytes behind it.
     Flip {
         direction: Direction,
         at: u64,
@@ -59,7 +59,7 @@ pub enum Fault {
     },
 }
 
-/// Listens beside a server and forwards to it until dropped.
+/// A proxy that listens beside a server and forwards to it until dropped.
 pub struct FaultyProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -113,25 +113,26 @@ impl FaultyProxy {
         self.address
     }
 
-    /// While true, no byte goes through and no connection is taken; nobody is told.
+    /// Silences the wire while true: no byte goes through and no connection is taken; nobody is
+    /// told.
     pub fn silence(&self, silent: bool) {
         self.shared.silent.store(silent, Ordering::SeqCst);
     }
 
-    /// Connections so far: control, data.
+    /// The number of connections so far: control, data.
     #[must_use]
     pub fn connections(&self) -> (u32, u32) {
         let count = |counter: &AtomicU32| counter.load(Ordering::SeqCst);
         (count(&self.shared.controls), count(&self.shared.streams))
     }
 
-    /// First words of each client, at most 64 bytes: somebody on the path could say it again.
+    /// First bytes of each client, at most 64: somebody on the path could send them again.
     #[must_use]
     pub fn heads(&self) -> Vec<Vec<u8>> {
         lock(&self.shared.heads).clone()
     }
 
-    /// Bits flipped so far.
+    /// The number of bits flipped so far.
     #[must_use]
     pub fn flipped_bits(&self) -> u64 {
         self.shared.flipped.load(Ordering::SeqCst)
@@ -200,7 +201,7 @@ impl Shared {
     }
 }
 
-/// What both directions of a connection share.
+/// State that both directions of a connection share.
 #[derive(Default)]
 struct Link {
     passed: AtomicU64,
@@ -268,7 +269,7 @@ impl Pump {
         }
     }
 
-    /// How many of the next bytes go through.
+    /// The number of the next bytes that go through.
     fn allowed(&self, len: u64) -> usize {
         let limit = match self.fault {
             Fault::ResetAfter(limit) | Fault::StallAfter(limit) => limit,
@@ -278,7 +279,7 @@ impl Pump {
         usize::try_from(limit.saturating_sub(before).min(len)).unwrap_or(CHUNK_BYTES)
     }
 
-    /// Not even the close of a connection gets through a stall.
+    /// Whether the connection is in a stall, through which not even its close gets.
     fn is_stalled(&self) -> bool {
         let passed = self.link.passed.load(Ordering::SeqCst);
         matches!(self.fault, Fault::StallAfter(limit) if passed > limit)

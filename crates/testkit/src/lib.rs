@@ -13,5 +13,5 @@ pub mod tree;
 
 pub use haul_emulator::wan;
 
-/// Of control groups that tests make.
+/// The beginning of the names of control groups that tests make.
 const GROUP_PREFIX: &str = "haul-test";

@@ -1,17 +1,19 @@
-//! A limit on memory for some processes, page cache included: a control group of their own. Needs
-//! root; gone when dropped.
+//! A limit on the memory of the processes of a control group, page cache included. Needs root; gone
+//! when dropped.
 
 use std::ffi::OsString;
 
 use haul_host::control_group::ControlGroup;
 
-/// A control group with a limit.
+/// A control group whose memory is limited.
 #[derive(Debug)]
 pub struct MemoryLimit {
     group: ControlGroup,
 }
 
 impl MemoryLimit {
+    /// Makes a group that may use this much memory.
+    ///
     /// # Errors
     /// Without root, or where the memory of control groups cannot be limited.
     pub fn new(bytes: u64) -> Result<Self, String> {
@@ -32,7 +34,7 @@ impl MemoryLimit {
         self.group.holds(pid)
     }
 
-    /// How many processes the kernel killed for want of memory.
+    /// The number of processes that the kernel killed for want of memory.
     #[must_use]
     pub fn killed(&self) -> u64 {
         self.group.killed()

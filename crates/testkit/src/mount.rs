@@ -8,14 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A killed process lets go of its files a moment later; another test's mount namespace when that
-/// test is over.
+/// Longest wait for a file system to be unmounted. A killed process lets go of its files a moment
+/// later; another test's mount namespace when that test is over.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a disk that is gone still shows, in bytes: no file system has a use for its first block.
+/// Bytes that a dead disk still shows: no file system has a use for its first block.
 const DEAD_BYTES: u64 = 4096;
 
-/// File systems with a disk below them.
+/// A kind of file system that has a disk below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskKind {
     Ext4,
@@ -26,7 +26,8 @@ pub enum DiskKind {
 impl DiskKind {
     pub const ALL: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
 
-    /// Little more than the least that mkfs.xfs(8) and mkfs.btrfs(8) take.
+    /// The size of a small file system: little more than the least that mkfs.xfs(8) and
+    /// mkfs.btrfs(8) take.
     fn bytes_default(self) -> u64 {
         match self {
             Self::Ext4 => 96 << 20,
@@ -35,7 +36,7 @@ impl DiskKind {
         }
     }
 
-    /// Its name and more words for mkfs(8).
+    /// The name and more words for mkfs(8).
     fn words(self) -> &'static [&'static str] {
         match self {
             Self::Ext4 => &["ext4", "-m", "0"],
@@ -49,12 +50,12 @@ impl DiskKind {
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
-    /// What it is mounted from; `None` where there is no device.
+    /// The device that is mounted; `None` where there is none.
     device: Option<LoopDevice>,
 }
 
 impl Mount {
-    /// A tmpfs of `size` (as mount(8) takes it: `8m`) at an existing directory.
+    /// Mounts a tmpfs of `size` (as mount(8) takes it: `8m`) at an existing directory.
     ///
     /// # Errors
     /// What mount(8) says: not permitted, most of the time.
@@ -64,7 +65,7 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: None })
     }
 
-    /// A directory once more, at another that exists.
+    /// Mounts a directory once more, at another that exists.
     ///
     /// # Errors
     /// What mount(8) says: not permitted, most of the time.
@@ -73,7 +74,8 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: None })
     }
 
-    /// A ramfs at an existing directory: files in memory, which cannot be opened with O_DIRECT.
+    /// Mounts a ramfs at an existing directory: files in memory, which cannot be opened with
+    /// O_DIRECT.
     ///
     /// # Errors
     /// What mount(8) says: not permitted, most of the time.
@@ -82,8 +84,8 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: None })
     }
 
-    /// An ext2 of `size_bytes` in the new, sparse file `image`. It can't reserve space for a file,
-    /// so a disk that fills up is found in the middle.
+    /// Mounts an ext2 of `size_bytes` in the new, sparse file `image`. It can't reserve space for a
+    /// file, so a disk that fills up is found in the middle.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
@@ -91,8 +93,8 @@ impl Mount {
         Self::image(path, image, size_bytes, &["ext2", "-m", "0"])
     }
 
-    /// A file system of this kind in the new, sparse file `image`. Where the image lies on a file
-    /// system that is too small, what was promised and written fails at the sync.
+    /// Mounts a file system of this kind in the new, sparse file `image`. Where the image lies on a
+    /// file system that is too small, what was promised and written fails at the sync.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
@@ -112,7 +114,7 @@ impl Mount {
         Self::image(path, image, kind.bytes_default(), words)
     }
 
-    /// An ext4 of `size_bytes` in the new, sparse file `image`.
+    /// Mounts an ext4 of `size_bytes` in the new, sparse file `image`.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
@@ -120,7 +122,7 @@ impl Mount {
         Self::image(path, image, size_bytes, DiskKind::Ext4.words())
     }
 
-    /// An ext2 whose inodes have room for whole seconds only.
+    /// Mounts an ext2 whose inodes have room for whole seconds only.
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
@@ -132,7 +134,7 @@ impl Mount {
         Self::image(path, image, size_bytes, &["ext2", "-m", "0", "-I", "128"])
     }
 
-    /// A directory as FUSE shows it, by libfuse 2 (bindfs(1)).
+    /// Mounts a directory as FUSE shows it, by libfuse 2 (bindfs(1)).
     ///
     /// # Errors
     /// What bindfs(1) says: not permitted, not installed, no FUSE.
@@ -141,7 +143,8 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: None })
     }
 
-    /// `kind`: of the file system, and words for its own mkfs(8).
+    /// Makes and mounts a file system in an image; `kind` is its name and words for its own
+    /// mkfs(8).
     fn image(path: &Path, image: &Path, size_bytes: u64, kind: &[&str]) -> Result<Self, String> {
         let file = std::fs::File::create_new(image).map_err(|error| error.to_string())?;
         file.set_len(size_bytes).map_err(|error| error.to_string())?;
@@ -152,8 +155,8 @@ impl Mount {
         Ok(Self { path: path.to_owned(), device: Some(device) })
     }
 
-    /// From now on nothing reaches the disk: the power is gone. What was not synced is lost, and
-    /// every call fails, but on btrfs only those that want something of the disk.
+    /// Cuts the power: nothing reaches the disk from now on. What was not synced is lost, and every
+    /// call fails, but on btrfs only those that want something of the disk.
     ///
     /// # Errors
     /// Where the file system can't: no disk, or the kernel does not let this user.
@@ -164,7 +167,7 @@ impl Mount {
             .or_else(|error| self.fail_disk().map_err(|why| format!("shutdown: {error}; {why}")))
     }
 
-    /// From now on all that wants something of the disk fails with EIO, until it is mounted again.
+    /// Fails the disk: all that wants something of it fails with EIO, until it is mounted again.
     ///
     /// # Errors
     /// Where there is no disk.
@@ -181,8 +184,8 @@ impl Mount {
         self.device.as_ref().ok_or("there is no disk")?.limit(bytes)
     }
 
-    /// Unmounts it, waiting until nobody uses it any more, and mounts its device again: the power
-    /// is back.
+    /// Unmounts the file system, waiting until nobody uses it any more, and mounts its device
+    /// again: the power is back.
     ///
     /// # Errors
     /// What umount(8) or mount(8) say: that somebody still uses it.
@@ -206,7 +209,7 @@ impl Mount {
         run("mount", [device.0.as_ref()], &self.path)
     }
 
-    /// From now on nothing can be written.
+    /// Makes the file system read-only from now on.
     ///
     /// # Errors
     /// What mount(8) says: that a file is open for writing.
@@ -214,7 +217,7 @@ impl Mount {
         self.remount("ro")
     }
 
-    /// Changes its options, as mount(8) takes them: `size=64m`, `abort`.
+    /// Changes the options of the mount, as mount(8) takes them: `size=64m`, `abort`.
     ///
     /// # Errors
     /// What mount(8) says.
@@ -223,7 +226,7 @@ impl Mount {
         run("mount", ["-o", &options].map(OsStr::new), &self.path)
     }
 
-    /// The directory at which it is mounted.
+    /// The directory at which the file system is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -237,7 +240,7 @@ impl Drop for Mount {
     }
 }
 
-/// A block device of a file; its number stays the same however often it is mounted.
+/// A block device made of a file; its number stays the same however often it is mounted.
 #[derive(Debug)]
 struct LoopDevice(OsString);
 
@@ -247,15 +250,16 @@ impl LoopDevice {
         Ok(Self(name.trim().into()))
     }
 
-    /// Shows only the first bytes of its file; 0: all.
+    /// Shows only the first bytes of the device's file; 0: all.
     fn limit(&self, bytes: u64) -> Result<(), String> {
         let device = std::fs::File::open(&self.0).map_err(|error| error.to_string())?;
         haul_sys::loop_size::limit(&device, bytes)
             .map_err(|error| format!("the size of {}: {error}", self.0.display()))
     }
 
-    /// Each ext4 that is mounted anywhere has a directory there (fs/ext4/sysfs.c), each xfs
-    /// (fs/xfs/xfs_super.c), and each device of a btrfs a link (fs/btrfs/sysfs.c).
+    /// Whether any mount namespace has the device mounted: each mounted ext4 has a directory there
+    /// (fs/ext4/sysfs.c), each xfs (fs/xfs/xfs_super.c), and each device of a btrfs a link
+    /// (fs/btrfs/sysfs.c).
     fn is_mounted_somewhere(&self) -> bool {
         let name = Path::new(&self.0).file_name().unwrap_or_default();
         let of_btrfs = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();

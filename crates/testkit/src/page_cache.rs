@@ -1,4 +1,4 @@
-//! Files, or parts of them, that are not in the page cache.
+//! Eviction of files, or parts of them, from the page cache.
 
 use std::{fs::File, io, num::NonZeroU64, ops::Range, path::Path};
 

@@ -12,7 +12,8 @@ pub const SEED_VARIABLE: &str = "HAUL_TEST_SEED";
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of `HAUL_TEST_SEED`, else a new one. Either is printed, to repeat the test with.
+    /// Takes the seed from `HAUL_TEST_SEED`, else a new one. Either is printed, to repeat the test
+    /// with.
     ///
     /// # Panics
     /// If the variable holds no number: the test would not be the one that was asked for.

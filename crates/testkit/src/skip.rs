@@ -1,4 +1,4 @@
-//! How a test says that this host cannot run it, so that it is counted and not taken for a pass.
+//! Skipped tests: a test says that this host cannot run it, so that it does not count as passed.
 
 use std::fs::OpenOptions;
 use std::io::Write;

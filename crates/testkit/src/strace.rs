@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-/// A busy machine may take its time to stop all threads.
+/// Longest wait for strace to attach: a busy machine may take its time to stop all threads.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
-/// As strace says that it is there: `strace: Process 123 attached with 4 threads`.
+/// Words of strace once it has attached: `strace: Process 123 attached with 4 threads`.
 const ATTACHED: &str = " attached";
 
 /// strace(1), attached to a process and all its threads; detached when dropped.
@@ -57,7 +57,7 @@ impl Strace {
         }
     }
 
-    /// Lets the process go on as it was, and returns how many calls failed by this.
+    /// Lets the process go on as it was, and returns how many calls strace made fail.
     ///
     /// # Panics
     /// If strace left no log.

@@ -1,4 +1,4 @@
-//! Trees of files: what lies in one, and where two differ.
+//! Trees of files: the names in one, and the differences between two.
 
 use std::{
     fs::{self, File, Metadata},
@@ -8,7 +8,7 @@ use std::{
 };
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// Permission bits that arrive.
+/// Permission bits that a transfer keeps.
 const MODE_BITS: u32 = 0o777;
 
 /// All names below `root`, relative to it and sorted; links are not followed.
@@ -56,7 +56,7 @@ pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// In words, everything below two directories that is not the same: names, kinds, bytes, links'
+/// Words for everything below two directories that is not the same: names, kinds, bytes, links'
 /// targets, permission bits, and times of files and directories.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ pub fn differences(one: &Path, other: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// How two files, directories or links differ, their names aside.
+/// Words for how two files, directories or links differ, their names aside.
 ///
 /// # Errors
 /// If one of them cannot be read.
