@@ -1,4 +1,4 @@
-//! Which engine moves the bytes of a transfer on each side, and why.
+//! The choice of the engine that moves the bytes of a transfer on each side, and its reason.
 //!
 //! Facts in, a choice and its reason in words out: nothing here asks the system anything. The
 //! numbers behind the rules were measured; the tables in `choose/cases.rs` are the
@@ -26,15 +26,16 @@ pub use place::{Placement, placement};
 
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The best first, then what goes on where it cannot; never empty. Ends in read-write.
+    /// Engines that can do it, the best first, then what goes on where it cannot; never empty. Ends
+    /// in read-write.
     pub candidates: Vec<&'static EngineInfo>,
-    /// For the report, without a full stop.
+    /// The reason in words for the report, without a full stop.
     pub because: String,
     /// Engines that suit the case and cannot be used here.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// An engine that cannot be used here, and why, in words: "needs .., found ..".
+/// An engine that cannot be used here, with the reason in words: "needs .., found ..".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
     pub name: String,
@@ -73,7 +74,7 @@ impl Direction {
     }
 }
 
-/// Why the engine that was asked for does not start, and what to use instead.
+/// The reason why the engine that was asked for does not start, and what to use instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChooseError {
     #[error("engine {asked} is not known. {} takes one of: {names}.", direction.option())]
@@ -165,7 +166,7 @@ fn receive_engine_from(
     Ok(choice)
 }
 
-/// What an engine has to be able to do.
+/// The abilities that an engine has to have.
 #[derive(Clone, Copy)]
 struct Need<'facts> {
     host: &'facts Host,
@@ -173,7 +174,7 @@ struct Need<'facts> {
     direction: Direction,
 }
 
-/// Why an engine does not meet a need.
+/// The reason why an engine does not meet a need.
 enum Unfit {
     Direction,
     Wire { needs: String },
@@ -200,7 +201,7 @@ impl Need<'_> {
     }
 }
 
-/// Those of `order` that can do it, and for each of the others why not.
+/// Engines of `order` that meet a need, and for each of the others the reason why not.
 fn usable(
     catalogue: &Catalogue,
     need: Need<'_>,
@@ -284,7 +285,7 @@ fn forced_engine(
     Ok(Choice { candidates, because, passed_over: Vec::new() })
 }
 
-/// What would be chosen if nothing were asked for.
+/// Advice to take the engine that would be chosen if nothing were asked for.
 fn instead(catalogue: &Catalogue, need: Need<'_>, order: &[&str]) -> String {
     let (candidates, _) = usable(catalogue, need, order);
     candidates.first().map_or_else(
@@ -354,7 +355,7 @@ mod tests {
         Verdict::Usable
     }
 
-    /// As the real ones, but that their probes read the host alone.
+    /// Engines like the real ones, but that their probes read the host alone.
     static STAND_INS: [EngineInfo; 7] = [
         engine("read-write", SENDS, RECEIVES),
         EngineInfo { sees_bytes: false, ..engine("sendfile", SENDS, None) },

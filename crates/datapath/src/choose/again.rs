@@ -9,16 +9,17 @@ use crate::{
     choose::facts::{SendFacts, Source},
 };
 
-/// So much of a source is looked at at a time: some hundredths of a second of a fast transfer, and
-/// enough that another engine pays for its beginning.
+/// Bytes of a source that are looked at at a time: several hundredths of a second of a fast
+/// transfer, and enough that another engine pays for its beginning.
 pub const WINDOW_BYTES: u64 = 128 << 20;
 
-/// An engine that reads the page cache stays until less than this share of a window is there, and
-/// one that reads past it until more than the other is. In between each is as good.
+/// Share of a window in the page cache below which an engine that reads it is replaced; one that
+/// reads past it is replaced above the share below. In between each is as good.
 const STAYS_WARM_SHARE: f64 = 0.3;
 const STAYS_COLD_SHARE: f64 = 0.7;
-/// Where memory cannot hold all of it: what is read into the page cache takes the place of what is
-/// there and comes next (0.94 of reading past it, with 75 to 91 % of each window cached).
+/// [`STAYS_WARM_SHARE`] where memory cannot hold the whole source: what is read into the page cache takes
+/// the place of what is there and comes next (0.94 of reading past it, with 75 to 91 % of each
+/// window cached).
 const STAYS_WARM_SHARE_BEYOND: f64 = 0.8;
 const STAYS_COLD_SHARE_BEYOND: f64 = 0.95;
 
@@ -59,21 +60,21 @@ pub fn send_engine_again(
     Some(choice)
 }
 
-/// A rate is taken over this long: the receiver syncs once a second.
+/// Time over which a rate is taken: the receiver syncs once a second.
 const LOOK: Duration = Duration::from_secs(2);
-/// In a row, before a disk counts as slower than it was.
+/// Slow looks in a row before a disk counts as slower than it was.
 const SLOW_LOOKS: u32 = 2;
-/// Of the best rate so far; a disk's rate varies by less.
+/// Share of the best rate so far below which a look is slow; a disk's rate varies by less.
 const SLOW_SHARE: f64 = 0.5;
-/// The disk has to be what holds the transfer back.
+/// Share of time spent on the disk above which the disk holds the transfer back.
 const DISK_SHARE_MIN: f64 = 0.4;
-/// What another engine has to gain, or the first one goes on.
+/// Factor by which another engine has to be faster, or the first one goes on.
 const GAIN_MIN: f64 = 1.1;
 
 /// A change of engine that [`Slowdown::look`] asks for.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// Goes on from the next span.
+    /// Engines that go on from the next span, the best first.
     pub candidates: Vec<&'static EngineInfo>,
     pub because: String,
 }
@@ -82,7 +83,8 @@ pub struct Turn {
 enum State {
     /// The engine that was chosen, or a better one that was found.
     AtWork { slow_looks: u32 },
-    /// Another one is on trial. The first look is not counted: what the other has begun ends in it.
+    /// Another engine is on trial. The first look is not counted: what the other has begun ends in
+    /// it.
     OnTrial { bytes_per_s_before: f64, settled: bool },
 }
 
@@ -90,7 +92,7 @@ enum State {
 /// transfer back, the other engines are tried once each, one look long, and the fastest stays.
 #[derive(Clone, Debug)]
 pub struct Slowdown {
-    /// The one at work first; then those that were not tried yet.
+    /// Engines to go on with, the one at work first.
     candidates: Vec<&'static EngineInfo>,
     untried: Vec<&'static EngineInfo>,
     state: State,
@@ -99,8 +101,8 @@ pub struct Slowdown {
 }
 
 impl Slowdown {
-    /// `candidates` as they were chosen, the one at work first; the last is a last resort and is
-    /// not tried. With one that was asked for nothing is ever tried.
+    /// Begins to watch a disk: `candidates` are as they were chosen, the one at work first; the
+    /// last is a last resort and is not tried. With one that was asked for nothing is ever tried.
     #[must_use]
     pub fn new(candidates: &[&'static EngineInfo], forced: bool) -> Self {
         let untried = match candidates {
@@ -116,15 +118,16 @@ impl Slowdown {
         }
     }
 
-    /// There is nothing to try, or nothing more.
+    /// Whether there is nothing to try, or nothing more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.untried.is_empty() && matches!(self.state, State::AtWork { .. })
     }
 
-    /// To be called often. `now` and `bytes` count from the same beginning; `bytes` is what the
-    /// disk has done (durable, or read), `disk_share` the part of its streams' time since the last
-    /// look in which they waited for it.
+    /// Takes a look at the disk's rate, which may ask for a change of engine; to be called often.
+    /// `now` and `bytes` count from the same beginning; `bytes` is what the disk has done (durable,
+    /// or read), `disk_share` the part of its streams' time since the last look in which they
+    /// waited for it.
     pub fn look(&mut self, now: Duration, bytes: u64, disk_share: f64) -> Option<Turn> {
         if self.is_over() {
             return None;

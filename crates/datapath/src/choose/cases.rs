@@ -1,4 +1,4 @@
-//! Which engines suit which source and target: the tables behind the choice.
+//! The tables behind the choice: which engines suit which source and target.
 //!
 //! [`SendCase::order`] and [`ReceiveCase::order`] name the engines of each case, the best first.
 //! The rates in the comments were measured on one 2-core virtual machine on loopback.
@@ -10,16 +10,17 @@ use crate::{
     choose::facts::{ReceiveFacts, SendFacts, Source, Target, counted},
 };
 
-/// From this share of the source in the page cache on it counts as warm: above a third, sendfile
-/// (6.7 GB/s warm, 1.2 cold) beats reading all of it from the disk with O_DIRECT (1.65).
+/// Share of the source in the page cache from which it counts as warm: above a third, sendfile (6.7
+/// GB/s warm, 1.2 cold) beats reading all of it from the disk with O_DIRECT (1.65).
 const WARM_SHARE: f64 = 0.5;
-/// Where memory cannot hold all of it: see `again.rs`.
+/// Share from which a source counts as warm where memory cannot hold all of it: see `again.rs`.
 const WARM_SHARE_BEYOND: f64 = 0.9;
 
-/// Less than this is over before O_DIRECT with its set-up and its aligned rest has paid off.
+/// Size from which a transfer is large: a smaller one is over before O_DIRECT with its set-up and
+/// its aligned rest has paid off.
 pub const LARGE_BYTES: u64 = 64 << 20;
 
-/// What a source is like, as far as it matters.
+/// Kinds of source that differ in their best engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendCase {
     Zeros,
@@ -41,7 +42,7 @@ impl SendCase {
         Self::ColdElsewhere,
     ];
 
-    /// The engines for each case, the best first.
+    /// The engines for each kind of source, the best first.
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
             Self::Zeros | Self::Unknown | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
@@ -70,7 +71,7 @@ impl SendCase {
         }
     }
 
-    /// Begins the reason: "circumstance, so engine does this".
+    /// The circumstance that begins the reason: "circumstance, so engine does this".
     pub(super) fn circumstance(self, facts: &SendFacts<'_>) -> String {
         let percent = percent(facts.resident_share);
         let size = in_words(facts.size_bytes);
@@ -95,16 +96,16 @@ impl SendCase {
     }
 }
 
-/// What a target is like, as far as it matters.
+/// Kinds of target that differ in their best engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveCase {
     Null,
     Small,
-    /// Onto a disk, whose write-back begins with the first block.
+    /// A small transfer onto a disk, whose write-back begins with the first block.
     SmallDurable,
     Memory,
     MemoryDigested,
-    /// A disk, but the page cache takes all of it and nobody waits for the disk.
+    /// A disk whose page cache takes all of it, with nobody waiting for the disk.
     PageCache,
     PageCacheDigested,
     Disk,
@@ -127,7 +128,7 @@ impl ReceiveCase {
         Self::Elsewhere,
     ];
 
-    /// The engines for each case, the best first.
+    /// The engines for each kind of target, the best first.
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
             Self::Null => &["discard", "read-write"],
@@ -174,7 +175,7 @@ impl ReceiveCase {
         }
     }
 
-    /// Begins the reason: "circumstance, so engine does this".
+    /// The circumstance that begins the reason: "circumstance, so engine does this".
     pub(super) fn circumstance(self, facts: &ReceiveFacts<'_>) -> String {
         let size = in_words(facts.size_bytes);
         let place = match facts.target {
@@ -203,7 +204,7 @@ impl ReceiveCase {
     }
 }
 
-/// What an engine does for the sender, to stand behind its name.
+/// Words for what an engine does for the sender, to stand behind its name.
 pub(super) fn sending(engine: &str, wire: WireKind) -> &'static str {
     match (engine, wire) {
         ("sendfile", WireKind::Tcp) => "moves it without a copy",
@@ -215,7 +216,7 @@ pub(super) fn sending(engine: &str, wire: WireKind) -> &'static str {
     }
 }
 
-/// What an engine does for the receiver, to stand behind its name.
+/// Words for what an engine does for the receiver, to stand behind its name.
 pub(super) fn receiving(engine: &str) -> &'static str {
     match engine {
         "discard" => "throws it away in the socket",
@@ -227,7 +228,7 @@ pub(super) fn receiving(engine: &str) -> &'static str {
     }
 }
 
-/// Rounded down, so that 100 % means all of it.
+/// A share in per cent, rounded down, so that 100 % means all of it.
 pub(super) fn percent(share: f64) -> f64 {
     (share.max(0.0) * 100.0).floor().min(100.0)
 }

@@ -1,4 +1,4 @@
-//! What an engine is chosen by.
+//! Facts that an engine is chosen by.
 
 use crate::{
     Host, WireKind,
@@ -12,18 +12,19 @@ pub struct SendFacts<'facts> {
     pub host: &'facts Host,
     pub wire: WireKind,
     pub source: Source,
-    /// All that is to be sent, in bytes.
+    /// Bytes that are to be sent in all.
     pub size_bytes: u64,
-    /// The share of it in the page cache, 0 to 1.
+    /// Share of the source in the page cache, 0 to 1.
     pub resident_share: f64,
-    /// A digest or MAC is computed over the bytes.
+    /// Whether a digest or MAC is computed over the bytes.
     pub digest: bool,
     /// The value of --send-engine.
     pub forced: Option<&'facts str>,
 }
 
 impl SendFacts<'_> {
-    /// Memory cannot hold all of it; false where it is not known how much there is.
+    /// Whether memory cannot hold the whole source; false where it is not known how much memory
+    /// there is.
     pub(super) fn is_beyond_memory(&self) -> bool {
         self.host.memory_bytes > 0 && self.size_bytes > self.host.memory_bytes
     }
@@ -53,15 +54,15 @@ pub struct ReceiveFacts<'facts> {
     pub host: &'facts Host,
     pub wire: WireKind,
     pub target: Target,
-    /// The whole transfer, in bytes.
+    /// Bytes of the whole transfer.
     pub size_bytes: u64,
-    /// The transfer is not done before its bytes are on the disk.
+    /// Whether the transfer is done only once its bytes are on the disk.
     pub durable: bool,
-    /// The file is written while it is sent, and read once more at its end.
+    /// Whether the file is written while it is sent, and read once more at its end.
     pub grows: bool,
-    /// A digest or MAC is computed over the bytes.
+    /// Whether a digest or MAC is computed over the bytes.
     pub digest: bool,
-    /// The target's disk says that it rotates; `None` if it says nothing.
+    /// Whether the target's disk says that it rotates; `None` if it says nothing.
     pub rotational: Option<bool>,
     /// The value of --receive-engine.
     pub forced: Option<&'facts str>,
@@ -89,17 +90,17 @@ impl ReceiveFacts<'_> {
 /// The origin of sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `zero:`
+    /// The source `zero:SIZE`.
     Zeros,
     File(FsKind),
-    /// It could not be opened, or its file system not be told.
+    /// A source that could not be opened, or whose file system is not known.
     Unknown,
 }
 
 /// The destination of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `null:`
+    /// The target `null:`.
     Null,
     File(FsKind),
 }

@@ -4,20 +4,23 @@ use std::time::Duration;
 
 use crate::{Host, choose::facts::counted};
 
-/// Round trips below this are within a site: the wire is never idle for want of a window.
+/// Round trip below which a path is within a site: the wire is never idle for want of a window.
 const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
 
-/// Long paths get one stream for each span in flight at this rate, within the two limits below.
+/// Rate at which a long path gets one stream for each span in flight, within the two limits below.
 const LONG_PATH_RATE_BITS_PER_S: u64 = 10_000_000_000;
 const LONG_PATH_STREAMS_MIN: u64 = 4;
-/// More overrun a queue of one bandwidth-delay product when they all start at once: at 1 Gbit/s and
-/// 100 ms (`cargo xtask lab wan`) 8 streams lost 7000 segments of a tree of 164 MB, 6 none.
+/// Most streams of a long path: more overrun a queue of one bandwidth-delay product when they all
+/// start at once. At 1 Gbit/s and 100 ms (`cargo xtask lab wan`) 8 streams lost 7000 segments of a
+/// tree of 164 MB, 6 none.
 const LONG_PATH_STREAMS_MAX: u64 = 6;
 
-/// A second stream pays where a copy or a digest fills the first one's core.
+/// Streams of a transfer whose bytes are copied or digested: a second one pays where that fills the
+/// first one's core.
 const COPYING_STREAMS: u32 = 2;
 
-/// Half of a common second-level cache, with the kernel's doubling.
+/// Send buffer between two ends on one host: half of a common second-level cache, with the kernel's
+/// doubling.
 const SAME_HOST_SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// Most streams that can be asked for.
@@ -27,10 +30,10 @@ pub const SPAN_BYTES_DEFAULT: u64 = 8 << 20;
 pub const SPAN_BYTES_MIN: u64 = 64 << 10;
 pub const SPAN_BYTES_MAX: u64 = 1 << 30;
 
-/// The journal and the receiver keep a mark for each span of a file.
+/// Most spans of a file: the journal and the receiver keep a mark for each.
 pub const SPANS_PER_FILE_MAX: u64 = 1 << 20;
 
-/// A choice for each socket, or the system's own left as it is, and why.
+/// A choice of congestion control for each socket, or the system's own left as it is, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionChoice {
     /// The name to set with TCP_CONGESTION; `None` leaves the system's.
@@ -79,10 +82,11 @@ pub struct Loss {
     pub sent_again_bytes: u64,
 }
 
-/// From here on a loss-based window on a long path is far below the rate: at one segment of 10,000
-/// and 100 ms reno's is 120 segments, 14 Mbit/s (Mathis et al., 1997).
+/// Share of bytes sent again from which a loss-based window on a long path is far below the
+/// rate: at one segment of 10,000 and 100 ms reno's is 120 segments, 14 Mbit/s (Mathis et al.,
+/// 1997).
 const LOSSY_SHARE: f64 = 1e-4;
-/// Fewer segments than this say nothing.
+/// Bytes sent again below which a loss says nothing.
 const LOSSY_BYTES_MIN: u64 = 16 << 10;
 
 impl Loss {
@@ -94,21 +98,21 @@ impl Loss {
         }
     }
 
-    /// The share of what was sent that was sent again.
+    /// The share of sent bytes that were sent again.
     #[must_use]
     pub fn share(self) -> f64 {
         self.sent_again_bytes as f64 / self.sent_bytes.max(1) as f64
     }
 
-    /// So much that a window that shrinks with each loss stays small.
+    /// Whether so much is lost that a window that shrinks with each loss stays small.
     #[must_use]
     pub fn is_lossy(self) -> bool {
         self.sent_again_bytes >= LOSSY_BYTES_MIN && self.share() >= LOSSY_SHARE
     }
 }
 
-/// Another congestion control for a long path that loses segments again and again, if `own`, the
-/// one at work, takes each loss for a full queue, and one that does not is permitted.
+/// Chooses another congestion control for a long path that loses segments again and again, if
+/// `own`, the one at work, takes each loss for a full queue, and one that does not is permitted.
 #[must_use]
 pub fn congestion_again(
     host: &Host,
@@ -148,11 +152,11 @@ pub fn send_buffer_bytes(same_host: bool) -> Option<usize> {
 pub struct StreamFacts<'facts> {
     pub host: &'facts Host,
     pub rtt: Duration,
-    /// The whole transfer, in bytes.
+    /// Bytes of the whole transfer.
     pub size_bytes: u64,
     /// The size of a span, as [`span_bytes`] chose it.
     pub span_bytes: u64,
-    /// Bytes pass through user space on the way: an engine copies, or a digest is computed.
+    /// Whether bytes pass through user space on the way: an engine copies, or a digest is computed.
     pub sees_copy: bool,
     /// The value of --streams.
     pub forced: Option<u32>,
@@ -227,7 +231,7 @@ mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
-    /// The host of the measurements: BBR by default, cubic only for administrators.
+    /// The host that the measurements were made on: BBR by default, cubic only for administrators.
     fn host() -> Host {
         Host {
             cores: 2,

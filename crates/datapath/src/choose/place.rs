@@ -1,16 +1,16 @@
-//! On which processors a stream's thread runs.
+//! The processors that a stream's thread runs on.
 
 use crate::Host;
 
-/// Processors for a thread, and why.
+/// Processors for a thread, and the reason for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub cpus: Vec<u32>,
     pub because: String,
 }
 
-/// Near the network interface, where the host has several nodes: bytes that cross between nodes
-/// cost a copy's time without a copy. `None` leaves the thread to the scheduler.
+/// Places a thread near the network interface, where the host has several nodes: bytes that cross
+/// between nodes cost a copy's time without a copy. `None` leaves the thread to the scheduler.
 ///
 /// `node` is that of the interface. Only processors that this process may use anyway are taken.
 #[must_use]
