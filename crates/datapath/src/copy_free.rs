@@ -1,4 +1,4 @@
-//! What the engines have in common that move bytes by system calls which never show them.
+//! The common part of engines that move bytes by system calls which never show them.
 //!
 //! Without a tap the calls are as large as they can be. With one, bytes are moved in strides: a
 //! sender shows a stride to the tap first, so that it is in the processor's cache when the kernel
@@ -16,7 +16,7 @@ use crate::{
     tap_view::TapView,
 };
 
-/// What one call moved, and why not more.
+/// Bytes that one call moved, and the reason why not more.
 ///
 /// No bytes and no failure is the end of the file.
 pub(crate) struct Moved {
@@ -34,14 +34,14 @@ impl Moved {
     }
 }
 
-/// The part of a sender that is its own.
+/// The part of a sender that each engine writes itself.
 pub(crate) trait SendMover: Send {
     const ENGINE: &'static str;
     const COPIED: Copied;
-    /// How much goes at once when there is a tap.
+    /// Bytes that go at once when there is a tap.
     const STRIDE_BYTES: u64;
 
-    /// Moves some of `run` to the wire. May move less than it was asked for.
+    /// Moves bytes of `run` to the wire, all or fewer.
     fn send_some(
         &mut self,
         wire: &Wire,
@@ -50,18 +50,19 @@ pub(crate) trait SendMover: Send {
         times: &mut StageTimes,
     ) -> Moved;
 
-    /// The span is over or has failed; what is kept of its file is to be let go.
+    /// Lets go of what is kept of the span's file, as the span is over or has failed.
     fn span_is_over(&mut self) {}
 }
 
-/// The part of a receiver that is its own.
+/// The part of a receiver that each engine writes itself.
 pub(crate) trait ReceiveMover: Send {
     const ENGINE: &'static str;
     const COPIED: Copied;
-    /// How much is received before it is read back for a tap.
+    /// Bytes that are received before they are read back for a tap.
     const STRIDE_BYTES: u64;
 
-    /// Moves some of `run` from the wire to the file. `bytes` is what has left the wire.
+    /// Moves bytes of `run` from the wire to the file, all or fewer. `bytes` is what has left the
+    /// wire.
     fn receive_some(
         &mut self,
         wire: &Wire,
@@ -70,18 +71,18 @@ pub(crate) trait ReceiveMover: Send {
         times: &mut StageTimes,
     ) -> Moved;
 
-    /// The span is over or has failed; what is kept of its file is to be let go.
+    /// Lets go of what is kept of the span's file, as the span is over or has failed.
     fn span_is_over(&mut self) {}
 }
 
-/// An engine made of a mover.
+/// An engine made of a mover and the common part.
 pub(crate) struct CopyFree<M> {
     wire: Wire,
     mover: M,
-    /// Made when the first tap comes.
+    /// The view for taps, made when the first one comes.
     tap_view: Option<TapView>,
     buffer_bytes_max: usize,
-    /// Moved by one call at most.
+    /// Most bytes that one call moves.
     call_bytes_max: u64,
     times: StageTimes,
 }
@@ -141,7 +142,8 @@ impl<M: SendMover> CopyFree<M> {
         Ok(())
     }
 
-    /// Brings the wire to where the tap is if another engine is to go on from here.
+    /// Turns a failure into an error, and brings the wire to where the tap is if another engine is
+    /// to go on from here.
     fn give_up(
         &mut self,
         progress: &mut Progress<'_>,

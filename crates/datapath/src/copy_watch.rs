@@ -1,4 +1,4 @@
-//! Whether zero-copy calls really copy nothing here, counted while they are made.
+//! A watch on zero-copy calls: whether they really copy nothing here, counted while they are made.
 //!
 //! A kernel that takes zero-copy calls may still copy: what a wire does shows only in what becomes
 //! of the bytes. An engine that finds this out gives up within [`WINDOW_BYTES`] and what is under
@@ -9,14 +9,14 @@ use std::io;
 /// The reaction to bytes that go another way than the engine's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InVain {
-    /// Another engine takes over: it does the same with less work.
+    /// Give up for another engine, which does the same with less work.
     #[default]
     GiveUp,
-    /// Go on, and count them as copied: a study wants to see what it costs.
+    /// Go on, and count the bytes as copied: a study wants to see what it costs.
     GoOn,
 }
 
-/// Enough to be past the first segments of a connection, and over in a moment.
+/// Bytes of a window: enough to be past the first segments of a connection, and over in a moment.
 pub const WINDOW_BYTES: u64 = 4 << 20;
 
 /// Counts how many bytes the kernel copied, one window after the other.
@@ -25,7 +25,8 @@ pub(crate) struct CopyWatch {
     in_vain: InVain,
     bytes: u64,
     in_vain_bytes: u64,
-    /// Of a window that is over, and in which half the bytes or more went in vain.
+    /// Bytes in vain and all bytes of the last window that is over and in which half or more went
+    /// in vain.
     verdict: Option<(u64, u64)>,
 }
 
@@ -34,7 +35,7 @@ impl CopyWatch {
         Self { in_vain, bytes: 0, in_vain_bytes: 0, verdict: None }
     }
 
-    /// `bytes` have gone, `in_vain_bytes` of them another way than the engine's own.
+    /// Counts `bytes` that have gone, `in_vain_bytes` of them another way than the engine's own.
     pub(crate) fn count(&mut self, bytes: u64, in_vain_bytes: u64) {
         self.bytes += bytes;
         self.in_vain_bytes += in_vain_bytes;
@@ -50,7 +51,8 @@ impl CopyWatch {
         self.in_vain == InVain::GiveUp
     }
 
-    /// Why the engine shall give up: `in_words` puts bytes gone in vain, and all, into a sentence.
+    /// Fails where the engine is to give up: `in_words` puts bytes gone in vain, and all, into a
+    /// sentence.
     pub(crate) fn check(&self, in_words: impl FnOnce(u64, u64) -> String) -> io::Result<()> {
         match self.verdict {
             Some((in_vain, all)) if self.may_give_up() => {

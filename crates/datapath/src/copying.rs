@@ -1,4 +1,4 @@
-//! What the engines have in common that receive into one buffer and write it out.
+//! The common part of engines that receive into one buffer and write it out.
 
 use std::io;
 
@@ -11,31 +11,31 @@ use crate::{
     stopwatch::timed,
 };
 
-/// Smaller blocks cost more system calls, larger ones leave the processor's cache.
+/// Bytes of a block: smaller ones cost more system calls, larger ones leave the processor's cache.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 
-/// The part of such an engine that is its own.
+/// The part of a copying receiver that each engine writes itself.
 pub(crate) trait BlockWriter: Send {
     const ENGINE: &'static str;
 
-    /// The call it writes with.
+    /// The system call that the engine writes with.
     const CALL: &'static str;
 
-    /// What that call needs of the file system.
+    /// The ability of the file system that the call needs.
     const NEEDS: &'static str;
 
     /// Writes all of `bytes`.
     fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written>;
 }
 
-/// How a block got into the file.
+/// The way by which a block got into the file.
 pub(crate) enum Written {
     AsAsked,
-    /// In the plain way, because this engine's own way was refused with this error.
+    /// In the plain way, because the engine's own way was refused with this error.
     Plainly(Errno),
 }
 
-/// An engine made of a writer.
+/// An engine made of a writer and the common part.
 pub(crate) struct Copying<W> {
     wire: Wire,
     writer: W,

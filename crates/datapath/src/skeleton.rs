@@ -39,10 +39,11 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: Some(|setup| Ok(Box::new(Skeleton::new(setup)))),
 };
 
-/// Every limit has a name, a unit and a reason. This one: the smallest that is not painfully slow.
+/// Bytes of the buffer, the smallest that is not painfully slow. Every limit has a name, a unit and
+/// a reason.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// One thread has it and its wire; nothing is shared.
+/// The state of an engine: one thread has it and its wire; nothing is shared.
 struct Skeleton {
     wire: Wire,
     buffer: Box<[u8]>,
@@ -62,8 +63,8 @@ impl Skeleton {
 }
 
 impl SendEngine for Skeleton {
-    /// Headers and trailers. An engine that queues must send all it has when it is told to flush,
-    /// or both peers wait for ever.
+    /// Sends headers and trailers. An engine that queues must send all it has when it is told to
+    /// flush, or both peers wait for ever.
     fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
         timed(&mut self.times.send_ns, || socket::send_all(INFO.name, &self.wire, bytes, boundary))
     }
@@ -116,7 +117,8 @@ impl SendEngine for Skeleton {
         self.times
     }
 
-    /// Another engine goes on at the very byte: nothing may be left in a queue of this one.
+    /// Gives the wire back: another engine goes on at the very byte, so nothing may be left in a
+    /// queue of this one.
     fn into_wire(self: Box<Self>) -> Wire {
         self.wire
     }

@@ -30,9 +30,9 @@ pub static INFO: EngineInfo = EngineInfo {
     }),
 };
 
-/// One is being moved by each thread, and two wait for whichever is faster.
+/// Slots at most: one is being moved by each thread, and two wait for whichever is faster.
 const SLOTS_MAX: usize = 4;
-/// A disk needs large calls where it gets them one by one.
+/// Bytes of a slot at most: a disk needs large calls where it gets them one by one.
 const SLOT_BYTES_MAX: usize = 4 << 20;
 
 fn open(setup: Setup<'_>) -> Result<(Wire, WorkerThread), OpenError> {

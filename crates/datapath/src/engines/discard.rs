@@ -1,4 +1,4 @@
-//! For `null:`: bytes are taken off the wire and thrown away.
+//! Engine for `null:`: bytes are taken off the wire and thrown away.
 //!
 //! Without a tap the kernel drops them and copies none (MSG_TRUNC, tcp(7)); with one they come
 //! into one buffer, for the tap to see.
@@ -28,15 +28,16 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: Some(|setup| Ok(Box::new(Discard::new(setup)))),
 };
 
-/// Shown to the tap at once: it stays in a core's second-level cache.
+/// Bytes shown to the tap at once: they stay in a core's second-level cache.
 const SEEN_BYTES: usize = 256 << 10;
 
-/// Dropped at once. Memory that is only named to the kernel and never touched: it stays unmapped.
+/// Bytes dropped at once, as memory that is only named to the kernel and never touched: it stays
+/// unmapped.
 const DROP_BYTES: usize = 4 << 20;
 
 struct Discard {
     wire: Wire,
-    /// For the tap, and what kernel TLS decrypts into, as it does not know MSG_TRUNC.
+    /// Buffer for the tap, and for what kernel TLS decrypts, as it does not know MSG_TRUNC.
     hot: Box<[u8]>,
     untouched: Box<[u8]>,
     times: StageTimes,

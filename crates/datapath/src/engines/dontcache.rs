@@ -30,7 +30,7 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: Some(|setup| Ok(Box::new(Copying::new(setup, Dontcache)))),
 };
 
-/// Linux 6.14 (include/uapi/linux/fs.h); rustix has no name for it.
+/// The flag RWF_DONTCACHE of Linux 6.14 (include/uapi/linux/fs.h); rustix has no name for it.
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 fn probe(host: &Host) -> Verdict {

@@ -35,7 +35,7 @@ pub static INFO: EngineInfo = EngineInfo {
     }),
 };
 
-/// Deeper queues gain nothing more at the disks measured.
+/// Slots at most: deeper queues gain nothing more at the disks measured.
 const SLOTS_MAX: usize = 8;
 const SLOT_BYTES_MAX: usize = 1 << 20;
 
@@ -69,7 +69,7 @@ fn open(setup: Setup<'_>) -> Result<(Wire, Ring), OpenError> {
     }
 }
 
-/// What refuses io_uring without a fact that a probe could read.
+/// The error that says what refuses io_uring, where no fact that a probe could read does.
 fn why(error: &io::Error) -> io::Error {
     let forbids = match Errno::from_io_error(error) {
         Some(Errno::PERM) => {

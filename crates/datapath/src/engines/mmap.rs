@@ -32,7 +32,7 @@ pub static INFO: EngineInfo = EngineInfo {
     }),
 };
 
-/// Mapped at a time.
+/// Bytes of the file that are mapped at a time.
 const WINDOW_BYTES: u64 = 8 << 20;
 
 /// The part of the span's file that is mapped now.
@@ -72,8 +72,9 @@ impl Window {
     }
 }
 
-/// Only what is inside the file can be mapped and used. The byte written is in the span, which is
-/// still to be received; unlike ftruncate(2) this never makes the file shorter for another thread.
+/// Makes the file reach to `end_bytes`: only what is inside it can be mapped and used. The byte
+/// written is in the span, which is still to be received; unlike ftruncate(2) this never makes the
+/// file shorter for another thread.
 fn make_long_enough(file: &SpanFile, end_bytes: u64) -> io::Result<()> {
     if file.file().metadata()?.len() < end_bytes {
         file.file().write_all_at(&[0], end_bytes - 1)?;
@@ -127,12 +128,12 @@ impl SendMover for Window {
     }
 }
 
-/// Another engine may do better.
+/// Marks an error as one that another engine may not meet.
 fn unsupported(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, error)
 }
 
-/// What was sent was inside the file, unless the file is shorter now.
+/// Checks that the bytes sent were inside the file, which may have become shorter.
 fn checked(file: &SpanFile, offset_bytes: u64, moved_bytes: u64) -> Moved {
     match file.file().metadata() {
         Ok(metadata) if metadata.len() >= offset_bytes + moved_bytes => Moved::some(moved_bytes),

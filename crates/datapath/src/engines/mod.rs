@@ -13,7 +13,7 @@ pub mod splice;
 pub mod zerocopy_receive;
 pub mod zerocopy_send;
 
-/// In the order of the documentation: from the plainest on.
+/// All engines in the order of the documentation: from the plainest on.
 pub static ENGINES: &[&EngineInfo] = &[
     &read_write::INFO,
     &mmap::INFO,

@@ -31,7 +31,7 @@ pub static INFO: EngineInfo = EngineInfo {
 struct ReadSend {
     wire: Wire,
     buffer: Box<[u8]>,
-    /// At the buffer's beginning: taken by earlier calls, not yet with the kernel.
+    /// Bytes held at the buffer's beginning: taken by earlier calls, not yet with the kernel.
     held_bytes: usize,
     times: StageTimes,
 }
@@ -46,7 +46,8 @@ impl ReadSend {
         }
     }
 
-    /// Longer spans are sent at once. Packing pays while a call costs more than the bytes it moves.
+    /// Whether a span is packed with others; a longer one is sent at once. Packing pays while a
+    /// call costs more than the bytes it moves.
     fn is_small(&self, len_bytes: u64) -> bool {
         len_bytes <= (self.buffer.len() / 16) as u64
     }

@@ -38,12 +38,12 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: Some(|setup| Ok(Box::new(open(setup)?))),
 };
 
-/// The default of fs.pipe-max-size: what a process may take without CAP_SYS_RESOURCE. Measured, a
-/// larger pipe moves nothing faster.
+/// Size of the pipe, the default of fs.pipe-max-size: what a process may take without
+/// CAP_SYS_RESOURCE. Measured, a larger pipe moves nothing faster.
 const PIPE_BYTES: usize = 1 << 20;
-/// Where larger calls are to be studied.
+/// Largest size of the pipe, for studies of larger calls.
 const PIPE_BYTES_MAX: usize = 4 << 20;
-/// What every user gets (pipe(7)).
+/// Smallest size of the pipe, which every user gets (pipe(7)).
 const PIPE_BYTES_MIN: usize = 1 << 16;
 
 fn open(setup: Setup<'_>) -> Result<CopyFree<Pipe>, OpenError> {
@@ -64,7 +64,7 @@ fn open(setup: Setup<'_>) -> Result<CopyFree<Pipe>, OpenError> {
     }
 }
 
-/// Empty between any two calls of the engine.
+/// A pipe between file and socket, empty between any two calls of the engine.
 struct Pipe {
     out: OwnedFd,
     into: OwnedFd,

@@ -35,16 +35,18 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: Some(open),
 };
 
-/// Mapped by one call at most; the kernel maps the pages of one segment after the other, so that a
-/// larger window brings nothing.
+/// Bytes mapped by one call at most; the kernel maps the pages of one segment after the other, so
+/// that a larger window brings nothing.
 const WINDOW_BYTES: usize = 2 << 20;
-/// Received by a copy where nothing can be mapped, and then read-write does better.
+/// Bytes received by a copy where nothing can be mapped, and then read-write does better.
 const COPY_BYTES: usize = 256 << 10;
-/// What follows the whole pages of a segment is shorter than four pages, and comes with them. When
-/// no more than this has come all of it is copied, so it is small.
+/// Bytes that are copied behind the mapped pages: what follows the whole pages of a segment is
+/// shorter than four pages, and comes with them. When no more than this has come all of it is
+/// copied, so it is small.
 const REST_BYTES: usize = 16 << 10;
 
-/// Shorter ends of spans can hold no more than a page, which is not worth the calls.
+/// Shortest rest of a span that is mapped: a shorter one can hold no more than a page, which is not
+/// worth the calls.
 const MAPPED_BYTES_MIN: usize = 8 << 10;
 
 fn probe(host: &Host) -> Verdict {

@@ -31,10 +31,11 @@ pub static INFO: EngineInfo = EngineInfo {
     open_receive: None,
 };
 
-/// The wire holds those that are not acknowledged, beside those that the disk fills: twice as many
-/// as io-uring has.
+/// Slots at most: the wire holds those that are not acknowledged, beside those that the disk fills,
+/// so twice as many as io-uring has.
 const SLOTS_MAX: usize = 16;
-/// Two are always left to the disk, so there should be more of them than that.
+/// Slots wanted at least: two are always left to the disk, so there should be more of them than
+/// that.
 const SLOTS_WANTED: usize = 4;
 const SLOT_BYTES_MAX: usize = 1 << 20;
 
