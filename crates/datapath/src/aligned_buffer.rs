@@ -1,4 +1,4 @@
-//! Memory for O_DIRECT.
+//! Memory buffers for O_DIRECT.
 
 use haul_sys::{MemoryKind, PageMemory};
 

@@ -29,7 +29,7 @@ pub(crate) struct Job {
     pub direction: Direction,
     pub file: Arc<File>,
     pub offset_bytes: u64,
-    /// The part of the slot.
+    /// The part of the slot that the job moves.
     pub part: Range<usize>,
 }
 
@@ -48,7 +48,8 @@ pub(crate) trait BlockQueue: Send {
     fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>>;
 }
 
-/// How many slots of how many bytes fit into `buffer_bytes_max`: two at least, of a page at least.
+/// Number and size in bytes of the slots that fit into `buffer_bytes_max`: two at least, of a page
+/// at least.
 pub(crate) fn slots_within(
     buffer_bytes_max: usize,
     slots_max: usize,
@@ -100,12 +101,12 @@ struct Finished {
     moved: io::Result<usize>,
 }
 
-/// One thread that does the jobs one after the other.
+/// A thread that does the jobs one after the other.
 pub(crate) struct WorkerThread {
-    /// `None` while the worker has the buffer.
+    /// Buffers of the slots; `None` while the worker has the buffer.
     slots: Vec<Option<AlignedBuffer>>,
     slot_bytes: usize,
-    /// `None` only while dropping.
+    /// The way to the worker; `None` only while dropping.
     tasks: Option<Sender<Task>>,
     results: Receiver<Finished>,
     worker: Option<JoinHandle<()>>,
@@ -149,7 +150,8 @@ fn work(todo: &Receiver<Task>, finished: &Sender<Finished>) {
     }
 }
 
-/// The worker ends only when its queue does, so this tells of a bug in it.
+/// The error where the worker has ended: it ends only when its queue does, so this tells of a bug
+/// in it.
 fn gone() -> io::Error {
     io::Error::other("the thread beside the stream has ended")
 }

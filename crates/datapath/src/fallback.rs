@@ -1,4 +1,4 @@
-//! One wire, and the engines that stand in for each other on it.
+//! Engines that stand in for each other on one wire.
 //!
 //! [`Sender`] and [`Receiver`] run the first engine of a list that can be opened. Where it gives up
 //! in the middle of a span, the next one goes on at the very byte; no byte is lost or repeated, and
@@ -14,7 +14,7 @@ use crate::{
     SendEngine, Setup, SpanDone, SpanId, SpanTap, StageTimes, Verdict, Wait, Wire,
 };
 
-/// One engine took over from another.
+/// A change in which one engine took over from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     pub from: &'static str,
@@ -36,7 +36,7 @@ pub type Opener<E> = fn(Setup<'_>) -> Result<Box<E>, OpenError>;
 ///
 /// The methods that an engine has too are those of [`SendEngine`] and [`ReceiveEngine`].
 pub trait Direction {
-    /// What an engine of the other direction is told.
+    /// Words for an engine of the other direction.
     const OTHER_WAY: &'static str;
 
     /// The function that opens the engine in this direction, if it has one.
@@ -51,7 +51,7 @@ pub trait Direction {
 
     fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError>;
 
-    /// Lets go of bytes that the engine has packed and holds back.
+    /// Sends bytes that the engine has packed and holds back.
     fn flush(&mut self) -> Result<(), EngineError>;
 
     /// Reaps all spans in flight.
@@ -177,23 +177,23 @@ pub struct Succession<E: Direction + ?Sized> {
     /// Stage times of engines that are gone.
     earlier_times: StageTimes,
     fallbacks: Vec<Fallback>,
-    /// What earlier engines moved of spans that a later one finishes.
+    /// Bytes that earlier engines moved of spans which a later one finishes.
     carried: Vec<SpanDone>,
     /// Errors of single spans from engines that are gone; [`Self::reap`] returns them.
     late: VecDeque<EngineError>,
 }
 
-/// Who holds the wire.
+/// The holder of the wire.
 enum Holder<E: ?Sized> {
     /// The engine at work.
     Engine(Box<E>),
     /// Nobody, after the last candidate failed.
     Nobody(Wire),
-    /// Only while one engine makes room for another.
+    /// Nobody, only while one engine makes room for another.
     Changing,
 }
 
-/// An engine that gave up, and why.
+/// An engine that gave up, and its error.
 type GaveUp = (&'static str, EngineError);
 
 impl<E: Direction + ?Sized> Succession<E> {
@@ -288,9 +288,9 @@ impl<E: Direction + ?Sized> Succession<E> {
         outcome.map_err(|error| self.whole(error))
     }
 
-    /// Between two spans: the first of `candidates` that can be opened goes on, because it was
-    /// chosen, and the others stand behind it. This is no [`Fallback`]. Waits for all spans in
-    /// flight; a receiver's late errors come from [`Self::reap`].
+    /// Changes engines between two spans: the first of `candidates` that can be opened goes on,
+    /// because it was chosen, and the others stand behind it. This is no [`Fallback`]. Waits for
+    /// all spans in flight; a receiver's late errors come from [`Self::reap`].
     ///
     /// # Errors
     /// Those of the engine that leaves, as [`Self::reap`] has them for a sender; or that of the
@@ -312,7 +312,7 @@ impl<E: Direction + ?Sized> Succession<E> {
         self.seat_next(wire, None)
     }
 
-    /// Spans whose completion or error is still to come from [`Self::reap`].
+    /// Number of spans whose completion or error is still to come from [`Self::reap`].
     #[must_use]
     pub fn spans_in_flight(&self) -> u32 {
         let late = self.late.len() as u32;
@@ -345,7 +345,7 @@ impl<E: Direction + ?Sized> Succession<E> {
         }
     }
 
-    /// In the middle of the span `id` the engine gave up: the next one takes its place.
+    /// Changes engines in the middle of the span `id`, where the one at work gave up.
     fn change(
         &mut self,
         id: SpanId,
@@ -438,7 +438,7 @@ impl<E: Direction + ?Sized> Succession<E> {
         }
     }
 
-    /// Why the engine cannot even be opened here.
+    /// The reason why an engine cannot even be opened here.
     fn refusal(&self, info: &EngineInfo, wire: &Wire) -> Option<EngineError> {
         if !info.wires.contains(&wire.kind()) {
             let found = format!("it cannot use a wire of kind {:?}", wire.kind());
@@ -465,7 +465,7 @@ impl<E: Direction + ?Sized> Succession<E> {
         }
     }
 
-    /// Makes the completions from `first` on speak of whole spans.
+    /// Makes completions speak of whole spans, with what earlier engines moved of them.
     fn complete(&mut self, done: &mut [SpanDone]) {
         if self.carried.is_empty() {
             return;
@@ -516,7 +516,7 @@ impl Receiver {
     }
 }
 
-/// The error's own words, without what the user knows already.
+/// The words of an error without what the user knows already.
 fn why(error: &EngineError) -> String {
     if error.call == "open" { error.source.to_string() } else { error.to_string() }
 }
@@ -533,12 +533,13 @@ fn refused(engine: &'static str, why: String) -> EngineError {
     }
 }
 
-/// No engine is left on this wire: another connection begins with the first of the list again.
+/// The error where no engine is left on this wire: another connection begins with the first of the
+/// list again.
 fn no_engine(engine: &'static str) -> EngineError {
     EngineError { remedy: Remedy::Stop, ..refused(engine, "no engine is left to go on".into()) }
 }
 
-/// A tap for one more call, while the caller keeps it.
+/// Lends a tap for one more call, while the caller keeps it.
 fn again<'tap>(tap: &'tap mut Option<&mut dyn SpanTap>) -> Option<&'tap mut dyn SpanTap> {
     match tap {
         Some(tap) => Some(&mut **tap),

@@ -70,7 +70,7 @@ impl FileSpan {
     }
 }
 
-/// A span the engine is finished with: its memory and file range are free again.
+/// A finished span: its memory and file range are free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanDone {
     pub id: SpanId,
@@ -80,14 +80,15 @@ pub struct SpanDone {
     pub copied_bytes: u64,
 }
 
-/// Whether more bytes follow at once (they may be held back) or the peer waits for these.
+/// The end of a send: more bytes follow at once, so that these may be held back, or the peer waits
+/// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boundary {
     MoreFollows,
     Flush,
 }
 
-/// How long [`SendEngine::reap`] and [`ReceiveEngine::reap`] wait for spans in flight.
+/// The wait of [`SendEngine::reap`] and [`ReceiveEngine::reap`] for spans in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     DontBlock,
@@ -99,7 +100,7 @@ pub enum Wait {
 pub trait SpanTap: Send {
     fn see(&mut self, bytes: &[u8]);
 
-    /// As `see`, for bytes that no one has touched yet: they come from memory, not from a cache.
+    /// Sees bytes that no one has touched yet: they come from memory, not from a cache.
     fn see_cold(&mut self, bytes: &[u8]) {
         self.see(bytes);
     }
@@ -134,7 +135,7 @@ pub trait SendEngine: Send {
     /// With [`Boundary::Flush`] everything taken so far is with the kernel on return.
     fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError>;
 
-    /// A hint: this span comes after the one submitted next. An engine may begin to read it.
+    /// Announces the span that comes after the one submitted next. An engine may begin to read it.
     fn prepare(&mut self, _next: &FileSpan) {}
 
     /// Sends `span`, after everything sent before it.
@@ -222,7 +223,7 @@ impl Setup<'_> {
     }
 }
 
-/// No call is given less to move: a page.
+/// Smallest block that a call is given to move: a page.
 pub const BLOCK_BYTES_MIN: usize = 4096;
 
 /// Memory and sizes that the engines of a wire may use. A plain number is the memory alone.
@@ -248,7 +249,7 @@ pub enum WireKind {
     KernelTls,
 }
 
-/// One connection, handed to exactly one engine.
+/// A connection, handed to exactly one engine.
 #[derive(Debug)]
 pub enum Wire {
     Tcp(OwnedFd),
@@ -264,7 +265,7 @@ impl Wire {
         }
     }
 
-    /// The socket below, whatever the kernel does on it.
+    /// The socket below the wire, whatever the kernel does on it.
     #[must_use]
     pub fn socket(&self) -> &OwnedFd {
         let (Self::Tcp(socket) | Self::KernelTls(socket)) = self;
@@ -272,7 +273,7 @@ impl Wire {
     }
 }
 
-/// Whether an engine can work on this host.
+/// The answer whether an engine can work on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Usable,
@@ -289,12 +290,12 @@ pub struct EngineInfo {
     /// A line of help; it begins with `study: ` where the engine is never chosen by itself.
     pub summary: &'static str,
     pub wires: &'static [WireKind],
-    /// Offsets and lengths that are multiples of this take the fast path; others work too.
+    /// Alignment of offsets and lengths that take the fast path, in bytes; others work too.
     pub align_bytes: u32,
     pub spans_in_flight_max: u32,
-    /// User space sees the bytes anyway, so a tap costs no second read.
+    /// Whether user space sees the bytes anyway, so that a tap costs no second read.
     pub sees_bytes: bool,
-    /// Its call that sends reads the source too, so it may be the disk that it waits for.
+    /// Whether the call that sends reads the source too, so that it may wait for the disk.
     pub reads_while_sending: bool,
     pub probe: fn(&Host) -> Verdict,
     pub open_send: Option<OpenSend>,
@@ -310,24 +311,24 @@ impl std::fmt::Debug for EngineInfo {
 /// The step that helps after an [`EngineError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The rest of the same span, by the next engine in the list.
+    /// The next engine in the list moves the rest of the same span.
     UseAnotherEngine,
-    /// A new connection; unacknowledged spans are moved again.
+    /// A new connection is made, and unacknowledged spans are moved again.
     Reconnect,
-    /// This file cannot be finished; go on with the others.
+    /// This file cannot be finished; the others go on.
     SkipFile,
     /// Nothing can go on.
     Stop,
 }
 
-/// The engine could not start; the wire comes back unharmed.
+/// The error of an engine that could not start; the wire comes back unharmed.
 #[derive(Debug)]
 pub struct OpenError {
     pub wire: Wire,
     pub cause: EngineError,
 }
 
-/// What was tried, on which span, how far it came, and what helps.
+/// An error of an engine: what was tried, on which span, how far it came, and what helps.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "engine {engine}: {call} failed at byte {offset_bytes}, \
@@ -336,7 +337,7 @@ pub struct OpenError {
 pub struct EngineError {
     pub engine: &'static str,
     pub call: &'static str,
-    /// The span it concerns; `None` for frame headers and for opening.
+    /// The span that the error concerns; `None` for frame headers and for opening.
     pub span: Option<SpanId>,
     pub offset_bytes: u64,
     pub moved_bytes: u64,

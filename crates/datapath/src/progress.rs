@@ -1,4 +1,4 @@
-//! How far a span has come, and errors that say so.
+//! Progress of a span, and errors that say how far it came.
 //!
 //! All errors about spans are built here, so that each names engine, call, span and position.
 
@@ -55,19 +55,19 @@ impl<'span> Progress<'span> {
         SpanDone { id: self.span.id, moved_bytes: self.moved_bytes, copied_bytes }
     }
 
-    /// The wire failed.
+    /// The error of a wire that failed.
     #[must_use]
     pub fn wire(&self, call: &'static str, source: impl Into<io::Error>) -> EngineError {
         self.error(call, Remedy::Reconnect, source.into())
     }
 
-    /// The file failed.
+    /// The error of a file that failed.
     #[must_use]
     pub fn file(&self, call: &'static str, source: impl Into<io::Error>) -> EngineError {
         self.error(call, Remedy::SkipFile, source.into())
     }
 
-    /// The file is shorter than the span.
+    /// The error of a file that is shorter than the span.
     #[must_use]
     pub fn truncated(&self, call: &'static str) -> EngineError {
         let source = io::Error::new(
@@ -80,7 +80,7 @@ impl<'span> Progress<'span> {
         self.file(call, source)
     }
 
-    /// This engine cannot go on here, another can.
+    /// The error of an engine that cannot go on here, where another can.
     #[must_use]
     pub fn unsupported(&self, call: &'static str, source: impl Into<io::Error>) -> EngineError {
         self.error(call, Remedy::UseAnotherEngine, source.into())
@@ -132,10 +132,10 @@ impl Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     File,
-    /// The file, and the plainest call has failed too: no other engine would do better.
+    /// The file, where the plainest call has failed too: no other engine would do better.
     Target,
     Wire,
-    /// Both: the error number must tell which one failed.
+    /// File or wire: the error number must tell which one failed.
     Either,
 }
 
@@ -146,7 +146,8 @@ pub enum Copied {
     Nothing,
 }
 
-/// The file system, the kind of file or the kernel cannot do what was asked.
+/// Whether an error number says that the file system, the kind of file or the kernel cannot do what
+/// was asked.
 #[must_use]
 pub fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::NODEV)
@@ -160,7 +161,7 @@ pub fn is_unsupported_error(error: &io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(is_unsupported)
 }
 
-/// Why a file cannot be moved past the page cache.
+/// The error of a file that cannot be moved past the page cache.
 #[must_use]
 pub fn without_direct(error: &io::Error) -> io::Error {
     let why =
@@ -168,7 +169,7 @@ pub fn without_direct(error: &io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// The connection has failed.
+/// Whether an error number says that the connection has failed.
 #[must_use]
 pub fn is_of_the_wire(errno: Errno) -> bool {
     matches!(

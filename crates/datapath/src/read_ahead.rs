@@ -20,7 +20,7 @@ use crate::{
 /// A span that is being read.
 struct Reading {
     span: FileSpan,
-    /// Of the span, given to reads.
+    /// Bytes of the span that have been given to reads.
     started_bytes: u64,
 }
 
@@ -53,10 +53,10 @@ pub(crate) struct ReadAhead<Q> {
     queue: Q,
     free: Vec<usize>,
     blocks: VecDeque<Block>,
-    /// The span being sent, then the one that follows it.
+    /// Spans that are read: the one being sent, then the one that follows it.
     reading: VecDeque<Reading>,
     prepared: Option<FileSpan>,
-    /// `None`: the kernel copies what is sent.
+    /// Sends without a copy; with `None` the kernel copies what is sent.
     zero_copy: Option<ZeroCopySends>,
     times: StageTimes,
 }
@@ -160,8 +160,8 @@ impl<Q: BlockQueue> ReadAhead<Q> {
         self.blocks.pop_front().ok_or_else(|| io::Error::other("no block was started"))
     }
 
-    /// The part of the slot to send, and whether that is all of it. What a short read left out is
-    /// read through the page cache, which knows the end of the file to the byte.
+    /// The part of the slot to send, and whether that is all of the block. What a short read left
+    /// out is read through the page cache, which knows the end of the file to the byte.
     fn complete(
         &mut self,
         progress: &Progress<'_>,
@@ -341,7 +341,8 @@ impl<Q: BlockQueue> SendEngine for ReadAhead<Q> {
         self.times
     }
 
-    /// The next engine finds no notices on the wire. Where it has ended none will come.
+    /// Gives the wire back without notices on it for the next engine. Where it has ended none will
+    /// come.
     fn into_wire(mut self: Box<Self>) -> Wire {
         if let Some(sends) = &mut self.zero_copy {
             let _ = sends.wait_for_all(&self.wire, &mut self.times);

@@ -75,11 +75,12 @@ pub(crate) fn receive_whole(wire: &Wire, buffer: &mut [u8]) -> Result<(), (usize
     Ok(())
 }
 
-/// A receiver that sleeps is woken when this much has come, not for each segment: a wake-up costs
-/// more than the copy of a segment. Half of the smallest block that an engine receives.
+/// Bytes that wake a sleeping receiver, instead of each segment: a wake-up costs more than the copy
+/// of a segment. Half of the smallest block that an engine receives.
 const WAKE_BYTES: u64 = 128 << 10;
-/// A window below this is still growing, which it does by how much is read in a round trip: a
-/// receiver that lets it fill up first keeps it small. Over 40 ms 8 MiB took 3.1 s so, for 0.6.
+/// Smallest window in which a receiver waits for more: one below is still growing, by how much is
+/// read in a round trip, and a receiver that lets it fill up first keeps it small. Over 40 ms 8 MiB
+/// took 3.1 s so, for 0.6.
 const WINDOW_BYTES_MIN: u64 = 8 * WAKE_BYTES;
 
 /// The payload of one span while it comes in.
@@ -98,7 +99,7 @@ impl Payload {
         Self::with_window(wire, left_bytes, if is_long { window() } else { 0 })
     }
 
-    /// In a window that may be so large by now.
+    /// Begins a payload in a window of this size.
     fn with_window(wire: &Wire, left_bytes: u64, window_bytes: u64) -> Self {
         // Kernel TLS counts records below and bytes above them.
         let pays = left_bytes >= 4 * WAKE_BYTES && matches!(wire, Wire::Tcp(_));
@@ -108,7 +109,7 @@ impl Payload {
         Self { left_bytes, waits_for_more }
     }
 
-    /// Receives some bytes, at least one; fewer than there is room for when they are enough.
+    /// Receives one byte at least; fewer than there is room for when they are enough.
     ///
     /// # Errors
     /// What recv(2) says; [`closed`] when the peer closed.
@@ -140,7 +141,7 @@ impl Payload {
         }
     }
 
-    /// Waits until bytes are there, or the connection's end.
+    /// Waits until bytes are there, or the connection has ended.
     ///
     /// # Errors
     /// What poll(2) says.
@@ -157,7 +158,7 @@ impl Payload {
         }
     }
 
-    /// Bytes of the payload were taken in another way.
+    /// Counts bytes of the payload that were taken in another way.
     pub(crate) fn took(&mut self, bytes: usize) {
         self.left_bytes = self.left_bytes.saturating_sub(bytes as u64);
     }
@@ -182,7 +183,7 @@ impl Payload {
     }
 }
 
-/// Never SIGPIPE: a peer that is gone is an error like others.
+/// Flags of a send, which never raises SIGPIPE: a peer that is gone is an error like others.
 pub(crate) fn send_flags(boundary: Boundary) -> SendFlags {
     match boundary {
         Boundary::MoreFollows => SendFlags::MORE | SendFlags::NOSIGNAL,
@@ -190,7 +191,7 @@ pub(crate) fn send_flags(boundary: Boundary) -> SendFlags {
     }
 }
 
-/// The peer has closed its side.
+/// The error of a peer that has closed its side.
 pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection")
 }

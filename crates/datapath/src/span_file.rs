@@ -50,7 +50,7 @@ impl SpanFile {
     /// # Errors
     /// What memfd_create(2) and ftruncate(2) say.
     pub fn zeros() -> io::Result<Self> {
-        /// As much as one call moves; small beside the processor's cache.
+        /// Bytes of the window: as much as one call moves; small beside the processor's cache.
         const WINDOW_BYTES: u64 = 1 << 20;
         let window = File::from(rustix::fs::memfd_create("zeros", MemfdFlags::CLOEXEC)?);
         // Allocated, because a hole costs a lookup and a page of zeros for every read.

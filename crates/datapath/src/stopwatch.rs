@@ -1,4 +1,4 @@
-//! Adds up where an engine's time goes.
+//! Time that an engine spends in each stage, added up.
 
 use std::time::Instant;
 

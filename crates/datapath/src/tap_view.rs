@@ -1,4 +1,4 @@
-//! What the digest sees of bytes that no buffer holds: the page cache's own pages.
+//! A view for the digest of bytes that no buffer holds: the page cache's own pages.
 //!
 //! An engine that never has a span's bytes in user space maps them for the tap, a window of some
 //! megabytes at a time. Where a file cannot be mapped, bytes are read into a buffer that stays in
@@ -10,11 +10,11 @@ use haul_sys::Window;
 
 use crate::{Boundary, EngineError, FileSpan, SpanId, SpanTap, Wire, progress::Progress, socket};
 
-/// Half of the second-level cache of a common server core.
+/// Bytes of the buffer: half of the second-level cache of a common server core.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// Mapped at a time: unmapping interrupts the other cores, so not too little; and what is mapped
-/// counts as this process's memory, so not too much.
+/// Bytes mapped at a time: unmapping interrupts the other cores, so not too little; and what is
+/// mapped counts as this process's memory, so not too much.
 const WINDOW_BYTES: u64 = 8 << 20;
 
 /// Shows a tap the bytes of a span that its engine moves without seeing them.
@@ -24,7 +24,7 @@ pub struct TapView {
     window: Option<SpanWindow>,
 }
 
-/// A window, and the part of the span that it shows.
+/// A mapped window, and the part of the span that it shows.
 #[derive(Debug)]
 struct SpanWindow {
     window: Window,
@@ -33,7 +33,7 @@ struct SpanWindow {
 }
 
 impl TapView {
-    /// Takes [`BUFFER_BYTES`], or less if `buffer_bytes_max` is less.
+    /// Makes a view with a buffer of [`BUFFER_BYTES`], or less if `buffer_bytes_max` is less.
     #[must_use]
     pub fn new(buffer_bytes_max: usize) -> Self {
         let buffer = vec![0; buffer_bytes_max.clamp(4096, BUFFER_BYTES)].into();
@@ -95,7 +95,7 @@ impl TapView {
         Ok(to_bytes - from_bytes)
     }
 
-    /// True when a window shows this part of the span.
+    /// Maps this part of the span, if it can be; true when a window shows it.
     fn map(&mut self, span: &FileSpan, from_bytes: u64, to_bytes: u64) -> bool {
         if let Some(shown) = &self.window
             && shown.span == span.id
@@ -121,7 +121,7 @@ impl TapView {
         true
     }
 
-    /// The span is over: nothing of its file stays mapped.
+    /// Unmaps the file of a span that is over.
     pub fn let_go(&mut self) {
         self.window = None;
     }
@@ -153,7 +153,7 @@ impl TapView {
     }
 }
 
-/// What follows the first `at_bytes` of the span; empty at the end of the file.
+/// Reads what follows the first `at_bytes` of the span; empty at the end of the file.
 fn read_some<'buffer>(
     span: &FileSpan,
     at_bytes: u64,

@@ -24,9 +24,9 @@ use crate::{
 /// A span that is not yet in the file as a whole.
 struct Flight {
     span: FileSpan,
-    /// Taken off the wire by this engine.
+    /// Bytes taken off the wire by this engine.
     moved_bytes: u64,
-    /// All of it is off the wire.
+    /// Whether all of the span is off the wire.
     received: bool,
     writes_in_flight: u32,
     fault: Option<Fault>,
@@ -52,14 +52,14 @@ pub(crate) struct WriteBehind<Q> {
     wire: Wire,
     queue: Q,
     free: Vec<usize>,
-    /// By slot.
+    /// Writes under way, by slot.
     writes: Vec<Option<Write>>,
-    /// In the order of the submits; the last one is being received.
+    /// Spans in the order of the submits; the last one is being received.
     flights: VecDeque<Flight>,
     failed: VecDeque<EngineError>,
-    /// Why O_DIRECT cannot be used any longer.
+    /// The call and error for which O_DIRECT cannot be used any longer.
     refused: Option<(&'static str, io::Error)>,
-    /// The ends of spans that do not fill a page.
+    /// Buffer for the ends of spans that do not fill a page.
     scrap: Box<[u8]>,
     times: StageTimes,
 }
@@ -123,7 +123,8 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         })
     }
 
-    /// The queue itself has failed: what it had in flight may or may not be written.
+    /// Gives up all writes in flight, as the queue itself has failed: they may or may not be
+    /// written.
     fn lose_all(&mut self, error: &io::Error) {
         let again = || io::Error::new(error.kind(), error.to_string());
         self.refused.get_or_insert_with(|| ("wait for a write", again()));
@@ -178,7 +179,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         }
     }
 
-    /// A part of a page: received and written through the page cache.
+    /// Receives a part of a page and writes it through the page cache.
     fn receive_scrap(
         &mut self,
         progress: &Progress<'_>,
@@ -201,7 +202,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         Ok(())
     }
 
-    /// Whole pages: received into a slot, whose write then runs beside.
+    /// Receives whole pages into a slot, whose write then runs beside.
     fn receive_pages(
         &mut self,
         progress: &Progress<'_>,
@@ -368,7 +369,7 @@ mod tests {
 
     const PAGE: usize = ALIGN_BYTES as usize;
 
-    /// A queue whose writes fail from the given one on, having written nothing.
+    /// A queue whose writes fail once `works` of them are over, with nothing written.
     struct Failing {
         queue: WorkerThread,
         works: usize,
@@ -419,8 +420,8 @@ mod tests {
 
     type Received = (Result<(), EngineError>, WriteBehind<Failing>, usize, FileSpan);
 
-    /// Receives ten pages and a bit into a file; what `submit` returned, the engine, what the tap
-    /// saw, and the file.
+    /// Receives ten pages and a bit into a file; returns the outcome of `submit`, the engine, what
+    /// the tap saw, and the file.
     fn receive(works: usize, errno: Errno) -> Option<Received> {
         let file = Arc::new(SpanFile::new(tempfile::tempfile_in(".").unwrap()));
         if let Err(error) = file.direct() {

@@ -7,11 +7,11 @@
 
 use crate::{Host, Verdict};
 
-/// Drivers of which some cards can do it; `ethtool -g` says of one card whether it splits headers
-/// (TCP data split).
+/// Drivers of which some cards have zero-copy receive; `ethtool -g` says of one card whether it
+/// splits headers (TCP data split).
 const DRIVERS: [&str; 4] = ["bnxt_en", "fbnic", "gve", "mlx5_core"];
 
-/// Always a refusal; it names what is missing first.
+/// The verdict on zero-copy receive: always a refusal, which names what is missing first.
 #[must_use]
 pub fn verdict(host: &Host) -> Verdict {
     let refused = |needs, found| Verdict::Refused { needs, found };

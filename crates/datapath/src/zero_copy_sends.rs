@@ -29,30 +29,30 @@ struct Sent {
 
 /// A span with sends that are not over, or that is still being sent.
 struct Flight {
-    /// A span may come again while an earlier try is still in flight.
+    /// Number of the try: a span may come again while an earlier try is still in flight.
     number: u64,
     id: SpanId,
     moved_bytes: u64,
     copied_bytes: u64,
     sends_in_flight: u32,
-    /// Set when all of it has been handed to the kernel.
+    /// Whether all of the span has been handed to the kernel.
     ended: bool,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
     sends_in_flight: u32,
-    /// More sends of it may follow.
+    /// Whether more sends of the slot may follow.
     open: bool,
 }
 
-/// The peer is gone when it takes this long to bring a notice of a connection that has ended.
+/// Time that the peer may take to bring a notice of a connection that has ended; later it is gone.
 const ENDED_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 pub(crate) struct ZeroCopySends {
-    /// In the order of their numbers.
+    /// Sends in the order of their numbers.
     sends: VecDeque<Sent>,
-    /// Of the first one in `sends`.
+    /// Number of the first send in `sends`.
     first_number: u32,
     flights: VecDeque<Flight>,
     /// Spans begun so far.
@@ -60,12 +60,12 @@ pub(crate) struct ZeroCopySends {
     slots: Vec<Slot>,
     freed: Vec<usize>,
     copies: CopyWatch,
-    /// The kernel refused to lock memory for a send, with nothing in flight.
+    /// Whether the kernel refused to lock memory for a send, with nothing in flight.
     refused: bool,
 }
 
 impl ZeroCopySends {
-    /// On a wire that has never sent without a copy.
+    /// Begins to send on a wire that has never sent without a copy.
     ///
     /// # Errors
     /// Where the kernel or the wire does not know such sends, or has already done some.
@@ -100,7 +100,8 @@ impl ZeroCopySends {
         });
     }
 
-    /// The last span begun is with the kernel; or it has failed and is nobody's any longer.
+    /// Ends the last span begun: it is with the kernel, or it has failed and is nobody's any
+    /// longer.
     pub(crate) fn end(&mut self, whole: bool) {
         if whole {
             if let Some(flight) = self.flights.back_mut() {
@@ -181,7 +182,7 @@ impl ZeroCopySends {
         Ok(bytes.len())
     }
 
-    /// Nothing more of the slot is sent: it is free when its notices have come.
+    /// Closes a slot, of which nothing more is sent: it is free when its notices have come.
     pub(crate) fn close(&mut self, slot: usize) {
         self.slots[slot].open = false;
         if self.slots[slot].sends_in_flight == 0 {
@@ -276,7 +277,7 @@ impl ZeroCopySends {
         Ok(())
     }
 
-    /// Whether sending without a copy is worth while here.
+    /// Checks that sending without a copy is worth while here.
     ///
     /// # Errors
     /// Says why not.
@@ -296,7 +297,7 @@ impl ZeroCopySends {
         })
     }
 
-    /// Hands over the spans that are over.
+    /// Hands over the spans that are finished.
     pub(crate) fn hand_over(&mut self, done: &mut Vec<SpanDone>) {
         self.flights.retain(|flight| {
             let over = flight.ended && flight.sends_in_flight == 0;
@@ -316,7 +317,7 @@ impl ZeroCopySends {
         self.flights.front().map(|flight| flight.id)
     }
 
-    /// The wire is dead: what it has not said yet it never will.
+    /// Forgets all sends and spans, as the wire is dead: what it has not said yet it never will.
     pub(crate) fn abandon(&mut self) {
         self.flights.clear();
         self.sends.clear();
