@@ -104,7 +104,7 @@ impl SpanTap for Crc {
     }
 }
 
-/// What one end of the wire took.
+/// Costs of one end of the wire.
 #[derive(Default)]
 struct Side {
     cpu_s: f64,
@@ -257,7 +257,7 @@ fn run(options: &Options, host: &Host) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As a JSON object, in milliseconds.
+/// Stage times as a JSON object, in milliseconds.
 fn stages(times: StageTimes) -> String {
     let StageTimes { source_ns, digest_ns, send_ns, receive_ns, target_ns } = times;
     let ms = |ns: u64| ns / 1_000_000;

@@ -1,4 +1,4 @@
-//! What a file system takes for small files by itself: one thread, no network, no source. The floor
+//! Costs of small files on a file system by itself: one thread, no network, no source. The floor
 //! under every mover of trees.
 //!
 //!     small_files DIR [FILES] [BYTES]
@@ -23,7 +23,7 @@ use std::{
 type Failure = Box<dyn std::error::Error>;
 
 const FILES_A_DIRECTORY: usize = 200;
-/// As many share a sync in haul, more or less.
+/// Files that share a sync in haul, more or less.
 const FILES_A_SYNC: usize = 400;
 
 #[derive(Clone, Copy)]

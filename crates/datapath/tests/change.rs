@@ -15,7 +15,7 @@ use haul_testkit::{content, seed::Seed};
 use stream::{Seen, SocketBuffers};
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// Of spans that begin and end anywhere in a page.
+/// Lengths of spans that begin and end anywhere in a page.
 const LENS_BYTES: [u64; 6] = [700_001, 3, 400_000, 65_536, 1, 300_003];
 const TRAILER: [u8; 5] = *b"trail";
 

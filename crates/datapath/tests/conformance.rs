@@ -28,7 +28,7 @@ fn or_read_write(info: &'static EngineInfo) -> Vec<&'static EngineInfo> {
     vec![info, read_write()]
 }
 
-/// The engines that were not the ones tried, each with where and why, for the first of its spans.
+/// Engines that gave up, each with where and why, for the first of its spans.
 #[derive(Default)]
 struct Refusals(BTreeMap<String, String>);
 

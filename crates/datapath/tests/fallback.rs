@@ -108,7 +108,7 @@ impl ReceiveEngine for Faulty {
     }
 }
 
-/// The next faulty engine opened gives up here. Tests that use it hold the lock.
+/// Bytes after which the next faulty engine gives up; tests that use it hold the lock.
 static GIVES_UP_AFTER_BYTES: AtomicU64 = AtomicU64::new(0);
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 

@@ -26,15 +26,17 @@ mod stream;
 
 use stream::{BUFFERS, SocketBuffers, Tapped, check_all_done, receivers, run_with, senders, span};
 
-/// Where the child moves its files; without it the test binary is nobody's child.
+/// Variable with the directory where the child moves its files; without it the test binary is
+/// nobody's child.
 const DIRECTORY: &str = "HAUL_REFUSALS_DIRECTORY";
-/// RLIMIT_MEMLOCK of the child.
+/// Variable with the child's RLIMIT_MEMLOCK.
 const MEMLOCK: &str = "HAUL_REFUSALS_MEMLOCK_BYTES";
-/// What the child runs: the test below of this name.
+/// Name of the test below, which the child runs.
 const CHILD: &str = "every_engine_moves_every_byte_or_says_why_another_does";
-/// Less than a window of what an engine bears in vain: here other reasons are looked for.
+/// Length of the file, less than a window of what an engine bears in vain: other reasons are looked
+/// for here.
 const LEN: u64 = 3_000_017;
-/// nobody, on the distributions in use.
+/// The user nobody, on the distributions in use.
 const NOBODY: u32 = 65_534;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -57,7 +59,7 @@ fn every_engine_moves_every_byte_or_says_why_another_does() {
     }
 }
 
-/// Moves a file there, each engine with read-write behind it, and prints what gave up.
+/// Moves a file below `directory`, each engine with read-write behind it, and prints what gave up.
 fn round_trip(directory: &Path, sender: &'static EngineInfo, receiver: &'static EngineInfo) {
     let seed = Seed::from_env_or_random();
     // Under a name, as other accounts may not open what has none by /proc/self/fd.
@@ -102,7 +104,7 @@ fn round_trip(directory: &Path, sender: &'static EngineInfo, receiver: &'static 
     fs::remove_file(directory.join("target")).unwrap();
 }
 
-/// Ended and waited for when dropped.
+/// A child process, ended and waited for when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -111,7 +113,7 @@ impl Drop for Ended {
     }
 }
 
-/// Runs `command`, which runs the child, to its end; the lines that tell of changes.
+/// Runs `command`, which runs the child, to its end; returns the lines that tell of changes.
 fn fallbacks_of(mut command: Command, directory: &Path) -> Vec<String> {
     let mut output = tempfile::tempfile().unwrap();
     command.env(DIRECTORY, directory).env_remove(haul_testkit::skip::LOG_VARIABLE);
@@ -142,13 +144,13 @@ fn child_words() -> [OsString; 3] {
     ["--exact", CHILD, "--nocapture"].map(OsString::from)
 }
 
-/// What the engine said when it gave up; empty if it did not.
+/// Words of an engine when it gave up; empty if it did not.
 fn said_by<'lines>(lines: &'lines [String], engine: &str) -> Vec<&'lines str> {
     let begin = format!("fallback of {engine}: ");
     lines.iter().filter_map(|line| line.strip_prefix(begin.as_str())).collect()
 }
 
-/// Every reason says what is needed and what was found.
+/// Checks that every reason says what is needed and what was found.
 fn check_reasons(lines: &[String]) {
     for line in lines {
         println!("{line}");
@@ -156,7 +158,7 @@ fn check_reasons(lines: &[String]) {
     }
 }
 
-/// On the disk of this project.
+/// A directory on the disk of this project.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
@@ -238,7 +240,8 @@ fn where_files_have_no_o_direct_those_that_need_it_say_so() {
     }
 }
 
-/// All that an account has locked counts for the limit of each of its processes.
+/// Lock of the tests that lock memory: all that an account has locked counts for the limit of each
+/// of its processes.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs the child as nobody, with this limit of locked memory. `None` without root.

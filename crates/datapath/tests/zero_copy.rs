@@ -21,7 +21,7 @@ use stream::{
 };
 
 const GIVE_UP: Buffers = Buffers { in_vain: InVain::GiveUp, ..BUFFERS };
-/// Several windows of what an engine bears in vain.
+/// Length of the file: several windows of what an engine bears in vain.
 const LEN: u64 = 3 * WINDOW_BYTES + 12_345;
 
 fn engine(name: &str) -> &'static EngineInfo {

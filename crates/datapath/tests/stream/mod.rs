@@ -18,7 +18,8 @@ use haul_datapath::{
     skeleton,
 };
 
-/// Engines go on where the kernel copies, so that loopback shows all that they do.
+/// Memory of the engines, which go on where the kernel copies, so that loopback shows all that they
+/// do.
 pub const BUFFERS: Buffers =
     Buffers { bytes_max: 16 << 20, block_bytes: None, in_vain: InVain::GoOn };
 pub const TRAILER: [u8; 5] = *b"over.";
@@ -32,13 +33,13 @@ pub fn senders() -> Vec<&'static EngineInfo> {
     all.filter(|info| info.open_send.is_some()).collect()
 }
 
-/// Those that put bytes into files.
+/// Engines that put bytes into files.
 pub fn receivers() -> Vec<&'static EngineInfo> {
     let all = engines::ENGINES.iter().copied().chain([&skeleton::INFO]);
     all.filter(|info| info.open_receive.is_some() && info.name != "discard").collect()
 }
 
-/// Where files are tried: the file system of this directory, and memory.
+/// Directories where files are tried: the file system of this one, and memory.
 pub fn directories() -> Vec<PathBuf> {
     let mut directories = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
     if Path::new("/dev/shm").is_dir() {
@@ -53,15 +54,16 @@ pub fn file_in(directory: &Path) -> File {
     tempfile::tempfile_in(directory).unwrap()
 }
 
-/// How large the sockets' buffers are.
+/// Sizes of the sockets' buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketBuffers {
     Automatic,
-    /// The smallest that the kernel grants.
+    /// The smallest buffers that the kernel grants.
     Tiny,
-    /// As `Tiny`, for the sender only. What is sent without a copy reaches a receiver on this host
-    /// in whole pages: a receive buffer smaller than a page then has no window to offer, and some
-    /// hundred bytes go every 200 ms, when the sender asks again (tcp_send_probe0).
+    /// The smallest send buffer, and an automatic receive buffer. What is sent without a copy
+    /// reaches a receiver on this host in whole pages: a receive buffer smaller than a page then
+    /// has no window to offer, and some hundred bytes go every 200 ms, when the sender asks again
+    /// (tcp_send_probe0).
     TinyToSend,
 }
 
@@ -81,7 +83,7 @@ pub fn wires(buffers: SocketBuffers) -> (Wire, Wire) {
     (Wire::Tcp(near.into()), Wire::Tcp(far.into()))
 }
 
-/// Keeps everything it sees.
+/// A tap that keeps everything it sees.
 #[derive(Default)]
 pub struct Seen(pub Vec<u8>);
 
@@ -97,7 +99,7 @@ pub enum Tapped {
     No,
 }
 
-/// What one end did with its spans, in their order.
+/// Outcome of one end's spans, in their order.
 #[derive(Default)]
 pub struct Outcome {
     pub done: Vec<SpanDone>,
@@ -204,7 +206,7 @@ pub fn run(
     run_with(BUFFERS, send_with, receive_with, from, into, tapped, buffers)
 }
 
-/// As [`run`], with other memory for the engines.
+/// Runs as [`run`] does, with other memory for the engines.
 pub fn run_with(
     memory: Buffers,
     send_with: Vec<&'static EngineInfo>,
@@ -222,7 +224,7 @@ pub fn run_with(
     })
 }
 
-/// Every span was handed over once, as long as it is.
+/// Checks that every span was handed over once, as long as it is.
 pub fn check_all_done(spans: &[FileSpan], outcome: &Outcome) {
     let failed = outcome.failed.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert!(failed.is_empty(), "{failed:?}");
