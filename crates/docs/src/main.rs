@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         .with_context(|| format!("cannot write the documents to {}", directory.display()))
 }
 
-/// What the roff crate puts before each part, so that apostrophes stay straight.
+/// Lines that the roff crate puts before each part, so that apostrophes stay straight.
 const DEFINITIONS: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
 fn write_all(directory: &Path) -> Result<()> {
@@ -53,7 +53,7 @@ fn visible(command: &Command) -> Command {
         .subcommands(shown)
 }
 
-/// The page of a command and those of its subcommands.
+/// Writes the page of a command and those of its subcommands.
 fn write_pages(command: &Command, name: &str, directory: &Path) -> Result<()> {
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         write_pages(child, &format!("{name}-{}", child.get_name()), directory)?;
@@ -88,7 +88,7 @@ fn page(command: &Command, name: &str) -> Result<String> {
     Ok(format!("{DEFINITIONS}{}", page.replace(DEFINITIONS, "")))
 }
 
-/// A section whose lines stay as they are.
+/// Adds a section whose lines stay as they are.
 fn render_section(section: &examples::Section, page: &mut Vec<u8>) -> std::io::Result<()> {
     let mut roff = Roff::default();
     roff.control("SH", [section.title.to_uppercase().as_str()]);

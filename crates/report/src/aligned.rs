@@ -1,6 +1,6 @@
 //! Rows of text as columns.
 
-/// Rows as columns, two blanks between them, no blanks at a line's end.
+/// Aligns rows as columns, two blanks between them, no blanks at a line's end.
 #[must_use]
 pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();

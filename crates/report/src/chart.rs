@@ -6,25 +6,25 @@
 use crate::{markup::escaped, units};
 use std::fmt::Write as _;
 
-/// All charts are as wide, in user units; the page scales them.
+/// Width of all charts in user units; the page scales them.
 const WIDTH: f64 = 900.0;
 const LINE_CHART_HEIGHT: f64 = 340.0;
 const TITLE_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 15.0;
 const BAR_GAP: f64 = 4.0;
 const GROUP_GAP: f64 = 7.0;
-/// A letter of the page's font is about as wide.
+/// Width of a letter of the page's font, about.
 const LETTER_WIDTH: f64 = 7.2;
-/// The page has so many colours; the next series begins with the first again.
+/// Number of colours on the page; the next series begins with the first again.
 const COLOURS: usize = 8;
-/// A scale has at least so many steps.
+/// Fewest steps of a scale.
 const STEPS_MIN: f64 = 4.0;
 
-/// One bar: a value, and how far the rounds lay apart.
+/// A group of bars: a value and the range of its rounds for each series.
 #[derive(Clone, Debug)]
 pub struct Bar {
     pub label: String,
-    /// One for each series, in their order; `None` is a gap.
+    /// Values, one for each series in their order; `None` is a gap.
     pub values: Vec<Option<BarValue>>,
 }
 
@@ -41,7 +41,7 @@ impl From<f64> for BarValue {
     }
 }
 
-/// Horizontal bars, a group for each label and a colour for each series.
+/// Draws horizontal bars, a group for each label and a colour for each series.
 #[must_use]
 pub fn bars(title: &str, unit: &str, series: &[&str], bars: &[Bar]) -> String {
     let values = || bars.iter().flat_map(|bar| &bar.values).flatten();
@@ -90,25 +90,25 @@ pub fn bars(title: &str, unit: &str, series: &[&str], bars: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
-/// One line of a chart.
+/// A line of a chart.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub label: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// How the numbers below a chart lie.
+/// Kind of the numbers below a chart, and how they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Across {
     /// Seconds, from 0.
     Seconds,
     /// Bytes, each power of two as far from the next.
     Bytes,
-    /// Numbers of streams, in the same way.
+    /// Numbers of streams, each power of two as far from the next.
     Streams,
 }
 
-/// Lines above an axis of time or of sizes.
+/// Draws lines above an axis of time or of sizes.
 #[must_use]
 pub fn lines(title: &str, unit: &str, across: Across, drawn: &[Line]) -> String {
     let points = || drawn.iter().flat_map(|line| &line.points);
@@ -163,7 +163,7 @@ pub fn lines(title: &str, unit: &str, across: Across, drawn: &[Line]) -> String 
     svg + "</svg>\n"
 }
 
-/// The numbers below a chart, and how they are written.
+/// Marks below a chart: numbers, and how they are written.
 fn marks(across: Across, first: f64, last: f64) -> Vec<(f64, String)> {
     match across {
         Across::Seconds if last > 0.0 => {
@@ -235,20 +235,20 @@ fn text(svg: &mut String, class: &str, anchor: &str, at: (f64, f64), words: &str
     );
 }
 
-/// The next of 1, 2, 5, 10, 20, ... times a quarter: a scale's end.
+/// End of a scale: the next multiple of its step.
 fn nice_above(value: f64) -> f64 {
     let step = step_for(value);
     (value / step).ceil().max(1.0) * step
 }
 
-/// 0 and every step up to the end of the scale.
+/// Marks of a scale: 0 and every step up to its end.
 fn steps(top: f64) -> Vec<f64> {
     let step = step_for(top);
     let count = (top / step).round() as u32;
     (0..=count).map(|at| f64::from(at) * step).collect()
 }
 
-/// 1, 2 or 5 times a power of ten, so that there are some steps but not many.
+/// Step of a scale: 1, 2 or 5 times a power of ten, so that there are several steps but not many.
 fn step_for(top: f64) -> f64 {
     if !top.is_finite() || top <= 0.0 {
         return 1.0;
@@ -259,7 +259,7 @@ fn step_for(top: f64) -> f64 {
     factor.unwrap_or(1.0) * power
 }
 
-/// As short as three digits allow.
+/// A number as short as three digits allow.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

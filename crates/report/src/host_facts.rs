@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
 };
 
-/// How the bytes went from one side to the other.
+/// The way of the bytes from one side to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BenchWire {
@@ -55,14 +55,14 @@ pub struct HostFacts {
     memory_bytes: u64,
     file_system: String,
     wire: BenchWire,
-    /// The system's own.
+    /// The congestion control that the system has by default.
     congestion_default: String,
-    /// The one of the streams; `null` leaves the system's own.
+    /// The congestion control of the streams; `null` leaves the system's own.
     congestion_chosen: Option<String>,
     congestion_because: String,
 }
 
-/// What a reader of numbers has to know of the host's hardware and its kernel's settings.
+/// Figures of the host's hardware and its kernel's settings, without which numbers say little.
 #[derive(Clone, Debug)]
 pub struct HostFigures {
     pub cores: u32,
@@ -98,13 +98,13 @@ impl HostFacts {
         }
     }
 
-    /// The same with the congestion control of the streams; `None` leaves the system's own.
+    /// Adds the congestion control of the streams; `None` leaves the system's own.
     #[must_use]
     pub fn with_congestion(self, chosen: Option<String>, because: String) -> Self {
         Self { congestion_chosen: chosen, congestion_because: because, ..self }
     }
 
-    /// The same of real transfers, each of which chooses the congestion control itself.
+    /// Says that each transfer chooses the congestion control itself.
     #[must_use]
     pub fn chosen_by_path(self) -> Self {
         self.with_congestion(None, "each transfer chooses for its path".to_owned())
@@ -155,7 +155,7 @@ fn first_line(path: &str) -> String {
     text.lines().next().map_or_else(|| UNKNOWN.to_owned(), |line| line.trim().to_owned())
 }
 
-/// x86 has a line "model name"; others may have "Model" or nothing.
+/// The processor's model: x86 has a line "model name"; others may have "Model" or nothing.
 fn cpu_model(cpuinfo: &str) -> String {
     let value = |wanted: &str| {
         cpuinfo.lines().find_map(|line| {

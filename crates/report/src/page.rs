@@ -9,19 +9,19 @@ use crate::{markup::escaped, table::Table};
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub title: String,
-    /// What was measured and how, a paragraph each.
+    /// Paragraphs about what was measured and how.
     pub words: Vec<String>,
-    /// The host, a fact and its value.
+    /// Facts of the host with their values.
     pub facts: Vec<(String, String)>,
     pub sections: Vec<Section>,
 }
 
-/// Charts, then the tables that they were drawn from.
+/// A section of a page: charts, then the tables that they were drawn from.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     pub title: String,
     pub words: Vec<String>,
-    /// SVG, as [`super::chart`] draws it.
+    /// Charts as SVG, as [`super::chart`] draws them.
     pub charts: Vec<String>,
     pub tables: Vec<Table>,
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use serde::Serialize;
 
-/// All that was found, in the order it is shown in.
+/// Findings of a bench or a probe, in the order they are shown in.
 #[derive(Debug)]
 pub struct Results {
     pub title: String,
@@ -16,9 +16,9 @@ pub struct Results {
     pub words: Vec<String>,
     pub facts: HostFacts,
     pub sections: Vec<Section>,
-    /// One object a line; the host's facts come before.
+    /// Objects for programs, one a line; the host's facts come before.
     pub lines: Vec<serde_json::Value>,
-    /// At least one thing was measured.
+    /// Whether at least one thing was measured.
     pub measured: bool,
 }
 

@@ -1,18 +1,18 @@
-//! What a long measurement is doing just now, told to whoever shows it.
+//! Steps of a long measurement, told to whoever shows them.
 
 /// A line about steps, which goes away when it is dropped.
 pub trait ShowSteps {
-    /// The next step begins.
+    /// Begins the next step, named by `what`.
     fn begin(&self, what: &str);
 
-    /// Something happens within a step.
+    /// Shows what happens within a step.
     fn show(&self, what: &str);
 }
 
 /// The steps of one measurement.
 pub type Steps = Box<dyn ShowSteps>;
 
-/// Begins a line about so many steps.
+/// Function that begins a line about this many steps.
 pub type BeginSteps = fn(count: usize) -> Steps;
 
 /// Steps that nobody looks at.

@@ -2,15 +2,15 @@
 
 use crate::{markup::escaped, printable::printable};
 
-/// Rows below a heading. The first columns are words, the others numbers.
+/// A table: rows below a heading. The first columns are words, the others numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     pub title: String,
     pub columns: Vec<String>,
-    /// So many columns from the left are words, aligned to the left.
+    /// Number of columns from the left that are words, aligned to the left.
     pub word_columns: usize,
     pub rows: Vec<Vec<String>>,
-    /// Below the table, a sentence each.
+    /// Notes below the table, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -21,6 +21,8 @@ impl Table {
         Self { title: title.into(), columns, word_columns, ..Self::default() }
     }
 
+    /// Adds a row of cells.
+    ///
     /// # Panics
     /// If the row has more cells than the table has columns.
     pub fn row(&mut self, cells: Vec<String>) {
@@ -32,8 +34,8 @@ impl Table {
         self.notes.push(note.into());
     }
 
-    /// Aligned, for a terminal. A row that is shorter than the others ends in words, such as a
-    /// reason, which may be as long as they like.
+    /// The table as aligned text for a terminal. A row that is shorter than the others ends in
+    /// words, such as a reason, which may be as long as they like.
     #[must_use]
     pub fn text(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();

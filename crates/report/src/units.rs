@@ -5,7 +5,7 @@
 //! `haul-transfer` needs this crate, which has nothing that a library would not want: it draws no
 //! screen and knows no other crate of haul.
 
-/// `20.0 GiB free`, or that it is not known.
+/// Free space in words: `20.0 GiB free`, or that it is not known.
 #[must_use]
 pub fn free(free_bytes: Option<u64>) -> String {
     match free_bytes {
@@ -61,7 +61,7 @@ pub fn of_bytes(part: u64, all: u64) -> String {
     }
 }
 
-/// Bits a second: `19.8 Gbit/s`, `950 Mbit/s`, `0 bit/s`.
+/// A rate in bits a second: `19.8 Gbit/s`, `950 Mbit/s`, `0 bit/s`.
 #[must_use]
 pub fn rate(gbit_per_s: f64) -> String {
     for (unit, factor) in [("Tbit/s", 1e-3), ("Gbit/s", 1.0), ("Mbit/s", 1e3), ("kbit/s", 1e6)] {
@@ -73,7 +73,7 @@ pub fn rate(gbit_per_s: f64) -> String {
     format!("{:.0} bit/s", (gbit_per_s * 1e9).max(0.0))
 }
 
-/// `0.42 s`, `12.3 s`, `3 min 20 s`, `2 h 05 min`.
+/// A time in words: `0.42 s`, `12.3 s`, `3 min 20 s`, `2 h 05 min`.
 #[must_use]
 pub fn time(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
@@ -104,7 +104,7 @@ pub fn clock(ms_since_1970: u64) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
-/// `1 file`, `2 files`.
+/// A number of things: `1 file`, `2 files`.
 #[must_use]
 pub fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
