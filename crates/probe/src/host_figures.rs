@@ -1,9 +1,9 @@
-//! What a probe's results tell of this host.
+//! Figures of this host in a probe's results.
 
 use haul_host::Host;
 use haul_report::host_facts::HostFigures;
 
-/// What of the host stands at the top of results.
+/// Figures of the host that stand at the top of results.
 #[must_use]
 pub fn host_figures(host: &Host) -> HostFigures {
     HostFigures {

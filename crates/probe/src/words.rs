@@ -3,7 +3,7 @@
 pub use haul_report::units::bytes_in_words as bytes;
 use haul_report::units::three_digits;
 
-/// Gigabytes a second, and the gigabits a second that a network would have to carry.
+/// A rate in gigabytes a second, and in the gigabits a second that a network would have to carry.
 #[must_use]
 pub fn rate(bytes_per_s: f64) -> String {
     format!("{} ({})", gb_per_s(bytes_per_s), bits(bytes_per_s))

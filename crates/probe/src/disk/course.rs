@@ -6,19 +6,19 @@
 use super::series::Interval;
 use serde::Serialize;
 
-/// Fewer intervals tell no course.
+/// The least intervals that tell a course.
 const POINTS_MIN: usize = 12;
-/// On either side of a cliff there are at least so many.
+/// The least intervals on either side of a cliff.
 const SIDE_MIN: usize = 3;
-/// A rate has fallen when this share of it is left, or less.
+/// The share of a rate that is left, or less, when it has fallen.
 const FALLEN_SHARE: f64 = 0.75;
-/// As many intervals on one side may look like the other: noise.
+/// The largest share of intervals on one side that may look like the other: noise.
 const STRAY_SHARE_MAX: f64 = 0.2;
-/// Within a dip there is at most this share of the usual rate.
+/// The largest share of the usual rate within a dip.
 const DIP_SHARE: f64 = 0.5;
-/// A dip lasts at least such a part of the run: a moment is noise.
+/// The least part of the run that a dip lasts: a moment is noise.
 const DIP_PARTS: usize = 20;
-/// After a dip there is at least this share of it again.
+/// The least share of the usual rate that is there again after a dip.
 const RECOVERED_SHARE: f64 = 0.75;
 /// The part of the end that tells whether a rate has come back.
 const TAIL_PARTS: usize = 20;
@@ -31,7 +31,7 @@ pub enum Course {
     TooShort,
     Steady,
     Cliff(Cliff),
-    /// It falls bit by bit, as of a disk that is written from its outer tracks inwards.
+    /// The rate falls bit by bit, as that of a disk that is written from its outer tracks inwards.
     Sinks {
         from_bytes_per_s: f64,
         to_bytes_per_s: f64,
@@ -39,7 +39,7 @@ pub enum Course {
     Dip(Dip),
 }
 
-/// The rate falls at one moment and stays low.
+/// A cliff: the rate falls at one moment and stays low.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cliff {
     pub at_s: f64,
@@ -48,7 +48,7 @@ pub struct Cliff {
     pub after_bytes_per_s: f64,
 }
 
-/// The rate is low for a while and comes back: the longest such time.
+/// A dip: the rate is low for a while and comes back. Of several, the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Dip {
     pub from_s: f64,
@@ -69,7 +69,7 @@ impl Course {
     }
 }
 
-/// The course of a run's intervals.
+/// Finds the course of a run from its intervals.
 #[must_use]
 pub fn course(intervals: &[Interval]) -> Course {
     let longest_s = intervals.iter().map(|interval| interval.len_s).fold(0.0, f64::max);
@@ -100,7 +100,7 @@ pub fn course(intervals: &[Interval]) -> Course {
     dip(&whole, &rates).map_or(Course::Steady, Course::Dip)
 }
 
-/// Where the rates fall apart into two levels best, by least squares.
+/// The interval at which the rates fall apart into two levels best, by least squares.
 fn best_split(rates: &[f64]) -> usize {
     let sides = SIDE_MIN..=rates.len() - SIDE_MIN;
     let at = |split: usize| (split, squares_of_step(rates, split));
@@ -116,7 +116,7 @@ fn squares_of_step(rates: &[f64], split: usize) -> f64 {
     of_side(&rates[..split]) + of_side(&rates[split..])
 }
 
-/// Slope for each interval, and the level of the first, by least squares.
+/// The line through the rates by least squares: slope for each interval, and level of the first.
 fn line_through(rates: &[f64]) -> (f64, f64) {
     let middle = (rates.len() - 1) as f64 / 2.0;
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
@@ -146,7 +146,7 @@ fn falls_for_good(rates: &[f64], split: usize, before: f64, after: f64) -> bool 
         && median(&rates[rates.len() - tail..]) < middle
 }
 
-/// The longest run of low rates that has an end.
+/// The longest stretch of low rates that has an end.
 fn dip(whole: &[&Interval], rates: &[f64]) -> Option<Dip> {
     let usual = quantile(rates, 0.75);
     let len_min = (rates.len() / DIP_PARTS).max(SIDE_MIN);
@@ -180,7 +180,7 @@ fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// 0 of nothing.
+/// The value below which this share of the values lies; 0 where there are none.
 pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -193,7 +193,7 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A rate for each tenth of a second.
+    /// The course of these rates, one for each tenth of a second.
     fn of(rates: &[f64]) -> Course {
         let interval = |(at, rate): (usize, &f64)| Interval {
             seconds: (at + 1) as f64 / 10.0,
@@ -205,7 +205,7 @@ mod tests {
         course(&rates.iter().enumerate().map(interval).collect::<Vec<_>>())
     }
 
-    /// Between -1 and 1, always the same.
+    /// Noise between -1 and 1, the same numbers each time.
     fn noise(count: usize) -> Vec<f64> {
         let mut state = 7_u64;
         let mut next = || {

@@ -1,4 +1,4 @@
-//! Why a rate fell: which cache or allowance fits what was seen.
+//! Explanations of a rate that fell: which cache or allowance fits what was seen.
 //!
 //! The kernel does not tell why a disk got slower. What is said is the explanation that fits the
 //! way the bytes went, the limits of the page cache and the kind of device.
@@ -11,33 +11,33 @@ use crate::{
 use haul_host::block_device::{BlockDevice, DeviceKind, Place, Storage};
 use serde::Serialize;
 
-/// What was written at a cliff and not yet on the disk, as a share of the limit: writers are slowed
+/// Bytes written at a cliff and not yet on the disk, as a share of the limit: writers are slowed
 /// from halfway between the background limit and this one on (balance_dirty_pages in
 /// mm/page-writeback.c), and a disk among several has only its part.
 const NEAR_LIMIT: std::ops::RangeInclusive<f64> = 0.25..=1.5;
 
-/// The cause that fits.
+/// The cause that fits a fallen rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// It holds as many unwritten bytes as it may.
+    /// The page cache holds as many unwritten bytes as it may.
     PageCache,
-    /// The disk's own, a controller's, that of flash in its fast mode.
+    /// A cache of the disk or a controller is full, or flash leaves its fast mode.
     DeviceCache,
-    /// The host of a virtual machine has a cache, or lets it be fast for a while only.
+    /// The host of a virtual machine has a cache, or lets the disk be fast for a while only.
     Hypervisor,
     /// A file or another host stands behind the device.
     Elsewhere,
     /// The disk's inner tracks are shorter.
     Tracks,
-    /// Somebody else, or the device's own tidying up.
+    /// Other users of the disk, or the device's own tidying up.
     Disturbance,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     pub cause: Cause,
-    /// Whole sentences.
+    /// The explanation in whole sentences.
     pub words: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Circumstances<'facts> {
     pub storage: &'facts Storage,
 }
 
-/// `None` where nothing fell.
+/// Explains a fallen rate; `None` where nothing fell.
 #[must_use]
 pub fn explain(course: &Course, facts: &Circumstances<'_>) -> Option<Explanation> {
     let way = if facts.method == Method::Buffered { "by way of" } else { "past" };
@@ -130,7 +130,7 @@ fn of_hidden() -> String {
     "a cache below the file system is full, or others use the disk".to_owned()
 }
 
-/// Of a RAID or a mapping, by its first member.
+/// The cause and its words for a device; a RAID or a mapping goes by its first member.
 fn of_device(device: &BlockDevice) -> (Cause, String) {
     if let Some(member) = device.members.first() {
         return of_device(member);
@@ -203,7 +203,7 @@ mod tests {
         explain(&course, &facts).unwrap()
     }
 
-    /// From 2 GiB/s to half a GiB/s after so many seconds.
+    /// A cliff from 2 GiB/s to half a GiB/s after this many seconds.
     fn cliff(at_s: f64) -> Course {
         Course::Cliff(Cliff {
             at_s,

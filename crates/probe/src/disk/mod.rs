@@ -1,4 +1,4 @@
-//! What a disk can do: rates and delays of writing and reading, over time and by setting.
+//! `haul probe disk`: rates and delays of writing and reading, over time and by setting.
 //!
 //! First profiles: a large file is written and read, past the page cache and by way of it, and what
 //! comes in each interval is kept, so that a cache that ends shows as a cliff. Then a sweep: short
@@ -40,16 +40,16 @@ use rustix::{
 use scratch_file::{Caching, ScratchFile, Space};
 use std::{fs::File, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// A profile takes the block size and depth that are next to haul's own (engines/io_uring.rs).
+/// The block size of a profile, next to that of haul's own engine (engines/io_uring.rs).
 const PROFILE_BLOCK_BYTES: usize = 1 << 20;
 const PROFILE_DEPTH: u32 = 8;
-/// A profile has so many intervals, where its time is used up.
+/// Intervals of a profile that uses up its time.
 const INTERVALS: u32 = 300;
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// In the sweep a run has at least this part of the file before it, or the file is made anew.
+/// The least part of the file that a run of the sweep has before it; else the file is made anew.
 const FRESH_PARTS: u64 = 4;
 
-/// Measures. `begin` is told each step, with how many there are.
+/// Measures a disk. `begin` is told each step, with how many there are.
 ///
 /// # Errors
 /// If nothing could start, or it was interrupted. Nothing is left in the directory.
@@ -82,7 +82,7 @@ struct Prober<'probe> {
     refused: Vec<(Method, String)>,
     profiles: Vec<Profile>,
     cells: Vec<Cell>,
-    /// So much of the file was written and can be read.
+    /// Bytes of the file that were written and can be read.
     written_bytes: u64,
 }
 
@@ -134,7 +134,7 @@ impl<'probe> Prober<'probe> {
         Ok(this)
     }
 
-    /// Why a method does not work here.
+    /// The reason why a method does not work here.
     fn refusal(&self, method: Method) -> Option<String> {
         if method == Method::Buffered {
             return None;
@@ -160,7 +160,7 @@ impl<'probe> Prober<'probe> {
         self.request.wants(method) && self.refused.iter().all(|(refused, _)| *refused != method)
     }
 
-    /// One past the page cache, one by way of it.
+    /// Settings of the profiles: one past the page cache, one by way of it.
     fn profile_settings(&self) -> Vec<Setting> {
         let request = self.request;
         let past = [Method::IoUring, Method::Direct].into_iter().find(|method| self.works(*method));
@@ -177,7 +177,7 @@ impl<'probe> Prober<'probe> {
         past.into_iter().chain(buffered).map(setting).collect()
     }
 
-    /// Those past the page cache, or where none of them works by way of it.
+    /// Settings of the sweep: those past the page cache, or where none of them works by way of it.
     fn sweep_settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         if self.request.rounds == 0 {
@@ -246,7 +246,7 @@ impl<'probe> Prober<'probe> {
         Ok(())
     }
 
-    /// Makes the file anew, or says how much of it can be read.
+    /// Makes the file anew for a write, or says how much of it can be read.
     fn ready(&mut self, operation: Operation) -> Result<u64, String> {
         match operation {
             Operation::Write => {
@@ -389,7 +389,7 @@ fn open_directory(path: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Why io_uring cannot be used by this process.
+/// The reason why io_uring cannot be used by this process.
 fn no_ring(host: &Host) -> Option<String> {
     if host.io_uring_disabled {
         let needs = "needs kernel.io_uring_disabled = 0";

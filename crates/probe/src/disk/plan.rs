@@ -1,4 +1,4 @@
-//! How large the file of a probe is: more than caches hide, and never all that is free.
+//! The size of a probe's file: more than caches hide, and never all that is free.
 
 use crate::{disk::setting::DiskRequest, words};
 use haul_host::{
@@ -9,39 +9,42 @@ use haul_transfer::problem::Problem;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-/// A file that is so much larger than memory has most of its bytes elsewhere.
+/// The size of a file in memories, so that most of its bytes are elsewhere.
 const BEYOND_MEMORY: f64 = 1.25;
-/// By itself a probe takes at most this part of what is free.
+/// The divisor of free space: a probe takes at most this part of it by itself.
 const FREE_PARTS: u64 = 2;
-/// Of memory, where that is what is written to, it takes at most this part: others need it.
+/// The divisor of free memory, where that is what is written to: others need the rest.
 const MEMORY_PARTS: u64 = 4;
-/// More tells nothing more of memory.
+/// The largest file in memory: more bytes tell nothing more of memory.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// Small memory does not make a file so small that it is over at once.
+/// The least size that is wanted on a disk with little memory, so that a run is not over at once.
 const BYTES_MIN: u64 = 1 << 30;
-/// With --size too so much is left free: a full disk breaks what others do.
+/// Bytes left free with --size too: a full disk breaks what others do.
 const ROOM_BYTES: u64 = 64 << 20;
 
-/// How large, and why.
+/// The size of a probe's file, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     pub len_bytes: u64,
-    /// For the user, without a full stop.
+    /// The reason for the size, for the user, without a full stop.
     pub because: String,
     /// Bytes of the file that the page cache could hold.
     pub cache_bytes: u64,
-    /// `None` where the file system does not say, and nothing limits the sizes of files.
+    /// Bytes that a file may take; `None` where the file system does not say, and nothing limits
+    /// the sizes of files.
     pub free_bytes: Option<u64>,
 }
 
 impl Plan {
-    /// All of the file could lie in the page cache.
+    /// Whether all of the file could lie in the page cache.
     #[must_use]
     pub fn fits_the_cache(&self) -> bool {
         self.len_bytes <= self.cache_bytes
     }
 }
 
+/// Plans the size of a probe's file.
+///
 /// # Errors
 /// If there is no room for it.
 pub fn plan(

@@ -1,4 +1,4 @@
-//! What a probe of a disk found.
+//! The findings of a disk's probe.
 
 use super::{
     course::{self, Course},
@@ -14,12 +14,12 @@ use haul_host::{FileSystem, Host, block_device::Storage};
 use hdrhistogram::Histogram;
 use std::path::PathBuf;
 
-/// A long run.
+/// A long run, measured over time.
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub operation: Operation,
     pub setting: Setting,
-    /// Or why there is none, in words.
+    /// The run with its explanation, or why there is none, in words.
     pub outcome: Result<Profiled, String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Profiled {
     pub explanation: Option<Explanation>,
 }
 
-/// The short runs of a setting.
+/// The short runs of one setting in the sweep.
 #[derive(Clone, Debug)]
 pub struct Cell {
     pub operation: Operation,
@@ -70,7 +70,7 @@ impl Cell {
     }
 }
 
-/// All that was found.
+/// All findings of a disk's probe.
 #[derive(Clone, Debug)]
 pub struct DiskReport {
     pub directory: PathBuf,

@@ -1,4 +1,4 @@
-//! One run: a file written or read in blocks, one after the other, for some time or bytes.
+//! A run: a file written or read in blocks, one after the other, for a time or for its bytes.
 //!
 //! Blocks are whole and lie one behind the other. What is written is random, and each page of it
 //! is another, so that no disk can compress it or store it once.
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Each of them is marked with a number of its own.
+/// The size of a page, each of which is marked with a number of its own.
 const PAGE_BYTES: usize = 4096;
 
 /// The work of a run.
@@ -26,21 +26,21 @@ const PAGE_BYTES: usize = 4096;
 pub struct Load {
     pub operation: Operation,
     pub setting: Setting,
-    /// The file has so many bytes of which runs may use.
+    /// Bytes of the file that runs may use.
     pub region_bytes: u64,
-    /// Place at which the run begins; at the region's end it goes on at the region's begin.
+    /// The place at which the run begins; at the region's end it goes on at the region's begin.
     pub first_bytes: u64,
     pub len_bytes: u64,
     pub time_max: Duration,
-    /// How long an interval of its series is.
+    /// The length of an interval of the run's series.
     pub every: Duration,
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// All its bytes were moved.
+    /// All bytes of the run were moved.
     Size,
     Time,
     /// The file system took no more: it is full, or a quota is.
@@ -61,13 +61,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Without the sync at the end.
+    /// The rate without the sync at the end.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         rate(self.series.bytes, self.series.seconds)
     }
 
-    /// With the sync at the end, where there was one.
+    /// The rate with the sync at the end, where there was one.
     #[must_use]
     pub fn durable_bytes_per_s(&self) -> f64 {
         rate(self.series.bytes, self.series.seconds + self.sync_s.unwrap_or(0.0))
@@ -78,11 +78,11 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
-/// Why there is no run.
+/// The reason why there is no run.
 #[derive(Debug)]
 pub enum NoRun {
     Interrupted,
-    /// In words: needs .., found ..
+    /// A refusal in words: needs .., found ..
     Refused(String),
 }
 
@@ -92,14 +92,14 @@ impl NoRun {
     }
 }
 
-/// The file system takes no more of it.
+/// Whether the file system takes no more: it is full, a quota is, or the file is too large.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     let full = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|code| full.contains(&code))
 }
 
-/// Does it, and syncs what was written.
+/// Does a run, and syncs what was written.
 ///
 /// # Errors
 /// If it was interrupted, or could not be done.
@@ -176,10 +176,10 @@ struct Work<'run> {
     /// The number of the next block.
     next: u64,
     start: Instant,
-    /// At the start; memory has its bytes by then.
+    /// Processor time of this process at the start of the run; memory has its bytes by then.
     cpu_before: Duration,
     recorder: Recorder,
-    /// Why no further block is begun.
+    /// The reason why no further block is begun.
     ended: Option<Ended>,
 }
 
@@ -189,7 +189,7 @@ impl Work<'_> {
         self.start = Instant::now();
     }
 
-    /// Where the next block lies; `None` if there is none.
+    /// Takes the number and the place of the next block; `None` if there is none.
     fn next_block(&mut self, now: Instant) -> Result<Option<(u64, u64)>, NoRun> {
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(NoRun::Interrupted);
@@ -216,7 +216,7 @@ impl Work<'_> {
         now
     }
 
-    /// `Ok` if the run may end here with what it has.
+    /// Tells of a failed block; `Ok` if the run may end here with what it has.
     fn failed(&mut self, flight: &Flight, error: &io::Error) -> Result<(), NoRun> {
         if self.load.operation == Operation::Write && is_full(error) {
             self.ended = Some(Ended::DiskFull);
@@ -230,7 +230,7 @@ impl Work<'_> {
         )))
     }
 
-    /// pread(2) and pwrite(2): the next block begins when the last one is done.
+    /// Moves blocks by pread(2) and pwrite(2): the next block begins when the last one is done.
     fn one_by_one(&mut self) -> Result<(), NoRun> {
         let len_bytes = self.load.setting.block_bytes;
         let mut memory = PageMemory::new(len_bytes)
@@ -257,7 +257,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// As many blocks under way as the depth says.
+    /// Moves blocks by io_uring, as many at a time as the depth says.
     fn by_ring(&mut self) -> Result<(), NoRun> {
         let Setting { block_bytes, depth, .. } = self.load.setting;
         let mut ring = Ring::new(depth, block_bytes)
@@ -334,7 +334,7 @@ fn passes(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Random bytes, others for each seed.
+/// Fills a buffer with random bytes, which differ by seed.
 fn fill(buffer: &mut [u8], seed: u64) {
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(buffer);
 }

@@ -14,23 +14,23 @@ use rustix::{
 };
 use std::{fs::File, io, os::fd::AsFd, sync::Arc};
 
-/// Other probes may run in the same directory.
+/// Names that are tried for a file: other probes may run in the same directory.
 const NAMES_MAX: u32 = 100;
 
 /// Whether reads and writes go by the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
     PageCache,
-    /// O_DIRECT.
+    /// Reads and writes past the page cache (O_DIRECT).
     Direct,
 }
 
-/// How the file lost its name.
+/// The way in which the file lost its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nameless {
-    /// It never had one (O_TMPFILE, open(2)).
+    /// A file that never had a name (O_TMPFILE, open(2)).
     FromTheStart,
-    /// It had a hidden one for a moment.
+    /// A file that had a hidden name for a moment.
     ByUnlink,
 }
 
@@ -38,7 +38,7 @@ pub enum Nameless {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     Taken,
-    /// The file system cannot (fallocate(2)): space is found while writing.
+    /// Space found while writing: the file system cannot take it before (fallocate(2)).
     FoundOnTheWay,
 }
 
@@ -49,6 +49,8 @@ pub struct ScratchFile {
 }
 
 impl ScratchFile {
+    /// Makes a file without a name in the directory.
+    ///
     /// # Errors
     /// Those of open(2) and unlink(2).
     pub fn new(directory: impl AsFd) -> io::Result<Self> {
@@ -94,7 +96,7 @@ impl ScratchFile {
         self.nameless
     }
 
-    /// From now on reads and writes go that way.
+    /// Sets which way reads and writes go from now on.
     ///
     /// # Errors
     /// EINVAL where the file system has no O_DIRECT; what posix_fadvise(2) says.
@@ -115,7 +117,7 @@ impl ScratchFile {
         Ok(())
     }
 
-    /// An empty file with space for so many bytes, as a transfer makes its target.
+    /// Empties the file and takes space for `len_bytes`, as a transfer does for its target.
     ///
     /// # Errors
     /// ENOSPC, EDQUOT, EFBIG: it does not fit.
@@ -144,7 +146,8 @@ impl ScratchFile {
         fdatasync(&self.file).map_err(io::Error::from)
     }
 
-    /// Asks the kernel to forget the file's pages; the share of `len_bytes` that it still has.
+    /// Asks the kernel to forget the file's pages; returns the share of `len_bytes` that it still
+    /// has.
     ///
     /// # Errors
     /// What fdatasync(2), posix_fadvise(2) and cachestat(2) say.

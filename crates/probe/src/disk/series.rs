@@ -6,13 +6,13 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Delays are kept with three digits up to this; a longer one counts as this long.
+/// The longest delay that is told, in nanoseconds; a longer one counts as this long.
 const DELAY_NS_MAX: u64 = 3600 * 1_000_000_000;
 const DIGITS: u8 = 3;
-/// After so many intervals the last one takes all that still comes.
+/// Intervals of a series, at most; the last one takes all that still comes.
 const INTERVALS_MAX: usize = 4096;
 
-/// How long operations took, from their start to their end, in microseconds.
+/// Delays of operations, from their start to their end, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Delays {
     pub mean_us: f64,
@@ -24,7 +24,7 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// `None` where nothing was done.
+    /// Summarises a histogram of nanoseconds; `None` where nothing was done.
     #[must_use]
     pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
         if histogram.is_empty() {
@@ -42,10 +42,10 @@ impl Delays {
     }
 }
 
-/// The work between two moments.
+/// The work of a run between two moments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// Its end, from the run's begin on.
+    /// The end of the interval, from the run's begin on.
     pub seconds: f64,
     pub len_s: f64,
     pub bytes: u64,
@@ -61,18 +61,18 @@ impl Interval {
     }
 }
 
-/// A run as it was.
+/// A whole run: its intervals, and their sums.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub intervals: Vec<Interval>,
-    /// Nanoseconds.
+    /// Delays of all operations, in nanoseconds.
     pub delays: Histogram<u64>,
     pub bytes: u64,
-    /// To the end of the last operation.
+    /// Time from the run's begin to the end of its last operation.
     pub seconds: f64,
 }
 
-/// Takes down what a run does.
+/// A recorder of what a run does, interval by interval.
 #[derive(Debug)]
 pub struct Recorder {
     every: Duration,
@@ -85,13 +85,15 @@ pub struct Recorder {
     all_delays: Histogram<u64>,
 }
 
-/// An empty one, of nanoseconds.
+/// An empty histogram of delays, in nanoseconds.
 #[must_use]
 pub fn no_delays() -> Histogram<u64> {
     Histogram::new_with_bounds(1, DELAY_NS_MAX, DIGITS).expect("these bounds and digits are valid")
 }
 
 impl Recorder {
+    /// Begins to record, with intervals of this length.
+    ///
     /// # Panics
     /// If intervals have no length.
     #[must_use]
@@ -109,7 +111,7 @@ impl Recorder {
         }
     }
 
-    /// An operation was over at `at` from the run's begin on, and had taken `delay`.
+    /// Records an operation that was over at `at` from the run's begin on, and had taken `delay`.
     pub fn finished(&mut self, at: Duration, delay: Duration, bytes: u64) {
         while at >= self.begun_at + self.every && self.intervals.len() < INTERVALS_MAX {
             self.close(self.begun_at + self.every);
@@ -135,7 +137,7 @@ impl Recorder {
         self.begun_at = at;
     }
 
-    /// The run is over.
+    /// Ends the recording and returns the series.
     #[must_use]
     pub fn end(mut self) -> Series {
         if !self.delays.is_empty() {

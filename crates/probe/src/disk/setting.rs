@@ -1,4 +1,4 @@
-//! What is run on a disk: which way, by which method, how.
+//! Settings of a probe's runs on a disk: writing or reading, by which method, in which blocks.
 
 use super::scratch_file::Caching;
 use crate::words;
@@ -8,13 +8,14 @@ use std::{
     time::Duration,
 };
 
-/// What one call moves, in bytes: the sweep's own.
+/// Block sizes of the sweep, in bytes: what one call moves, if the user names none.
 pub(super) const BLOCK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// How many blocks are under way: the sweep's own. pread(2) and pwrite(2) are a depth of 1.
+/// Depths of the sweep, blocks under way, if the user names none. pread(2) and pwrite(2) are a
+/// depth of 1.
 pub(super) const DEPTHS: [u32; 3] = [2, 8, 32];
 pub(super) const TIME_MAX: Duration = Duration::from_secs(30);
 const ROUNDS: u32 = 3;
-/// A run of the sweep takes such a part of a profile's time, within these limits.
+/// The part of a profile's time that a run of the sweep takes, within these limits.
 const CELL_PARTS: u32 = 30;
 const CELL_TIME_MIN: Duration = Duration::from_millis(200);
 const CELL_TIME_MAX: Duration = Duration::from_secs(2);
@@ -43,15 +44,15 @@ impl Operation {
     }
 }
 
-/// How bytes go between memory and disk.
+/// The way in which bytes go between memory and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// O_DIRECT, with many blocks under way.
+    /// O_DIRECT through io_uring, with many blocks under way.
     IoUring,
     /// O_DIRECT by pread(2) and pwrite(2), one block after the other.
     Direct,
-    /// By way of the page cache; a write is synced at its end, a read begins with an empty cache.
+    /// The page cache; a write is synced at its end, a read begins with an empty cache.
     Buffered,
 }
 
@@ -84,17 +85,17 @@ impl Method {
     }
 }
 
-/// How a run moves its bytes.
+/// The way a run moves its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Setting {
     pub method: Method,
     pub block_bytes: usize,
-    /// Blocks under way.
+    /// Blocks under way at a time.
     pub depth: u32,
 }
 
 impl Setting {
-    /// With its block and depth.
+    /// The method in words, with its block and depth.
     #[must_use]
     pub fn in_words(&self) -> String {
         let block = words::bytes(self.block_bytes as u64);
@@ -109,19 +110,19 @@ impl Setting {
     }
 }
 
-/// The measurement that is asked for.
+/// A request to measure a disk.
 #[derive(Clone, Debug)]
 pub struct DiskRequest {
     pub directory: PathBuf,
-    /// `None`: what `plan.rs` says.
+    /// The size of the file; `None`: what `plan.rs` says.
     pub len_bytes: Option<u64>,
-    /// By itself it takes no more than this.
+    /// The largest file that a probe takes by itself.
     pub len_bytes_max: u64,
-    /// A profile ends after this time.
+    /// The time after which a profile ends.
     pub time_max: Duration,
-    /// Not empty, each a multiple of 4096.
+    /// Block sizes in bytes: not empty, each a multiple of 4096.
     pub block_sizes: Vec<usize>,
-    /// Not empty.
+    /// Depths of io_uring: not empty.
     pub depths: Vec<u32>,
     pub methods: Vec<Method>,
     /// Rounds of the sweep; 0 leaves it out.
@@ -129,7 +130,7 @@ pub struct DiskRequest {
 }
 
 impl DiskRequest {
-    /// With everything as it is by itself.
+    /// Makes a request for a directory, with all else as it is by itself.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
         Self {

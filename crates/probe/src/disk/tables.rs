@@ -30,7 +30,7 @@ const BITS: f64 = 8.0;
 /// Rows of the table of rates over time.
 const SLICES: usize = 10;
 
-/// What is measured, and the file that it is measured with.
+/// The line of JSON for the disk, and for the file that it is measured with.
 #[derive(Debug, Serialize)]
 struct DiskLine<'found> {
     event: &'static str,
@@ -47,7 +47,7 @@ struct DiskLine<'found> {
     refused: Vec<Value>,
 }
 
-/// One profile as it is printed.
+/// The line of JSON for one profile.
 #[derive(Debug, Serialize)]
 struct ProfileLine<'found> {
     event: &'static str,
@@ -59,9 +59,9 @@ struct ProfileLine<'found> {
     seconds: Option<f64>,
     gb_per_s: Option<f64>,
     gbit_per_s: Option<f64>,
-    /// After the last block, until all was durable.
+    /// Time after the last block, until all was durable.
     sync_seconds: Option<f64>,
-    /// With that.
+    /// The rate with that sync at the end.
     durable_gb_per_s: Option<f64>,
     cpu_s_per_gb: Option<f64>,
     cached_share: Option<f64>,
@@ -73,7 +73,7 @@ struct ProfileLine<'found> {
     refused: Option<&'found str>,
 }
 
-/// One setting of the sweep as it is printed.
+/// The line of JSON for one setting of the sweep.
 #[derive(Debug, Serialize)]
 struct CellLine<'found> {
     event: &'static str,
@@ -95,7 +95,7 @@ struct VerdictLine<'found> {
     verdict: &'found Verdict,
 }
 
-/// All of it, as `Results` shows it.
+/// All findings of a disk's probe as tables, charts and lines.
 #[must_use]
 pub fn results(report: &DiskReport) -> Results {
     let kind = report.file_system.kind.to_string();
@@ -277,7 +277,7 @@ fn disk_section(report: &DiskReport) -> Section {
     Section { title: "The disk".to_owned(), tables: vec![table], ..Section::default() }
 }
 
-/// A disk, and what it is made of below it.
+/// Rows for a disk, and for what it is made of below it.
 fn device_rows(row: &mut impl FnMut(&str, String), device: &BlockDevice, level: usize) {
     let fact = format!("{}disk", "  ".repeat(level));
     let mut parts = vec![format!("{}: {}", device.name, device.kind.name())];
@@ -338,7 +338,7 @@ fn profile_section(report: &DiskReport) -> Section {
     Section { title: "Over time".to_owned(), words: Vec::new(), charts, tables }
 }
 
-/// A terminal has no charts: the rates of some slices of the time.
+/// A table of rates by slices of the time, as a terminal has no charts.
 fn course_table(profiles: &[Profile]) -> Option<Table> {
     let done: Vec<(&Profile, &[Interval])> = profiles
         .iter()
@@ -364,7 +364,7 @@ fn course_table(profiles: &[Profile]) -> Option<Table> {
     Some(table)
 }
 
-/// Of the intervals whose middle lies in it, in GB/s.
+/// The rate of the intervals whose middle lies in the slice, in GB/s.
 fn slice_rate(intervals: &[Interval], from_s: f64, to_s: f64) -> Option<f64> {
     let within = intervals.iter().filter(|interval| {
         let middle_s = interval.seconds - interval.len_s / 2.0;
@@ -400,7 +400,7 @@ fn profile_cells(done: &Profiled) -> Vec<String> {
     cells
 }
 
-/// p50, p99, p99.9 and the longest, in milliseconds.
+/// Cells for p50, p99, p99.9 and the longest delay, in milliseconds.
 fn delay_cells(delays: Option<Delays>) -> [String; 4] {
     let ms = |us: f64| {
         let ms = us / 1e3;
@@ -450,7 +450,7 @@ fn rate_chart(profiles: &[Profile], operation: Operation) -> Option<String> {
     (!drawn.is_empty()).then(|| lines(title, "GB/s", Across::Seconds, &drawn))
 }
 
-/// As figure 8 of the study of tuned data transfer nodes: delays over time.
+/// A chart of delays over time, as figure 8 of the study of tuned data transfer nodes.
 fn delay_chart(profile: &Profile) -> Option<String> {
     let intervals = whole_intervals(profile)?;
     let line = |label: &str, of: fn(&Delays) -> f64| Line {
@@ -471,14 +471,14 @@ fn delay_chart(profile: &Profile) -> Option<String> {
     Some(lines(&title, "ms", Across::Seconds, &drawn))
 }
 
-/// Without what is left over at the end, which is too short for a rate.
+/// The intervals without a rest at the end that is too short for a rate.
 fn whole_intervals(profile: &Profile) -> Option<Vec<&Interval>> {
     let intervals = &profile.outcome.as_ref().ok()?.run.series.intervals;
     let longest_s = intervals.iter().map(|interval| interval.len_s).fold(0.0, f64::max);
     Some(intervals.iter().filter(|interval| interval.len_s >= longest_s / 2.0).collect())
 }
 
-/// In the middle of each interval.
+/// Points of a chart, in the middle of each interval.
 fn points(intervals: &[&Interval], value: impl Fn(&Interval) -> Option<f64>) -> Vec<(f64, f64)> {
     let point =
         |interval: &&Interval| Some((interval.seconds - interval.len_s / 2.0, value(interval)?));

@@ -1,4 +1,4 @@
-//! What a disk's probe comes to: how it is written and read best, what haul takes, what to do.
+//! The verdict on a disk: how it is written and read best, what haul takes, what to do.
 
 use super::{plan::Plan, run::Ended, series::Delays};
 use crate::{
@@ -18,25 +18,26 @@ use haul_host::{
 };
 use serde::Serialize;
 
-/// Settings that are as close to the fastest are as good: the one with the least memory is named.
+/// The share of the fastest rate from which a setting is as good: the one with the least memory is
+/// named.
 const AS_GOOD: f64 = 0.97;
-/// From this share of the best on, another setting is not worth a word.
+/// The share of the best rate from which another setting is not worth a word.
 const NEAR_BEST: f64 = 0.87;
-/// With more of it in the page cache a read is not one of the disk.
+/// The largest share in the page cache with which a read is one of the disk.
 const COLD_SHARE_MAX: f64 = 0.1;
-/// A delay that a live stream has to bridge.
+/// A delay that a live stream has to bridge, in microseconds.
 const STALL_US: f64 = 100_000.0;
-/// As in engines/io_uring.rs and engines/direct.rs: what haul's own engines take.
+/// Block size and depth of haul's own engine (engines/io_uring.rs).
 const OWN_RING: (usize, u32) = (1 << 20, 8);
 const OWN_DIRECT_BLOCK_BYTES: usize = 4 << 20;
 
-/// The best way, and how fast it was.
+/// The best setting, and how fast it was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Best {
     #[serde(flatten)]
     pub setting: Setting,
     pub bytes_per_s: f64,
-    /// Rate that goes on for ever, where a long run fell below the first.
+    /// Rate that goes on for ever, where a long run fell below its first rate.
     pub sustained_bytes_per_s: Option<f64>,
 }
 
@@ -61,7 +62,7 @@ pub struct Verdict {
     pub read: Option<Best>,
     pub haul_writes_by: Option<OwnChoice>,
     pub haul_reads_by: Option<OwnChoice>,
-    /// The first says it all; the others why, and what to do.
+    /// Sentences for the user: the first says it all; the others why, and what to do.
     pub sentences: Vec<String>,
 }
 
@@ -175,7 +176,7 @@ impl Found<'_> {
         })
     }
 
-    /// What each setting was measured at.
+    /// Rates that the settings were measured at.
     fn rates(&self, operation: Operation) -> Vec<(Setting, f64)> {
         let cells = self.cells.iter().filter(|cell| cell.operation == operation);
         let mut rates: Vec<(Setting, f64)> =
@@ -208,7 +209,7 @@ impl Found<'_> {
         Some(Best { setting, bytes_per_s, sustained_bytes_per_s })
     }
 
-    /// What was measured of the way that an engine of haul goes.
+    /// The rate that was measured of the way that an engine of haul goes.
     fn own_rate(&self, operation: Operation, engine: &str) -> Option<f64> {
         let is_own = |setting: &Setting| match (engine, setting.method) {
             ("io-uring", Method::IoUring) => (setting.block_bytes, setting.depth) == OWN_RING,
@@ -249,7 +250,7 @@ impl Found<'_> {
         Some(OwnChoice { engine: choice.candidates.first()?.name, because: choice.because })
     }
 
-    /// What the page cache makes of it.
+    /// Sentences about what the page cache makes of the rates.
     fn cache_sentences(&self, write: Option<&Best>) -> Vec<String> {
         let mut sentences = Vec::new();
         let buffered = self.profiled().find(|(operation, setting, _)| {
@@ -333,7 +334,8 @@ fn past_cache(setting: Setting) -> bool {
     setting.method != Method::Buffered
 }
 
-/// Memory under way; the page cache costs a copy of each byte, so it comes last.
+/// The cost of a setting: memory under way; the page cache costs a copy of each byte, so it comes
+/// last.
 fn cost(setting: &Setting) -> (bool, u64) {
     (!past_cache(*setting), setting.block_bytes as u64 * u64::from(setting.depth))
 }
@@ -396,7 +398,7 @@ mod tests {
             self.cells.push(cell);
         }
 
-        /// A gigabyte in so many seconds.
+        /// Adds a profile of a gigabyte in this many seconds.
         fn profile(
             &mut self,
             operation: Operation,
