@@ -1,5 +1,5 @@
-//! Which stage of a path limits, what the others could carry, and what a change would bring: from
-//! the rates of the four runs and the shares that their stages took.
+//! The decision which stage of a path limits, what the others could carry, and what a change would
+//! bring: from the rates of the four runs and the shares that their stages took.
 //!
 //! Nothing is measured here. A run between memories says what the network and the processors carry
 //! together; one that reads or writes a disk is slower only where that disk is. What never limited
@@ -8,17 +8,18 @@
 use haul_transfer::{events::Bottleneck, session::stages::round};
 use serde::Serialize;
 
-/// A disk that lets through this share of what went without it does not limit.
+/// The share of the rate without a disk from which the disk does not limit.
 const AS_FAST_SHARE: f64 = 0.9;
-/// Slower than this share of the slower disk's own run: both at once hold each other up.
+/// The share of the slower disk's own rate below which both at once hold each other up.
 const TOGETHER_SHARE: f64 = 0.8;
-/// Of two disks that are nearly alike, the one that took more of the time is named.
+/// The share from which two disks are nearly alike, and the one that took more of the time is
+/// named.
 const ALIKE_SHARE: f64 = 0.9;
-/// Less than this times as fast is no faster.
+/// The least ratio of rates that counts as faster.
 const FASTER_MIN: f64 = 1.05;
-/// Behind the point of a rate in Gbit/s: kilobits are told.
+/// Digits behind the point of a rate in Gbit/s: kilobits are told.
 const RATE_DIGITS: i32 = 6;
-/// Less of the time tells nothing of what a stage would allow by itself.
+/// The least share of the time that tells what a stage would allow by itself.
 const SHARE_TOLD_MIN: f64 = 0.02;
 
 /// A part of the way from disk to disk.
@@ -26,15 +27,15 @@ const SHARE_TOLD_MIN: f64 = 0.02;
 #[serde(rename_all = "snake_case")]
 pub enum PathStage {
     SourceDisk,
-    /// Digests and all else that the sender's processors do.
+    /// The processors of the sender: digests and all else that they do.
     SourceProcessor,
-    /// The link, and what the TCP windows of both hosts let onto it.
+    /// The network: the link, and what the TCP windows of both hosts let onto it.
     Network,
     TargetProcessor,
     TargetDisk,
 }
 
-/// In the order in which a byte passes them.
+/// All stages, in the order in which a byte passes them.
 pub const STAGES: [PathStage; 5] = [
     PathStage::SourceDisk,
     PathStage::SourceProcessor,
@@ -56,7 +57,7 @@ impl PathStage {
         }
     }
 
-    /// The stages of a transfer's report that belong to it.
+    /// Names of the stages of a transfer's report that belong to this one.
     fn parts(self) -> &'static [&'static str] {
         match self {
             Self::SourceDisk => &["source_disk"],
@@ -81,7 +82,7 @@ impl PathStage {
         }
     }
 
-    /// What is said where no run's report has advice on this stage.
+    /// Advice on this stage where no run's report has any.
     fn remedy(self) -> &'static str {
         match self {
             Self::SourceDisk => "a faster source disk, or several (RAID 0)",
@@ -95,7 +96,7 @@ impl PathStage {
     }
 }
 
-/// Facts of a run.
+/// Facts of a run that a decision needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFacts {
     pub gbit_per_s: f64,
@@ -104,7 +105,7 @@ pub struct RunFacts {
     pub bottleneck: Bottleneck,
 }
 
-/// The four runs.
+/// The four runs of a probe, between memories and disks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FourRuns {
     pub memory_to_memory: RunFacts,
@@ -114,7 +115,7 @@ pub struct FourRuns {
 }
 
 impl FourRuns {
-    /// On a path whose rate changes any run may be the fastest.
+    /// The fastest rate: on a path whose rate changes any run may have it.
     fn best(&self) -> f64 {
         let Self { memory_to_memory, disk_to_memory, memory_to_disk, disk_to_disk } = self;
         let all = [memory_to_memory, disk_to_memory, memory_to_disk, disk_to_disk];
@@ -122,15 +123,15 @@ impl FourRuns {
     }
 }
 
-/// How well a rate is known.
+/// The way in which a rate is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
-    /// It was what a run was held back by.
+    /// The rate at which this stage held a run back.
     Measured,
-    /// Computed from the share that it took of a run's time.
+    /// A rate computed from the share that the stage took of a run's time.
     About,
-    /// So much went through it, and something else was slower.
+    /// A rate that went through the stage while something else was slower.
     AtLeast,
 }
 
@@ -144,23 +145,23 @@ pub struct Capacity {
     pub share: f64,
 }
 
-/// The answer.
+/// The decision: which stage limits, and what would come of a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
     pub limiting: PathStage,
-    /// From disk to disk.
+    /// The rate from disk to disk.
     pub gbit_per_s: f64,
     /// Share of the limiting stage, from disk to disk.
     pub share: f64,
-    /// Both disks at once are slower than each of them alone.
+    /// Whether both disks at once are slower than each of them alone.
     pub together: bool,
-    /// In the order in which a byte passes them.
+    /// Capacities in the order in which a byte passes the stages.
     pub capacities: Vec<Capacity>,
     /// The stage that would limit next, and the rate that it lets through.
     pub next: PathStage,
     pub next_gbit_per_s: f64,
     pub remedy: String,
-    /// One sentence with all of it.
+    /// The whole decision in one sentence.
     pub verdict: String,
 }
 
@@ -184,7 +185,7 @@ impl RunFacts {
     }
 }
 
-/// Which stage limits, and what else the four runs say.
+/// Decides which stage limits, and what else the four runs say.
 #[must_use]
 pub fn decide(runs: &FourRuns) -> Decision {
     let capacities: Vec<Capacity> = STAGES.iter().map(|stage| capacity(runs, *stage)).collect();
@@ -236,8 +237,8 @@ fn capacity(runs: &FourRuns, stage: PathStage) -> Capacity {
 const NO_DISKS: [PathStage; 3] =
     [PathStage::SourceProcessor, PathStage::Network, PathStage::TargetProcessor];
 
-/// The most that went through a disk, beside the most that went over the path at all. It is what
-/// the disk carries only where nothing took more of that run's time.
+/// The most that went through a disk, beside the most that went over the path at all. The disk
+/// carries no more only where nothing took more of that run's time.
 fn disk(stage: PathStage, with: &[&RunFacts], best: f64) -> (f64, Known) {
     let most = with.iter().max_by(|one, other| one.gbit_per_s.total_cmp(&other.gbit_per_s));
     let Some(run) = most else { return (0.0, Known::AtLeast) };
@@ -295,7 +296,7 @@ fn verdict(decision: &Decision) -> String {
     )
 }
 
-/// What a change of the limiting stage would bring.
+/// Words for what a change of the limiting stage would bring.
 fn gain(decision: &Decision) -> String {
     let times = decision.next_gbit_per_s / decision.gbit_per_s.max(f64::MIN_POSITIVE);
     let (faster, next) = (rate(decision.next_gbit_per_s), decision.next.noun());
@@ -335,7 +336,8 @@ mod tests {
         RunFacts { gbit_per_s, stages, bottleneck: Bottleneck::default() }
     }
 
-    /// Memory to memory goes at 42 Gbit/s and is held back by the window; the disks as they are.
+    /// Four runs with these disks; memory to memory goes at 42 Gbit/s and is held back by the
+    /// window.
     fn with_disks(source: f64, target: f64, both: RunFacts) -> FourRuns {
         FourRuns {
             memory_to_memory: run(42.0, &[("network", 0.8), ("source_processor", 0.15)]),
@@ -374,8 +376,8 @@ mod tests {
         assert!(!decision.together);
     }
 
-    /// Stored from a disk that `probe disk` reads at 27.9 Gbit/s: `source disk LIMITS measured
-    /// 9.898`, while the processors took the time.
+    /// The figures are stored from a disk that `probe disk` reads at 27.9 Gbit/s: `source disk
+    /// LIMITS measured 9.898`, while the processors took the time.
     #[test]
     fn a_disk_is_measured_only_in_a_run_that_it_held_back() {
         let busy = [("source_run_queue", 0.42), ("source_processor", 0.23), ("source_disk", 0.2)];

@@ -24,45 +24,46 @@ pub use source::Residency;
 use source::Source;
 use std::{path::PathBuf, time::Duration};
 
-/// How long a run takes, about, when the user says nothing.
+/// The time of a run, about, when the user names none.
 pub const TIME_DEFAULT: Duration = Duration::from_secs(10);
-/// A run from memory moves no more than this, whatever it could in its time.
+/// The most bytes that a run from memory moves, whatever it could in its time.
 const MEMORY_BYTES_MAX: u64 = 64 << 30;
-/// The first transfer of a run; how long it takes says how large the next is.
+/// The size of a run's first transfer, whose time says how large the next is.
 const FIRST_BYTES: u64 = 1 << 20;
-/// The next is at most so many times as large: a cache that takes the first must not mislead.
+/// The largest growth from one transfer to the next: a cache that takes the first must not mislead.
 const GROWTH_MAX: f64 = 8.0;
-/// And at least so many times.
+/// The least growth from one transfer to the next.
 const GROWTH_MIN: f64 = 1.25;
-/// A transfer that takes this share of the time is long enough, once the rate stays as it is.
+/// The share of the time from which a transfer is long enough, once the rate stays as it is.
 const ENOUGH_SHARE: f64 = 0.5;
-/// Whatever the rate, it is long enough then.
+/// The share of the time from which a transfer is long enough, whatever its rate does.
 const LONG_ENOUGH_SHARE: f64 = 0.85;
-/// On a long path windows grow for a while: until a transfer is no faster than this times the one
-/// before, it says how they grow, and not what the path carries.
+/// The largest growth of the rate from one transfer to the next that counts as steady. On a long
+/// path windows grow for a while: until then a transfer says how they grow, and not what the path
+/// carries.
 const STEADY_GROWTH_MAX: f64 = 1.15;
-/// A run is sized to take this share of the time.
+/// The share of the time that a run is sized to take.
 const AIM_SHARE: f64 = 0.9;
-/// Of the free space of the target a run takes at most this.
+/// The largest share of the target's free space that a run takes.
 const ROOM_SHARE: f64 = 0.8;
 
-/// The measurement that is asked for.
+/// A request to measure a path.
 #[derive(Clone, Debug)]
 pub struct PathProbe {
-    /// A file or a directory.
+    /// The source: a file or a directory.
     pub source: PathBuf,
-    /// Its path is the directory that would be received into.
+    /// The server; the URL's path is the directory that would be received into.
     pub url: HaulUrl,
     /// Most bytes that a run moves; `None`: what takes about `time`.
     pub len_bytes_max: Option<u64>,
-    /// About so long a run takes.
+    /// The time that a run takes, about.
     pub time: Duration,
-    /// How often each run is made.
+    /// The number of times that each run is made.
     pub rounds: u32,
     pub options: TransferOptions,
 }
 
-/// From where to where a run goes.
+/// The course of a run: from memory or disk, to memory or disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Course {
@@ -72,7 +73,7 @@ pub enum Course {
     DiskToDisk,
 }
 
-/// In the order in which they are made.
+/// The courses in the order in which they are run.
 pub const COURSES: [Course; 4] =
     [Course::MemoryToMemory, Course::DiskToMemory, Course::MemoryToDisk, Course::DiskToDisk];
 
@@ -96,27 +97,27 @@ impl Course {
     }
 }
 
-/// How far a run was after some seconds, in bytes.
+/// A sample of a run: how far it was after this many seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
     pub seconds: f64,
-    /// Through the sender's sockets.
+    /// Bytes through the sender's sockets.
     pub sent_bytes: u64,
-    /// Durable at the receiver.
+    /// Bytes that are durable at the receiver.
     pub recorded_bytes: u64,
 }
 
-/// One transfer.
+/// A transfer of a probe.
 #[derive(Clone, Debug)]
 pub struct Round {
     pub report: Report,
     pub residency: Residency,
     pub files: usize,
-    /// About once a second, and at the end.
+    /// Samples about once a second, and at the end.
     pub samples: Vec<Sample>,
 }
 
-/// All rounds of a run, of one size.
+/// A run: all its rounds, of one size.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub course: Course,
@@ -124,11 +125,11 @@ pub struct Run {
     pub rounds: Vec<Round>,
 }
 
-/// All that was found out.
+/// All findings of a path's probe.
 #[derive(Clone, Debug)]
 pub struct PathFindings {
     pub source_bytes: u64,
-    /// The source has more files than were looked at.
+    /// Whether the source has more files than were looked at.
     pub source_is_cut: bool,
     pub room: TargetRoom,
     pub runs: Vec<Run>,
@@ -138,18 +139,18 @@ pub struct PathFindings {
 /// An event while a probe runs.
 #[derive(Clone, Debug)]
 pub enum PathEvent {
-    /// Before the first byte.
+    /// Checks of both hosts, before the first byte.
     Preflight(Vec<Check>),
     Begins {
         course: Course,
-        /// 0: its size is being found.
+        /// The number of the round; 0: its size is being found.
         round: u32,
         len_bytes: u64,
     },
 }
 
 impl Round {
-    /// Rate of what was moved, from connecting to the last sync.
+    /// The rate of what was moved, from connecting to the last sync.
     #[must_use]
     pub fn gbit_per_s(&self) -> f64 {
         self.report.moved_bytes as f64 * 8.0 / 1e9 / self.report.seconds.max(1e-6)
@@ -169,7 +170,7 @@ impl Run {
     }
 }
 
-/// Measures a path, and tells what it is at.
+/// Measures a path; `on_event` hears what it is at.
 ///
 /// # Errors
 /// If nothing could start, a run failed, or the user wants to stop. Nothing stays at the target.
@@ -260,12 +261,12 @@ fn request(probe: &PathProbe, sources: Vec<SourceSpec>, wishes: Wishes) -> PushR
     PushRequest { sources, url: probe.url.clone(), options }
 }
 
-/// `1 file`, `2 files`.
+/// Counts files in words: `1 file`, `2 files`.
 fn counted(files: usize) -> String {
     format!("{files} file{}", if files == 1 { "" } else { "s" })
 }
 
-/// What every run needs.
+/// Things that every run needs.
 struct Bench<'a> {
     probe: &'a PathProbe,
     source: &'a Source,
@@ -353,23 +354,24 @@ impl Bench<'_> {
     }
 }
 
-/// A file failed, as one that does not fit: the whole probe tells that.
+/// The error of a run in which a file failed, as one that does not fit: the whole probe tells that.
 fn failed_run(course: Course, problem: Problem) -> TransferError {
     let what = format!("the run from {} failed: {}", course.name(), problem.what);
     TransferError::broken(Problem { what, ..problem })
 }
 
-/// How much a transfer moves, as the one before tells.
+/// The search for a run's size: how much a transfer moves, as the one before tells.
 struct Sizing {
     len_bytes: u64,
     most_bytes: u64,
     time: Duration,
-    /// In bytes a second, of the transfer before.
+    /// The rate of the transfer before, in bytes a second.
     rate_before: Option<f64>,
 }
 
 impl Sizing {
-    /// After a transfer of `len_bytes`: false when it was long enough, or as large as any may be.
+    /// Sizes the next transfer after one of `len_bytes`; false when that was long enough, or as
+    /// large as any may be.
     fn goes_on(&mut self, seconds: f64) -> bool {
         let time = self.time.as_secs_f64();
         let rate = self.len_bytes as f64 / seconds.max(1e-6);
@@ -391,7 +393,7 @@ impl Sizing {
 mod tests {
     use super::*;
 
-    /// The sizes that are tried at a rate, in bytes, and how long the last takes.
+    /// Tries sizes at a rate; returns them, in bytes, and how long the last takes.
     fn tried(bytes_per_s: f64, latency_s: f64, most_bytes: u64) -> (Vec<u64>, f64) {
         tried_on(|len_bytes| latency_s + len_bytes as f64 / bytes_per_s, most_bytes)
     }
@@ -422,7 +424,7 @@ mod tests {
         assert_eq!(sizes, [FIRST_BYTES], "slower than that is measured once: {seconds} s");
     }
 
-    /// The window doubles every second, up to 60 MB/s.
+    /// The link of this test has a window that doubles every second, up to 60 MB/s.
     #[test]
     fn while_windows_still_grow_a_run_is_not_long_enough() {
         let seconds_of = |len_bytes: u64| {

@@ -1,5 +1,5 @@
-//! What a probe reads of a source: as many of its bytes as it needs, brought out of the page cache
-//! before each run.
+//! The source of a probe: as many of its bytes as are needed, brought out of the page cache before
+//! each run.
 
 use haul_host::{FileSystem, FsKind};
 use haul_sys::cachestat::cached_bytes;
@@ -21,15 +21,16 @@ use std::{
     time::Duration,
 };
 
-/// Files of a directory that are looked at: of more, the first.
+/// Files of a directory that are looked at, at most: the first ones.
 const FILES_MAX: usize = 100_000;
-/// Of a cold source this share may still be in the page cache.
+/// The largest share of a cold source that may still be in the page cache.
 const COLD_SHARE_MAX: f64 = 0.01;
-/// The kernel keeps pages that a socket still holds or that are still being read ahead, which takes
-/// a slow disk seconds: it is asked again while it gives some up, and so often where it gives none.
+/// Evictions in vain after which the kernel is not asked any more. It keeps pages that a socket
+/// still holds or that are still being read ahead, which takes a slow disk seconds: while it gives
+/// pages up it is asked again.
 const EVICTIONS_IN_VAIN_MAX: u32 = 40;
 const EVICTIONS_MAX: u32 = 400;
-/// The page cache's largest unit: a huge page (Linux, MAX_PAGECACHE_ORDER, 4 KiB pages).
+/// The largest unit of the page cache: a huge page (Linux, MAX_PAGECACHE_ORDER, 4 KiB pages).
 const FOLIO_BYTES_MAX: u64 = 2 << 20;
 const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 
@@ -37,24 +38,24 @@ const EVICTION_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "source", rename_all = "snake_case")]
 pub enum Residency {
-    /// Made in memory: `zero:`.
+    /// Bytes made in memory: `zero:`.
     Memory,
-    /// On their disk only.
+    /// Bytes on their disk only.
     Cold,
-    /// The page cache has this share of them, and does not give it up.
+    /// Bytes of which the page cache has this share, and does not give it up.
     Warm { share: f64 },
-    /// The file system is in memory itself.
+    /// Bytes of a file system that is in memory itself.
     MemoryFileSystem,
-    /// The kernel does not say (cachestat(2), Linux 6.5).
+    /// A place that the kernel does not tell (cachestat(2), Linux 6.5).
     NotKnown,
 }
 
-/// Regular files, in the order in which they are sent.
+/// A source's regular files, in the order in which they are sent.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     files: Vec<(PathBuf, u64)>,
     pub bytes: u64,
-    /// There are more files than are looked at.
+    /// Whether there are more files than are looked at.
     pub is_cut: bool,
 }
 
@@ -87,7 +88,8 @@ impl Source {
         self.files.push((path, len_bytes));
     }
 
-    /// Links are not followed; what may not be listed is left out, as the preflight says.
+    /// Lists the files below a directory. Links are not followed; what may not be listed is left
+    /// out, as the preflight says.
     fn list(&mut self, top: &Path) -> io::Result<()> {
         let mut directories = vec![top.to_owned()];
         while let Some(directory) = directories.pop() {
@@ -114,7 +116,7 @@ impl Source {
         Ok(())
     }
 
-    /// The first files, so many bytes of them; the last of them is cut.
+    /// Takes the first files, with this many bytes; the last of them is cut.
     pub fn first(&self, len_bytes: u64) -> Vec<Beginning> {
         let mut left_bytes = len_bytes.max(1);
         let mut parts = Vec::new();
@@ -132,12 +134,12 @@ impl Source {
     }
 }
 
-/// The parts as what a push sends.
+/// Turns the parts into what a push sends.
 pub(super) fn specs(parts: &[Beginning]) -> Vec<SourceSpec> {
     parts.iter().cloned().map(SourceSpec::Beginning).collect()
 }
 
-/// Asks the kernel to forget these bytes, and says how far it did.
+/// Asks the kernel to forget these bytes, and says how far it did so.
 ///
 /// # Errors
 /// If one cannot be opened.

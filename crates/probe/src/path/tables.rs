@@ -19,10 +19,10 @@ use haul_transfer::events::Check;
 use serde::Serialize;
 use std::{fs::File, path::Path};
 
-/// Stages of a run that are shown in its row.
+/// Stages of a run that are shown in its row, at most.
 const STAGES_SHOWN: usize = 3;
 const SHARE_SHOWN_MIN: f64 = 0.005;
-/// Between bytes and Gbit.
+/// The factor from bytes to Gbit.
 const GBIT_PER_BYTE: f64 = 8.0 / 1e9;
 
 #[derive(Debug, Serialize)]
@@ -60,7 +60,7 @@ struct VerdictLine<'a> {
     decision: &'a Decision,
 }
 
-/// All that was found, as tables, charts and lines.
+/// All findings of a path's probe as tables, charts and lines.
 #[must_use]
 pub fn results(probe: &PathProbe, checks: &[Check], found: &PathFindings) -> Results {
     let decision = &found.decision;
@@ -93,7 +93,7 @@ fn file_system(source: &Path) -> Option<String> {
     FileSystem::of(&file).ok().map(|system| system.kind.to_string())
 }
 
-/// The verdict, then what has to be known to believe it.
+/// Words for the user: the verdict, then what has to be known to believe it.
 fn words(probe: &PathProbe, found: &PathFindings) -> Vec<String> {
     let mut verdict = found.decision.verdict.clone();
     verdict[..1].make_ascii_uppercase();
@@ -223,7 +223,7 @@ fn is_least(decision: &Decision, stage: PathStage) -> bool {
     of.is_some_and(|capacity| capacity.known == Known::AtLeast)
 }
 
-/// Sending and recording, as rates between two looks.
+/// Charts of sending and recording over time, as rates between two samples.
 fn time_section(found: &PathFindings) -> Section {
     let mut charts = Vec::new();
     for run in &found.runs {
