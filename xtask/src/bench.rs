@@ -33,7 +33,7 @@ const TESTS: [&str; 3] = [
     "bench/tests/test_media_streams.py",
 ];
 const REPORTS: &str = "bench/reports";
-/// Options that make less than the whole comparison, or name their own report.
+/// Options that ask for less than the whole comparison, or name their own report.
 const WITHOUT_REPORT: [&str; 3] = ["--report", "--only", "--quick"];
 
 /// Runs a bench; `arguments` are its name and what goes to it.
@@ -85,7 +85,7 @@ fn asks_for_help(rest: &[&str]) -> bool {
     rest.iter().any(|word| ["-h", "--help"].contains(word))
 }
 
-/// The words behind `python3`.
+/// Arguments of `python3` for a comparison.
 fn words_of(rest: &[&str], is_root: bool, report: &str) -> Vec<String> {
     let mut words = vec![SCRIPT.to_owned()];
     words.extend(rest.iter().map(|&word| word.to_owned()));
@@ -99,7 +99,7 @@ fn words_of(rest: &[&str], is_root: bool, report: &str) -> Vec<String> {
     words
 }
 
-/// A name that no report of the same day has.
+/// The path of a report that no other of the same day has.
 fn free_report(root: &Path, date: &str) -> String {
     let names = std::iter::once(format!("{REPORTS}/{date}-peers.md"))
         .chain((2..).map(|number| format!("{REPORTS}/{date}-peers-{number}.md")));

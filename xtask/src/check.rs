@@ -1,4 +1,4 @@
-//! `cargo xtask check`: all that CI looks at before it runs the tests, step by step.
+//! `cargo xtask check`: all that CI checks before it runs the tests, step by step.
 //!
 //! Every step runs, also after one has failed, so that one run shows all there is to do.
 
@@ -81,7 +81,8 @@ fn documentation(root: &Path) -> Result<Outcome> {
     passes(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Says what to install when the toolchain lacks a part that rustup leaves out by request.
+/// Runs a command of the toolchain to see that it is there; says what to install where rustup
+/// leaves it out by request.
 fn needs_component(root: &Path, command: &str, component: &str) -> Result<()> {
     let is_there = child::output_of(&mut child::cargo(root, &[command, "--version"])).is_ok();
     if !is_there {

@@ -24,7 +24,7 @@ const MESSAGES_HEADER: &str = "\
 // Made from crates/protocol/proto/haul.proto by `cargo xtask gen`; edit that file, not this one.
 ";
 
-/// Files by their path below the root.
+/// Generated files, by their path below the root.
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// Files to write, with their bytes, and files to remove, with `None`.
@@ -104,8 +104,9 @@ fn between(wanted: Files, present: &Files) -> Differences {
     differences
 }
 
-/// The Rust types of the messages in `haul.proto`. They are laid out by prost-build, whose version
-/// `Cargo.lock` holds, and not by rustfmt, which may differ from one toolchain to the next.
+/// Generates the Rust types of the messages in `haul.proto`. They are laid out by prost-build,
+/// whose version `Cargo.lock` holds, and not by rustfmt, which may differ from one toolchain to the
+/// next.
 fn messages(root: &Path) -> Result<Vec<u8>> {
     let source = compile(&root.join(PROTO_DIRECTORY), PROTO_FILE)?;
     Ok(format!("{MESSAGES_HEADER}{source}").into_bytes())
@@ -138,7 +139,7 @@ fn compile(directory: &Path, file: &str) -> Result<String> {
     }
 }
 
-/// Man pages and completions as `haul-docs` writes them.
+/// Generates man pages and completions, as `haul-docs` writes them.
 fn documents(root: &Path) -> Result<Files> {
     let scratch = ScratchDirectory::create()?;
     let mut command = child::cargo(root, &["run", "--quiet", "-p", "haul-docs", "--"]);

@@ -37,7 +37,7 @@ usage: cargo xtask COMMAND
                    docs/soak.md; an hour, as root
 ";
 
-/// What a chore found.
+/// The outcome of a chore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     InOrder,

@@ -12,9 +12,9 @@ use crate::{child, unpacked};
 #[derive(Debug, PartialEq, Eq)]
 struct Prerequisite {
     program: &'static str,
-    /// The package of Debian and Ubuntu that holds it.
+    /// The package of Debian and Ubuntu that holds the program.
     package: &'static str,
-    /// The tests that are skipped without it.
+    /// The tests that are skipped without the program.
     tests: &'static str,
 }
 
@@ -37,11 +37,11 @@ const PREREQUISITES: [Prerequisite; 16] = [
     Prerequisite { program: "chromium", package: "chromium", tests: "tests of films in a browser" },
 ];
 
-/// Programs that do as well as others. Ubuntu has chromium as a snap only, which sees no file of a
-/// test; the makers' own package is in no distribution.
+/// Programs that do as well as the named ones. Ubuntu has chromium as a snap only, which sees no
+/// file of a test; the makers' own package is in no distribution.
 const SUBSTITUTES: [(&str, &str); 1] = [("chromium", "google-chrome")];
 
-/// Installs what is missing when this process may; otherwise says what to install.
+/// Installs missing programs when this process may; otherwise says what to install.
 pub fn provide(root: &Path) {
     install_missing(root);
     // After it, as the lists of packages are fresh then.
@@ -81,7 +81,7 @@ fn packages_of(prerequisites: &[&Prerequisite]) -> Vec<&'static str> {
     packages
 }
 
-/// Says what failed.
+/// Installs packages, and says which failed.
 fn install(root: &Path, packages: &[&str]) {
     // Without fresh lists a package of last month's list is asked for and not found.
     if let Err(error) = child::run(&mut apt_get(root, &["update"])) {

@@ -17,11 +17,11 @@ pub struct Function {
     pub name: String,
     /// The line of the word `fn`, counted from 1.
     pub line: usize,
-    /// From the line of `fn` to the line of the closing brace, both counted.
+    /// The number of lines from that of `fn` to that of the closing brace, both counted.
     pub lines: usize,
 }
 
-/// Takes a source file apart.
+/// Splits a source file into its two layers.
 pub fn split(source: &str) -> RustText {
     let mut splitter = Splitter {
         characters: source.chars().collect(),
@@ -113,7 +113,7 @@ fn name_and_body(characters: &[char], after_keyword: usize) -> Option<(String, u
     None
 }
 
-/// Closes the innermost `opening`, and with it every `<` that was an operator.
+/// Closes the innermost `opening`, and with it every `<` behind it, which was an operator.
 fn close(open: &mut Vec<char>, opening: char) {
     while let Some(last) = open.pop() {
         if last == opening {
@@ -249,7 +249,7 @@ impl Splitter {
         }
     }
 
-    /// A word, and the raw string that it may begin.
+    /// Takes a word, and the raw string that it may begin.
     fn word(&mut self) {
         let end = end_of_word(&self.characters, self.at);
         let word: String = self.characters[self.at..end].iter().collect();

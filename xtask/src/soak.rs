@@ -16,12 +16,13 @@ use crate::{Outcome, child, prerequisites};
 
 const REPORT: &str = "docs/soak.md";
 
-/// Tests that belong together.
+/// A suite of tests that belong together.
 #[derive(Debug)]
 struct Suite {
     name: &'static str,
     what: &'static str,
-    /// What the names of its tests begin with, or all of one: a file of crates/cli/tests/suite.
+    /// The beginning of the names of the suite's tests, or all of one: a file of
+    /// crates/cli/tests/suite.
     filter: &'static str,
 }
 
@@ -85,7 +86,7 @@ const SUITES: [Suite; 13] = [
     },
 ];
 
-/// What a suite said.
+/// The result of a suite that ran.
 #[derive(Debug, Default)]
 struct Ran {
     took: Duration,
@@ -94,7 +95,8 @@ struct Ran {
     lines: Vec<String>,
 }
 
-/// Runs the suites of these names, or all, and writes the report: what it says of others stays.
+/// Runs the suites of these names, or all, and writes the report, which keeps its words on the
+/// others.
 pub fn run(root: &Path, names: &[&str]) -> Result<Outcome> {
     let known = |name: &&str| SUITES.iter().any(|suite| suite.name == *name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
@@ -141,7 +143,7 @@ fn run_suite(root: &Path, suite: &Suite) -> Result<Ran> {
     Ok(ran)
 }
 
-/// Passes the output on, and keeps what belongs into the report.
+/// Passes the output on, and keeps those lines that belong into the report.
 fn read(mut output: impl BufRead, target: &mut impl Write, ran: &mut Ran) -> Result<()> {
     let mut bytes = Vec::new();
     while output.read_until(b'\n', &mut bytes)? > 0 {

@@ -52,7 +52,7 @@ fn run_cargo_test(
     Ok(status)
 }
 
-/// Writes every line on as it comes, byte for byte, and counts.
+/// Passes every line on as it comes, byte for byte, and counts the tests in it.
 fn pass_on(
     mut output: impl BufRead,
     target: &mut impl Write,

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
-/// The name libtest's main thread has; a test that runs there has no thread of its own name.
+/// The name of libtest's main thread; a test that runs there has no thread of its own name.
 const MAIN_THREAD: &str = "main";
 
 #[derive(Debug, Default)]
 pub struct TestTotals {
-    /// As cargo counts, so with the tests that skipped themselves.
+    /// Tests that passed as cargo counts, so with those that skipped themselves.
     passed: u64,
     failed: u64,
     ignored: u64,
@@ -55,7 +55,8 @@ impl TestTotals {
         }
     }
 
-    /// A binary that died has no result line: what it had not passed by then has failed.
+    /// Counts the tests of a binary that died and has no result line: those that had not passed by
+    /// then have failed.
     fn close_running(&mut self) {
         if let Some(running) = self.running.take() {
             self.passed += running.passed;

@@ -57,7 +57,7 @@ const RULES: [Rule; 14] = [
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Offence {
     path: String,
-    /// Counted from 1; `None` when the whole file is meant.
+    /// The line, counted from 1; `None` when the whole file is meant.
     line: Option<usize>,
     message: String,
 }

@@ -11,12 +11,12 @@ use anyhow::{Context, Result};
 
 use crate::child;
 
-/// Those that may hold it: Debian's, and that of an Ubuntu whose `nginx` is only a name.
+/// Packages that may hold nginx: Debian's, and that of an Ubuntu whose `nginx` is only a name.
 const PACKAGES: [&str; 2] = ["nginx", "nginx-core"];
-/// Below the project, and known to the tests, too (media_beside_nginx.rs).
+/// The place of nginx below the project, known to the tests, too (media_beside_nginx.rs).
 const TOOLS: &str = "target/tools/nginx";
 
-/// Says where it could not be had, and what for.
+/// Unpacks nginx where it is missing, or says which tests are skipped without it.
 pub fn provide(root: &Path) {
     if is_there(root) {
         return;
@@ -37,7 +37,7 @@ pub fn provide(root: &Path) {
     );
 }
 
-/// Whether it starts, too: a program of another distribution may lack a library.
+/// Whether nginx is there and starts: a program of another distribution may lack a library.
 fn is_there(root: &Path) -> bool {
     child::is_installed("nginx")
         || child::output_of(&mut child::command(root, program(root), &["-v"])).is_ok()

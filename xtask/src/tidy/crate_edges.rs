@@ -1,4 +1,5 @@
-//! Which of our crates may depend on which: the shape of the project, held by `cargo metadata`.
+//! Dependencies that our crates may have on each other: the shape of the project, held by `cargo
+//! metadata`.
 
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ pub const RULE: Rule = Rule {
     offences,
 };
 
-/// Where words still stand for errors, and what they wait for.
+/// Paths where words still stand for errors, and what they wait for.
 const EXCEPTIONS: [&str; 5] = [
     // What a stream's thread tells its session.
     "crates/transfer/src/session/",
@@ -39,7 +39,7 @@ fn offences(project: &Project) -> Vec<Offence> {
     offences
 }
 
-/// The lines of `Result<_, String>` and `type Err = String`.
+/// Lines of the code with `Result<_, String>` or `type Err = String`.
 fn string_results(code: &str) -> Vec<usize> {
     let line_of = |at: usize| code[..at].matches('\n').count() + 1;
     let fails_with_words =
@@ -52,7 +52,7 @@ fn string_results(code: &str) -> Vec<usize> {
     lines
 }
 
-/// The second of the arguments between `<`, which stands before `text`, and its `>`.
+/// The second argument between `<`, which stands before `text`, and its `>`.
 fn second_argument(text: &str) -> Option<&str> {
     let (mut depth, mut begun, mut before) = (0, None, ' ');
     for (at, sign) in text.char_indices() {

@@ -8,7 +8,8 @@ pub const RULE: Rule = Rule {
     offences,
 };
 
-/// Where developers keep things. Taken apart, so that this file is not an offence itself.
+/// Directories where developers keep things, taken apart so that this file is not an offence
+/// itself.
 const DIRECTORIES: [&str; 3] =
     [concat!("/", "root", "/"), concat!("/", "home", "/"), concat!("/", "work", "/")];
 
@@ -26,9 +27,8 @@ fn offences(project: &Project) -> Vec<Offence> {
     offences
 }
 
-/// Whether a path in `line` begins with `directory`. It does not where the directory is a part of
-/// a longer path, as in `docs/work/` or `$HOME/work/`; nor where a pattern such as `/home/*` or
-/// `/home/<name>` is meant.
+/// Whether a path in `line` begins with `directory`. A part of a longer path, as in `docs/work/` or
+/// `$HOME/work/`, does not count; nor does a pattern such as `/home/*` or `/home/<name>`.
 fn names(line: &str, directory: &str) -> bool {
     line.match_indices(directory).any(|(at, _)| {
         let before = line[..at].chars().next_back();

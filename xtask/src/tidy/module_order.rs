@@ -1,4 +1,4 @@
-//! The modules of a crate have an order: who reads one needs to know those below it only.
+//! The modules of a crate have an order: a reader of one needs to know those below it only.
 
 use super::{Offence, Project, Rule};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,10 @@ pub const RULE: Rule = Rule {
 
 const CYCLE_MODULES_MAX: usize = 3;
 
-/// `storage::part` is `["storage", "part"]`; the crate's root has no part.
+/// The name of a module in its parts: `storage::part` is `["storage", "part"]`; the crate's root
+/// has no part.
 type Module = Vec<String>;
-/// What each module imports.
+/// The imports of each module.
 type Imports<Name> = BTreeMap<Name, BTreeSet<Name>>;
 
 fn offences(project: &Project) -> Vec<Offence> {
@@ -69,7 +70,7 @@ fn imports(files: &BTreeMap<Module, &str>) -> syn::Result<Imports<Module>> {
     Ok(imports)
 }
 
-/// All names of this crate that a module's code says, tests apart.
+/// Names of this crate in a module's code, tests apart.
 struct Names<'a> {
     module: &'a Module,
     found: Vec<Module>,
@@ -134,7 +135,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(of_test)
 }
 
-/// Folders, and files beside them, that import each other.
+/// Tells of folders, and files beside them, that import each other.
 fn disorders(imports: &Imports<Module>) -> Vec<String> {
     let mut folders: Imports<String> = Imports::new();
     for (module, imported) in imports {
@@ -168,8 +169,8 @@ fn large_cycles(imports: &Imports<Module>) -> Vec<String> {
     large.map(told).collect()
 }
 
-/// The sets of names each of which is reached from each other, of two or more: there are few names,
-/// so that all that are reached from one are simply followed.
+/// Sets of two or more names each of which is reached from each other. There are few names, so all
+/// that are reached from one are simply followed.
 fn cycles<Name: Ord + Clone>(imports: &Imports<Name>) -> Vec<Vec<Name>> {
     let reached = |from: &Name| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from.clone()]);

@@ -15,23 +15,24 @@ const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux
 const GENERATED_DIRECTORIES: [&str; 3] =
     ["crates/protocol/src/generated/", "docs/man/", "docs/completions/"];
 
-/// Older commits were made before their subjects had a rule.
+/// The time since which commits are held to rules; older ones were made before their subjects had
+/// any.
 const COMMITS_SINCE: &str = "2026-11-25T12:00:00Z";
 
 pub struct Project {
     pub files: Vec<ProjectFile>,
     /// Hash and subject of each commit that the rules are for, merges apart.
     pub commits: Vec<(String, String)>,
-    /// What `cargo metadata` says, or why it says nothing.
+    /// The answer of `cargo metadata`, or why there is none.
     pub metadata: Result<Value, String>,
 }
 
 pub struct ProjectFile {
-    /// Relative to the project's root, with `/`.
+    /// The path of the file, relative to the project's root, with `/`.
     pub path: String,
-    /// `None` when the file is not UTF-8.
+    /// The text of the file; `None` when it is not UTF-8.
     pub text: Option<String>,
-    /// Whether a user may execute it.
+    /// Whether a user may execute the file.
     pub is_executable: bool,
     /// The layers of a Rust file, `None` for other files.
     pub rust: Option<RustText>,

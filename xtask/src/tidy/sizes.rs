@@ -1,4 +1,4 @@
-//! How long a function, a file and a line may be, so that a reader can hold each in the head.
+//! Sizes of a function, a file and a line, so that a reader can hold each in the head.
 
 use super::{Offence, Project, Rule};
 use crate::rust_text;
@@ -41,7 +41,7 @@ fn offences(project: &Project) -> Vec<Offence> {
     offences
 }
 
-/// A web address cannot be broken over two lines.
+/// Whether a line holds a web address, which cannot be broken over two lines.
 fn holds_address(line: &str) -> bool {
     line.contains("https://") || line.contains("http://")
 }

@@ -9,10 +9,10 @@ pub const RULE: Rule = Rule {
     offences,
 };
 
-/// What code may not hold, blanks left out.
+/// Code that may not stay, written without blanks.
 const CODE: [&str; 6] =
     ["todo!(", "todo!{", "unimplemented!(", "#[ignore]", "#[ignore=", ",ignore)]"];
-/// What a comment may not hold, as whole words.
+/// Words that a comment may not hold, as whole words.
 const NOTES: [&str; 3] = ["FIXME", "TODO", "XXX"];
 /// Files that people write in other languages, in which every line is looked at.
 const OTHER_SOURCES: [&str; 9] =

@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
 
 const SYS_DIRECTORY: &str = "crates/sys/";
 
-/// What `crates/sys` must deny, as it cannot take the workspace's lints. Table, key and value.
+/// Lints that `crates/sys` must deny, as it cannot take the workspace's: table, key and value.
 const SYS_LINTS: [(&str, &str, &str); 3] = [
     ("lints.rust", "unsafe_op_in_unsafe_fn", "\"deny\""),
     ("lints.clippy", "undocumented_unsafe_blocks", "\"deny\""),
@@ -36,8 +36,8 @@ fn offences(project: &Project) -> Vec<Offence> {
     offences
 }
 
-/// The word `unsafe` in the code of a file outside of `crates/sys`. Generated code is looked at
-/// too, and so are attributes such as `#[unsafe(no_mangle)]`.
+/// Offences for the word `unsafe` in the code of a file outside of `crates/sys`. Generated code is
+/// looked at too, and so are attributes such as `#[unsafe(no_mangle)]`.
 fn words_in(file: &ProjectFile) -> Vec<Offence> {
     let Some(rust) = file.rust.as_ref().filter(|_| !file.path.starts_with(SYS_DIRECTORY)) else {
         return Vec::new();
