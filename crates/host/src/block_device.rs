@@ -19,7 +19,7 @@ const MEMBERS_MAX: usize = 64;
 /// The unit in which the kernel counts a device's size, whatever its own are (block/genhd.c).
 const SECTOR_BYTES: u64 = 512;
 
-/// How a disk is attached, or what stands in for one.
+/// The kind of a disk: how it is attached, or what stands in for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     Nvme,

@@ -1,4 +1,4 @@
-//! How long this process's own CPU quota has held it: throttling by the bandwidth control of its
+//! Throttling: how long this process's own CPU quota has held it, by the bandwidth control of its
 //! control groups, which looks like others having the processors.
 //!
 //! Version 2 counts `throttled_usec` in `cpu.stat` (cgroup-v2.rst), version 1 `throttled_time` in
@@ -16,7 +16,7 @@ pub fn throttled_ns(root: &Path) -> u64 {
     stats.map(|stat| of_stat(&stat)).max().unwrap_or(0)
 }
 
-/// How long a quota holds this process from a moment on.
+/// A measurement of how long a quota holds this process, from a moment on.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttling {
     before_ns: u64,

@@ -1,4 +1,4 @@
-//! What `haul` knows about the host it runs on: kernel, memory, processors, network, limits.
+//! Facts about the host that `haul` runs on: kernel, memory, processors, network, limits.
 //!
 //! [`Host::read`] reads /proc and /sys below a root that tests replace by a stored tree. What is
 //! missing or unreadable never fails: the fact then has the value that promises the least. Only

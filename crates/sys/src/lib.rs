@@ -41,7 +41,7 @@ pub use window::Window;
 
 use std::io;
 
-/// What a libc call with a byte count as its result returned.
+/// Turns what a libc call returned, a byte count or -1, into a result.
 fn counted(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

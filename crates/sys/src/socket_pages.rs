@@ -174,7 +174,7 @@ mod tests {
         poll(&mut [PollFd::new(socket, PollFlags::IN)], None).unwrap();
     }
 
-    /// On loopback whole pages are mapped too: the kernel copies what is sent without a copy into
+    /// Whole pages are mapped on loopback too: the kernel copies what is sent without a copy into
     /// whole pages of its own (`skb_copy_ubufs`), which is what a card with header split delivers.
     #[test]
     fn whole_pages_are_mapped_and_the_rest_is_copied() {

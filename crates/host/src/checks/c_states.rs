@@ -1,4 +1,4 @@
-//! How deep idle processors sleep, and how long they take to wake.
+//! Sleep states of idle processors: how deep they sleep, and how long they take to wake.
 
 use super::{Check, FAST_BITS_PER_S, Group};
 use crate::tune::{Finding, Goal, Machine, Platform, Setting, Weight, machine::Unread};

@@ -1,4 +1,4 @@
-//! How long a card gathers packets before it calls a processor.
+//! Coalescing: how long a card gathers packets before it calls a processor.
 
 use super::{Check, Group, card_rate, not_read, of_cards};
 use crate::tune::{Finding, Goal, Machine, Platform, Weight, coalescing};

@@ -1,4 +1,4 @@
-//! When pages that were written go to the disk, and when a writer has to wait for it.
+//! Limits of written pages: when they go to the disk, and when a writer has to wait for it.
 
 use super::{Check, Group};
 use crate::{

@@ -1,4 +1,4 @@
-//! How old the running kernel is.
+//! The age of the running kernel.
 
 use super::{Check, Group};
 use crate::{

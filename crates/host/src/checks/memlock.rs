@@ -1,4 +1,4 @@
-//! How much memory a program may keep in place.
+//! The memory that a program may lock in its place.
 
 use super::{Check, Group, soft_limit};
 use crate::tune::{Finding, Goal, Machine, Weight, goal::Speed};

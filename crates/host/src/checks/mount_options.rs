@@ -1,4 +1,4 @@
-//! How the file systems of disks are mounted.
+//! Mount options of the file systems of disks.
 
 use super::{Check, Group};
 use crate::{

@@ -1,4 +1,4 @@
-//! How many files and connections a program may have open.
+//! The number of files and connections that a program may have open.
 
 use super::{Check, Group, soft_limit};
 use crate::tune::{Finding, Goal, Machine, Role, Weight};

@@ -1,4 +1,4 @@
-//! How far the kernel reads ahead of a program.
+//! Readahead: how far the kernel reads ahead of a program.
 
 use super::{Check, Group};
 use crate::{

@@ -1,4 +1,4 @@
-//! How many packets a card can hold until a processor takes them.
+//! Rings of a card: how many packets it can hold until a processor takes them.
 
 use super::{Check, Group, card_rate, not_read, of_cards, weight_at};
 use crate::tune::{Finding, Goal, Machine, Setting, Weight, rings};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::machine::{Machine, Unread};
 
-/// One ring of descriptors.
+/// The size of a ring of descriptors, or the number of queues: now, and the most there can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ring {
     pub(crate) now: u32,

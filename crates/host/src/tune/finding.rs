@@ -23,7 +23,7 @@ pub enum State {
     Improve,
     /// The value could not be read, or made no sense.
     Unknown,
-    /// This host has no such thing.
+    /// The host has no such thing as the check looks at.
     Absent,
 }
 
@@ -69,7 +69,7 @@ pub enum Caution {
     OnlyByName,
 }
 
-/// One value to be set.
+/// A setting with the value that it should get.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub setting: Setting,

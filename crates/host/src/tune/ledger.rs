@@ -75,7 +75,7 @@ pub enum LedgerError {
 /// Changes that have not been set back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Each setting as it was before the first change, and what the last made of it; in the order
+    /// Settings as they were before the first change, and what the last made of them; in the order
     /// of the first changes.
     pub settings: Vec<Changed>,
     /// Earlier contents of the files, in order.

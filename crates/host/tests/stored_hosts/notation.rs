@@ -47,7 +47,7 @@ pub enum Content {
     Answer(String),
 }
 
-/// One thing of a host: a line of its file.
+/// A thing of a host, written in a line of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub line: usize,

@@ -1,4 +1,4 @@
-//! How a rate goes over time: even, falling at one moment for good, sinking, or with a dip.
+//! The course of a rate over time: even, falling at one moment for good, sinking, or with a dip.
 //!
 //! A pure function over what came in each interval; the device and its caches are explained in
 //! `explanation.rs`.
