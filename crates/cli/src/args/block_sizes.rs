@@ -1,16 +1,16 @@
-//! What one call moves: a list of sizes, or a range of them.
+//! Sizes of what one call moves: a list of them, or a range.
 
 use haul_datapath::BLOCK_BYTES_MIN;
 use haul_transfer::size::parse_size;
 
-/// The largest block: no engine has more buffer.
+/// Largest block: no engine has more buffer.
 const BLOCK_BYTES_MAX: u64 = 32 << 20;
 
 /// Block sizes in bytes, as a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockSizes(pub Vec<usize>);
 
-/// A list of sizes, or a range in steps of four.
+/// Reads a list of sizes, or a range in steps of four.
 ///
 /// # Errors
 /// Names the size that is none, or that no engine takes.

@@ -4,7 +4,7 @@ use clap::Args;
 use haul_transfer::size::parse_size;
 use std::path::PathBuf;
 
-/// The file of the demo, in bytes, where there is room for it.
+/// Bytes of the demo's file, where there is room for it.
 pub const DEMO_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it

@@ -1,8 +1,8 @@
-//! What stands below each long help and in each man page: examples, exit statuses, environment.
+//! The texts below each long help and in each man page: examples, exit statuses, environment.
 
 use clap::Command;
 
-/// One section below a help: a title and lines as they are shown.
+/// A section below a help: a title and lines as they are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     pub title: &'static str,

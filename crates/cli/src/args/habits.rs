@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use haul_transfer::problem::Problem;
 use std::ffi::OsString;
 
-/// By habit, and what to do instead.
+/// Options typed by habit, with what to do instead.
 const HABITS: [(&[&str], &str); 8] = [
     (&["-r", "-R", "--recursive"], "leave it out: a directory always comes with all that is in it"),
     (
@@ -25,7 +25,7 @@ const HABITS: [(&[&str], &str); 8] = [
     (&["-z", "--compress"], "leave it out: haul moves the bytes as they are"),
 ];
 
-/// Commands of other movers, and what they are called here.
+/// Commands of other movers, with what they are called here.
 const COMMANDS: [(&[&str], &str); 3] = [
     (&["get", "fetch", "download", "receive", "recv"], "pull URL DIR"),
     (
@@ -35,7 +35,7 @@ const COMMANDS: [(&[&str], &str); 3] = [
     (&["list", "dir"], "ls URL"),
 ];
 
-/// The same as a problem, where it is why a command line cannot be read.
+/// Turns a habit into a problem, where it is why a command line cannot be read.
 #[must_use]
 pub fn habit(error: &clap::Error, words: &[OsString]) -> Option<Problem> {
     let command = words.get(1)?.to_str()?;

@@ -27,6 +27,8 @@ pub struct LowLs {
 }
 
 impl LowLs {
+    /// Checks the words of `haul ls`.
+    ///
     /// # Errors
     /// If the URL is none.
     pub fn checked(&self) -> Result<(HaulUrl, Depth), Problem> {

@@ -21,7 +21,7 @@ const PORT_DEFAULT: u16 = 8080;
 const STATUS_PORT_DEFAULT: u16 = 8081;
 const BUFFER_MEMORY: &str = "256M";
 
-/// A quarter more than the average.
+/// The rate of a film by default: a quarter more than its container's average.
 pub const AUTO: RateChoice = RateChoice::Container { factor: 1.25 };
 
 fn defaults() -> Options {
@@ -219,26 +219,26 @@ fn connections_default() -> u32 {
     u32::try_from(defaults().limits.connections_max).unwrap_or(u32::MAX)
 }
 
-/// Who may read whose page is of another site.
+/// Permission for pages of other sites to read what is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cors {
-    /// All, unless only this machine reaches the server.
+    /// All pages, unless only this machine reaches the server.
     Auto,
     On,
     Off,
 }
 
-/// Where the dashboard is.
+/// The address of the dashboard.
 #[derive(Clone, Debug)]
 pub enum StatusPlace {
     Off,
-    /// Nobody named one: this, or any port where it is taken.
+    /// The usual address, or any port where it is taken, as nobody named one.
     Preferred(status::Options),
     Named(status::Options),
 }
 
 impl LowMedia {
-    /// Where the dashboard is asked for.
+    /// Checks the address that the dashboard is asked for at.
     ///
     /// # Errors
     /// If it is no address.
@@ -259,7 +259,8 @@ impl LowMedia {
         Ok(StatusPlace::Named(status::Options { listen, names }))
     }
 
-    /// What the library is asked for; the access log and the certificate are the command's.
+    /// Checks the words into the library's options; the access log and the certificate are the
+    /// command's.
     ///
     /// # Errors
     /// If an argument makes no sense.
@@ -318,7 +319,7 @@ impl LowMedia {
         })
     }
 
-    /// Where the certificate and its key lie.
+    /// Paths of the certificate and its key.
     #[must_use]
     pub fn tls_files(&self) -> Option<tls::Files> {
         let certificate = self.tls_cert.clone()?;
@@ -345,7 +346,7 @@ fn behind(text: &str) -> Result<Behind, String> {
     }
 }
 
-/// `10` or `10%`.
+/// Reads a percentage, `10` or `10%`.
 fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     let percent = number.parse().ok().filter(|percent| (0..=90).contains(percent));
@@ -360,7 +361,7 @@ fn rate_argument(text: &str) -> Result<RateChoice, String> {
     rate_choice(text).map_err(|needs| format!("needs {needs}"))
 }
 
-/// `2M`, `auto`, `max`.
+/// Reads a rate, `2M`, `auto` or `max`.
 ///
 /// # Errors
 /// What is needed, if it is none of them.
@@ -375,7 +376,7 @@ pub fn rate_choice(text: &str) -> Result<RateChoice, String> {
     }
 }
 
-/// `0.0.0.0:80`, `::1`, `[::1]`, `localhost:80`, `:80`.
+/// Reads an address: `0.0.0.0:80`, `::1`, `[::1]`, `localhost:80`, `:80`.
 fn address(text: &str, port_default: u16) -> Option<SocketAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);

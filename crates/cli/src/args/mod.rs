@@ -70,13 +70,13 @@ pub struct LowState {
 }
 
 impl LowState {
-    /// The directory to use.
+    /// The state directory to use.
     #[must_use]
     pub fn checked(self) -> PathBuf {
         self.directory_or_default()
     }
 
-    /// The same, for those who need it again.
+    /// The state directory that was named, or the default one.
     #[must_use]
     pub fn directory_or_default(&self) -> PathBuf {
         let named = self.directory.as_ref().filter(|path| !path.as_os_str().is_empty());

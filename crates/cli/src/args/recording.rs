@@ -1,4 +1,4 @@
-//! What `haul push` and `haul pull` do with files that are still being written.
+//! Options of `haul push` and `haul pull` for files that are still being written.
 
 use super::{usage_problem, values::Period};
 use clap::Args;
@@ -8,7 +8,7 @@ use haul_transfer::{
     wishes::{IDLE_DEFAULT, Recording, Wishes},
 };
 
-/// What makes no sense for a file that is still being written.
+/// Options that make no sense for a file that is still being written.
 const NOT_FOLLOWED: [&str; 7] = [
     "checksum_compare",
     "delete",
@@ -18,7 +18,7 @@ const NOT_FOLLOWED: [&str; 7] = [
     "manifest",
     "verify_target",
 ];
-/// What makes no sense without an end.
+/// Options that make no sense without an end.
 const NOT_WATCHED: [&str; 6] =
     ["files_from", "delete", "dry_run", "preflight", "move_sources", "manifest"];
 

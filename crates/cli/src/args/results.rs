@@ -1,4 +1,4 @@
-//! How the results of a bench or a probe are shown.
+//! Options for how the results of a bench or a probe are shown.
 
 use clap::Args;
 use std::path::PathBuf;

@@ -64,6 +64,8 @@ pub struct LowServe {
 const STREAMS_MAX: i64 = haul_protocol::limits::STREAMS_MAX as i64;
 
 impl LowServe {
+    /// Checks the words of `haul serve`.
+    ///
     /// # Errors
     /// If the arguments make no sense together.
     pub fn checked(self) -> Result<ServeOptions, Problem> {
@@ -102,7 +104,7 @@ impl LowServe {
     }
 }
 
-/// An address without a port gets the default one: `10.0.0.1`, `host`, `::1`, `[::1]`. A port, as
+/// Adds the default port to an address without one: `10.0.0.1`, `host`, `::1`, `[::1]`. A port, as
 /// `80` or `:80`, is that of all addresses.
 fn with_port(listen: String) -> String {
     let port = listen.strip_prefix(':').unwrap_or(&listen);

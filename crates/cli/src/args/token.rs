@@ -94,7 +94,7 @@ pub struct LowTokenRevoke {
 }
 
 impl LowTokenNew {
-    /// What is asked for; which directory is served is not known yet.
+    /// Checks the words of `haul token new`; which directory is served is not known yet.
     ///
     /// # Errors
     /// If the root is no directory below the server's, or the time to expire is now.

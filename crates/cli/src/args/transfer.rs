@@ -192,7 +192,7 @@ impl From<DigestName> for ClearDigest {
     }
 }
 
-/// The engine is chosen by what is found.
+/// The value that leaves the choice of an engine to haul.
 const AUTO: &str = "auto";
 
 fn send_engines() -> PossibleValuesParser {
@@ -220,7 +220,7 @@ fn parse_span_bytes(text: &str) -> Result<u64, String> {
     Err(format!("{text:?} is not a power of two from {min}K to {max}G"))
 }
 
-/// A checked request that may still lack its token.
+/// A checked push that may still lack its token.
 #[derive(Debug)]
 pub struct CheckedPush {
     pub sources: Vec<SourceSpec>,
@@ -228,7 +228,7 @@ pub struct CheckedPush {
     pub options: TransferOptions,
 }
 
-/// A checked request that may still lack its token.
+/// A checked pull that may still lack its token.
 #[derive(Debug)]
 pub struct CheckedPull {
     pub urls: Vec<HaulUrl>,
@@ -237,6 +237,8 @@ pub struct CheckedPull {
 }
 
 impl LowPush {
+    /// Checks the words of `haul push`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPush, Problem> {
@@ -251,6 +253,8 @@ impl LowPush {
 }
 
 impl LowPull {
+    /// Checks the words of `haul pull`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPull, Problem> {
@@ -358,7 +362,7 @@ fn parse_target(word: &OsStr) -> Result<TargetSpec, Problem> {
     Ok(if word == "null:" { TargetSpec::Null } else { TargetSpec::Path(word.into()) })
 }
 
-/// The words of a push: its sources, and last the URL.
+/// Splits the words of a push: its sources, and last the URL.
 fn split_push(words: &[OsString]) -> Result<(&[OsString], &OsStr), Problem> {
     match words {
         [sources @ .., url] if !sources.is_empty() => Ok((sources, url)),
@@ -373,7 +377,8 @@ fn split_push(words: &[OsString]) -> Result<(&[OsString], &OsStr), Problem> {
     }
 }
 
-/// Bytes that are no UTF-8 are taken as they are: `na\xffme` is the same as `na%FFme`.
+/// Reads a URL, whose bytes that are no UTF-8 are taken as they are: `na\xffme` is the same as
+/// `na%FFme`.
 pub(super) fn parse_url(word: &OsStr) -> Result<HaulUrl, Problem> {
     let mut text = String::with_capacity(word.len());
     for chunk in word.as_bytes().utf8_chunks() {
@@ -432,7 +437,7 @@ mod tests {
         assert_eq!(format!("{plain:?}"), format!("{:?}", TransferOptions::default()));
     }
 
-    /// `haul push a -q URL`, as users of rsync and scp write it.
+    /// Options between the words, `haul push a -q URL`, as users of rsync and scp write them.
     #[test]
     fn options_may_stand_anywhere() {
         for words in [

@@ -1,4 +1,4 @@
-//! What `haul push` and `haul pull` do with trees: which files are meant, what happens to those
+//! Options of `haul push` and `haul pull` for trees: which files are meant, what happens to those
 //! that are there already, which attributes arrive.
 
 use super::{

@@ -102,17 +102,19 @@ pub enum LowRole {
     Media,
 }
 
-/// What is to be done, once the words were checked.
+/// The task of `haul tune`, once the words were checked.
 #[derive(Clone, Debug)]
 pub enum TuneTask {
     Audit,
-    /// Of these checks only, if any are named.
+    /// Apply the changes of these checks only, if any are named.
     Apply(Vec<&'static Check>),
     Undo,
     Explain(&'static Check),
 }
 
 impl LowTune {
+    /// Checks which task the words ask for.
+    ///
     /// # Errors
     /// If a check is named that there is none of.
     pub fn task(&self) -> Result<TuneTask, Problem> {
@@ -164,7 +166,7 @@ fn check(name: &str) -> Result<&'static Check, Problem> {
     })
 }
 
-/// Milliseconds: `80ms`, `0.2ms`, `200us`, `1s`; a bare number is milliseconds.
+/// Reads a time in milliseconds: `80ms`, `0.2ms`, `200us`, `1s`; a bare number is milliseconds.
 fn parse_rtt(text: &str) -> Result<f64, String> {
     let wrong = || format!("{text:?} is no round trip time; write it like 80ms or 0.2ms");
     let units = [("ms", 1.0), ("us", 1e-3), ("s", 1e3), ("", 1.0)];
@@ -179,7 +181,8 @@ fn parse_rtt(text: &str) -> Result<f64, String> {
     Ok(rtt_ms)
 }
 
-/// Bits a second in powers of 1000, as network cards are sold: `100G`, `2.5Gbit`, `100000000000`.
+/// Reads a rate in bits a second in powers of 1000, as network cards are sold: `100G`, `2.5Gbit`,
+/// `100000000000`.
 fn parse_speed(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no speed of a network; write bits a second, like 100G");
     let bits = ["bit/s", "bit", "bps", "b/s"].iter().find_map(|unit| text.strip_suffix(unit));

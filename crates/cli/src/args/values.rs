@@ -1,4 +1,4 @@
-//! How sizes, rates and durations are written on the command line.
+//! Forms of sizes, rates and durations on the command line.
 //!
 //! Sizes are powers of 1024 (`10G`, `64KiB`), as dd and iperf take them. A rate in bytes is written
 //! like a size (`500M`); a rate in bits is a power of 1000 (`10Gbit`), as networks count.
@@ -21,7 +21,7 @@ const DURATION_UNITS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// The longest duration that is taken, in milliseconds: a hundred years.
+/// Longest duration that is taken, in milliseconds: a hundred years.
 const DURATION_MS_MAX: f64 = 100.0 * 365.0 * 24.0 * 3_600_000.0;
 
 impl FromStr for Period {
@@ -42,7 +42,7 @@ impl FromStr for Period {
     }
 }
 
-/// In the largest unit that says it exactly.
+/// Writes the duration in the largest unit that says it exactly.
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let duration_ms = self.0.as_millis() as u64;
@@ -54,7 +54,7 @@ impl fmt::Display for Period {
     }
 }
 
-/// A moment, in seconds since 1970: so long ago (`7d`), a date or a time of this place
+/// Reads a moment, in seconds since 1970: how long ago (`7d`), a date or a time of this place
 /// (`2026-01-31`, `2026-01-31T12:00`), or an instant (`2026-01-31T12:00:00Z`).
 ///
 /// # Errors
@@ -75,7 +75,7 @@ pub fn parse_moment(text: &str) -> Result<i64, String> {
         .ok_or_else(|| format!("{text:?} is no age like 2h or 7d, and no date like 2026-01-31"))
 }
 
-/// A list of attributes: `mode,mtime,owner`, `all` or `none`.
+/// Reads a list of attributes: `mode,mtime,owner`, `all` or `none`.
 ///
 /// # Errors
 /// Names the word that is none of them.
@@ -100,7 +100,7 @@ pub fn parse_preserve(text: &str) -> Result<Preserve, String> {
     Ok(preserve)
 }
 
-/// What stands behind a rate in bits.
+/// Units of a rate in bits.
 const BIT_RATES: [&str; 5] = ["bits/s", "bit/s", "bits", "bit", "bps"];
 
 /// Reads a rate and returns bytes a second: `500M`, `1.5GiB/s`, `10Gbit`, `800Mbit/s`.
@@ -132,7 +132,8 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     Ok(rate_bytes_per_s)
 }
 
-/// Of less a second the waits of the limit itself would pass for a broken network.
+/// Least rate of a limit, in bytes a second: with less, the waits of the limit itself would pass
+/// for a broken network.
 const LIMIT_BYTES_PER_S_MIN: u64 = 8 << 10;
 
 /// Reads the rate that a transfer is held to.
@@ -151,7 +152,7 @@ pub fn parse_limit(text: &str) -> Result<u64, String> {
     Err(said)
 }
 
-/// A number with a power of 1000 behind it: `10G` is 10^10.
+/// Reads a number with a power of 1000 behind it: `10G` is 10^10.
 fn parse_decimal(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

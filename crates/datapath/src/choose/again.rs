@@ -14,12 +14,12 @@ use crate::{
 pub const WINDOW_BYTES: u64 = 128 << 20;
 
 /// Share of a window in the page cache below which an engine that reads it is replaced; one that
-/// reads past it is replaced above the share below. In between each is as good.
+/// reads past it is replaced above the other share. In between each is as good.
 const STAYS_WARM_SHARE: f64 = 0.3;
 const STAYS_COLD_SHARE: f64 = 0.7;
-/// [`STAYS_WARM_SHARE`] where memory cannot hold the whole source: what is read into the page cache takes
-/// the place of what is there and comes next (0.94 of reading past it, with 75 to 91 % of each
-/// window cached).
+/// [`STAYS_WARM_SHARE`] where memory cannot hold the whole source: what is read into the page cache
+/// takes the place of what is there and comes next (0.94 of reading past it, with 75 to 91 % of
+/// each window cached).
 const STAYS_WARM_SHARE_BEYOND: f64 = 0.8;
 const STAYS_COLD_SHARE_BEYOND: f64 = 0.95;
 

@@ -192,6 +192,8 @@ pub struct LowBenchSide {
 }
 
 impl LowBenchEngines {
+    /// Checks the words of `haul bench engines`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<BenchEngines, Problem> {
@@ -228,6 +230,8 @@ impl LowBenchEngines {
 }
 
 impl LowBenchFiles {
+    /// Checks the words of `haul bench files`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<BenchFiles, Problem> {

@@ -159,6 +159,8 @@ impl From<LowMediaPart> for MediaPart {
 }
 
 impl LowBenchMedia {
+    /// Checks the words of `haul bench media`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<BenchMedia, Problem> {
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!((own.period, own.periods), (Duration::from_secs(2), 1000));
     }
 
-    /// The scaled crowd asks as much of a period as the study's.
+    /// Bytes of a period: the scaled crowd asks for as many as the study's.
     #[test]
     fn a_period_of_the_scaled_crowd_has_as_many_bytes() {
         let (scaled, paper) = (media(&[]).unwrap().crowd, media(&["--paper"]).unwrap().crowd);

@@ -12,16 +12,17 @@ use std::{path::PathBuf, time::Duration};
 
 /// Rounds of each measurement, for a median.
 const ROUNDS_DEFAULT: u32 = 1;
-/// How long a rate is measured, and what is left out before: a window grows in each round trip.
+/// Time over which a rate is measured; what is left out before is below, as a window grows in each
+/// round trip.
 const TIME_DEFAULT: Duration = Duration::from_secs(4);
 const OMIT_DEFAULT: Duration = Duration::from_secs(3);
 const QUICK_TIME: Duration = Duration::from_secs(1);
 const TIME_MAX: Duration = Duration::from_secs(30 * 60);
-/// The long path: a link whose bandwidth-delay product is above what a distribution lets a window
-/// grow to, at a rate that the emulator carries on two cores.
+/// Rate of the long path: a link whose bandwidth-delay product is above what a distribution lets a
+/// window grow to, at a rate that the emulator carries on two cores.
 const RATE_BYTES_PER_S: u64 = 1_000_000_000 / 8;
 const ROUND_TRIP: Duration = Duration::from_millis(100);
-/// Faster links than this, or longer ones, are beyond the emulator.
+/// Fastest link of the emulator; the longest round trip is below.
 const RATE_BYTES_PER_S_MAX: u64 = 10_000_000_000 / 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 
@@ -92,6 +93,8 @@ impl From<LowTuningPath> for TuningPath {
 }
 
 impl LowBenchTuning {
+    /// Checks the words of `haul bench tuning`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<BenchTuning, Problem> {

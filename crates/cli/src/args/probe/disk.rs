@@ -11,18 +11,18 @@ use haul_probe::disk::setting::{DiskRequest, Method};
 use haul_transfer::{problem::Problem, size::parse_size};
 use std::{path::PathBuf, time::Duration};
 
-/// O_DIRECT takes whole pages only.
+/// Alignment of blocks: O_DIRECT takes whole pages only.
 const ALIGN_BYTES: usize = 4096;
-/// A queue that is deeper waits in the kernel.
+/// Deepest queue: a deeper one waits in the kernel.
 const DEPTH_MAX: u32 = 256;
-/// Blocks under way are memory; io_uring has no limit of its own.
+/// Most bytes under way: blocks are memory, and io_uring has no limit of its own.
 const UNDER_WAY_BYTES_MAX: u64 = 1 << 30;
-/// With --quick.
+/// Size of the file with --quick.
 const QUICK_BYTES: u64 = 1 << 30;
 const QUICK_TIME: Duration = Duration::from_secs(4);
 const QUICK_BLOCK_SIZES: [usize; 2] = [256 << 10, 1 << 20];
 const QUICK_DEPTHS: [u32; 2] = [2, 8];
-/// A profile of less than this shows nothing.
+/// Shortest profile: a shorter one shows nothing.
 const TIME_MIN: Duration = Duration::from_millis(100);
 
 /// Measures how fast a disk is written and read, for how long, and how best
@@ -87,6 +87,8 @@ impl From<LowMethod> for Method {
 }
 
 impl LowProbeDisk {
+    /// Checks the words of `haul probe disk`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<DiskRequest, Problem> {
@@ -138,7 +140,7 @@ impl LowProbeDisk {
     }
 }
 
-/// Each once, in the order they were named in.
+/// Values without repetitions, in the order they were named in.
 fn distinct<Value: Copy + PartialEq>(values: &[Value]) -> Vec<Value> {
     let mut once = Vec::new();
     for value in values {

@@ -21,7 +21,7 @@ use haul_transfer::{
 };
 use std::{path::PathBuf, time::Duration};
 
-/// With --quick: a look.
+/// Time of a round with --quick: a look.
 const QUICK_TIME: Duration = Duration::from_secs(1);
 const QUICK_OMIT: Duration = Duration::from_millis(250);
 const QUICK_STREAMS: [u32; 2] = [1, 4];
@@ -146,6 +146,8 @@ fn parse_datagram(text: &str) -> Result<u32, String> {
 }
 
 impl LowProbeNet {
+    /// Checks the words of `haul probe net`.
+    ///
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<NetProbe, Problem> {

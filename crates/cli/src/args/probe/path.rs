@@ -12,7 +12,7 @@ use haul_protocol::limits::STREAMS_MAX;
 use haul_transfer::{TransferOptions, options::Protection, problem::Problem, size::parse_size};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
-/// Shorter runs say little: connecting and the last sync are a part of them.
+/// Shortest run: shorter ones say little, as connecting and the last sync are a part of them.
 const TIME_MIN: Duration = Duration::from_secs(1);
 
 /// Finds out what limits a transfer from SOURCE to a server's directory
@@ -58,7 +58,7 @@ pub struct LowProbePath {
 }
 
 impl LowProbePath {
-    /// The request, which may still lack its token.
+    /// Checks the words into a request, which may still lack its token.
     ///
     /// # Errors
     /// Says which argument cannot be taken and why.
