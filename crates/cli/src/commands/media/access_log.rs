@@ -20,15 +20,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines that wait to be written; a disk that is slower loses the rest, and no stream waits for it.
+/// Most lines that wait to be written; a disk that is slower loses the rest, and no stream waits
+/// for it.
 const LINES_MAX: usize = 16 << 10;
-/// A line is in the file no later than this.
+/// Longest time until a line is in the file.
 const GATHER: Duration = Duration::from_millis(500);
-/// How long the last lines may take.
+/// Longest time that the last lines may take.
 const END_MAX: Duration = Duration::from_secs(2);
-/// How often the end of the last lines is looked for.
+/// Interval between checks for the end of the last lines.
 const END_LOOK: Duration = Duration::from_millis(20);
-/// The longest line; a stranger writes most of it.
+/// Most bytes of a line; a stranger writes most of it.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// Writes the access log on a thread of its own.
@@ -40,13 +41,15 @@ pub(super) struct LogWriter {
 
 #[derive(Default)]
 struct Writer {
-    /// Somebody moved the file away (SIGHUP, logrotate(8)).
+    /// Whether the file is to be opened again, as somebody moved it away (SIGHUP, logrotate(8)).
     reopens: AtomicBool,
     lost: AtomicU64,
     ends: AtomicBool,
 }
 
 impl LogWriter {
+    /// Opens the file and starts the thread that writes it.
+    ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn start(path: &Path) -> Result<Self, Failure> {
@@ -72,12 +75,13 @@ impl LogWriter {
         Ok(Self { sink, writer, thread })
     }
 
-    /// Somebody moved the file away.
+    /// Opens the file again, as somebody moved it away.
     pub fn open_again(&self) {
         self.writer.reopens.store(true, Ordering::Relaxed);
     }
 
-    /// All lines are written; how many were lost. `None` where nobody takes them.
+    /// Waits until all lines are written; returns how many were lost. `None` where nobody takes
+    /// them.
     pub fn end(self) -> Option<u64> {
         self.writer.ends.store(true, Ordering::Relaxed);
         drop(self.sink);
@@ -151,7 +155,8 @@ fn write_all(
     }
 }
 
-/// The combined log format, as Apache and nginx write it. What a stranger wrote cannot end a field.
+/// A line in the combined log format, as Apache and nginx write it. What a stranger wrote cannot
+/// end a field.
 fn line(access: &Access<'_>) -> String {
     let Access { peer, request, status, body_bytes, .. } = access;
     let time = Timestamp::try_from(access.time).unwrap_or_default().to_zoned(TimeZone::UTC);

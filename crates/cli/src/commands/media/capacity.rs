@@ -32,20 +32,22 @@ use std::{
 /// Rates that the report of a measurement names.
 const RATES: [u64; 4] = [1_500_000, 4_000_000, 8_000_000, 25_000_000];
 
-/// Hard disks have caches of up to 512 MB.
+/// Bytes of films that a hard disk's cache cannot hold: such caches have up to 512 MB.
 const DISK_CACHE_BYTES: u64 = 1 << 30;
 
-/// What is stored of a measurement.
+/// A measurement as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
-    /// In full: two long names may have the same end.
+    /// Path of the root in full: two long names may have the same end.
     root: String,
     method: String,
-    /// RFC 3339.
+    /// Time of the measurement (RFC 3339).
     measured: String,
     capacity: Capacity,
 }
 
+/// Measures the disk and the processors, and stores the result.
+///
 /// # Errors
 /// If the options make no sense, or the result cannot be stored.
 pub(super) fn measure(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
@@ -103,7 +105,8 @@ fn tell(low: &LowMedia, words: &str) {
     }
 }
 
-/// A part that cannot be measured is no limit, and it is said why.
+/// Result of a part of the measurement; one that cannot be measured is no limit, and it is said
+/// why.
 fn known<T>(low: &LowMedia, what: &str, measured: Result<T, MeasureError>) -> Option<T> {
     match measured {
         Ok(found) => Some(found),
@@ -183,6 +186,8 @@ fn found_words(
     lines
 }
 
+/// Tells what was measured of a directory.
+///
 /// # Errors
 /// If nothing was measured.
 pub(super) fn tell_capacity(low: &LowCapacity) -> Result<ExitStatus, Failure> {
@@ -269,7 +274,7 @@ pub(super) fn rate_words(rate: Rate) -> String {
     haul_host::tune::goal::rate_words(rate.bits_per_s)
 }
 
-/// What was measured of this directory by this method, if anything was.
+/// Loads what was measured of this directory by this method, if anything was.
 ///
 /// # Errors
 /// If it is there and cannot be read.
@@ -301,7 +306,7 @@ pub(super) fn stored(
     Ok((stored.root == root.display().to_string()).then_some(stored.capacity))
 }
 
-/// Those by which this directory was measured, beside this one.
+/// Names of the other methods by which this directory was measured.
 pub(super) fn other_methods(method: Method, root: &Path, state: &LowState) -> Vec<&'static str> {
     let others = METHODS.into_iter().filter(|other| *other != method);
     let is_there = |other: &Method| stored(*other, root, state).is_ok_and(|found| found.is_some());
@@ -315,7 +320,7 @@ fn in_full(root: &Path) -> Result<PathBuf, Problem> {
     })
 }
 
-/// A file for each directory and method, by a name that tells them.
+/// Path of the file for a directory and a method, by a name that tells both.
 fn place(method: Method, root: &Path, state: &LowState) -> PathBuf {
     let name: String = root
         .as_os_str()

@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two samples: a line for those who watch, and little for those who keep them.
+/// Interval between two samples: a line for those who watch, and little for those who keep them.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How long the last line may take.
+/// Longest time that the last line may take.
 const END_MAX: Duration = Duration::from_secs(3);
-/// How often its end is looked for.
+/// Interval between checks for the end of the last line.
 const END_LOOK: Duration = Duration::from_millis(5);
 
 pub struct Lines {
@@ -24,6 +24,8 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Starts the thread that prints the lines.
+    ///
     /// # Errors
     /// If no thread can be had.
     pub fn start(mut samples: Samples) -> io::Result<Self> {

@@ -38,9 +38,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the end of a drain is looked for.
+/// Interval between checks for the end of a drain.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
+/// Serves, measures, or tells what was measured.
+///
 /// # Errors
 /// If the address, the root, the configuration or the access log cannot be used.
 pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
@@ -54,8 +56,8 @@ pub fn run(low: &LowMedia) -> Result<ExitStatus, Failure> {
     serve(low, root)
 }
 
-/// Every file below the root is everybody's, and a reader of haul's keys could do all that its
-/// tokens may.
+/// Checks that no keys of haul lie below the root: every file there is everybody's, and a reader of
+/// the keys could do all that its tokens may.
 fn check_root(low: &LowMedia, root: &Path) -> Result<(), Failure> {
     let mut states = usual_state_directories();
     states.push(low.state.directory_or_default());
@@ -131,7 +133,7 @@ fn serve(low: &LowMedia, root: &Path) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::AllDone)
 }
 
-/// Answers under way end, or are cut.
+/// Lets answers under way end, or cuts them after the drain time.
 fn drained(low: &LowMedia, server: Server, signals: &mut Signals) -> Totals {
     if !low.json && server.totals().connections > 0 {
         ui::print_to_stderr("Ending: answers under way may end; a second signal cuts them.");
@@ -146,7 +148,8 @@ fn drained(low: &LowMedia, server: Server, signals: &mut Signals) -> Totals {
     server.stop()
 }
 
-/// For streams and connections that begin from now on; what is wrong changes nothing.
+/// Reads the configuration and the certificate again, for streams and connections that begin from
+/// now on; what is wrong changes nothing.
 fn reload(low: &LowMedia, root: &Path, server: &Server, certificate: Option<&Certificate>) {
     match policy::read(low, root) {
         Ok(policy) => {
@@ -220,7 +223,8 @@ fn unfit(error: &CertificateError) -> Failure {
     usage_problem("cannot start haul media with TLS", needs, &error.to_string(), hint).into()
 }
 
-/// Where nobody named an address, another program on the usual one is no reason not to serve.
+/// Starts the dashboard: where nobody named an address, another program on the usual one is no
+/// reason not to serve.
 fn start_status(place: StatusPlace, watch: &Arc<Watch>) -> Result<Option<Status>, Failure> {
     let failed = |error: &ServerError| {
         let hint = "name another --status, or --status off";

@@ -1,4 +1,4 @@
-//! What streams get: of the command line, the configuration file and what was measured.
+//! The policy for streams, out of the command line, the configuration file and what was measured.
 
 use crate::args::{
     media::{AUTO, LowMedia, rate_choice},
@@ -16,19 +16,19 @@ use std::path::Path;
 
 use super::capacity;
 
-/// Some thousand rules.
+/// Most bytes of a configuration file: several thousand rules.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// The file of --config.
+/// The file of --config as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct LowConfig {
     rate: Option<String>,
     max_streams: Option<u64>,
     network: Option<String>,
-    /// In percent.
+    /// Margin in percent.
     margin: Option<f64>,
-    /// In percent.
+    /// Reserve in percent.
     reserve: Option<f64>,
     client_rates: Option<bool>,
     #[serde(default)]
@@ -46,7 +46,7 @@ struct LowRule {
     priority: Option<String>,
 }
 
-/// What the command line says comes before the file.
+/// Reads the policy; what the command line says comes before the file.
 ///
 /// # Errors
 /// If the file cannot be read, or says something that makes no sense.
@@ -105,7 +105,7 @@ pub(super) fn read(low: &LowMedia, root: &Path) -> Result<Policy, Problem> {
     })
 }
 
-/// In one line, as it may stand in a log.
+/// An error of the configuration in one line, as it may stand in a log.
 fn toml_words(bytes: &[u8], error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return message };
@@ -130,7 +130,7 @@ fn rule(low: &LowRule) -> Result<Rule, Problem> {
         .map_err(|error| wrong("match", "a pattern such as /films/**", &error.to_string()))
 }
 
-/// What a path is put behind.
+/// The URL of another server, which a path is put behind.
 fn server(url: &str) -> Result<String, Problem> {
     let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic());
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
@@ -147,8 +147,8 @@ fn server(url: &str) -> Result<String, Problem> {
     }
 }
 
-/// What the start message says of it.
-/// `others`: methods by which this root was measured, where it was not by its own.
+/// The words of the start message about the policy. `others`: methods by which this root was
+/// measured, where it was not by its own.
 pub(super) fn words(policy: &Policy, pacing: Pacing, others: &[&str]) -> String {
     let measured = match others {
         [] => String::new(),

@@ -1,22 +1,22 @@
-//! What `haul media` says when it listens.
+//! The words of `haul media` when it listens.
 
 use crate::ui;
 use haul_media::tls;
 use std::net::SocketAddr;
 
-/// What the user reads first.
+/// Facts of the first message that a user reads.
 #[derive(Debug)]
 pub struct Welcome {
     pub root: String,
     pub url: String,
-    /// This machine's, for a URL that others can open where it listens on all addresses.
+    /// The name of this machine, for a URL that others can open where it listens on all addresses.
     pub host: Option<String>,
     pub address: SocketAddr,
     /// The dashboard's URL.
     pub status: Option<String>,
-    /// At which rates, and who comes in.
+    /// Rates of streams and who comes in, in words.
     pub policy: String,
-    /// `None` without TLS.
+    /// Who encrypts; `None` without TLS.
     pub tls: Option<tls::By>,
 }
 
@@ -49,7 +49,7 @@ impl Welcome {
         )
     }
 
-    /// What a person opens, here or elsewhere: by name where it listens on all addresses.
+    /// The URL that a person opens, here or elsewhere: by name where it listens on all addresses.
     fn open_url(&self, url: &str) -> String {
         let Some(host) = &self.host else { return url.to_owned() };
         let named = format!("://{host}:");
@@ -57,7 +57,7 @@ impl Welcome {
     }
 }
 
-/// As browsers take it.
+/// The URL of an address, as browsers take it.
 #[must_use]
 pub fn url(address: SocketAddr, is_encrypted: bool) -> String {
     let scheme = if is_encrypted { "https" } else { "http" };

@@ -16,6 +16,8 @@ use haul_host::tune::{
 use serde_json::json;
 use std::{os::unix::fs::MetadataExt, path::Path};
 
+/// Applies the changes of a plan.
+///
 /// # Errors
 /// If nothing could start, or a change failed and all were set back.
 pub fn apply(low: &LowTune, machine: &Machine, plan: &Plan) -> Result<ExitStatus, Failure> {
@@ -47,7 +49,7 @@ pub fn apply(low: &LowTune, machine: &Machine, plan: &Plan) -> Result<ExitStatus
     Ok(ExitStatus::AllDone)
 }
 
-/// Where the files for the next boot go, unless none are wanted.
+/// The directory for the next boot's files, unless none are wanted.
 pub fn persisted(low: &LowTune) -> Option<Persisted> {
     // --undo may run in another directory.
     let root = std::path::absolute(&low.boot_root).unwrap_or_else(|_| low.boot_root.clone());
@@ -79,8 +81,8 @@ pub fn tell_step(as_json: bool, step: &Step<'_>) {
     }
 }
 
-/// How this program is called at each boot, for what must be found anew then. Not at all where
-/// others than root could put another in its place.
+/// The words by which this program is called at each boot, for what must be found anew then. Not at
+/// all where others than root could put another in its place.
 fn again(low: &LowTune) -> Vec<String> {
     let Some(program) = std::env::current_exe().ok().filter(|path| is_roots_alone(path)) else {
         return vec![];
@@ -90,8 +92,8 @@ fn again(low: &LowTune) -> Vec<String> {
     words
 }
 
-/// The file and each directory above it: in one with the sticky bit only the owner replaces a file
-/// (inode(7)).
+/// Whether root alone can replace a program: the file and each directory above it count, and in one
+/// with the sticky bit only the owner replaces a file (inode(7)).
 fn is_roots_alone(program: &Path) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
@@ -116,7 +118,7 @@ fn tell_changed(as_json: bool, changed: &Changed) {
     }
 }
 
-/// What was done in one sentence, and what was not.
+/// Tells in one sentence what was done, and what was not.
 fn tell_rest(low: &LowTune, plan: &Plan, made: usize) {
     if low.json {
         let names = |findings: &[haul_host::tune::Finding]| {
@@ -146,6 +148,8 @@ fn tell_rest(low: &LowTune, plan: &Plan, made: usize) {
     ui::print_to_stdout(&lines.join("\n"));
 }
 
+/// Sets all changes back.
+///
 /// # Errors
 /// If nothing could start, or something could not be set back.
 pub fn undo(low: &LowTune, machine: &Machine) -> Result<ExitStatus, Failure> {

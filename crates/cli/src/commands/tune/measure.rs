@@ -19,12 +19,12 @@ use haul_host::tune::{
 use haul_report::table::Table;
 use serde::Serialize;
 
-/// Probes of one state, of which the median counts.
+/// Number of probes of one state, of which the median counts.
 pub const ROUNDS: usize = 3;
-/// A change that brings less is noise, whatever the rounds say.
+/// Smallest gain of a change that is kept: a smaller one is noise, whatever the rounds say.
 const GAIN_MIN: f64 = 0.02;
 
-/// What was measured in one state of the host.
+/// Rates that were measured in one state of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
     pub gbit_per_s: f64,
@@ -33,6 +33,8 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The median of the figures and their range.
+    ///
     /// # Panics
     /// Without a figure.
     pub fn of(mut figures: Vec<f64>) -> Self {
@@ -41,7 +43,8 @@ impl Measured {
         Self { gbit_per_s: figures[figures.len() / 2], lowest, highest }
     }
 
-    /// More than before by more than either state's rounds differ from each other.
+    /// Whether a change helps: the rate is higher by more than either state's rounds differ from
+    /// each other.
     fn helps(self, before: Self) -> bool {
         let gain = self.gbit_per_s / before.gbit_per_s - 1.0;
         gain >= GAIN_MIN && self.lowest > before.highest
@@ -111,7 +114,7 @@ pub fn apply(
     Ok(ExitStatus::AllDone)
 }
 
-/// The changes of each check together, in the plan's order.
+/// The steps of a plan: the changes of each check together, in the plan's order.
 fn steps(plan: &Plan) -> Vec<Vec<Planned>> {
     let mut steps: Vec<Vec<Planned>> = Vec::new();
     for planned in plan.planned() {

@@ -23,6 +23,8 @@ use haul_host::{
 use haul_transfer::probe::net::NetReport;
 use peer::Peer;
 
+/// Audits the host, applies changes or sets them back.
+///
 /// # Errors
 /// If nothing could start, or a change failed.
 pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {

@@ -14,11 +14,11 @@ use haul_transfer::{
 };
 use std::time::Duration;
 
-/// Streams of a probe: as many as a transfer takes on a long path.
+/// Number of a probe's streams: as many as a transfer takes on a long path.
 const STREAMS: u32 = 4;
-/// Of the audit's own probe, which only looks.
+/// Time of the audit's own probe, which only looks.
 const LOOK_TIME: Duration = Duration::from_secs(2);
-/// While windows open.
+/// Time left out at a probe's beginning, while windows open.
 const OMIT: Duration = Duration::from_millis(500);
 
 /// The server at the other end, and who may stop the probes of it.
@@ -28,7 +28,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// `None` where no URL was given.
+    /// The peer of a command line; `None` where no URL was given.
     ///
     /// # Errors
     /// If the URL or its token cannot be taken.
@@ -42,7 +42,7 @@ impl Peer {
         Ok(Some(Self { url, interrupt: interrupt::on_signals()? }))
     }
 
-    /// A short probe, and what the server's checks find.
+    /// Makes a short probe, and asks for what the server's checks find.
     ///
     /// # Errors
     /// If it could not start, or broke off.
@@ -62,7 +62,7 @@ impl Peer {
         Ok(report?)
     }
 
-    /// What the path carries now, both ways together, in Gbit/s.
+    /// Measures what the path carries now, both ways together, in Gbit/s.
     ///
     /// # Errors
     /// If it could not be measured.
@@ -78,7 +78,7 @@ impl Peer {
     }
 }
 
-/// The path's round trip time, for the goal.
+/// The path's round trip time in milliseconds, for the goal.
 pub fn rtt_ms(report: &NetReport) -> Option<f64> {
     let rtt_us = report.path.min_rtt_us;
     // Less than this is within a host or a rack, and no goal.
@@ -101,7 +101,7 @@ pub fn print_json(report: &NetReport) {
     }));
 }
 
-/// The path, then the peer, as paragraphs.
+/// The path and then the peer in words, as paragraphs.
 pub fn text(report: &NetReport, all: bool) -> String {
     let mut parts = vec![path_text(report)];
     if let Some(audit) = &report.audit {
@@ -171,7 +171,7 @@ fn peer_text(audit: &PeerAudit, server: &str, all: bool) -> String {
     lines.iter().map(|line| clean(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Its lines, each without what could play with a terminal: another host wrote them.
+/// Lines of the peer, each without what could play with a terminal: another host wrote them.
 fn clean(lines: &str) -> String {
     lines.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
@@ -201,7 +201,7 @@ fn peer_block(finding: &PeerFinding) -> String {
     lines.join("\n")
 }
 
-/// Said before a measurement that takes its time.
+/// Tells that a measurement begins that takes its time.
 pub fn tell_measuring(low: &LowTune, changes: usize) {
     if !low.json {
         let each = low.measure_time.0 + OMIT;

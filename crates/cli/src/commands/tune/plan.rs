@@ -1,4 +1,4 @@
-//! What a run of haul tune found, and what it would change.
+//! The plan of a run of haul tune: what it found, and what it would change.
 
 use crate::{args::usage_problem, failure::Failure};
 use haul_host::tune::{
@@ -6,12 +6,12 @@ use haul_host::tune::{
 };
 use serde::Serialize;
 
-/// Which changes are made, and which findings are left to a person.
+/// Findings by what becomes of them: changes that are made, and those that are left to a person.
 pub(super) struct Plan {
     pub(super) findings: Vec<Finding>,
-    /// Only when named: they can cut connections.
+    /// Findings whose changes are made only when named: they can cut connections.
     pub(super) to_be_named: Vec<Finding>,
-    /// haul makes no change for them.
+    /// Findings that haul makes no change for.
     pub(super) by_hand: Vec<Finding>,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Line<'a> {
         #[serde(flatten)]
         finding: &'a Finding,
     },
-    /// A run that was killed had made changes.
+    /// A run that was killed and had made changes.
     BrokenOff {
         changes: usize,
     },

@@ -1,4 +1,4 @@
-//! What `haul tune` found, for people: on a terminal, and as a page.
+//! The findings of `haul tune` for people: on a terminal, and as a page.
 
 use crate::{
     args::usage_problem,
@@ -19,10 +19,11 @@ use std::{collections::BTreeSet, path::Path};
 
 const GROUPS: [Group; 5] =
     [Group::Tcp, Group::NetworkCard, Group::Processor, Group::Storage, Group::System];
-/// A command longer than this, as one for each of 128 processors, is left to --dry-run.
+/// Longest command that is shown: a longer one, as one for each of 128 processors, is left to
+/// --dry-run.
 const COMMAND_SIGNS_MAX: usize = 160;
 
-/// The verdict, what to change by groups, and what to do next.
+/// The report for a terminal: the verdict, what to change by groups, and what to do next.
 pub fn text(goal: &Goal, findings: &[Finding], standing: &Standing, all: bool) -> String {
     let mut parts = vec![verdict(goal, findings)];
     parts.extend(standing_words(standing));
@@ -145,7 +146,7 @@ fn ending(findings: &[Finding], all: bool) -> String {
     lines.join("\n")
 }
 
-/// One check, and what it finds here.
+/// Explains a check, and what it finds here.
 pub fn explain(check: &Check, findings: &[Finding], as_json: bool) {
     if as_json {
         json::print(&serde_json::json!({
@@ -169,7 +170,7 @@ pub fn explain(check: &Check, findings: &[Finding], as_json: bool) {
     ui::print_to_stdout(&parts.join("\n\n"));
 }
 
-/// Lines of at most 80 signs.
+/// A text in lines of at most 80 signs.
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -190,13 +191,13 @@ pub fn group_of(finding: &Finding) -> Group {
     checks::find(finding.check).map_or(Group::System, |check| check.group)
 }
 
-/// The path and the peer, as they are told on a terminal.
+/// The section of the path and the peer, as they are told on a terminal.
 fn other_end(report: &NetReport) -> Section {
     let words = super::peer::text(report, false).lines().map(str::to_owned).collect();
     Section { title: "The path and the peer".to_owned(), words, ..Section::default() }
 }
 
-/// What to change, the heaviest first, each with the way to it.
+/// The section of what to change, the heaviest first, each with the way to it.
 fn to_improve(findings: &[Finding]) -> Section {
     let columns = ["it matters", "check", "what", "found", "should be"];
     let mut table = Table::new("", columns.len(), &columns);
@@ -223,7 +224,7 @@ fn to_improve(findings: &[Finding]) -> Section {
     Section { title: "To improve".to_owned(), words, tables, charts: vec![] }
 }
 
-/// All that was looked at, by groups.
+/// The section of all that was looked at, by groups.
 fn everything(findings: &[Finding]) -> Section {
     let of_group = |group: Group| {
         let columns = ["", "check", "what", "found"];
@@ -244,7 +245,7 @@ fn everything(findings: &[Finding]) -> Section {
     Section { title: "All that was looked at".to_owned(), words: vec![], tables, charts: vec![] }
 }
 
-/// Of each check that is on the page, what is to be improved first.
+/// The section of reasons, those of checks with something to improve first.
 fn whys(findings: &[Finding]) -> Section {
     let improves = |check: &Check| {
         let of_check = |finding: &&Finding| finding.check == check.name;
@@ -257,7 +258,7 @@ fn whys(findings: &[Finding]) -> Section {
     Section { title: "Why".to_owned(), words, ..Section::default() }
 }
 
-/// The report as one file of HTML.
+/// Writes the report as one file of HTML.
 ///
 /// # Errors
 /// If it cannot be written.

@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be done, as a script of a shell that a person can read and run.
+//! Scripts of `--dry-run`: what would be done, in a shell that a person can read and run.
 
 use crate::commands::tune::plan::Plan;
 use haul_host::{
@@ -11,7 +11,7 @@ use haul_host::{
 
 const HEAD: &str = "#!/bin/sh\nset -eu\n";
 
-/// Each change below why it is made and what is there now.
+/// The script of a plan: each change below why it is made and what is there now.
 pub fn to_apply(plan: &Plan, goal: &Goal, machine: &Machine) -> String {
     let mut text = format!("{HEAD}# haul tune --apply, for: {}\n", goal.words());
     if plan.findings.is_empty() {
@@ -44,7 +44,7 @@ fn title(finding: &Finding) -> String {
     one_line(&format!("{check}: {summary}; {subject} is {found}, shall be {wanted}"))
 }
 
-/// In the order in which `--undo` would.
+/// The script of setting back, in the order in which `--undo` would.
 pub fn to_undo(standing: &Standing) -> String {
     let mut text = format!("{HEAD}# haul tune --undo\n");
     if standing.is_empty() {
@@ -69,7 +69,7 @@ pub fn to_undo(standing: &Standing) -> String {
     text.trim_end().to_owned()
 }
 
-/// Nothing that was read can end a comment.
+/// A text in one line, so that nothing that was read can end a comment.
 fn one_line(text: &str) -> String {
     text.replace(|sign: char| sign.is_control(), " ")
 }
