@@ -1,9 +1,9 @@
-//! How a command ends: its exit status, and an error in words and as JSON.
+//! The end of a command: its exit status, and its error in words and as JSON.
 
 use crate::ui;
 use haul_transfer::{TransferError, problem::Problem};
 
-/// What the exit status says.
+/// The exit statuses of haul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
@@ -15,13 +15,13 @@ pub enum ExitStatus {
     CouldNotStart = 2,
 }
 
-/// Why a command ended before its work was done.
+/// The reason why a command ended before its work was done.
 #[derive(Debug)]
 pub struct Failure {
     pub status: ExitStatus,
-    /// For standard error.
+    /// The error in words for standard error.
     pub words: String,
-    /// For `--json`.
+    /// The error as an object for `--json`.
     pub problem: Problem,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// A problem that let nothing start.
+/// Makes the failure of a problem that let nothing start.
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Self { status: ExitStatus::CouldNotStart, words: problem.to_string(), problem }

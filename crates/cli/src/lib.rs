@@ -75,7 +75,8 @@ fn wants_json(command: &LowCommand) -> bool {
     }
 }
 
-/// Help and version go to standard output with status 0; mistakes to standard error with status 2.
+/// Prints help and version on standard output with status 0, a mistake on standard error with
+/// status 2.
 fn show_usage_error(error: &clap::Error, words: &[OsString]) -> ExitStatus {
     let json = words.iter().any(|word| word == "--json");
     if let Some(problem) = args::habits::habit(error, words) {

@@ -13,12 +13,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// What Linux gives to the first thread of a program where nobody has set anything else.
+/// Bytes of the stack: what Linux gives to the first thread of a program where nobody has set
+/// anything else.
 const STACK_BYTES: usize = 8 << 20;
-/// The least to work with beside the stack. Without it an allocation later would end the program
+/// Least memory to work with beside the stack. Without it an allocation later would end the program
 /// with no word of a limit.
 const HEAP_BYTES_MIN: usize = 32 << 20;
-/// The status of a Rust program that panicked.
+/// The exit status of a Rust program that panicked.
 const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {

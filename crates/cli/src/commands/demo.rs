@@ -30,26 +30,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How the names of its directories begin.
+/// Beginning of the names of the demo's directories.
 const PREFIX: &str = "haul-demo-";
 const FILE_NAME: &str = "demo.bin";
-/// Less is no demonstration: it would have arrived before anybody could kill it.
+/// Smallest file of a demo: a smaller one would have arrived before anybody could kill it.
 const FILE_BYTES_MIN: u64 = data_file::MADE_BYTES_MIN;
-/// Of the free space, the file takes one part in so many: source, target, and room for others.
+/// The part of the free space that the file takes, as one in this many: source, target, and room
+/// for others.
 const FREE_SPACE_PARTS: u64 = 3;
-/// The first push is slowed so that it takes about this long, in seconds.
+/// Time that the first push takes, being slowed, in seconds.
 const FIRST_PUSH_SECONDS: u64 = 4;
-/// The first push is killed when this share of the file is durable.
+/// Share of the file that is durable when the first push is killed.
 const KILL_AT_SHARE: f64 = 0.4;
-/// On a slow disk the first push is killed at whatever is durable after this time.
+/// Time after which the first push is killed on a slow disk, at whatever is durable.
 const KILL_AFTER: Duration = Duration::from_secs(12);
-/// How long nothing at all may be durable before the demo gives up.
+/// Longest time without any durable byte before the demo gives up.
 const NOTHING_DURABLE_MAX: Duration = Duration::from_secs(30);
-/// How long the server may take to start.
+/// Longest time that the server may take to start.
 const SERVER_START_MAX: Duration = Duration::from_secs(10);
-/// How long to wait until the server has noticed that the client died.
+/// Longest wait until the server has noticed that the client died.
 const SESSION_END_MAX: Duration = Duration::from_secs(3);
 
+/// Runs the demo to its end.
+///
 /// # Errors
 /// If there is no room for it, or a step fails.
 pub fn run(low: &LowDemo) -> Result<ExitStatus, Failure> {
@@ -68,11 +71,12 @@ pub fn run(low: &LowDemo) -> Result<ExitStatus, Failure> {
     })
 }
 
-/// How large the file may become.
+/// Size of the demo's file.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     file_bytes: u64,
-    /// A slow disk makes the file smaller, unless the user asked for a size.
+    /// Longest time to make the file: a slow disk makes it smaller, unless the user asked for a
+    /// size.
     time_max: Option<Duration>,
 }
 
@@ -224,7 +228,7 @@ impl Demo {
         Ok((server, url))
     }
 
-    /// Returns the durable bytes that the push reported last before it was killed.
+    /// Runs a push and kills it; returns the durable bytes that it reported last.
     fn push_and_kill(&self, url: &HaulUrl, file_bytes: u64) -> Result<u64> {
         let limit = (file_bytes / FIRST_PUSH_SECONDS).to_string();
         let open_url = HaulUrl { token: None, ..url.clone() }.reveal();
@@ -260,7 +264,8 @@ impl Demo {
         Ok(durable_bytes)
     }
 
-    /// The server has noticed that the client is gone, so that the target is free again.
+    /// Waits until the server has noticed that the client is gone, so that the target is free
+    /// again.
     fn session_ended(&self, server: &mut Child) -> Result<()> {
         let ended = |object: &serde_json::Value| match object["event"].as_str() {
             Some("session_ended") => Wanted::This(()),
@@ -289,7 +294,8 @@ impl Demo {
         Ok(())
     }
 
-    /// The second push runs in this process, so its progress and report are shown as they come.
+    /// Runs the second push in this process, so that its progress and report are shown as they
+    /// come.
     fn push_again(&self, url: &HaulUrl) -> Result<(Box<dyn Screen>, Report)> {
         let open_url = HaulUrl { token: None, ..url.clone() }.reveal();
         self.command(&format!("push {FILE_NAME} {open_url}"));
@@ -315,7 +321,7 @@ impl Demo {
     }
 }
 
-/// What to try next.
+/// Commands to try after the demo.
 pub const NEXT: &str = "\
 Next, between two machines:
 

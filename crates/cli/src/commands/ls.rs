@@ -13,6 +13,8 @@ use haul_transfer::{
 };
 use serde::Serialize;
 
+/// Lists what is at a path of a server.
+///
 /// # Errors
 /// If the server cannot be asked, or nothing is at that path.
 pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
@@ -42,7 +44,7 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
     Ok(if failed.is_empty() { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
 }
 
-/// One line of `--json`.
+/// An entry as a line of `--json`.
 #[derive(Debug, Serialize)]
 struct EntryLine {
     event: &'static str,
@@ -90,7 +92,8 @@ fn text(entry: &Entry) -> String {
     format!("{bytes:>15}  {time:>20}  {}{behind}", escaped(&entry.name.0))
 }
 
-/// A name as no other is shown: with `\\` for a backslash, and what is no text by its number.
+/// Escapes a name so that no other is shown alike: with `\\` for a backslash, and what is no text
+/// by its number.
 fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -106,7 +109,7 @@ fn escaped(name: &[u8]) -> String {
     text
 }
 
-/// As RFC 3339 has it, in UTC; `-` for a time that no calendar has.
+/// A time as RFC 3339 has it, in UTC; `-` for one that no calendar has.
 fn utc((seconds, nanoseconds): (i64, u32)) -> String {
     let nanoseconds = i32::try_from(nanoseconds).unwrap_or(0);
     let time = jiff::Timestamp::new(seconds, nanoseconds);

@@ -21,7 +21,7 @@ use crate::{
 };
 use haul_transfer::{Event, Report, TransferError};
 
-/// Shows a transfer from its first event to its end; its exit status.
+/// Shows a transfer from its first event to its end; returns its exit status.
 fn show(
     mut screen: Box<dyn Screen>,
     transfer: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Report, TransferError>,

@@ -8,6 +8,8 @@ use crate::{
 };
 use haul_transfer::PullRequest;
 
+/// Runs the pull and shows it.
+///
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {

@@ -8,6 +8,8 @@ use crate::{
 };
 use haul_transfer::PushRequest;
 
+/// Runs the push and shows it.
+///
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {

@@ -1,4 +1,4 @@
-//! What a bench or a probe found, shown as it was asked for: tables, JSON lines, a page.
+//! Results of a bench or a probe, shown as they were asked for: tables, JSON lines, a page.
 
 use crate::{
     args::{results::LowResults, usage_problem},

@@ -17,6 +17,8 @@ use std::{
     thread,
 };
 
+/// Serves until it is told to end.
+///
 /// # Errors
 /// If the address, the root or the state directory cannot be used.
 pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
@@ -58,8 +60,8 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::AllDone)
 }
 
-/// What a hangup means. It says that the terminal was closed, and a server that was started there
-/// ends in order. Others, such as logrotate(8), send it to any server.
+/// The meaning of a hangup. It says that the terminal was closed, and a server that was started
+/// there ends in order. Others, such as logrotate(8), send it to any server.
 enum Hangups {
     End,
     AreTold(Signals),
@@ -87,12 +89,12 @@ impl Hangups {
     }
 }
 
-/// What the user reads first: the URL, who may do what with it, and the commands to copy.
+/// The first message that a user reads: the URL, who may do what with it, and the commands to copy.
 #[derive(Debug)]
 pub struct Welcome {
     pub root: ServeRoot,
     pub read_only: bool,
-    /// What lies within the root and is served to nobody.
+    /// Directories within the root that are served to nobody.
     pub not_served: Vec<PathBuf>,
 }
 
@@ -152,7 +154,7 @@ impl Welcome {
     }
 }
 
-/// Where others reach the server too, or that they do not.
+/// Lines that say where others reach the server too, or that they do not.
 fn other_hosts(hosts: &Hosts) -> Vec<String> {
     let words = match hosts.names.as_slice() {
         _ if !hosts.for_others => {

@@ -1,5 +1,5 @@
-//! What a server says of its sessions, printed on a thread of its own: nobody may be reading, and
-//! the server goes on all the same.
+//! A server's log, printed on a thread of its own: nobody may be reading, and the server goes on
+//! all the same.
 
 use crate::ui;
 use haul_transfer::server::event::ServerEvent;
@@ -9,18 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines that wait to be printed, in bytes at most: beyond, those of single files are left out.
+/// Most bytes of lines that wait to be printed: beyond, those of single files are left out.
 const WAITING_BYTES_MAX: usize = 2 << 20;
-/// The same for lines of sessions and refused connections.
+/// Most bytes of waiting lines, beyond which those of sessions and refused connections are left out
+/// too.
 const WAITING_BYTES_MAX_SESSIONS: usize = 2 * WAITING_BYTES_MAX;
-/// How long lines gather before they are printed.
+/// Time that lines gather before they are printed.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long the last lines may take to be printed.
+/// Longest time that the last lines may take to be printed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Waiting {
-    /// Whole lines.
+    /// Whole lines that wait to be printed.
     lines: String,
     lost: u64,
     ended: bool,
@@ -59,14 +60,14 @@ impl Shared {
     }
 }
 
-/// What is printed.
+/// The choice of what a log prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// A JSON object for each event, files included.
     Json,
     /// A line for each event.
     WithFiles,
-    /// The same without files that are in place.
+    /// A line for each event but files that are in place.
     OfSessions,
 }
 
@@ -90,6 +91,8 @@ pub struct Log {
 }
 
 impl Log {
+    /// Starts the thread that prints the log.
+    ///
     /// # Errors
     /// If no thread can be had.
     pub fn start(print: Lines) -> std::io::Result<Self> {

@@ -18,6 +18,8 @@ use haul_transfer::{
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
+/// Makes, lists or revokes tokens.
+///
 /// # Errors
 /// If the state directory cannot be used, or no such token is there.
 pub fn run(low: LowToken) -> Result<ExitStatus, Failure> {
@@ -36,7 +38,7 @@ pub fn run(low: LowToken) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::AllDone)
 }
 
-/// One line of `--json`. A token's secret is on it only when it was made just now.
+/// A token as a line of `--json`. A token's secret is on it only when it was made just now.
 #[derive(Debug, Serialize)]
 struct TokenLine<'record> {
     event: &'static str,
@@ -106,7 +108,7 @@ fn new(low: LowTokenNew) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a root really is below what is served. Links on its way are resolved here and at no other
+/// The real path of a root below what is served. Links on its way are resolved here and at no other
 /// time: those who may write there could make them lead elsewhere later.
 fn real_root(served: &Path, root: &Path) -> Result<PathBuf, Failure> {
     if root.as_os_str().is_empty() {
@@ -132,7 +134,7 @@ fn real_root(served: &Path, root: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// What was served so far, where that is one directory, and the path to it.
+/// The directory that was served so far, where that is one, and the path to it.
 fn only_served(state: &StateDirectory) -> Result<(ServedRoot, PathBuf), Failure> {
     let roots = state.served_roots()?;
     let names: Vec<&str> = roots.iter().filter_map(ServedRoot::name).collect();
@@ -194,7 +196,7 @@ fn described(record: &TokenRecord) -> String {
     format!("{id}: {rights} below {}{uses}{expires}", shown_root(record))
 }
 
-/// The directory that it opens.
+/// The directory that a token opens, in words.
 fn shown_root(record: &TokenRecord) -> String {
     let Some(served) = record.served().name() else {
         return "? (of an older version: it opens nothing)".to_owned();

@@ -1,4 +1,4 @@
-//! Where the token comes from: the URL, `--token-file`, or `HAUL_TOKEN`.
+//! The source of a token: the URL, `--token-file`, or `HAUL_TOKEN`.
 
 use crate::args::usage_problem;
 use haul_transfer::{HaulUrl, Token, problem::Problem, token::TOKEN_VARIABLE};
@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// A token file is no longer than this, in bytes: blanks and line ends are allowed for.
+/// Most bytes of a token file: blanks and line ends are allowed for.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 /// Gives the URLs, which are of one server, the token that they lack.

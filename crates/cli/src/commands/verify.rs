@@ -7,6 +7,8 @@ use crate::{
     ui::verify::VerifyScreen,
 };
 
+/// Verifies files and shows what it finds.
+///
 /// # Errors
 /// If nothing could start, or it was interrupted.
 pub fn run(low: LowVerify) -> Result<ExitStatus, Failure> {

@@ -5,6 +5,8 @@ use crate::{
     failure::{ExitStatus, Failure},
 };
 
+/// Refuses to run a bench.
+///
 /// # Errors
 /// Always: says how to get a program that has benches.
 pub fn run(_: &LowBench) -> Result<ExitStatus, Failure> {

@@ -13,6 +13,8 @@ use crate::{
 use haul_bench::{BenchError, Caller, chooser, engines, files, media, side, tuning};
 use haul_report::results::Results;
 
+/// Runs the bench that was asked for.
+///
 /// # Errors
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
@@ -54,7 +56,8 @@ fn shown(
     results::show(bench(&caller)?, output)
 }
 
-/// One side of a measurement, as a process of its own. It tells all that goes wrong in its lines.
+/// Runs one side of a measurement, as a process of its own. It tells all that goes wrong in its
+/// lines.
 ///
 /// # Errors
 /// Never.

@@ -11,6 +11,8 @@ use haul_probe::disk::{probe, tables};
 use haul_report::steps::ShowSteps as _;
 use haul_transfer::TransferError;
 
+/// Runs the probe and shows what it found.
+///
 /// # Errors
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowProbeDisk) -> Result<ExitStatus, Failure> {

@@ -10,6 +10,8 @@ use crate::{
     failure::{ExitStatus, Failure},
 };
 
+/// Runs the probe that was asked for.
+///
 /// # Errors
 /// If nothing could start, or it was interrupted.
 pub fn run(low: &LowProbe) -> Result<ExitStatus, Failure> {

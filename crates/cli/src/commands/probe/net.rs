@@ -19,6 +19,8 @@ use haul_transfer::probe::net::{self, Event, NetReport};
 use serde_json::json;
 use std::path::Path;
 
+/// Runs the probe and shows what it found.
+///
 /// # Errors
 /// If nothing could start, or it broke off.
 pub fn run(low: &LowProbeNet) -> Result<ExitStatus, Failure> {
@@ -36,7 +38,7 @@ pub fn run(low: &LowProbeNet) -> Result<ExitStatus, Failure> {
     results::show(results_of(&report), &low.output)
 }
 
-/// A line that moves, where standard error is a terminal.
+/// Tells an event on a line that moves, where standard error is a terminal.
 fn tell(event: Event, steps: &mut Option<Steps>) {
     match event {
         Event::Connected { rounds, .. } => *steps = Some(Steps::new(rounds)),

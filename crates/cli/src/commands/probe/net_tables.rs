@@ -11,10 +11,10 @@ use haul_transfer::probe::net::{
     report::{DatagramFigures, Direction, Way},
 };
 
-/// Rounds whose streams are shown one by one.
+/// Most rounds whose streams are shown one by one.
 const STREAM_ROUNDS_MAX: usize = 8;
 
-/// The verdict, as the first thing that is read.
+/// The verdict as a sentence, the first thing that is read.
 pub fn sentence(report: &NetReport) -> String {
     let sentence = &report.verdict.sentence;
     let mut letters = sentence.chars();
@@ -255,7 +255,7 @@ fn path_section(report: &NetReport) -> Section {
     Section { title: "The path".into(), tables, ..Section::default() }
 }
 
-/// The last rounds' streams, one by one.
+/// The section of rounds with several streams, one by one.
 fn streams_section(report: &NetReport) -> Section {
     let columns =
         ["round", "stream", "Gbit/s", "retransmits", "RTT", "least", "window", "delivered"];

@@ -14,6 +14,8 @@ use haul_transfer::{
     events::{Check, Verdict},
 };
 
+/// Runs the four probes and shows what limits.
+///
 /// # Errors
 /// If nothing could start, a run failed, or it was interrupted.
 pub fn run(low: &LowProbePath) -> Result<ExitStatus, Failure> {
