@@ -6,7 +6,7 @@ use haul_transfer::{
     problem::Side,
 };
 
-/// A block of lines for the event, if it is of this kind.
+/// Lines of an explanation, if the event is one.
 ///
 /// ```text
 /// source  1.2 GiB on ext4, 100 % of it in the page cache, a digest of each byte

@@ -13,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines of files that come faster than this are printed together: a call for each of a million
-/// small files costs more than moving them does.
+/// Time within which lines of files are printed together: a call for each of a million small files
+/// costs more than moving them does.
 const GATHER: Duration = Duration::from_millis(50);
 const GATHER_BYTES_MAX: usize = 64 << 10;
 
@@ -30,7 +30,7 @@ pub struct Json<Output: Write> {
 }
 
 impl<Output: Write> Json<Output> {
-    /// With `quiet`, progress is left out.
+    /// Makes a screen of JSON lines; with `quiet`, progress is left out.
     pub fn new(output: Output, quiet: bool) -> Self {
         let (notices, files) = (Notices::default(), String::new());
         Self { output, quiet, notices, files, printed_at: Instant::now() }
@@ -84,17 +84,17 @@ impl<Output: Write> Screen for Json<Output> {
     }
 }
 
-/// One object on standard output.
+/// Prints one object on standard output.
 pub fn print(object: &impl Serialize) {
     write_line(&mut StandardOutput::new(), &text_of(object));
 }
 
-/// An error as an event on standard output.
+/// Prints an error as an event on standard output.
 pub fn print_error(problem: &Problem) {
     print(&Event::Error(problem.clone()));
 }
 
-/// An object on one line.
+/// The JSON text of an object, on one line.
 pub fn text_of(object: &impl Serialize) -> String {
     serde_json::to_string(object).expect("events are plain data with text keys")
 }

@@ -1,17 +1,17 @@
-//! One line of figures that fits its place: what does not fit is left out in a fixed order.
+//! A line of figures that fits its place: what does not fit is left out in a fixed order.
 //!
 //! A line never has more columns than it is given, whatever names and figures it holds, and no
 //! control character. The parts of least use go first; the rate goes last.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Columns between two parts.
+/// Blanks between two parts.
 const GAP: &str = "  ";
-/// What stands where a part was cut.
+/// The sign where a part was cut.
 const CUT: char = '…';
-/// A name that is cut to less says nothing.
+/// Fewest columns of a name: one that is cut to less says nothing.
 const NAME_COLUMNS_MIN: usize = 8;
-/// Parts of a lower rank make room for the name.
+/// Rank of the name: parts of a lower rank make room for it.
 const NAME_RANK: u8 = 30;
 
 /// Whether a line may hold the escape sequences of a terminal.
@@ -26,7 +26,7 @@ pub enum Colour {
 pub enum Tone {
     Plain,
     Good,
-    /// What is to be noticed.
+    /// A part that is to be noticed.
     Look,
     Bad,
 }
@@ -35,7 +35,7 @@ pub enum Tone {
 #[derive(Clone, Debug)]
 pub struct Part {
     text: String,
-    /// Parts of a lower rank are left out first.
+    /// Rank of the part: parts of a lower one are left out first.
     rank: u8,
     tone: Tone,
 }
@@ -52,7 +52,8 @@ impl Part {
     }
 }
 
-/// The parts that fit into `columns`, in their order, and behind them what fits of `name`.
+/// A line of the parts that fit into `columns`, in their order, and behind them what fits of
+/// `name`.
 #[must_use]
 pub fn fitted(parts: Vec<Part>, name: Option<&str>, columns: usize, colour: Colour) -> String {
     let mut parts: Vec<Part> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
@@ -87,13 +88,13 @@ fn beside_name(parts: &[Part], name: &str, columns: usize) -> Option<Vec<Part>> 
     Some(parts)
 }
 
-/// Which part is left out first.
+/// Index of the part that is left out first.
 fn least(parts: &[Part]) -> usize {
     let least = parts.iter().enumerate().min_by_key(|(_, part)| part.rank);
     least.map_or(0, |(index, _)| index)
 }
 
-/// The text in the colour of its meaning.
+/// A text in the colour of its meaning.
 #[must_use]
 pub fn paint(text: &str, tone: Tone, colour: Colour) -> String {
     // Select graphic rendition, ECMA-48 8.3.117.
@@ -106,7 +107,7 @@ pub fn paint(text: &str, tone: Tone, colour: Colour) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// How many columns of a terminal a text takes.
+/// Number of a terminal's columns that a text takes.
 #[must_use]
 pub fn columns_of(text: &str) -> usize {
     text.chars().map(columns_of_char).sum()
@@ -121,7 +122,7 @@ fn columns_of_all(parts: &[Part]) -> usize {
     texts + GAP.len() * parts.len().saturating_sub(1)
 }
 
-/// Without control characters, and without those that hide or turn what stands beside them.
+/// A text without control characters, and without those that hide or turn what stands beside them.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let hides = |character: char| {
@@ -151,7 +152,7 @@ fn cut_end(text: &str, columns: usize) -> String {
     cut
 }
 
-/// Of a path the end says more than the beginning.
+/// Cuts the beginning of a text: of a path the end says more.
 fn cut_front(text: &str, columns: usize) -> String {
     if columns_of(text) <= columns {
         return text.to_owned();
@@ -162,7 +163,7 @@ fn cut_front(text: &str, columns: usize) -> String {
     cut + &text.chars().skip(skipped).collect::<String>()
 }
 
-/// How many of the characters fit.
+/// Number of characters that fit into the columns.
 fn taken(characters: impl Iterator<Item = char>, columns: usize) -> usize {
     let mut used = 0;
     let fits = |character: &char| {

@@ -1,4 +1,4 @@
-//! What a user sees of a transfer: a progress line, interval lines or JSON, and the report.
+//! The screens of a transfer: a progress line, interval lines or JSON, and the report.
 
 pub mod explain;
 pub mod json;
@@ -19,45 +19,46 @@ use line::Colour;
 use output::Output;
 use std::io::{IsTerminal, Write};
 
-/// How an output looks: how wide it is, whether it has colours, and how much is told.
+/// The look of an output: how wide it is, whether it has colours, and how much is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub width: Width,
     pub colour: Colour,
-    /// The whole report, whatever limited the transfer, and each session (`--report`).
+    /// Whether the whole report is shown, whatever limited the transfer, and each session
+    /// (`--report`).
     pub whole: bool,
 }
 
-/// How many columns an output has.
+/// The width of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// A file or a pipe takes lines of any length.
+    /// Any width: a file or a pipe takes lines of any length.
     Any,
     Columns(usize),
-    /// As wide as the terminal is at the time.
+    /// The width of the terminal at the time.
     Output,
     Errors,
 }
 
-/// A terminal that does not say how wide it is.
+/// Columns of a terminal that does not say how wide it is.
 const COLUMNS_DEFAULT: usize = 80;
 
 impl Look {
-    /// Of standard output.
+    /// The look of standard output.
     #[must_use]
     pub fn of_output(whole: bool) -> Self {
         let is_terminal = Output::new().is_terminal();
         Self { width: Width::Output.if_terminal(is_terminal), colour: colour(is_terminal), whole }
     }
 
-    /// Of standard error.
+    /// The look of standard error.
     #[must_use]
     pub fn of_errors(whole: bool) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { width: Width::Errors.if_terminal(is_terminal), colour: colour(is_terminal), whole }
     }
 
-    /// The columns of now; `None`: any number.
+    /// The number of columns at the time; `None` is any number.
     #[must_use]
     pub fn columns(self) -> Option<usize> {
         let of = |terminal: console::Term| {
@@ -79,13 +80,14 @@ impl Width {
     }
 }
 
-/// A terminal has colours unless its user wants none (<https://no-color.org>) or it is a dumb one.
+/// Whether an output has colours: a terminal has unless its user wants none
+/// (<https://no-color.org>) or it is a dumb one.
 fn colour(is_terminal: bool) -> Colour {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if is_terminal && !no_colour && !is_dumb() { Colour::On } else { Colour::Off }
 }
 
-/// A terminal on which no line can be written again.
+/// Whether the terminal is one on which no line can be written again.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|kind| kind == "dumb" || kind.is_empty())
 }
@@ -94,10 +96,10 @@ fn is_dumb() -> bool {
 pub trait Screen {
     fn event(&mut self, event: &Event);
 
-    /// No event comes any more: whatever moves on the screen stops.
+    /// Stops whatever moves on the screen, as no event comes any more.
     fn finish(&mut self) {}
 
-    /// The last thing shown, after [`Screen::finish`].
+    /// Shows the report, the last thing after [`Screen::finish`].
     fn report(&mut self, report: &Report);
 }
 
@@ -116,8 +118,8 @@ pub fn screen(low: &LowTransfer) -> Box<dyn Screen> {
     }
 }
 
-/// A progress line where standard error is a terminal that can move one, interval lines elsewhere.
-/// `whole` asks for the whole report.
+/// The screen for people: a progress line where standard error is a terminal that can move one,
+/// interval lines elsewhere. `whole` asks for the whole report.
 #[must_use]
 pub fn for_people(whole: bool) -> Box<dyn Screen> {
     let look = Look::of_output(whole);
@@ -128,12 +130,12 @@ pub fn for_people(whole: bool) -> Box<dyn Screen> {
     }
 }
 
-/// One line, at once. A closed output does not stop a transfer: see [`output`].
+/// Prints one line at once. A closed output does not stop a transfer: see [`output`].
 pub fn print_to_stdout(line: &str) {
     write_line(&mut Output::new(), line);
 }
 
-/// One message in words, at once.
+/// Prints one message in words at once.
 pub fn print_to_stderr(words: &str) {
     write_line(&mut std::io::stderr(), &format!("haul: {words}"));
 }

@@ -1,4 +1,4 @@
-//! What happens once and is said once: errors, fallbacks, stalls, a resume.
+//! Notices of what happens once and is said once: errors, fallbacks, stalls, a resume.
 
 use super::units;
 use haul_transfer::{
@@ -10,24 +10,24 @@ use haul_transfer::{
 };
 use std::collections::HashSet;
 
-/// Fallbacks that are remembered so that they are said once.
+/// Most fallbacks that are remembered so that they are said once.
 const FALLBACKS_MAX: usize = 256;
-/// Failed files whose names the end repeats.
+/// Most failed files whose names the end repeats.
 const FAILED_NAMES_MAX: usize = 10;
-/// Causes that are remembered so that each is said once; what has another is said in full.
+/// Most causes that are remembered so that each is said once; what has another is said in full.
 const CAUSES_MAX: usize = 64;
-/// Files that the count of a cause names.
+/// Most files that the count of a cause names.
 const COUNTED_NAMES_MAX: usize = 5;
 
-/// Which notices a screen wants.
+/// The notices that a screen wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
     All,
-    /// `--quiet`
+    /// Failures alone, as `--quiet` wants.
     Failures,
 }
 
-/// Remembers what was said.
+/// Memory of the notices that were said.
 #[derive(Debug, Default)]
 pub struct Notices {
     fallbacks: HashSet<String>,
@@ -35,21 +35,21 @@ pub struct Notices {
     causes: Vec<Cause>,
 }
 
-/// What went wrong with files that are alike in it: the first was said, the others are counted.
+/// A cause by which several files fail: the first was said, the others are counted.
 #[derive(Debug)]
 struct Cause {
     cause: String,
-    /// The name that was said in full.
+    /// Name of the file that was said in full.
     first: String,
     more: u64,
-    /// Of the counted ones, the first.
+    /// Names of the first files that are counted.
     names: Vec<String>,
-    /// The last of them, to be said in full where it is the only one.
+    /// The last problem that is counted, to be said in full where it is the only one.
     last: Option<Problem>,
 }
 
 impl Notices {
-    /// The line for standard error, if the event has one.
+    /// The line of an event for standard error, if it has one.
     pub fn line(&mut self, event: &Event, shows: Shows) -> Option<String> {
         let words = match event {
             Event::Error(problem) => {
@@ -125,7 +125,7 @@ impl Notices {
         true
     }
 
-    /// At the end: a line for each cause that was met more than once.
+    /// Lines for the end, one for each cause that was met more than once.
     pub fn counted(&mut self) -> Vec<String> {
         let causes = std::mem::take(&mut self.causes).into_iter();
         causes.filter_map(|cause| cause.counted()).map(|words| format!("haul: {words}")).collect()
@@ -197,14 +197,14 @@ pub fn file_line(event: &Event) -> Option<String> {
     Some(format!("{verb} {path}{other_name}{size}"))
 }
 
-/// How far a file that is followed is behind, in a line.
+/// The lag of a followed file, in a line.
 #[must_use]
 pub fn lag_line(event: &Event) -> Option<String> {
     let Event::Lag(lag) = event else { return None };
     Some(format!("behind {}: {}", lag.path, lag_text(lag)))
 }
 
-/// `1.50 MiB, written 0.42 s ago`
+/// A lag in words: `1.50 MiB, written 0.42 s ago`.
 #[must_use]
 pub fn lag_text(lag: &Lag) -> String {
     if lag.bytes == 0 {
@@ -213,7 +213,7 @@ pub fn lag_text(lag: &Lag) -> String {
     format!("{}, written {} ago", units::bytes(lag.bytes), units::time(lag.seconds))
 }
 
-/// How a session began, in a line. The first digits name it, as in the server's log.
+/// The beginning of a session, in a line. The first digits name it, as in the server's log.
 #[must_use]
 pub fn session_line(event: &Event) -> Option<String> {
     let Event::Session(session) = event else { return None };

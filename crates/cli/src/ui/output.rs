@@ -12,7 +12,7 @@ use std::{
 
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Standard output.
+/// Standard output, whose failed writes are told once.
 #[derive(Debug)]
 pub struct Output(io::Stdout);
 

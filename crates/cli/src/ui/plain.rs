@@ -13,14 +13,14 @@ use haul_transfer::{
 };
 use std::io::Write;
 
-/// An outage is said again after so many seconds.
+/// Seconds after which an outage is said again.
 const OUTAGE_EVERY_S: f64 = 10.0;
-/// A stage that took less of an interval did not limit it.
+/// Share of an interval below which a stage did not limit it.
 const LIMITING_SHARE_MIN: f64 = 0.05;
-/// A log takes any line.
+/// Columns of a line in a log, which takes any.
 const LOG_COLUMNS: usize = 1000;
 
-/// Prints a line an interval, notices on the error output, the report at the end.
+/// A screen that prints a line an interval, notices on the error output, the report at the end.
 #[derive(Debug)]
 pub struct Plain<Output, Errors> {
     output: Output,
@@ -29,7 +29,7 @@ pub struct Plain<Output, Errors> {
     look: Look,
     header_shown: bool,
     retransmits_before: u64,
-    /// The state that was said last, and how long it was so.
+    /// State of the connection that was said last, and how long it was so.
     outage_said: Option<(ConnectionState, f64)>,
     shows_files: bool,
 }
@@ -48,7 +48,7 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
         }
     }
 
-    /// Says nothing of single files that would be copied or removed.
+    /// Makes the screen say nothing of single files that would be copied or removed.
     #[must_use]
     pub fn without_files(self) -> Self {
         Self { shows_files: false, ..self }
@@ -88,9 +88,9 @@ impl<Output: Write, Errors: Write> Plain<Output, Errors> {
     }
 }
 
-/// `[  3.00-  4.00 s]  2.31 GiB  19.8 Gbit/s  retransmits 0  durable 4.10 GiB  sync 83 %`, less
-/// what does not fit: first the durable bytes, then retransmits, the interval, the amount. A side
-/// that only receives knows of no retransmits.
+/// The line of an interval: `[  3.00-  4.00 s]  2.31 GiB  19.8 Gbit/s  retransmits 0  durable 4.10
+/// GiB  sync 83 %`, less what does not fit: first the durable bytes, then retransmits, the
+/// interval, the amount. A side that only receives knows of no retransmits.
 #[must_use]
 pub fn interval_line(progress: &Progress, retransmits: Option<u64>, columns: usize) -> String {
     let begun = (progress.seconds - progress.interval_seconds).max(0.0);
@@ -108,8 +108,8 @@ pub fn interval_line(progress: &Progress, retransmits: Option<u64>, columns: usi
     fitted(parts, None, columns, Colour::Off)
 }
 
-/// `target disk 83 %`; `limit reached` where another stage has a larger share. What took next to no
-/// time limited nothing.
+/// The limiting stage in words: `target disk 83 %`; `limit reached` where another stage has a
+/// larger share. What took next to no time limited nothing.
 #[must_use]
 pub fn limiting_text(progress: &Progress) -> Option<String> {
     let Limiting { stage, share, because } = progress.limiting.as_ref()?;

@@ -21,10 +21,10 @@ use std::{
 
 /// The weight of the last interval in the rate that the time left is computed from.
 const LAST_INTERVAL_WEIGHT: f64 = 0.3;
-/// The seconds of an outage are counted by the screen itself: nothing else happens then.
+/// Interval at which the screen itself counts the seconds of an outage: nothing else happens then.
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 const BAR_COLUMNS: usize = 12;
-/// Carriage return, and erase to the end of the line (ECMA-48 8.3.41).
+/// Signs that clear a line: carriage return, and erase to its end (ECMA-48 8.3.41).
 const CLEAR: &str = "\r\x1b[K";
 
 /// A line that moves on standard error; the report goes to `output`.
@@ -35,11 +35,11 @@ pub struct ProgressLine<Output> {
     notices: Notices,
     look: Look,
     look_of_output: Look,
-    /// Ends the thread that counts when it is dropped.
+    /// Sender whose end stops the thread that counts.
     _counting: mpsc::Sender<()>,
 }
 
-/// What stands on the line, and how it gets there.
+/// State of the line, and how it is drawn.
 #[derive(Debug)]
 struct Drawing {
     shown: Shown,
@@ -47,7 +47,7 @@ struct Drawing {
     is_drawn: bool,
 }
 
-/// What the line says.
+/// State of the transfer that the line shows.
 #[derive(Clone, Debug, Default)]
 pub enum Shown {
     #[default]
@@ -83,7 +83,7 @@ fn lock(drawing: &Mutex<Drawing>) -> MutexGuard<'_, Drawing> {
 }
 
 impl<Output: Write> ProgressLine<Output> {
-    /// `look` is that of standard error, `look_of_output` that of `output`.
+    /// Begins a progress line; `look` is that of standard error, `look_of_output` that of `output`.
     pub fn new(output: Output, look: Look, look_of_output: Look) -> Self {
         let drawing = Drawing { shown: Shown::default(), look, is_drawn: false };
         let drawing = Arc::new(Mutex::new(drawing));
@@ -117,7 +117,7 @@ impl<Output: Write> ProgressLine<Output> {
 }
 
 impl Shown {
-    /// What the line says after an event.
+    /// Takes an event into what the line says.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Progress(progress) => {
@@ -186,7 +186,7 @@ impl<Output: Write> Screen for ProgressLine<Output> {
     }
 }
 
-/// The rate over the last intervals, so that the time left does not jump.
+/// A rate over the last intervals, so that the time left does not jump.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SmoothRate {
     rate_bytes_per_s: Option<f64>,
@@ -207,7 +207,7 @@ impl SmoothRate {
     }
 }
 
-/// The line, at most `columns` wide.
+/// Text of the line, at most `columns` wide.
 #[must_use]
 pub fn line_text(shown: &Shown, now: Instant, columns: usize, look: Look) -> String {
     match shown {
@@ -228,7 +228,7 @@ pub fn line_text(shown: &Shown, now: Instant, columns: usize, look: Look) -> Str
     }
 }
 
-/// An outage, `passed` seconds after it was told.
+/// Parts of the line in an outage, `passed` seconds after it was told.
 #[must_use]
 pub fn outage_parts(outage: &Connection, passed: f64) -> Vec<Part> {
     let whole = |seconds: f64| units::whole_time(seconds.max(0.0));
@@ -253,9 +253,9 @@ pub fn outage_parts(outage: &Connection, passed: f64) -> Vec<Part> {
     ]
 }
 
-/// The parts of the line, in their order. What is left out first has the least number: the name
-/// is cut, then go bar, streams, lag, name, files, amount, time left, per cent, limiting stage; the
-/// rate stays.
+/// Parts of the progress line, in their order. What is left out first has the least number: the
+/// name is cut, then go bar, streams, lag, name, files, amount, time left, per cent, limiting
+/// stage; the rate stays.
 fn progress_parts(progress: &Progress, rate: &SmoothRate) -> Vec<Part> {
     let (received, total) = (progress.bytes_received, progress.bytes_total);
     let left_bytes = total.saturating_sub(received);

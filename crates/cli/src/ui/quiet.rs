@@ -1,4 +1,4 @@
-//! `--quiet`: what failed, and nothing else.
+//! The screen of `--quiet`: what failed, and nothing else.
 
 use super::{
     Screen,
@@ -8,7 +8,7 @@ use super::{
 use haul_transfer::{Event, Report};
 use std::io::Write;
 
-/// Says what failed. Of a transfer in which nothing did it says nothing.
+/// A screen that says what failed. Of a transfer in which nothing did it says nothing.
 #[derive(Debug)]
 pub struct Quiet<Errors> {
     errors: Errors,

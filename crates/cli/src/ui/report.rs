@@ -10,27 +10,27 @@ use haul_transfer::{
     events::{Bottleneck, Check, Verdict, files_and_directories},
 };
 
-/// Stages that are named; the rest is small.
+/// Most stages that are named; the rest is small.
 const STAGES_SHOWN: usize = 5;
-/// What would be shown as 0 % is not.
+/// Smallest share that is shown: a smaller one would be 0 %.
 const SHARE_SHOWN_MIN: f64 = 0.005;
-/// The width of the names at the left.
+/// Columns of the names at the left.
 const LABEL_COLUMNS: usize = 11;
-/// The width of the text behind them, at most and at least.
+/// Columns of the text behind the names, at most; at least those below.
 const TEXT_COLUMNS: usize = 84;
 const TEXT_COLUMNS_MIN: usize = 20;
-/// The rate and the costs of less are those of beginning and ending.
+/// Smallest amount whose rate and costs are shown: those of less are of beginning and ending.
 const RATED_BYTES_MIN: u64 = 1 << 20;
-/// A shorter transfer was limited by nothing that a user could change.
+/// Shortest transfer that is limited by something a user could change, in seconds.
 const LIMITED_SECONDS_MIN: f64 = 1.0;
-/// A stage that took this share of the time limited the transfer.
+/// Share of the time from which a stage limited the transfer.
 const LIMITED_SHARE_MIN: f64 = 0.5;
-/// Of files and directories that are there already.
+/// Words for files and directories that are there and got other attributes.
 const UPDATED: &str = "brought up to date in mode, owner, time or xattrs";
-/// Costs are stored for 10^9 bytes and shown for 2^30.
+/// Factor from costs of 10^9 bytes, as they are stored, to those of 2^30, as they are shown.
 const GIB_PER_GB: f64 = 1.073_741_824;
 
-/// The lines of the report; `failed` names files that failed.
+/// Lines of the report; `failed` names files that failed.
 ///
 /// It has three lines, and one for each thing out of the ordinary. The whole is shown where it was
 /// asked for, and where one stage limited the transfer.
@@ -85,7 +85,7 @@ fn check_line_in(check: &Check, text_columns: usize) -> String {
     line(&check.name, &format!("{verdict}{}{hint}", check.found), text_columns)
 }
 
-/// The same command again finds everything done.
+/// The line of a run that found everything done.
 fn nothing_to_do(report: &Report) -> String {
     let compared =
         if report.compared_content { "compared byte by byte" } else { "by size and time" };
@@ -101,7 +101,7 @@ fn nothing_to_do(report: &Report) -> String {
     )
 }
 
-/// A label and its text, which goes on below itself where it is too long.
+/// A label and its text as a line, which goes on below itself where it is too long.
 fn line(label: &str, text: &str, text_columns: usize) -> String {
     let mut lines = vec![format!("  {label:<LABEL_COLUMNS$}")];
     let mut columns = 0;
@@ -130,7 +130,7 @@ impl Sheet<'_> {
         line(label, text, text_columns(self.look))
     }
 
-    /// `scan.vdif -> haul://dtn1:7117/scan.vdif`
+    /// The line of the place: `scan.vdif -> haul://dtn1:7117/scan.vdif`.
     fn place(&self) -> Vec<String> {
         let (from, to) = (&self.report.from.to_string(), &self.report.to.to_string());
         if to.is_empty() {
@@ -161,7 +161,7 @@ impl Sheet<'_> {
         paint(&text, if is_whole { Tone::Good } else { Tone::Bad }, self.look.colour)
     }
 
-    /// What this run moved, and how fast where that says something.
+    /// The amount that this run moved, and how fast where that says something.
     fn amount(&self) -> String {
         let report = self.report;
         let time = units::time(report.seconds);
@@ -184,7 +184,7 @@ impl Sheet<'_> {
         format!("{files}{} in {time}{rate}", units::bytes(report.moved_bytes))
     }
 
-    /// What a dry run found out; each name was said before.
+    /// Lines of what a dry run found out; each name was said before.
     fn plan(&self, failed: &[String]) -> String {
         let report = self.report;
         let files = &report.files;
@@ -220,7 +220,7 @@ impl Sheet<'_> {
         lines.join("\n")
     }
 
-    /// How many files there were of each kind, and the names of those that failed.
+    /// Lines of how many files there were of each kind, and the names of those that failed.
     fn files(&self, failed: &[String]) -> Vec<String> {
         let report = self.report;
         let files = &report.files;
@@ -249,7 +249,7 @@ impl Sheet<'_> {
         lines
     }
 
-    /// The files' line, where they did not all go the same way.
+    /// Lines of the files, where they did not all go the same way.
     fn what_failed(&self, failed: &[String]) -> Vec<String> {
         let files = &self.report.files;
         let skipped = files.skipped + files.skipped_directories;
@@ -316,7 +316,7 @@ impl Sheet<'_> {
         lines
     }
 
-    /// Nothing is said to be verified where nothing was moved.
+    /// The line of what was verified; none where nothing was moved.
     fn verified(&self) -> Vec<String> {
         let report = self.report;
         if report.moved_bytes == 0 {
@@ -379,7 +379,8 @@ impl Sheet<'_> {
         vec![self.line("manifest", &text)]
     }
 
-    /// Processor time and memory, and what limited; nothing of it where nothing was moved.
+    /// Lines of processor time and memory, and of what limited; none where next to nothing was
+    /// moved.
     fn what_it_cost(&self) -> Vec<String> {
         let report = self.report;
         if report.moved_bytes < RATED_BYTES_MIN {
@@ -422,7 +423,8 @@ impl Sheet<'_> {
     }
 }
 
-/// A number where all are files or links, and words where directories are among them.
+/// A count of files: a number where all are files or links, and words where directories are among
+/// them.
 fn counted(files: u64, directories: u64) -> String {
     match directories {
         0 => files.to_string(),
@@ -430,7 +432,7 @@ fn counted(files: u64, directories: u64) -> String {
     }
 }
 
-/// The columns behind a label.
+/// Number of columns behind a label.
 fn text_columns(look: Look) -> usize {
     let fits =
         look.columns().map_or(TEXT_COLUMNS, |columns| columns.saturating_sub(LABEL_COLUMNS + 3));
@@ -442,7 +444,7 @@ fn spaced(stage: &str) -> String {
     stage.replace('_', " ")
 }
 
-/// Copied bytes, with how often that is for each moved byte.
+/// Copied bytes in words, with how often that is for each moved byte.
 fn copied(report: &Report) -> String {
     if report.copied_bytes == 0 {
         return "nothing: no byte passed through user space".to_owned();

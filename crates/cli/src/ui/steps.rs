@@ -1,4 +1,4 @@
-//! What a bench is doing just now, on a terminal; elsewhere nothing.
+//! Steps of a bench as a line on a terminal; elsewhere nothing.
 
 use haul_report::steps::ShowSteps;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,7 +15,7 @@ impl Steps {
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    /// The same for a measurement that does not know of terminals.
+    /// Begins a line for a measurement that does not know of terminals.
     #[must_use]
     pub fn boxed(count: usize) -> haul_report::steps::Steps {
         Box::new(Self::new(count))

@@ -1,4 +1,4 @@
-//! What a user sees of `haul verify`: each file that is not the same, how far it is, and the end.
+//! The screen of `haul verify`: each file that is not the same, how far it is, and the end.
 
 use super::{json, units, write_line};
 use haul_transfer::{
@@ -8,20 +8,22 @@ use haul_transfer::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 
-/// Lines of files that are the same, as `--json` prints them, are printed many at a time: a call
-/// for each of a million costs more than reading the file does.
+/// Bytes of lines that are printed together, of files that are the same, as `--json` prints them: a
+/// call for each of a million costs more than reading the file does.
 const GATHER_BYTES: usize = 64 << 10;
 
 pub struct VerifyScreen {
     json: bool,
     quiet: bool,
-    /// Where standard error is a terminal.
+    /// The progress line, where standard error is a terminal.
     bar: Option<ProgressBar>,
-    /// Not printed yet.
+    /// Lines that are not printed yet.
     gathered: String,
 }
 
 impl VerifyScreen {
+    /// Makes the screen for a verification.
+    ///
     /// # Panics
     /// If the template below is damaged.
     #[must_use]
@@ -81,7 +83,7 @@ impl VerifyScreen {
         self.gathered.clear();
     }
 
-    /// No event comes any more.
+    /// Ends the progress line, as no event comes any more.
     pub fn finish(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -98,7 +100,7 @@ impl VerifyScreen {
     }
 }
 
-/// `differs     run7/scan.vdif`; nothing for a file that is the same.
+/// The line of a file that is not the same, `differs     run7/scan.vdif`; nothing for one that is.
 #[must_use]
 pub fn file_line(file: &VerifiedFile) -> Option<String> {
     if file.status == VerifyStatus::Ok {
@@ -122,7 +124,7 @@ fn progress_text(progress: &VerifyProgress) -> String {
     )
 }
 
-/// The last lines: how many are the same, and how they were read.
+/// The last lines of a verification: how many files are the same, and how they were read.
 #[must_use]
 pub fn report_text(report: &VerifyReport) -> String {
     match &report.unfinished {
