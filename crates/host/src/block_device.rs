@@ -69,7 +69,7 @@ impl DeviceKind {
         KINDS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Self::Other, |kind| kind.1)
     }
 
-    /// The name in reports.
+    /// The name of the kind in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ pub enum WriteCache {
 }
 
 impl WriteCache {
-    /// The name in /sys/block/NAME/queue/write_cache.
+    /// The name of the kind of cache in /sys/block/NAME/queue/write_cache.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -23,7 +23,7 @@ pub struct Throttling {
 }
 
 impl Throttling {
-    /// Begins to count now.
+    /// Begins to measure throttling now.
     #[must_use]
     pub fn begin() -> Self {
         Self { before_ns: throttled_ns(Path::new("/")) }

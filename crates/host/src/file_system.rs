@@ -45,7 +45,7 @@ impl FsKind {
             .map_or(Self::Other(magic), |(_, kind)| *kind)
     }
 
-    /// The name in reports. All of the ext family are `ext4`, by far the most common of them.
+    /// The name of the kind in reports. All of the ext family are `ext4`, the most common of them.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -108,7 +108,7 @@ impl Window {
     /// Shows a range of the window to `look`.
     ///
     /// The bytes may change while they are looked at, when another process writes to the file:
-    /// `look` shall read each once and draw no conclusion from it but a digest.
+    /// `look` must read each once and draw no conclusion from it but a digest.
     ///
     /// # Errors
     /// `UnexpectedEof` when a page was gone: `look` saw zeros in its place, and the window is of

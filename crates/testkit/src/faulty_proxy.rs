@@ -1,7 +1,7 @@
 //! A TCP proxy that does what bad networks do: resets, stalls, flipped bits, silence.
 //!
 //! It tells haul's control connections from data streams by their first byte, and asks the test
-//! what shall happen to each as it comes in.
+//! what is to happen to each as it comes in.
 
 use rustix::net::sockopt::set_socket_linger;
 use std::{

@@ -33,7 +33,7 @@ pub enum State {
 pub enum Needs {
     Nothing,
     Root,
-    /// Root, and a reboot.
+    /// Rights of root, and a reboot.
     Reboot,
     /// The administrator of the container's host.
     ContainerHost,
