@@ -1,5 +1,4 @@
-//! Dependencies that our crates may have on each other: the shape of the project, held by `cargo
-//! metadata`.
+//! Edges between our crates that are allowed: the shape of the project, held by `cargo metadata`.
 
 use serde_json::Value;
 

@@ -88,9 +88,9 @@ pub(crate) fn features(machine: &Machine, card: &str) -> Result<BTreeMap<String,
     Ok(features)
 }
 
-/// Names of groups in which nobody can change anything. A line such as `tcp-segmentation-offload:
-/// off` stands for the indented ones below it, and is never marked itself: it cannot be changed
-/// where none of those can.
+/// Names of groups in which nobody can change anything. A group's own line, such as
+/// `tcp-segmentation-offload: off`, stands for the indented ones below it, and is never marked
+/// itself: it cannot be changed where none of those can.
 fn groups_of_fixed(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().skip(1).collect();
     let groups = lines.chunk_by(|_, next| next.starts_with(char::is_whitespace));

@@ -150,8 +150,8 @@ impl Lines {
         }
     }
 
-    /// Finds what udev can set when the device appears (udev(7)), such as `SUBSYSTEM=="net",
-    /// KERNEL=="eth0"` and `mtu`.
+    /// Finds what udev can set when the device appears (udev(7)), such as
+    /// `SUBSYSTEM=="net", KERNEL=="eth0"` and `mtu`.
     fn udev_attribute<'a>(&self, path: &'a str) -> Option<(String, &'a str)> {
         for (prefix, subsystem) in [("/sys/block/", "block"), ("/sys/class/net/", "net")] {
             let device = path.strip_prefix(prefix).and_then(|path| path.split_once('/'));

@@ -376,8 +376,8 @@ mod tests {
         assert!(!decision.together);
     }
 
-    /// The figures are stored from a disk that `probe disk` reads at 27.9 Gbit/s: `source disk
-    /// LIMITS measured 9.898`, while the processors took the time.
+    /// The figures are stored from a disk that `probe disk` reads at 27.9 Gbit/s:
+    /// `source disk LIMITS measured 9.898`, while the processors took the time.
     #[test]
     fn a_disk_is_measured_only_in_a_run_that_it_held_back() {
         let busy = [("source_run_queue", 0.42), ("source_processor", 0.23), ("source_disk", 0.2)];
