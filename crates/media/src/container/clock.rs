@@ -1,4 +1,4 @@
-//! The time between readings of a clock that lie in a stream, here and there.
+//! Play time of a stream by readings of a clock that lie in it, here and there.
 //!
 //! The clock of both MPEG streams counts 90 kHz in 33 bits (ISO/IEC 13818-1, 2.4.2.1 and 2.5.2):
 //! after 26.5 hours it begins again, and where streams were joined it jumps. So the file is cut
@@ -11,20 +11,21 @@ use super::{excerpts::Excerpts, scaled, time_of_ticks};
 
 pub const TICKS_PER_S: u64 = 90_000;
 const CLOCK_BITS: u32 = 33;
-/// A film has scenes of few bytes and of many, but eighths of it do not differ by more.
+/// Parts that a file is cut into: a film has scenes of few bytes and of many, but eighths of it do
+/// not differ by more than `TIMES_MEDIAN_MAX`.
 const PARTS: u64 = 8;
 const TIMES_MEDIAN_MAX: u128 = 4;
-/// An hour of a stream has more bytes; fewer are a jump, or a lie.
+/// Least bytes of an hour of a stream; fewer are a jump, or a lie.
 const BYTES_PER_HOUR_MIN: u128 = 100_000;
 
-/// The clock at a byte of the file.
+/// Reading of the clock at a byte of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub at: u64,
     pub ticks: u64,
 }
 
-/// From one reading to the next.
+/// Bytes and ticks from one reading to the next.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     len_bytes: u64,
@@ -42,14 +43,14 @@ impl Part {
         is_plausible.then_some(Self { len_bytes, ticks })
     }
 
-    /// Whether this one's time a byte is at most so many times the other's.
+    /// Whether the part's time a byte is at most `times` that of another part.
     fn is_at_most(&self, times: u128, other: &Self) -> bool {
         u128::from(self.ticks) * u128::from(other.len_bytes)
             <= times * u128::from(other.ticks) * u128::from(self.len_bytes)
     }
 }
 
-/// The time of a stream from `begin` on. `next` finds the first reading at a place or behind it,
+/// Play time of a stream from `begin` on. `next` finds the first reading at a place or behind it,
 /// `last` the last of the file; both look only so far.
 pub fn play_time(
     excerpts: &mut Excerpts,
@@ -68,7 +69,7 @@ pub fn play_time(
     time_of(&readings, whole)
 }
 
-/// The time of `whole` bytes, of which these readings are.
+/// Play time of `whole` bytes, by readings of the clock within them.
 fn time_of(readings: &[Reading], whole: u64) -> Option<Duration> {
     let mut parts: Vec<Part> = readings.windows(2).filter_map(Part::of).collect();
     parts.sort_by(|one, other| {

@@ -1,18 +1,18 @@
-//! Parts of a file, read on demand, and no more than so many of them.
+//! Parts of a file, read on demand, up to a number of bytes and of reads.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-/// Of one file, all reads together.
+/// Most bytes read of one file, all reads together.
 const READ_BYTES_MAX: usize = 4 << 20;
 const READS_MAX: u32 = 256;
 /// Most bytes that can be asked for at once.
 pub const EXCERPT_BYTES_MAX: usize = 64 << 10;
-/// Fields lie near each other: so much is read where less is asked for.
+/// Least bytes read at once, as fields lie near each other.
 const WINDOW_BYTES: usize = 4 << 10;
 
-/// Bytes that have a place, such as a file.
+/// Bytes that are read by their place, such as a file.
 pub trait ReadAt {
-    /// As pread(2): less than the buffer holds at the end, and perhaps before.
+    /// Reads bytes as pread(2): less than the buffer holds at the end, and perhaps before.
     ///
     /// # Errors
     /// Those of the disk.
@@ -28,7 +28,7 @@ impl ReadAt for File {
 pub struct Excerpts<'file> {
     file: &'file dyn ReadAt,
     len_bytes: u64,
-    /// What was read last, and where it lies.
+    /// Bytes that were read last; `window_at` is where they lie.
     window: Vec<u8>,
     window_at: u64,
     bytes_left: usize,
@@ -52,7 +52,8 @@ impl<'file> Excerpts<'file> {
         self.len_bytes
     }
 
-    /// `count` bytes from `at` on. `None` where the file has fewer, or too much was read already.
+    /// Reads `count` bytes from `at` on. `None` where the file has fewer, or too much was read
+    /// already.
     pub fn get(&mut self, at: u64, count: usize) -> Option<&[u8]> {
         let end = at.checked_add(u64::try_from(count).ok()?)?;
         if end > self.len_bytes || count > EXCERPT_BYTES_MAX {

@@ -12,18 +12,18 @@ const INFO: u32 = 0x1549_a966;
 const CLUSTER: u32 = 0x1f43_b675;
 const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const DURATION: u32 = 0x4489;
-/// Nanoseconds, where the file does not say.
+/// Nanoseconds of a tick where the file does not say.
 const TIMESTAMP_SCALE_DEFAULT: u64 = 1_000_000;
-/// The information stands among the first of the segment's elements.
+/// Most elements looked at: the information stands among the first of the segment.
 const ELEMENTS_MAX: u32 = 200;
 
 #[derive(Clone, Copy, Debug)]
 struct Element {
     id: u32,
     body: u64,
-    /// The end of what surrounds it, where its size is not known.
+    /// End of the body; that of what surrounds the element, where its size is not known or more.
     end: u64,
-    /// What it says itself, if that is more.
+    /// End that the element says itself, even if that is more.
     said_end: u64,
 }
 

@@ -66,7 +66,7 @@ fn play_time_of(file: &dyn ReadAt, len_bytes: u64) -> Option<Duration> {
     time.filter(|time| !time.is_zero())
 }
 
-/// `None` where the container counts in no time at all.
+/// Time of a number of ticks; `None` where the container counts in no time at all.
 fn time_of_ticks(ticks: u64, ticks_per_s: u64) -> Option<Duration> {
     let seconds = ticks.checked_div(ticks_per_s)?;
     let rest = u128::from(ticks % ticks_per_s) * 1_000_000_000 / u128::from(ticks_per_s);
@@ -95,7 +95,7 @@ mod tests {
     use program_stream::tests::Version;
     use proptest::{collection::vec, prelude::*, sample::Index};
 
-    /// One of each kind, of 2 s.
+    /// A film of each kind of container, of 2 s.
     fn films() -> Vec<Vec<u8>> {
         vec![
             mp4::tests::film(1_000, 2_000),
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(play_time(&directory, 4_096), None);
     }
 
-    /// Nothing but that it ends, soon, and with a time that can be.
+    /// Tries any bytes: nothing is asked but that it ends, soon, and with a time that can be.
     fn try_out(bytes: &[u8], len_bytes: u64) {
         let counted = Counted::new(bytes);
         let _ = average_rate_of(&counted, len_bytes);

@@ -12,10 +12,10 @@ use super::{
 };
 
 const PACK_START: [u8; 4] = [0, 0, 1, 0xba];
-/// The start code and the clock, of both versions of MPEG.
+/// Bytes of a pack's start code and clock, of both versions of MPEG.
 const PACK_HEAD_BYTES: usize = 10;
-/// A reference comes at least every 0.7 s (2.7.1): so far a stream of 4 Mbit/s needs. In use, packs
-/// have some KiB.
+/// Most bytes searched for a clock reference, which comes at least every 0.7 s (2.7.1): so far a
+/// stream of 4 Mbit/s needs. In use, packs have some KiB.
 const LOOK_BYTES_MAX: u64 = 384 << 10;
 
 pub fn is_it(excerpts: &mut Excerpts) -> bool {
@@ -57,12 +57,12 @@ fn last(excerpts: &mut Excerpts) -> Option<Reading> {
     }
 }
 
-/// From one chunk to the next, so that a pack that the border cuts is in one of them.
+/// Bytes from one chunk to the next: a pack that the border cuts is whole in one of them.
 fn step() -> u64 {
     (EXCERPT_BYTES_MAX - PACK_HEAD_BYTES + 1) as u64
 }
 
-/// Where in `chunk` packs begin, and what their clock says.
+/// Offsets in `chunk` at which packs begin, and what their clock says.
 fn packs(chunk: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     let heads = chunk.windows(PACK_HEAD_BYTES).enumerate();
     heads.filter_map(|(offset, head)| Some((offset, ticks(head)?)))
@@ -104,7 +104,7 @@ pub mod tests {
         [&PACK_START, &bits.to_be_bytes()[2..]].concat()
     }
 
-    /// 50 packs a second.
+    /// A program stream of 50 packs a second.
     pub fn stream(version: Version, first: u64, seconds: u64) -> Vec<u8> {
         let packs = (0..seconds * 50).map(|number| {
             let mut pack = head(version, (first + number * 1_800) % (1 << 33));

@@ -13,15 +13,16 @@ use super::{
 
 const SYNC: u8 = 0x47;
 const PACKET_BYTES: usize = 188;
-/// From one packet to the next.
+/// Bytes from one packet to the next, in each kind of stream.
 const STRIDES: [usize; 3] = [188, 192, 204];
-/// So many packets have to stand where they should, or all that there are.
+/// Packets that have to stand where they should, or all where there are fewer.
 const PROVEN_PACKETS: usize = 8;
 const PROVEN_PACKETS_MIN: usize = 3;
-/// A clock reference comes at least every 100 ms (2.7.2): so far a stream of 30 Mbit/s needs.
+/// Most bytes searched for a clock reference, which comes at least every 100 ms (2.7.2): so far a
+/// stream of 30 Mbit/s needs.
 const LOOK_BYTES_MAX: u64 = 384 << 10;
 
-/// Where the packets are.
+/// Places of the packets in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Grid {
     begin: u64,
@@ -107,12 +108,12 @@ fn last(excerpts: &mut Excerpts, grid: Grid, pid: u16) -> Option<Reading> {
     None
 }
 
-/// The bytes of as many packets as are read at once.
+/// Bytes of as many packets as are read at once.
 fn whole_packets(grid: Grid) -> usize {
     EXCERPT_BYTES_MAX / grid.stride * grid.stride
 }
 
-/// Where in `chunk` a clock reference is, whose, and what it says.
+/// Clock references in `chunk`: offset, packet identifier and ticks.
 fn references(
     chunk: &[u8],
     grid: Grid,

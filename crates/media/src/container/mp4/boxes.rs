@@ -2,7 +2,8 @@
 
 use crate::container::excerpts::Excerpts;
 
-/// Of one file. A long film in fragments has thousands; its index, or its first, are enough.
+/// Most boxes looked at in one file. A long film in fragments has thousands; its index, or its
+/// first, are enough.
 const BOXES_MAX: u32 = 1_000;
 
 /// The place of a box.
@@ -11,7 +12,7 @@ pub struct Span {
     pub kind: [u8; 4],
     pub at: u64,
     pub body: u64,
-    /// Not behind the end of what surrounds it, whatever it says.
+    /// End of the box, not behind the end of what surrounds it, whatever it says.
     pub end: u64,
     /// The end that the box itself says.
     pub said_end: u64,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::container::{scaled, time_of_ticks};
 
-/// A fragment plays for seconds.
+/// Most samples of a run that are added up, as a fragment plays for seconds.
 const SAMPLES_MAX: u32 = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ struct Times {
     end: Duration,
 }
 
-/// `first` is the first fragment. Where all cannot be looked at, and no list names the last, those
-/// that were are taken for all.
+/// Play time of a movie in fragments, of which `first` is the first. Where all cannot be looked at,
+/// and no list names the last, those that were are taken for all.
 pub fn play_time(boxes: &mut Boxes, movie: &Movie, first: Span) -> Option<Duration> {
     let file_end = boxes.excerpts.len_bytes();
     let first_times = times(boxes, movie, first)?;
@@ -65,7 +65,7 @@ fn last_listed(boxes: &mut Boxes, first: Span) -> Option<Span> {
     (last.kind == *b"moof").then_some(last)
 }
 
-/// Where the last fragment of one track is.
+/// Place of the last fragment of one track.
 fn last_of_list(boxes: &mut Boxes, list: Span) -> Option<u64> {
     let number_lens = boxes.excerpts.u32(list.body + 8)?;
     let numbers_bytes: u32 = [4, 2, 0].map(|shift| (number_lens >> shift & 3) + 1).iter().sum();
@@ -77,7 +77,7 @@ fn last_of_list(boxes: &mut Boxes, list: Span) -> Option<u64> {
     boxes.wide_field(list, entry + field_bytes)
 }
 
-/// From the first sample of all tracks to the end of the last.
+/// Begin and end of a fragment: from the first sample of all tracks to the end of the last.
 fn times(boxes: &mut Boxes, movie: &Movie, fragment: Span) -> Option<Times> {
     let mut all: Option<Times> = None;
     let mut at = fragment.body;
@@ -96,7 +96,7 @@ fn times(boxes: &mut Boxes, movie: &Movie, fragment: Span) -> Option<Times> {
     all
 }
 
-/// 8.8.6 to 8.8.8, 8.8.12.
+/// Begin and end of one track within a fragment (8.8.6 to 8.8.8, 8.8.12).
 fn track_times(boxes: &mut Boxes, movie: &Movie, span: Span) -> Option<Times> {
     let (mut track_id, mut begin, mut sample_ticks) = (None, None, None);
     let mut ticks = 0_u64;

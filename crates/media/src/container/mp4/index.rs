@@ -6,7 +6,7 @@ use super::boxes::Span;
 use crate::container::{excerpts::Excerpts, time_of_ticks};
 
 const REFERENCE_BYTES: usize = 12;
-/// Read at once.
+/// References of an index that are read at once.
 const REFERENCES: usize = 5_000;
 
 /// One index, or those of several segments one behind the other.
@@ -14,7 +14,7 @@ const REFERENCES: usize = 5_000;
 pub struct Index {
     stream: u32,
     pub time: Duration,
-    /// From the file's beginning.
+    /// Bytes that the index covers, from the file's beginning.
     pub covered_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ impl Index {
         Some(Self { stream, time, covered_bytes })
     }
 
-    /// Adds what follows, where it is of the same stream; then says where it ends.
+    /// Adds the index that follows, where it is of the same stream; then says where it ends.
     pub fn add(&mut self, next: Self) -> Option<u64> {
         let is_first = self.covered_bytes == 0;
         if !is_first && self.stream != next.stream {

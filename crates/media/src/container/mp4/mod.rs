@@ -15,9 +15,10 @@ use boxes::Boxes;
 use index::Index;
 use movie::Movie;
 
-/// The pictures and sounds of most films follow their movie, or a box that is free.
+/// Most boxes looked at behind the movie: the pictures and sounds of most films follow it, or a box
+/// that is free.
 const BEHIND_MOVIE_MAX: u32 = 8;
-/// What files of this family begin with.
+/// Kinds of the box that files of this family begin with.
 const FIRST: [&[u8; 4]; 12] = [
     b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"sidx", b"free", b"skip", b"wide", b"pnot",
     b"emsg", b"prft",
@@ -100,7 +101,7 @@ pub mod tests {
         boxed(kind, &words(&[0, 1, 1, ticks_per_s, duration, 0, 0, 0, 0]))
     }
 
-    /// Of version 1.
+    /// `mvhd` or `mdhd` of version 1.
     fn wide_clock(kind: &[u8; 4], ticks_per_s: u32, duration: u64) -> Vec<u8> {
         let [high, low] = [(duration >> 32) as u32, duration as u32];
         boxed(kind, &words(&[1 << 24, 0, 1, 0, 1, ticks_per_s, high, low, 0, 0, 0]))
@@ -124,7 +125,7 @@ pub mod tests {
         boxed(b"moov", &[clock(b"mvhd", 1_000, 0), track(1, 1_000, 0), extends].concat())
     }
 
-    /// 25 samples of 40 ms.
+    /// A fragment of 25 samples of 40 ms.
     fn fragment(begin_ms: u32, media_bytes: usize) -> Vec<u8> {
         let of_track = [
             boxed(b"tfhd", &words(&[0x02_0000, 1])),

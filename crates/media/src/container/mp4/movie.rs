@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::boxes::{Boxes, Span};
 use crate::container::time_of_ticks;
 
-/// More tracks than these are not looked at.
+/// Most tracks of a movie that are looked at.
 const TRACKS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Movie {
-    /// The film's, without its fragments.
+    /// Duration of the film without its fragments.
     own: Option<Duration>,
-    /// With them.
+    /// Duration of the film with its fragments.
     whole: Option<Duration>,
     is_fragmented: bool,
     tracks: Vec<Track>,
@@ -25,7 +25,7 @@ struct Track {
     clock: Clock,
 }
 
-/// What samples of a track in fragments have that say nothing of their own (`trex`).
+/// Values for a track's samples in fragments that say nothing of their own (`trex`).
 #[derive(Clone, Copy, Debug)]
 struct Defaults {
     track_id: u32,
@@ -36,7 +36,7 @@ struct Defaults {
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     ticks_per_s: u32,
-    /// `None` where the header says that it does not know.
+    /// Duration in ticks; `None` where the header says that it does not know.
     duration_ticks: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ impl Movie {
         self.own
     }
 
-    /// How many ticks a track counts in a second.
+    /// Ticks that a track counts in a second.
     pub fn ticks_per_s(&self, track_id: u32) -> Option<u64> {
         let track = self.tracks.iter().find(|track| track.id == track_id)?;
         Some(track.clock.ticks_per_s.into())
@@ -103,7 +103,7 @@ impl Movie {
         Some(defaults.sample_ticks)
     }
 
-    /// 8.8.1 to 8.8.3.
+    /// Reads what a movie says of its fragments (8.8.1 to 8.8.3).
     fn read_extends(&mut self, boxes: &mut Boxes, span: Span, header: Option<Clock>) {
         let mut at = span.body;
         while let Some(child) = boxes.next(at, span.end) {
@@ -129,7 +129,7 @@ impl Movie {
 }
 
 impl Track {
-    /// 8.3.2, 8.4.2.
+    /// Reads a track's number and clock (8.3.2, 8.4.2).
     fn read(boxes: &mut Boxes, span: Span) -> Option<Self> {
         let header = boxes.child(b"tkhd", span)?;
         let is_wide = boxes.version(header)? != 0;
