@@ -20,10 +20,11 @@ use super::{Behind, Owner, Wanted};
 
 /// Beginning of each film that is never let go of.
 pub const PREFIX_BYTES: u64 = 16 << 20;
-/// Pages go in parts of so many: where a page cannot go the kernel looks for it on the lists of
-/// all processors, which is dear (lru_add_drain_all() in generic_fadvise()).
+/// Bytes of the parts in which pages go: where a page cannot go the kernel looks for it on the
+/// lists of all processors, which is dear (lru_add_drain_all() in generic_fadvise()).
 const STEP_BYTES: u64 = 4 << 20;
-/// What a socket, here or on the same host, may hold for long, and so what is tried again.
+/// Most bytes that a socket, here or on the same host, may hold for long, and so what is tried
+/// again.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 /// Memory is scarce when less than this part of it is unused.
 const SCARCE: u64 = 8;
@@ -36,12 +37,12 @@ pub struct LetGo {
     streams: HashMap<Owner, Trail>,
 }
 
-/// Of one stream.
+/// How far the pages behind one stream have gone.
 #[derive(Clone, Copy)]
 struct Trail {
-    /// What is before it has gone.
+    /// Offset before which all pages have gone.
     gone: u64,
-    /// How far it was tried.
+    /// Offset up to which pages were asked to go.
     tried: u64,
 }
 
@@ -50,8 +51,8 @@ impl LetGo {
         Self { mode, is_scarce: false, looked: None, streams: HashMap::new() }
     }
 
-    /// Before a stream sends on. Pages that a socket still holds cannot go, so they are tried
-    /// again with the next part.
+    /// Lets the pages behind a stream go, before it sends on. Pages that a socket still holds
+    /// cannot go, so they are tried again with the next part.
     pub fn behind(&mut self, wanted: &Wanted<'_>) {
         if !self.lets_go() || wanted.audience.count() > 1 {
             return;
@@ -93,8 +94,8 @@ impl LetGo {
     }
 }
 
-/// `unused` is without the page cache: a server of films that are more than its memory fills it,
-/// and so it is scarce there before long.
+/// Whether memory is scarce; `unused` is without the page cache: a server of films that are more
+/// than its memory fills it, and so it is scarce there before long.
 fn is_scarce(unused: u64, all: u64) -> bool {
     unused < all / SCARCE
 }

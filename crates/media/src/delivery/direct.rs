@@ -16,12 +16,13 @@ use super::{
 };
 use crate::delivery::Reads;
 
-/// What O_DIRECT asks of offsets and lengths, of all disks that are sold (open(2)); memory is
-/// aligned to pages.
+/// Alignment that O_DIRECT asks of offsets and lengths, of all disks that are sold (open(2));
+/// memory is aligned to pages.
 const ALIGN_BYTES: u64 = 4096;
-/// Parts of one stream that are read or wait to be sent.
+/// Most parts of one stream that are read or wait to be sent.
 const AHEAD: usize = 2;
-/// Who takes nothing of what was read for this time gives it up when others want the memory.
+/// Time after which a stream that takes nothing of what was read gives it up, when others want the
+/// memory.
 const HOLD: Duration = Duration::from_secs(1);
 
 pub struct Direct {
@@ -35,7 +36,7 @@ struct Part {
     ticket: Ticket,
     range: Range<u64>,
     state: State,
-    /// When it came, or something of it was sent.
+    /// Time at which the part came, or something of it was sent.
     since: Instant,
 }
 
@@ -46,12 +47,14 @@ enum State {
         skip: usize,
         len_bytes: usize,
     },
-    /// It was given up to the others, or the file is shorter.
+    /// The part was given up to other streams.
     Gone,
     Failed(io::Error),
 }
 
 impl Direct {
+    /// Sets up io_uring and the memory for what is read.
+    ///
     /// # Errors
     /// Where there is no io_uring, or no memory.
     pub fn new(shape: Shape) -> io::Result<Self> {
@@ -60,7 +63,8 @@ impl Direct {
         Ok(Self { queue, slot_bytes, streams: HashMap::new() })
     }
 
-    /// What of the range one slot takes: to the slot's end, as the disk is read in whole blocks.
+    /// Part of the range that one slot takes: to the slot's end, as the disk is read in whole
+    /// blocks.
     fn part_of(&self, range: &Range<u64>) -> Range<u64> {
         let first = range.start - range.start % ALIGN_BYTES;
         range.start..range.end.min(first + self.slot_bytes)
@@ -76,7 +80,7 @@ impl Direct {
         self.streams.entry(wanted.owner).or_default().push_back(part);
     }
 
-    /// Parts of what is not wanted go, and the next that are wanted get in line.
+    /// Drops parts that are not wanted, and gets the next that are wanted in line.
     fn read_ahead(&mut self, wanted: &Wanted<'_>) {
         let at = wanted.range.start;
         while let Some(part) = self.streams.get(&wanted.owner).and_then(VecDeque::front) {
@@ -109,7 +113,7 @@ impl Direct {
         }
     }
 
-    /// Those who wait for memory get it from those who do not take what is in theirs.
+    /// Takes memory from streams that leave it unused for those that wait for memory.
     fn make_room(&mut self, now: Instant) {
         if !self.queue.wants_slots() {
             return;

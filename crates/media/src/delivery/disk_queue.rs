@@ -1,4 +1,4 @@
-//! What the streams of a loop want from the disk, in the order of their deadlines.
+//! Reads that the streams of a loop want from the disk, in the order of their deadlines.
 //!
 //! The earliest deadline comes first; deadlines that are close together count as one, and within
 //! them the order is that of the file and its offset, so that a disk with a head sweeps once
@@ -21,28 +21,28 @@ use rustix::io::Errno;
 use super::parts::Parts;
 use crate::{delivery::Reads, site::Identity};
 
-/// Which stream, as the loop numbers them.
+/// Number of a stream, as its loop gives it.
 pub type Owner = usize;
 
-/// When a read has to be there.
+/// Deadline of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
     At(Instant),
-    /// As soon as nobody with a deadline waits.
+    /// No deadline: read when nobody with one waits.
     Sometime,
 }
 
-/// The name of a read, and its place in the line.
+/// Name of a read, and its place in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
-    /// Whole quanta since the queue's beginning; without a deadline the last.
+    /// Deadline in whole quanta since the queue's beginning; without a deadline the last.
     quantum: u64,
     file: Identity,
     offset: u64,
     number: u64,
 }
 
-/// A read that waits, or is in flight.
+/// A read that waits in line, or is in flight.
 #[derive(Debug)]
 struct Read {
     owner: Owner,
@@ -52,10 +52,10 @@ struct Read {
     wanted: Instant,
 }
 
-/// How bytes are read.
+/// Place that bytes are read into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Into {
-    /// The slot's own memory.
+    /// The own memory of a slot.
     Slots,
     /// The page cache.
     PageCache,
@@ -70,13 +70,13 @@ pub struct Finished {
     pub outcome: io::Result<usize>,
 }
 
-/// How much a queue may hold, and how it orders.
+/// Sizes of a disk queue, and how it orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub slots: usize,
-    /// The longest read.
+    /// Longest read, in bytes.
     pub slot_bytes: u64,
-    /// Reads that the disk has at a time.
+    /// Most reads that the disk has at a time.
     pub depth: usize,
     /// Deadlines within this time count as one.
     pub quantum: Duration,
@@ -85,7 +85,7 @@ pub struct Shape {
 pub struct DiskQueue {
     ring: Ring,
     into: Into,
-    /// The longest read.
+    /// Longest read, in bytes.
     slot_bytes: u64,
     parts: Parts,
     depth: usize,
@@ -94,13 +94,16 @@ pub struct DiskQueue {
     waiting: BTreeMap<Ticket, Read>,
     in_flight: Vec<Option<(Ticket, Read)>>,
     in_flight_count: usize,
-    /// The one used last is taken first: its memory is warm, and the others' may never be touched.
+    /// Free slots: the one used last is taken first, as its memory is warm and the others' may
+    /// never be touched.
     free: Vec<usize>,
     numbered: u64,
     figures: Reads,
 }
 
 impl DiskQueue {
+    /// Sets up io_uring, with slots of memory where reads go into them.
+    ///
     /// # Errors
     /// Where there is no io_uring, or no memory for its slots.
     pub fn new(into: Into, shape: Shape) -> io::Result<Self> {
@@ -126,7 +129,7 @@ impl DiskQueue {
         })
     }
 
-    /// Gets in line. The range is no longer than a slot, and aligned as the file needs it.
+    /// Puts a read in line. The range is no longer than a slot, and aligned as the file needs it.
     pub fn want(
         &mut self,
         owner: Owner,
@@ -153,12 +156,12 @@ impl DiskQueue {
         u64::try_from(since / self.quantum.as_nanos().max(1)).unwrap_or(u64::MAX - 1)
     }
 
-    /// A read that nobody wants any longer leaves the line; one in flight ends and comes out.
+    /// Takes a read that nobody wants any longer out of the line; one in flight ends and comes out.
     pub fn cancel(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
     }
 
-    /// Gives the disk as many as it may have at a time.
+    /// Gives the disk as many reads as it may have at a time.
     ///
     /// # Errors
     /// What io_uring_enter(2) says.
@@ -192,7 +195,7 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// The next that is over, if one is.
+    /// Takes the next read that is over, if one is.
     ///
     /// # Errors
     /// What io_uring_enter(2) says.
@@ -236,7 +239,7 @@ impl DiskQueue {
         self.free.push(slot);
     }
 
-    /// Reads wait, and the slots are all taken.
+    /// Whether reads wait while the slots are all taken.
     #[must_use]
     pub fn wants_slots(&self) -> bool {
         self.free.is_empty() && !self.waiting.is_empty()
@@ -263,7 +266,7 @@ mod tests {
     const SHAPE: Shape =
         Shape { slots: 2, slot_bytes: 4096, depth: 1, quantum: Duration::from_millis(100) };
 
-    /// `None` where io_uring is forbidden.
+    /// A queue of the test; `None` where io_uring is forbidden.
     fn queue() -> Option<DiskQueue> {
         DiskQueue::new(Into::Slots, SHAPE).ok()
     }

@@ -1,4 +1,5 @@
-//! What was in the page cache a moment ago, so that not each of a film's many viewers has to ask.
+//! Chunks that were in the page cache a moment ago, so that not each of a film's many viewers has
+//! to ask.
 //!
 //! To ask costs about a tenth of what it costs to send: cachestat(2) looks at every page. Where a
 //! page has gone meanwhile, sendfile(2) waits for the disk once.
@@ -11,15 +12,15 @@ use std::{
 
 use crate::site::Identity;
 
-/// Unit of the question: whole chunks of a file.
+/// Bytes of a chunk: what is in the page cache is asked by whole chunks of a file.
 pub const CHUNK_BYTES: u64 = 64 << 10;
-/// So long it is taken to be there.
+/// Time for which a chunk seen in the page cache is taken to be there.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// 1 GiB of films that many watch at once. A power of two.
+/// Chunks that are remembered: 1 GiB of films that many watch at once. A power of two.
 const PLACES: usize = 16_384;
 
 pub struct Known {
-    /// By the hash of file and chunk; who comes later takes the place.
+    /// Chunks that were seen, by the hash of file and chunk; a later one takes the place.
     places: Vec<Option<Seen>>,
     hasher: BuildHasherDefault<DefaultHasher>,
 }
@@ -36,7 +37,7 @@ impl Known {
         Self { places: vec![None; PLACES], hasher: BuildHasherDefault::new() }
     }
 
-    /// All of the range was there lately.
+    /// Whether all of a range was in the page cache lately.
     pub fn is_there(&self, file: Identity, range: &Range<u64>, now: Instant) -> bool {
         chunks(range).all(|chunk| {
             self.places[self.place(file, chunk)].is_some_and(|seen| {
@@ -46,7 +47,7 @@ impl Known {
         })
     }
 
-    /// All chunks that the range touches are there now.
+    /// Notes that all chunks that a range touches are in the page cache now.
     pub fn note(&mut self, file: Identity, range: &Range<u64>, now: Instant) {
         for chunk in chunks(range) {
             let place = self.place(file, chunk);
@@ -59,7 +60,7 @@ impl Known {
     }
 }
 
-/// The range and what is left of its first and last chunk.
+/// Widens a range to whole chunks, as far as the file goes.
 pub fn outward(range: &Range<u64>, len_bytes: u64) -> Range<u64> {
     let end = range.end.next_multiple_of(CHUNK_BYTES).min(len_bytes).max(range.end);
     range.start / CHUNK_BYTES * CHUNK_BYTES..end

@@ -25,11 +25,12 @@ use crate::{audience::Audience, site::OpenFile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// sendfile(2), after reads into the page cache in the order of deadlines.
+    /// Page cache to socket by sendfile(2), after reads into the page cache in the order of
+    /// deadlines.
     OneCopy,
-    /// O_DIRECT reads by io_uring in the order of deadlines, and send(2).
+    /// Reads by O_DIRECT and io_uring in the order of deadlines, and send(2).
     Direct,
-    /// read(2) and write(2), as a server does that knows no better: the study's comparison.
+    /// Plain read(2) and write(2), as a server does that knows no better: the study's comparison.
     Normal,
 }
 
@@ -42,14 +43,14 @@ pub enum Readahead {
     Off,
 }
 
-/// The fate of pages that a stream has read, and nobody else reads.
+/// Fate of pages that a stream has read, and nobody else reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behind {
-    /// While the system has memory to spare they stay; otherwise they go, so that a long film does
-    /// not take the place of those that many watch.
+    /// Keeps pages while the system has memory to spare; otherwise they go, so that a long film
+    /// does not take the place of those that many watch.
     #[default]
     Auto,
-    /// The kernel decides.
+    /// Leaves the pages to the kernel.
     Keep,
     Drop,
 }
@@ -64,6 +65,8 @@ impl Method {
         }
     }
 
+    /// Opens the method for one loop.
+    ///
     /// # Errors
     /// Where the system has not what the method needs.
     pub(crate) fn open(
@@ -83,7 +86,7 @@ impl Method {
     }
 }
 
-/// By method normal, which needs nothing of the system.
+/// Delivery by method normal, which needs nothing of the system.
 pub(crate) fn plain() -> Box<dyn Delivery> {
     Box::new(normal::Normal::new())
 }
@@ -106,28 +109,28 @@ impl FromStr for Method {
     }
 }
 
-/// What a connection wants to send next.
+/// Bytes that a connection wants to send next.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
     pub owner: Owner,
     pub file: &'a Arc<OpenFile>,
-    /// Not empty. Of a paced stream what is released by now.
+    /// Range to send, never empty; of a paced stream what is released by now.
     pub range: Range<u64>,
     pub due: Due,
-    /// The others who read the file.
+    /// Audience of the file: all who read it now, this connection among them.
     pub audience: &'a Audience,
 }
 
-/// What came of it.
+/// Outcome of an attempt to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
-    /// The socket took so many, at least one.
+    /// Bytes that the socket took, at least one.
     Bytes(u64),
     /// The disk reads; the owner is told when it goes on.
     Reading,
 }
 
-/// One of a loop, for all its connections.
+/// A way of moving bytes, one for all connections of a loop.
 pub(crate) trait Delivery: Send {
     /// Sends from the beginning of the range what the socket takes.
     ///
@@ -136,7 +139,7 @@ pub(crate) trait Delivery: Send {
     /// what the file or the socket says.
     fn send_some(&mut self, sink: &mut dyn Sink, wanted: &Wanted<'_>) -> io::Result<Sending>;
 
-    /// Readable when reads are over.
+    /// Descriptor that is readable when reads are over.
     fn disk(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -149,7 +152,7 @@ pub(crate) trait Delivery: Send {
         Ok(())
     }
 
-    /// Gives the disk what was wanted since the last time: all of it together, in its order.
+    /// Gives the disk the reads wanted since the last time: all of them together, in their order.
     ///
     /// # Errors
     /// What io_uring_enter(2) says.
@@ -157,12 +160,12 @@ pub(crate) trait Delivery: Send {
         Ok(())
     }
 
-    /// Reads wait for memory that others hold: it is to be looked at again soon.
+    /// Whether reads wait for memory that others hold, which is to be looked at again soon.
     fn is_short(&self) -> bool {
         false
     }
 
-    /// The owner's answer is over, or its connection.
+    /// Forgets an owner whose answer is over, or whose connection is.
     fn forget(&mut self, _owner: Owner) {}
 
     fn reads(&self) -> Reads {
@@ -170,7 +173,7 @@ pub(crate) trait Delivery: Send {
     }
 }
 
-/// Tells the kernel how the file is going to be read. It is free not to listen.
+/// Tells the kernel how a file is going to be read. It is free not to listen.
 pub(crate) fn advise(file: &OpenFile, readahead: Readahead) {
     if readahead == Readahead::Off {
         let _ = fadvise(&file.file, 0, None, Advice::Random);

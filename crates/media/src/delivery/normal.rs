@@ -4,7 +4,8 @@ use std::{io, os::unix::fs::FileExt};
 
 use super::{Delivery, Sending, Sink, Wanted, truncated};
 
-/// One buffer for all connections of a loop: what the socket does not take is read again.
+/// Bytes of the one buffer for all connections of a loop: what the socket does not take is read
+/// again.
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub struct Normal {

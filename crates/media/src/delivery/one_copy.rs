@@ -30,15 +30,15 @@ use crate::{delivery::Reads, site::OpenFile};
 
 /// The kernel moves at most 0x7ffff000 bytes a call (sendfile(2)).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
-/// What is asked at once whether it is there: a period of most films.
+/// Most bytes asked at once whether they are cached: a period of most films.
 const CACHED_BYTES_MAX: u64 = 4 << 20;
-/// Parts of one stream that are read or wait to be sent.
+/// Most parts of one stream that are read or wait to be sent.
 const AHEAD: usize = 2;
 
 pub struct OneCopy {
-    /// `None` where nothing is read in advance: then sendfile(2) waits.
+    /// Reads in advance; `None` where there are none: then sendfile(2) waits.
     ahead: Option<Ahead>,
-    /// For sockets whose bytes this process encrypts.
+    /// Method for sockets whose bytes this process encrypts.
     normal: Normal,
     let_go: LetGo,
 }
@@ -50,7 +50,7 @@ struct Ahead {
     known: Known,
 }
 
-/// A part of a file on its way into the page cache; where it was there already without a ticket.
+/// A part of a file on its way into the page cache; without a ticket where it was there already.
 struct Warming {
     ticket: Option<Ticket>,
     range: Range<u64>,
@@ -58,7 +58,7 @@ struct Warming {
 }
 
 impl OneCopy {
-    /// Without `shape` nothing is read in advance.
+    /// Sets up the reads in advance; without `shape` there are none.
     pub fn new(shape: Option<Shape>, behind: Behind) -> Self {
         // Where the system forbids io_uring sendfile(2) waits, as it does in other servers.
         let ahead = shape.and_then(|shape| {
@@ -75,7 +75,7 @@ impl OneCopy {
 }
 
 impl Ahead {
-    /// How much of the range, from its beginning, is there now; `None` while it is read.
+    /// Part of the range, from its beginning, that is cached now; `None` while it is read.
     fn there(&mut self, wanted: &Wanted<'_>) -> Option<Range<u64>> {
         let Range { start, end } = wanted.range;
         let is_past = |first: &Warming| !first.range.contains(&start);
@@ -139,7 +139,7 @@ impl Ahead {
     }
 }
 
-/// All pages are in the page cache, and the last has come from the disk.
+/// Whether all pages of a range are in the page cache, and the last has come from the disk.
 fn is_cached(file: &OpenFile, range: &Range<u64>) -> bool {
     let len_bytes = range.end - range.start;
     let cached = cachestat::cached_bytes(&file.file, range.start, len_bytes);

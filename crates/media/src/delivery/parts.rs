@@ -1,5 +1,5 @@
-//! How much of a file the kernel reads into the page cache by one call: the more, the fewer
-//! requests a disk has for the same bytes.
+//! Sizes of the parts of a file that the kernel reads into the page cache by one call: the more,
+//! the fewer requests a disk has for the same bytes.
 //!
 //! POSIX_FADV_WILLNEED is cut off without a word at what the device reads ahead or at its largest
 //! request, whichever is more (force_page_cache_ra() in mm/readahead.c).
@@ -8,10 +8,10 @@ use std::{collections::HashMap, fs};
 
 use rustix::fs::{major, minor};
 
-/// What kernels read ahead that nobody has set otherwise (VM_READAHEAD_PAGES).
+/// Bytes that kernels read ahead where nobody has set it otherwise (VM_READAHEAD_PAGES).
 const BYTES_MIN: u64 = 128 << 10;
 
-/// By device, as its files say it (st_dev).
+/// Sizes of parts by device, as its files say it (st_dev).
 #[derive(Debug, Default)]
 pub struct Parts {
     known: HashMap<u64, u64>,
@@ -25,8 +25,8 @@ impl Parts {
     }
 }
 
-/// 0 where the kernel does not say. A partition has its disk's; a network and btrfs have a number
-/// that is no disk's.
+/// Most bytes that a device's kernel reads by one call; 0 where it does not say. A partition has
+/// its disk's; a network and btrfs have a number that is no disk's.
 fn limit_bytes(device: u64) -> u64 {
     let name = format!("{}:{}", major(device), minor(device));
     [

@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Reads from the disk ahead of what is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Not yet given to the disk.
+    /// Reads not yet given to the disk.
     pub waiting: u64,
     pub in_flight: u64,
     pub finished: u64,
     pub read_bytes: u64,
-    /// After the end of their period.
+    /// Reads that were over after their deadline.
     pub late: u64,
-    /// From when a read was wanted to when it was there, all together.
+    /// Time from when a read was wanted to when it was there, of all reads together.
     pub time: Duration,
 }
 

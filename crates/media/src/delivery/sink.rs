@@ -1,4 +1,4 @@
-//! Where bytes go: a socket, as they are or encrypted.
+//! Target of a connection's bytes: a socket, which takes them as they are or encrypted.
 
 use std::{io, os::fd::BorrowedFd};
 
@@ -8,9 +8,11 @@ use rustix::{
 };
 
 pub(crate) trait Sink {
-    /// The socket, if bytes may go right into it: encrypted by nobody, or by the kernel.
+    /// Socket that bytes may go right into: encrypted by nobody, or by the kernel.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Sends what there is room for, and tells how much that was.
+    ///
     /// # Errors
     /// `WouldBlock` where it is full; what the socket says.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
