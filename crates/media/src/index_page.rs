@@ -82,12 +82,12 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// As a link of a page. `./` keeps a name with a colon from being a scheme.
+/// Name as a link of a page. `./` keeps a name with a colon from being a scheme.
 fn encoded(name: &[u8]) -> String {
     format!("./{}", encoded_path(name))
 }
 
-/// As a part of a URL (RFC 3986, 2.3); slashes stay.
+/// Path as a part of a URL (RFC 3986, 2.3); slashes stay.
 pub(crate) fn encoded_path(path: &[u8]) -> String {
     let mut encoded = String::with_capacity(path.len());
     for &byte in path {
@@ -100,7 +100,7 @@ pub(crate) fn encoded_path(path: &[u8]) -> String {
     encoded
 }
 
-/// `23 Nov 2026 09:15`, in UTC.
+/// Time as `23 Nov 2026 09:15`, in UTC.
 fn date(time: SystemTime) -> String {
     // "Mon, 23 Nov 2026 09:15:10 GMT" (RFC 9110, 5.6.7).
     httpdate::fmt_http_date(time).get(5..22).unwrap_or_default().to_owned()

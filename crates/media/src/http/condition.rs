@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Validators by which a client knows a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// With its quotes, and strong.
+    /// Strong entity tag, with its quotes.
     pub entity_tag: String,
     pub modified: SystemTime,
 }
@@ -24,17 +24,17 @@ pub struct Conditions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Send,
-    /// 304.
+    /// Answer 304: the client has the file already.
     NotModified,
-    /// 412.
+    /// Answer 412: the file is not the one that the client means.
     Failed,
 }
 
-/// Dates have whole seconds.
+/// Age from which a date tells a file's version, as dates have whole seconds.
 const DATE_SETTLES: Duration = Duration::from_secs(2);
 
-/// In the order of RFC 9110, 13.2.2. Times are compared for being the same, as a file may be put
-/// back to an older one.
+/// Judges a request's conditions in the order of RFC 9110, 13.2.2. Times are compared for being the
+/// same, as a file may be put back to an older one.
 #[must_use]
 pub fn judge(conditions: &Conditions, validators: &Validators) -> Outcome {
     let Conditions { if_match, if_none_match, if_modified_since, if_unmodified_since, .. } =
@@ -66,8 +66,9 @@ pub fn judge(conditions: &Conditions, validators: &Validators) -> Outcome {
     Outcome::NotModified
 }
 
-/// A range is of use to a client only if the file is the one it has a part of (RFC 9110, 13.1.5).
-/// A date of the last second says nothing: the file may have changed since, within it (8.8.2.2).
+/// Whether a range is sent: it is of use to a client only if the file is the one it has a part of
+/// (RFC 9110, 13.1.5). A date of the last second says nothing: the file may have changed since,
+/// within it (8.8.2.2).
 #[must_use]
 pub fn range_holds(conditions: &Conditions, validators: &Validators, now: SystemTime) -> bool {
     let is_settled = || {
@@ -87,11 +88,11 @@ pub fn range_holds(conditions: &Conditions, validators: &Validators, now: System
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Strong,
-    /// `W/"a"` is `"a"`.
+    /// Weak comparison: `W/"a"` is `"a"`.
     Weak,
 }
 
-/// `*`, or tags with commas between them, of which one is `own`.
+/// Whether a field holds `*`, or tags with commas between them, of which one is `own`.
 fn lists(value: &[u8], own: &str, comparison: Comparison) -> bool {
     if value == b"*" {
         return true;
@@ -122,7 +123,7 @@ fn http_seconds(value: &[u8]) -> Option<u64> {
     Some(seconds(time))
 }
 
-/// HTTP knows whole seconds.
+/// Whole seconds since 1970, as HTTP knows no others.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

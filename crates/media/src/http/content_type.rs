@@ -1,5 +1,5 @@
-//! What a file is, by the end of its name (the registry of IANA; for what a web server sends most,
-//! as nginx says it).
+//! Content types of files, by the end of their name (the registry of IANA; for what a web server
+//! sends most, as nginx says it).
 
 /// Content type of unknown files: they are offered for download.
 pub const UNKNOWN: &str = "application/octet-stream";

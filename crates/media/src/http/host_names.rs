@@ -1,4 +1,4 @@
-//! Which `Host` a request may name.
+//! Names that the `Host` field of a request may have.
 //!
 //! A page of another site can have its own name lead here for a moment (DNS rebinding), and its
 //! script would then read what only this machine may; but it cannot change the name that the
@@ -6,21 +6,21 @@
 
 use std::net::IpAddr;
 
-/// The names that are known.
+/// Host names that a request may have.
 #[derive(Clone, Debug)]
 pub struct HostNames {
     names: Vec<String>,
 }
 
 impl HostNames {
-    /// The machine's own name is one of them.
+    /// Takes these names, and the machine's own.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
         Self { names: names.iter().cloned().chain(haul_host::host_name()).collect() }
     }
 
-    /// `host` is a request's, with or without a port; `None` is one of HTTP/1.0, which no browser
-    /// sends.
+    /// Whether `host`, a request's with or without a port, is known; `None` is one of HTTP/1.0,
+    /// which no browser sends.
     #[must_use]
     pub fn know(&self, host: Option<&str>) -> bool {
         let Some(host) = host else { return true };
@@ -34,7 +34,7 @@ impl HostNames {
     }
 }
 
-/// `http://[::1]:8081` of a page is the `[::1]:8081` that it asks.
+/// Whether a page asks its own site: its `http://[::1]:8081` is the `[::1]:8081` that it asks.
 #[must_use]
 pub fn is_same_site(origin: Option<&str>, host: Option<&str>) -> bool {
     let Some(origin) = origin else { return true };

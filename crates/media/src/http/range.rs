@@ -6,14 +6,15 @@
 
 use std::ops::Range;
 
-/// More than any player asks for. Beyond it the whole file is the answer.
+/// Most ranges that are answered, more than any player asks for. Beyond it the whole file is the
+/// answer.
 pub const RANGES_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// None was asked for, or the file is the better answer.
+    /// No range was asked for, or the file is the better answer.
     Whole,
-    /// At least one; none is empty, and each ends within the file.
+    /// Ranges to send, at least one; none is empty, and each ends within the file.
     Parts(Vec<Range<u64>>),
     Unsatisfiable,
 }
@@ -46,8 +47,8 @@ pub fn select(value: &[u8], len_bytes: u64) -> Selection {
     }
 }
 
-/// `2-5`, `2-` or `-5`, where it lies in the file; empty where it is behind its end. `None` where
-/// it is none of these.
+/// Range that `2-5`, `2-` or `-5` asks for, where it lies in the file; empty where it is behind its
+/// end. `None` where it is none of these.
 fn resolve(one: &[u8], len_bytes: u64) -> Option<Range<u64>> {
     let at = one.iter().position(|&byte| byte == b'-')?;
     // A blank is taken before and behind numbers, and no other white space.
@@ -75,7 +76,7 @@ fn trimmed(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Digits only, and no more than a file can have (off_t).
+/// Number of digits only, and no more than a file can have (off_t).
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

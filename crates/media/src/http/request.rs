@@ -2,7 +2,7 @@
 
 use super::condition::Conditions;
 
-/// Request line and fields together. Browsers send some 2 KiB with their cookies.
+/// Most bytes of request line and fields together. Browsers send some 2 KiB with their cookies.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
 const FIELDS_MAX: usize = 100;
@@ -11,9 +11,9 @@ const FIELDS_MAX: usize = 100;
 pub enum Method {
     Get,
     Head,
-    /// Asked by a browser before it reads from another site (CORS).
+    /// OPTIONS, asked by a browser before it reads from another site (CORS).
     Options,
-    /// Known or not, a server of files has no answer to it.
+    /// Any other method: known or not, a server of files has no answer to it.
     Other,
 }
 
@@ -40,24 +40,24 @@ pub struct Request {
 /// The target of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Decoded, without dots and doubled slashes; begins with a slash.
+    /// Path, decoded, without dots and doubled slashes; begins with a slash.
     pub path: Vec<u8>,
-    /// Behind the question mark, as it came.
+    /// Query behind the question mark, as it came.
     pub query: String,
 }
 
 /// A fault of a request: the connection is closed after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// 400.
+    /// Answer 400: the request cannot be understood.
     Malformed,
-    /// 414.
+    /// Answer 414: the target is too long.
     TargetTooLong,
-    /// 431.
+    /// Answer 431: the head has too many bytes or fields.
     HeadTooLong,
-    /// 501.
+    /// Answer 501: the body comes in an encoding that is not known.
     Encoding,
-    /// 505.
+    /// Answer 505: the version of HTTP is not known.
     Version,
 }
 
@@ -76,7 +76,7 @@ impl Refused {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// More bytes are to come.
+    /// More bytes of the head are to come.
     Incomplete,
     /// A request, and how many bytes its head has.
     Whole(Box<Request>, usize),
@@ -152,7 +152,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
     Ok(Parsed::Whole(Box::new(request), len_bytes))
 }
 
-/// The same with `HTTP/1.1` in the place of `HTTP/1.2` and later.
+/// Bytes of a request with `HTTP/1.1` in the place of `HTTP/1.2` and later.
 fn as_http_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     let line = bytes.split(|&byte| byte == b'\n').next()?.trim_ascii_end();
     let [before @ .., b'2'..=b'9'] = line else { return None };
@@ -163,7 +163,7 @@ fn as_http_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// `HTTP/2.0` is a version, and `HTTQ/1.1` is none.
+/// Answer to a version that is not read: `HTTP/2.0` is a version, and `HTTQ/1.1` is none.
 fn version_refused(bytes: &[u8]) -> Refused {
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let last = line.trim_ascii_end().rsplit(|&byte| byte == b' ').next().unwrap_or_default();
@@ -239,7 +239,7 @@ fn read_fields(request: &mut Request, fields: &[httparse::Header<'_>]) -> Result
     Ok(())
 }
 
-/// Where a field of this name belongs, if it is a condition.
+/// Place for a field of this name, if it is a condition.
 fn condition<'one>(
     conditions: &'one mut Conditions,
     name: &str,
@@ -261,14 +261,14 @@ fn is_host(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'/')
 }
 
-/// Without a user, which no target of HTTP has (RFC 9110, 4.2.4).
+/// Host of a target without a user, which no target of HTTP has (RFC 9110, 4.2.4).
 fn host_of(authority: &str) -> Option<String> {
     let is_plain = is_host(authority.as_bytes()) && !authority.contains('@');
     is_plain.then(|| authority.to_owned())
 }
 
-/// `/films/a%20b.mp4?rate=2M`, `http://host/films/`, or `*` of OPTIONS. `None` where it leads above
-/// the root, or hides a byte that no file name has.
+/// Reads a target: `/films/a%20b.mp4?rate=2M`, `http://host/films/`, or `*` of OPTIONS. `None`
+/// where it leads above the root, or hides a byte that no file name has.
 fn target(raw: &str) -> Option<Target> {
     let raw = raw.split('#').next().unwrap_or_default();
     let local = match authority_and_rest(raw) {
@@ -300,7 +300,7 @@ fn is_scheme(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// `%41` is `A`. No name holds a NUL.
+/// Decodes the percent signs of a path: `%41` is `A`. No name holds a NUL.
 fn decoded(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -319,7 +319,7 @@ fn decoded(path: &str) -> Option<Vec<u8>> {
     (!bytes.contains(&0)).then_some(bytes)
 }
 
-/// Slashes once, `.` left out, `..` one up and never above the root.
+/// Path in its normal form: slashes once, `.` left out, `..` one up and never above the root.
 fn normal(path: &[u8]) -> Option<Vec<u8>> {
     let path = path.strip_prefix(b"/")?;
     let mut names: Vec<&[u8]> = Vec::new();
@@ -343,7 +343,7 @@ fn normal(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Target {
-    /// The query has this name, whatever it says of it.
+    /// Whether the query has this name, whatever it says of it.
     #[must_use]
     pub fn names(&self, name: &str) -> bool {
         self.query.split('&').any(|pair| pair.split('=').next() == Some(name))

@@ -9,21 +9,21 @@ use super::{
 };
 
 const SERVER: &str = concat!("haul/", env!("CARGO_PKG_VERSION"));
-/// What a page of another site may see beside the simple fields (Fetch, CORS protocol).
+/// Fields that a page of another site may see beside the simple ones (Fetch, CORS protocol).
 const EXPOSED: &str = "Accept-Ranges, Content-Length, Content-Range, Date, ETag, Retry-After";
 
-/// In the order in which it is sent.
+/// A piece of an answer; pieces are sent in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Text(Vec<u8>),
-    /// A text that others send too.
+    /// A text that several answers share.
     Page(Arc<[u8]>),
-    /// Of the file that was asked for.
+    /// Range of the file that was asked for.
     File(Range<u64>),
 }
 
 impl Piece {
-    /// Empty where it is of a file.
+    /// Text of a piece; empty where it is of a file.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         match self {
@@ -46,18 +46,18 @@ impl Piece {
 /// Fields that all answers of a server have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Common {
-    /// For the `Date` field.
+    /// Time for the `Date` field.
     pub now: SystemTime,
-    /// Pages of other sites may read (Access-Control-Allow-Origin: *).
+    /// Pages of other sites may read the answer (Access-Control-Allow-Origin: *).
     pub is_open_to_pages: bool,
-    /// The connection stays.
+    /// The connection stays after the answer.
     pub is_kept: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
-    /// The head first.
+    /// Pieces in the order in which they are sent, the head first.
     pub pieces: VecDeque<Piece>,
     pub head_bytes: u64,
     pub is_kept: bool,
@@ -122,7 +122,7 @@ pub fn of_file(request: &Request, entity: &Entity<'_>, common: &Common, boundary
     whole(status, head, common, body)
 }
 
-/// A page that others get too.
+/// Answers with a page that several answers share.
 #[must_use]
 pub fn of_page(request: &Request, common: &Common, page: Arc<[u8]>) -> Response {
     let fields = [("Cache-Control", "no-cache")];
@@ -134,7 +134,7 @@ pub fn of_page(request: &Request, common: &Common, page: Arc<[u8]>) -> Response 
     whole(200, head.fields(&fields).end(), common, body)
 }
 
-/// A text of the server itself, with fields of the caller's alone.
+/// Answers with a text of the server itself, with fields of the caller's alone.
 #[must_use]
 pub fn of_text_with(
     request: &Request,
@@ -151,13 +151,13 @@ pub fn of_text_with(
     whole(200, head, common, body)
 }
 
-/// The head of a body that ends with its connection.
+/// Head of a body that ends with its connection.
 #[must_use]
 pub fn endless(common: &Common, content_type: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     Head::new(200, common).field("Content-Type", content_type).fields(fields).end()
 }
 
-/// An answer of which the status says all; with a line for people, where a body may be.
+/// Answers by a status that says all; with a line for people, where a body may be.
 #[must_use]
 pub fn of_status(
     status: u16,
@@ -212,7 +212,7 @@ fn content_range(range: &Range<u64>, len_bytes: u64) -> String {
     format!("bytes {}-{}/{len_bytes}", range.start, range.end - 1)
 }
 
-/// RFC 9110, 14.6; the lines as nginx sets them.
+/// Body of several ranges (RFC 9110, 14.6); the lines as nginx sets them.
 fn multipart(parts: &[Range<u64>], len_bytes: u64, kind: &str, boundary: u64) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
     for part in parts {
@@ -268,7 +268,7 @@ impl Head {
     }
 }
 
-/// RFC 9110, 15.
+/// Reason phrase of a status (RFC 9110, 15).
 #[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {
