@@ -25,18 +25,18 @@ use crate::{
 };
 
 const ALIGN_BYTES: u64 = 4096;
-/// The shorter reads; the longer are those of the server.
+/// Bytes of the shorter reads; the longer are those of the server.
 const SHORT_READ_BYTES: u64 = 64 << 10;
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(1);
-/// Files are looked for in so many directories at most.
+/// Most directories in which files are looked for.
 const DIRECTORIES_MAX: usize = 2_000;
-/// The largest so many are read.
+/// Most files that are read, the largest first.
 const FILES_MAX: usize = 64;
-/// With less the disk's own cache would be measured.
+/// Least bytes of files to measure with: fewer may lie in the disk's own cache.
 const BYTES_MIN: u64 = 8 << 20;
 
-/// The reads that measured the disk.
+/// Outcome of measuring the disk by reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskMeasured {
     pub cost: DiskCost,
@@ -60,7 +60,7 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> MeasureError {
     move |source| MeasureError::Io { what, source }
 }
 
-/// Reads parts of the files below `root`, past the page cache, some seconds long.
+/// Reads parts of the files below `root`, past the page cache, for several seconds.
 ///
 /// # Errors
 /// Where there is too little to read, or no O_DIRECT or io_uring.
@@ -111,7 +111,7 @@ pub fn disk(root: &Path, depth: usize) -> Result<DiskMeasured, MeasureError> {
     })
 }
 
-/// A fixed part, and one for each of x, of two points; neither is less than nothing.
+/// Line through two points: a fixed part, and one for each of x; neither is less than nothing.
 fn line((x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> (f64, f64) {
     let slope = ((y2 - y1) / (x2 - x1)).max(0.0);
     ((y1 - slope * x1).max(0.0), slope)
@@ -151,7 +151,7 @@ impl Reader {
         Ok(finished as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// Each byte of all files is as likely as any other.
+    /// Random place to read at: each byte of all files is as likely as any other.
     fn somewhere(&mut self, len_bytes: u64) -> (Arc<File>, u64) {
         // Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003.
         self.state ^= self.state << 13;
@@ -205,7 +205,7 @@ const SLOW: Rate = Rate { bits_per_s: 1_500_000 };
 const FAST: Rate = Rate { bits_per_s: 8_000_000 };
 const PERIOD: Duration = Duration::from_millis(500);
 const PERIODS: u32 = 8;
-/// Enough for the fast ones, start-up and all.
+/// Bytes of the film, enough for the fast streams, start-up and all.
 const FILM_BYTES: u64 = 64 << 20;
 
 /// Lets a crowd watch a film for some seconds, by the method that is to be used.

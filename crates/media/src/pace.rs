@@ -16,12 +16,13 @@ pub struct Rate {
     pub bits_per_s: u64,
 }
 
-/// Slower than any sound.
+/// Slowest rate of a stream, slower than any sound.
 const RATE_MIN_BITS_PER_S: u64 = 1_000;
 const RATE_MAX_BITS_PER_S: u64 = 1_000_000_000_000;
 
 impl Rate {
-    /// `None` where no stream can be paced to it: below 1 kbit/s or above 1 Tbit/s.
+    /// A rate in bits a second; `None` where no stream can be paced to it: below 1 kbit/s or above
+    /// 1 Tbit/s.
     #[must_use]
     pub fn new(bits_per_s: u64) -> Option<Self> {
         (RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S)
@@ -29,7 +30,7 @@ impl Rate {
             .then_some(Self { bits_per_s })
     }
 
-    /// `1500k`, `2M`, `2.5Mbit`, `800000`: bits a second.
+    /// Reads `1500k`, `2M`, `2.5Mbit`, `800000` as bits a second.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().trim_end_matches("/s").trim_end_matches("bit");
@@ -45,7 +46,7 @@ impl Rate {
         Self::new((number.parse::<f64>().ok()? * unit).round() as u64)
     }
 
-    /// Multiplies the rate; at most the fastest.
+    /// Multiplies the rate, within the slowest and the fastest.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let bits_per_s = (self.bits_per_s as f64 * factor) as u64;
@@ -84,9 +85,9 @@ pub struct Schedule {
     pacing: Pacing,
     /// The first period's beginning; later by what the client held the stream back.
     begun: Instant,
-    /// The start-up comes in so many.
+    /// Periods over which the start-up comes.
     start_up_periods: u32,
-    /// Of the body and its head.
+    /// Length of the answer's head and body.
     len_bytes: u64,
     /// The period whose end was looked at last.
     judged: u64,
@@ -97,11 +98,11 @@ pub struct Schedule {
 pub struct There {
     /// Bytes of the body and its head, from the beginning.
     pub bytes: u64,
-    /// Since it said so last.
+    /// Time since the client said so last.
     pub ago: Duration,
     /// The client took no more.
     pub is_full: bool,
-    /// Given to the socket, from the beginning.
+    /// Bytes given to the socket, from the beginning.
     pub sent_bytes: u64,
 }
 
@@ -109,7 +110,7 @@ pub struct There {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub verdict: Verdict,
-    /// How long before the end all was there; or less than nothing: what missing bytes play.
+    /// Time for which all was there before the end; or less than nothing: what missing bytes play.
     pub slack_ms: i64,
     /// Film in the hand of a player that began to play with the first byte, in milliseconds.
     pub buffer_ms: i64,
@@ -120,11 +121,11 @@ pub enum Verdict {
     Met,
     /// The network, or the client, was too slow.
     Missed,
-    /// Not all of it was sent in time: the disk, or this machine, was too slow.
+    /// The server had not sent all in time: the disk, or this machine, was too slow.
     MissedHere,
     /// The client took no more: a player that is paused. The schedule waits for it.
     HeldBack,
-    /// All of it is there, and nothing is due any more.
+    /// All of the answer is there, and nothing is due any more.
     Over,
 }
 
@@ -146,7 +147,7 @@ impl Schedule {
         Self { begun: self.begun + wait, ..self }
     }
 
-    /// Begins a schedule now that has waited, with nothing but its beginning sent.
+    /// Begins a waiting schedule now, with nothing but its beginning sent.
     pub fn restart(&mut self, now: Instant) {
         self.begun = now;
         self.judged = 0;
@@ -168,7 +169,8 @@ impl Schedule {
         u64::try_from(nanos / self.pacing.period.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Released when so many periods are over: the start-up, or its part, and one period ahead.
+    /// Bytes released when this number of periods is over: the start-up, or its part, and one
+    /// period ahead.
     fn released(&self, periods: u64) -> u64 {
         let whole = u64::from(self.start_up_periods);
         let part = periods.saturating_add(1).min(whole);
@@ -180,19 +182,19 @@ impl Schedule {
             .min(self.len_bytes)
     }
 
-    /// How many bytes may have been sent by `now`, from the beginning.
+    /// Bytes that may have been sent by `now`, from the beginning.
     #[must_use]
     pub fn allowed_bytes(&self, now: Instant) -> u64 {
         if now < self.begun { 0 } else { self.released(self.periods(now)) }
     }
 
-    /// A period has ended since the last time that one was judged.
+    /// Whether a period has ended since the last time that one was judged.
     #[must_use]
     pub fn has_to_judge(&self, now: Instant) -> bool {
         self.periods(now) > self.judged
     }
 
-    /// When the next period begins, and the one before is to be judged.
+    /// Time at which the next period begins, and the one before is to be judged.
     #[must_use]
     pub fn next(&self, now: Instant) -> Instant {
         if now < self.begun {
@@ -205,8 +207,8 @@ impl Schedule {
         now + Duration::from_nanos(left).max(NEXT_MIN)
     }
 
-    /// Whether the client had by `now` what was released a period before. `None` where no period
-    /// has ended since the last time.
+    /// Judges whether the client had by `now` what was released a period before. `None` where no
+    /// period has ended since the last time.
     pub fn judge(&mut self, now: Instant, there: There) -> Option<Judged> {
         let There { bytes: there_bytes, ago, is_full, sent_bytes } = there;
         let periods = self.periods(now);
@@ -238,7 +240,7 @@ impl Schedule {
         judged(if sent_bytes < due_bytes { Verdict::MissedHere } else { Verdict::Missed })
     }
 
-    /// What was not taken is not owed: the client gets it when it reads on, in its time.
+    /// Delays the schedule by what was not taken: the client gets it when it reads on, in its time.
     fn hold(&mut self, now: Instant, due_bytes: u64, there_bytes: u64) {
         let missing_bits = u128::from(due_bytes - there_bytes) * 8;
         let late = missing_bits * 1_000_000_000 / u128::from(self.rate.bits_per_s);
@@ -250,7 +252,7 @@ impl Schedule {
         self.begun += late.min(now.saturating_duration_since(self.begun));
     }
 
-    /// How long so many bytes play.
+    /// Time for which a number of bytes plays, in milliseconds.
     fn play_ms(&self, bytes: u64) -> i64 {
         let ms = u128::from(bytes) * 8_000 / u128::from(self.rate.bits_per_s);
         i64::try_from(ms).unwrap_or(i64::MAX)
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    /// 8 kbit/s is 1000 bytes a second.
+    /// A schedule of 8 kbit/s, which is 1000 bytes a second.
     fn schedule(len_bytes: u64) -> (Schedule, impl Fn(u64) -> Instant) {
         let start = Instant::now();
         let rate = Rate { bits_per_s: 8_000 };
@@ -383,7 +385,7 @@ mod tests {
         assert!(taken > 40_000);
     }
 
-    /// Its last bytes play for less than a period, and it was looked at 25 times a second.
+    /// A player whose last bytes play for less than a period was looked at 25 times a second.
     #[test]
     fn a_player_that_is_paused_before_the_end_is_judged_once_a_period() {
         let (mut schedule, at) = schedule(9_100);

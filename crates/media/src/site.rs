@@ -22,15 +22,16 @@ use rustix::{
 
 use crate::http::{condition::Validators, content_type};
 
-/// The page of a directory that its owner wrote.
+/// Name of the page of a directory that its owner wrote.
 pub const INDEX: &str = "index.html";
-/// A directory with more shows these, and says so.
+/// Most names of a directory that are shown; one with more shows these, and says so.
 pub const LISTED_MAX: usize = 2_000;
-/// Of a directory so many names are looked at.
+/// Most names of a directory that are looked at.
 const SCANNED_MAX: usize = 2 * LISTED_MAX;
-/// What HTTP can say of a time: the end of the year 9999.
+/// Latest time that HTTP can say, in seconds since 1970: the end of the year 9999.
 const SECONDS_MAX: u64 = 253_402_300_799;
-/// A rename next to a path with `..` makes openat2(2) ask to be called again.
+/// Most calls of openat2(2) for one path: a rename next to a path with `..` makes it ask to be
+/// called again.
 const ATTEMPTS_MAX: u32 = 8;
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub type Identity = (u64, u64);
 #[derive(Debug)]
 pub struct OpenFile {
     pub file: Arc<File>,
-    /// Open once more with O_DIRECT, where somebody asked for it.
+    /// The file opened once more with O_DIRECT, where somebody asked for it.
     direct: OnceLock<Arc<File>>,
     pub len_bytes: u64,
     pub content_type: &'static str,
@@ -67,14 +68,15 @@ impl OpenFile {
         self.direct.get_or_init(open).clone()
     }
 
-    /// The share of its bytes that is in the page cache, 0 to 1; 0 where the kernel does not say.
+    /// Share of the file's bytes that is in the page cache, 0 to 1; 0 where the kernel does not
+    /// say.
     #[must_use]
     pub fn cached_share(&self) -> f64 {
         let cached = haul_sys::cachestat::cached_bytes(&self.file, 0, self.len_bytes);
         cached.unwrap_or(0) as f64 / self.len_bytes.max(1) as f64
     }
 
-    /// Nobody wrote to it in between, as far as its times and its length tell.
+    /// Whether nobody wrote to the file in between, as far as its times and its length tell.
     #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {
         self.identity == other.identity
@@ -86,17 +88,17 @@ impl OpenFile {
 #[derive(Debug)]
 pub enum Found {
     File(OpenFile),
-    /// Without a page of its own.
+    /// A directory without a page of its own.
     Directory(Directory),
     /// A directory, asked for without the slash at its end.
     NeedsSlash,
     Missing,
     Forbidden,
-    /// The disk, or this process, could not.
+    /// The disk, or this process, could not open it.
     Failed(io::Error),
 }
 
-/// Open, and not looked into yet.
+/// A directory that is open, and not looked into yet.
 #[derive(Debug)]
 pub struct Directory {
     opened: OwnedFd,
@@ -106,7 +108,7 @@ pub struct Directory {
 
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Directories first, each by name.
+    /// Entries of a directory: directories first, each by name.
     pub entries: Vec<Entry>,
     pub has_more: bool,
 }
@@ -121,6 +123,8 @@ pub struct Entry {
 }
 
 impl Site {
+    /// Opens the root of a site.
+    ///
     /// # Errors
     /// If it is no directory that can be opened, or the kernel has no openat2(2).
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -221,7 +225,8 @@ impl Site {
     }
 }
 
-/// The time to the nanosecond and the length: two versions of a file within a second differ.
+/// Validators by the time to the nanosecond and the length: two versions of a file within a second
+/// differ.
 fn validators(stat: &Stat) -> Validators {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0).min(SECONDS_MAX);
     let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
@@ -230,8 +235,8 @@ fn validators(stat: &Stat) -> Validators {
     Validators { entity_tag, modified }
 }
 
-/// Without names that begin with a dot, and what is neither a file nor a directory; of links what
-/// `behind_link` says of where they lead.
+/// Lists a directory without names that begin with a dot, and without what is neither a file nor a
+/// directory; of links it says what `behind_link` says of where they lead.
 fn listing(
     directory: OwnedFd,
     behind_link: impl Fn(&CStr) -> rustix::io::Result<Stat>,
@@ -278,7 +283,7 @@ fn listing(
     Ok(listing)
 }
 
-/// `lecture 2` before `lecture 10`: runs of digits count as numbers.
+/// Compares names so that `lecture 2` is before `lecture 10`: runs of digits count as numbers.
 fn by_number(one: &[u8], other: &[u8]) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let ([first, ..], [second, ..]) = (left, right) {
@@ -300,7 +305,7 @@ fn by_number(one: &[u8], other: &[u8]) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits at the beginning without zeros before them, and what follows.
+/// Digits at the beginning without zeros before them, and what follows.
 fn number(text: &[u8]) -> (&[u8], &[u8]) {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let zeros = text[..digits].iter().take_while(|byte| **byte == b'0').count();
