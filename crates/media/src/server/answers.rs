@@ -1,4 +1,4 @@
-//! What a request gets: a file, a page, or why not.
+//! Answers to requests: a file, a page, or why not.
 
 use std::{
     net::IpAddr,
@@ -26,10 +26,10 @@ use crate::{
 };
 
 const ALLOWED: &str = "GET, HEAD";
-/// Of those who may ask from pages of other sites.
+/// Methods for those who may ask from pages of other sites.
 const ALLOWED_TO_PAGES: &str = "GET, HEAD, OPTIONS";
 
-/// What a browser shows whose page was led here by its site's name.
+/// Text that a browser shows whose page was led here by its site's name.
 const UNKNOWN: &str = "this name is not known here; start with --host-name NAME";
 
 /// Numbers the parts of answers with several ranges; no file is searched for it, as nginx does.
@@ -53,9 +53,9 @@ pub(super) struct Reply {
 pub(super) struct Pace {
     pub rate: Rate,
     pub pacing: Pacing,
-    /// The start-up comes in so many.
+    /// Periods over which the start-up comes.
     pub start_up_periods: u32,
-    /// Nothing is sent before.
+    /// Time for which nothing is sent at first.
     pub wait: Duration,
     /// The client named the rate, and the film needs no such one.
     pub is_wish: bool,
@@ -71,7 +71,7 @@ pub(super) fn common(options: &Options, is_kept: bool) -> Common {
     Common { now: SystemTime::now(), is_open_to_pages: options.is_open_to_pages, is_kept }
 }
 
-/// Who asks, and how it is told that a rate is known.
+/// Client that asks, and how it is told that a rate is known.
 pub(super) struct Client<'a> {
     pub peer: IpAddr,
     pub mailbox: &'a Mailbox,
@@ -79,7 +79,8 @@ pub(super) struct Client<'a> {
     pub now: Instant,
 }
 
-/// `None` where the rate of the film is not known yet: then the client's loop is told later.
+/// Answers a request; `None` where the rate of the film is not known yet: then the client's loop is
+/// told later.
 pub(super) fn answer(
     shared: &Shared,
     request: &Request,
@@ -100,7 +101,7 @@ pub(super) fn answer(
     }
 }
 
-/// A method that gets no file.
+/// Answers a method that gets no file.
 fn of_method(request: &Request, common: &Common) -> Reply {
     let (is_open, is_asked_by_a_page) = (common.is_open_to_pages, request.origin.is_some());
     if is_open && request.method == Method::Options {
@@ -145,7 +146,8 @@ fn of_no_file(shared: &Shared, request: &Request, common: &Common, found: Found)
     }
 }
 
-/// A file, at the rate and by the priority that it is to have, if there is a place for it.
+/// Answers with a file, at the rate and by the priority that it is to have, if there is a place for
+/// it.
 fn of_found(
     shared: &Shared,
     request: &Request,
@@ -212,7 +214,7 @@ fn of_found(
     })
 }
 
-/// Behind the file's beginning.
+/// Whether an answer begins behind the file's beginning.
 fn begins_within(response: &Response) -> bool {
     let start = response.pieces.iter().find_map(|piece| match piece {
         Piece::File(range) => Some(range.start),
@@ -227,10 +229,10 @@ fn viewer(request: &Request, client: &Client<'_>) -> Viewer {
     Viewer { peer: client.peer, directory: path[..directory].to_vec() }
 }
 
-/// In a link: its reader was sent here by a server that had no place.
+/// Name in a link whose reader was sent here by a server that had no place.
 const HOP: &str = "haul-from";
 
-/// There is no place: another server may have one, or this one a moment later.
+/// Answers that there is no place: another server may have one, or this one a moment later.
 fn refused(
     shared: &Shared,
     request: &Request,
@@ -269,15 +271,15 @@ fn refused(
 
 /// What a request asks of the pacing, and what it may have.
 struct Wish {
-    /// Of the server's own choice.
+    /// Rate of the server's own choice.
     own: RateChoice,
-    /// `None` within is as fast as it is taken.
+    /// Rate that the client asks for; `None` within is as fast as it is taken.
     asked: Option<Option<Rate>>,
     priority: Priority,
     len_bytes: u64,
 }
 
-/// Whose own rate nobody knows, plays for no longer than this where places are counted.
+/// Longest time, in seconds, that a film of unknown rate may play where places are counted.
 const PLAYS_S_MAX: u64 = 12 * 3600;
 
 impl Wish {
@@ -308,12 +310,13 @@ impl Wish {
         Ok(Self { own, asked, priority, len_bytes: file.len_bytes })
     }
 
-    /// Whether it depends on what the film's container says.
+    /// Whether the rate depends on what the film's container says.
     fn needs_own(&self, is_limited: bool) -> bool {
         matches!(self.own, RateChoice::Container { .. }) && (self.asked.is_none() || is_limited)
     }
 
-    /// What the server chooses; `container` is what the film says. `None`: as fast as it is taken.
+    /// Rate that the server chooses; `container` is what the film says. `None`: as fast as it is
+    /// taken.
     fn own(&self, container: Option<Rate>) -> Option<Rate> {
         match self.own {
             RateChoice::Unpaced => None,
@@ -322,7 +325,7 @@ impl Wish {
         }
     }
 
-    /// What the client gets, where the server chooses `own`.
+    /// Rate that the client gets, where the server chooses `own`.
     fn rate(&self, own: Option<Rate>, is_limited: bool) -> Option<Rate> {
         match (self.asked, own) {
             (None, own) => own,

@@ -39,18 +39,19 @@ pub(super) struct Connection {
     pub socket: TcpStream,
     transport: Transport,
     pub peer: IpAddr,
-    /// Among those of its address, where these are counted.
+    /// Place among the connections of its address, where these are counted.
     pub counted: Option<Counted>,
-    /// What has come and is not read yet; its memory is given back while nothing is there.
+    /// Bytes that have come and are not read yet; their memory is given back while nothing is
+    /// there.
     incoming: Vec<u8>,
-    /// Of a request's body, still to come.
+    /// Bytes of a request's body that are still to come, and are thrown away.
     to_discard_bytes: u64,
     pub answer: Option<Answer>,
     /// A request for a film whose rate is being found.
     pub asked: Option<Box<Request>>,
     pub requests: u32,
     pub phase: Phase,
-    /// When this phase began, or something moved in it.
+    /// Time at which the phase began, or something moved in it.
     pub since: Instant,
     /// The client says nothing more.
     pub has_heard_all: bool,
@@ -61,26 +62,26 @@ pub(super) struct Connection {
     pub is_reading: bool,
     /// The rest of a body is longer than anybody reads.
     ignores_body: bool,
-    /// By all answers before this one.
+    /// Bytes sent by all answers before this one.
     sent_before_bytes: u64,
-    /// What the kernel was told, in bytes a second; `None`: nothing.
+    /// Pacing rate that the kernel was told, in bytes a second; `None`: none.
     pacing_rate: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Between two requests.
+    /// The connection waits for a request, the first or another.
     Idle,
-    /// A part of a head is there.
+    /// A part of a request's head is there.
     Head,
-    /// The rate of the film that it asks for is being found.
+    /// The rate of the film that is asked for is being found.
     Asking,
     Answering,
     /// All is sent; what the client still says is thrown away until it closes.
     Lingering,
 }
 
-/// What the loop asks epoll for.
+/// Events that the loop asks epoll for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interest {
     pub reads: bool,
@@ -90,7 +91,7 @@ pub(super) struct Interest {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub response: Response,
-    /// Of the first piece.
+    /// Bytes sent of the first piece.
     piece_sent_bytes: u64,
     pub sent_bytes: u64,
     pub file: Option<Arc<OpenFile>>,
@@ -98,19 +99,19 @@ pub(super) struct Answer {
     pub begun: Instant,
     /// The schedule of a paced answer.
     pub schedule: Option<Schedule>,
-    /// The client named its rate, and the film needs no such one.
+    /// The client named the stream's rate, and the film needs no such one.
     pub is_wish: bool,
-    /// Of a paced one what its client's kernel had at the end of a period, and when that last was
-    /// more, or all.
+    /// Bytes of a paced answer that the client's kernel had at the end of a period; `took` is when
+    /// that last was more, or all.
     there_bytes: u64,
     took: Instant,
     id: u64,
     record: Record,
-    /// Of a stream that was admitted.
+    /// Place of a stream that was admitted.
     place: Option<Place>,
-    /// Its place was another's so far.
+    /// The place was another answer's so far.
     waits_for_place: bool,
-    /// Of an answer with a file.
+    /// Seat of an answer with a file.
     seat: Option<Seat>,
 }
 
@@ -137,7 +138,7 @@ pub(super) struct LogLine {
 pub(super) enum Heard {
     Request(Box<Request>),
     Refused(Refused),
-    /// Nothing whole is there.
+    /// No whole request is there.
     Nothing,
 }
 
@@ -146,11 +147,11 @@ pub(super) enum Sent {
     All,
     /// The socket is full.
     Blocked,
-    /// It is the others' turn.
+    /// The turn is over, and the other connections have theirs.
     Turn,
-    /// What is released is sent.
+    /// All that is released by now is sent.
     Paced,
-    /// The disk is not there yet.
+    /// The disk has not read yet what comes next.
     Reading,
 }
 
@@ -192,7 +193,7 @@ impl Answer {
 }
 
 impl Answer {
-    /// Whether its place was let go of by the one who had it.
+    /// Restarts the schedule when a borrowed place was let go of by the one who had it.
     fn look_for_place(&mut self, now: Instant) {
         let is_borrowed = self.place.as_ref().is_some_and(Place::is_borrowed);
         if self.waits_for_place && !is_borrowed {
@@ -212,7 +213,7 @@ impl Answer {
         }
     }
 
-    /// What the client's kernel has said that it has.
+    /// Notes how much the client's kernel has said that it has.
     fn note_there(&mut self, there_bytes: u64, now: Instant) {
         if there_bytes > self.there_bytes || there_bytes >= self.sent_bytes {
             self.there_bytes = there_bytes;
@@ -298,7 +299,8 @@ impl Connection {
         Ok(())
     }
 
-    /// While an answer is sent, one head in advance is room enough (pipelining).
+    /// Whether there is room for more bytes: while an answer is sent, for one head in advance
+    /// (pipelining).
     pub fn wants_bytes(&self) -> bool {
         let has_room = !self.ignores_body && self.incoming.len() <= HEAD_BYTES_MAX;
         !self.has_heard_all && (self.phase == Phase::Lingering || has_room)
@@ -313,7 +315,7 @@ impl Connection {
         self.incoming.extend_from_slice(&bytes[discarded as usize..]);
     }
 
-    /// The next request, if it is whole.
+    /// Takes the next request, if it is whole.
     pub fn hear(&mut self, limits: &Limits) -> Heard {
         // A line feed before a request is a habit of old clients (RFC 9112, 2.2).
         let blank = self.incoming.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -343,18 +345,18 @@ impl Connection {
         }
     }
 
-    /// The first line of what came and was not understood, for the log.
+    /// First line of what came and was not understood, for the log.
     pub fn first_line(&self) -> String {
         let mut lines = self.incoming.split(|&byte| byte == b'\n');
         String::from_utf8_lossy(lines.next().unwrap_or_default().trim_ascii_end()).into_owned()
     }
 
-    /// Bytes are there of which no event tells.
+    /// Whether bytes are there of which no event tells.
     pub fn has_plaintext(&self) -> bool {
         self.transport.has_plaintext() && self.wants_bytes()
     }
 
-    /// A part of a head, of a body or of a TLS greeting is there and the rest is not.
+    /// Whether a part of a head, of a body or of a TLS greeting is there and the rest is not.
     pub fn waits_for_more(&self) -> bool {
         !self.incoming.is_empty() || self.transport.is_greeting()
     }
@@ -364,18 +366,21 @@ impl Connection {
         self.transport.is_greeting()
     }
 
-    /// Encrypted bytes wait for room in the socket.
+    /// Whether encrypted bytes wait for room in the socket.
     pub fn wants_write(&self) -> bool {
         self.transport.wants_write()
     }
 
+    /// Sends the encrypted bytes that wait for room in the socket.
+    ///
     /// # Errors
     /// What the socket says.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transport.flush(&self.socket).map(|_| ())
     }
 
-    /// Between two answers it ends with a word; in one the client shall see that it is cut.
+    /// Ends the connection with a word between two answers; within one the client sees that it is
+    /// cut.
     pub fn say_goodbye(&mut self) {
         if self.answer.is_none() {
             self.transport.end();
@@ -383,8 +388,8 @@ impl Connection {
         }
     }
 
-    /// Bytes that the client sent are not read: to close now would make it lose the answer, as the
-    /// kernel then sends a reset (RFC 9112, 9.6).
+    /// Whether bytes that the client sent are not read: to close now would make it lose the answer,
+    /// as the kernel then sends a reset (RFC 9112, 9.6).
     pub fn has_unread(&self) -> bool {
         !self.incoming.is_empty() || self.to_discard_bytes > 0 || !self.has_heard_all
     }
@@ -491,7 +496,7 @@ impl Connection {
         Some(judged)
     }
 
-    /// Its place is another answer's of its player, still.
+    /// Whether the place is still that of another answer of the player.
     pub fn waits_for_place(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.waits_for_place)
     }
@@ -513,13 +518,13 @@ impl Connection {
         }
     }
 
-    /// Its player goes on with another answer, which waits for this one's end.
+    /// Whether the player goes on with another answer, which waits for this one's end.
     pub fn is_in_the_way(&self) -> bool {
         let place = self.answer.as_ref().and_then(|answer| answer.place.as_ref());
         place.is_some_and(Place::is_lent)
     }
 
-    /// The client of a paced answer has taken nothing of what is on its way for so long.
+    /// Whether the client of a paced answer has taken nothing of what is on its way for `time_max`.
     pub fn has_stalled(&mut self, time_max: Duration, now: Instant) -> bool {
         let Some(answer) = self.answer.as_mut().filter(|answer| !answer.waits_for_place) else {
             return false;
@@ -535,7 +540,7 @@ impl Connection {
         is_long(answer)
     }
 
-    /// A file is sent, or a part of one.
+    /// Whether a file is sent, or a part of one.
     pub fn streams(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.file.is_some())
     }
@@ -584,7 +589,7 @@ impl Connection {
         }
     }
 
-    /// The answer is over, sent or not.
+    /// Takes the answer out that is over, sent or not.
     pub fn take_answer(&mut self) -> Option<Answer> {
         let answer = self.answer.take()?;
         self.is_reading = false;

@@ -20,13 +20,16 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Transport {
     Plain,
-    /// Encrypted here.
+    /// Encrypted by this process.
     Tls(Box<Stream>),
-    /// By the kernel.
+    /// Encrypted by the kernel.
     Kernel(Box<Kernel>),
 }
 
 impl Transport {
+    /// Chooses TLS where there is a certificate; the kernel may take over once the greeting is
+    /// over.
+    ///
     /// # Errors
     /// As of [`Stream::new`].
     pub fn new(certificate: Option<&Certificate>) -> io::Result<Self> {
@@ -59,7 +62,7 @@ impl Transport {
         }
     }
 
-    /// Bytes are there of which epoll does not tell.
+    /// Whether bytes are there of which epoll does not tell.
     pub fn has_plaintext(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.has_plaintext())
     }
@@ -68,12 +71,12 @@ impl Transport {
         matches!(self, Self::Tls(stream) if stream.is_greeting())
     }
 
-    /// A part of a record waits until the socket has room.
+    /// Whether a part of a record waits until the socket has room.
     pub fn wants_write(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.wants_write())
     }
 
-    /// Whether nothing waits for the socket any longer.
+    /// Sends what waits for the socket, and says whether nothing waits any longer.
     ///
     /// # Errors
     /// What the socket says.
@@ -91,7 +94,7 @@ impl Transport {
         }
     }
 
-    /// Nothing is sent after this; a flush takes it to the client.
+    /// Ends what is sent; a flush takes that to the client.
     pub fn end(&mut self) {
         match self {
             Self::Plain => {}
@@ -100,6 +103,8 @@ impl Transport {
         }
     }
 
+    /// Sends of a text what the socket takes, and tells how much that was.
+    ///
     /// # Errors
     /// `WouldBlock` where the socket is full; what it says.
     pub fn send_text(&mut self, socket: &TcpStream, text: &[u8], then: Then) -> io::Result<usize> {
@@ -118,7 +123,7 @@ impl Transport {
         }
     }
 
-    /// The socket, or what encrypts for it, took so many bytes.
+    /// Notes how many bytes the socket, or what encrypts for it, took.
     ///
     /// # Errors
     /// Where no more may be sent.
@@ -140,7 +145,7 @@ impl Transport {
     }
 }
 
-/// Where a file's bytes go.
+/// Target of a file's bytes: the socket, or what encrypts for it.
 pub(super) enum Wire<'a> {
     Plain(Plain<'a>),
     Tls(&'a mut Stream, &'a TcpStream),
@@ -162,7 +167,7 @@ impl Sink for Wire<'_> {
     }
 }
 
-/// MSG_MORE keeps a head and the first bytes of a file together.
+/// Sends bytes as they are; MSG_MORE keeps a head and the first bytes of a file together.
 fn send_plain(socket: &TcpStream, text: &[u8], then: Then) -> io::Result<usize> {
     let more = if then == Then::More { SendFlags::MORE } else { SendFlags::empty() };
     loop {
