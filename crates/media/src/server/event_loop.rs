@@ -1,4 +1,5 @@
-//! One thread, one epoll, its own listener: all that happens to its connections happens here.
+//! An event loop: one thread, one epoll, its own listener: all that happens to its connections
+//! happens here.
 
 use std::{
     collections::VecDeque,
@@ -41,16 +42,16 @@ use crate::{
     slack::SlackHistogram,
 };
 
-/// What epoll tells of the listener and of the wake: keys that no connection has.
+/// Keys by which epoll tells of the listener, the wake and the disk: no connection has them.
 const LISTENER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
 const DISK: u64 = u64::MAX - 2;
 const EVENTS_MAX: usize = 512;
-/// What is read at once; the heads of many requests.
+/// Bytes that are read at once: the heads of many requests.
 const SCRATCH_BYTES: usize = 64 << 10;
-/// Of one connection before the others have their turn.
+/// Most requests of one connection before the others have their turn.
 const REQUESTS_A_TURN: u32 = 32;
-/// Of an answer's number, for the loop's own.
+/// Bits of an answer's number that tell its loop.
 const LOOP_BITS: u32 = 10;
 
 pub(super) struct EventLoop {
@@ -58,22 +59,22 @@ pub(super) struct EventLoop {
     shared: Arc<Shared>,
     epoll: OwnedFd,
     mailbox: Mailbox,
-    /// `None` once the server drains.
+    /// Listener of the loop; `None` once the server drains.
     listener: Option<TcpListener>,
     accepts_again: Option<Instant>,
     connections: Slab<Connection>,
     timers: Timers<usize>,
     idlest: Idlest,
-    /// They have more to do, and it was the others' turn.
+    /// Connections that have more to do, and wait while the others have their turn.
     ready: VecDeque<usize>,
     delivery: Box<dyn Delivery>,
-    /// Those whose reads have ended; empty between two looks.
+    /// Connections whose reads have ended; empty between two looks.
     goes_on: Vec<usize>,
     scratch: Vec<u8>,
     files: OpenFiles,
-    /// Of all periods of all its streams.
+    /// Slack of all periods of all streams of the loop.
     slack: SlackHistogram,
-    /// Answers so far.
+    /// Number of answers so far.
     answers: u64,
 }
 
@@ -112,7 +113,7 @@ impl EventLoop {
         })
     }
 
-    /// Until the server stops, or has drained.
+    /// Runs the loop until the server stops, or has drained.
     ///
     /// # Errors
     /// If epoll itself fails.
@@ -172,7 +173,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Those whose bytes have come from the disk get in line.
+    /// Puts connections in line whose bytes have come from the disk.
     fn take_reads(&mut self, now: Instant) {
         let mut goes_on = std::mem::take(&mut self.goes_on);
         let taken = self.delivery.finished(now, &mut goes_on);
@@ -185,8 +186,8 @@ impl EventLoop {
         }
     }
 
-    /// io_uring_enter(2) failed: from now on each read waits in its turn, and holds up the others,
-    /// as it does in other servers. Those who waited for the ring go on.
+    /// Goes on where io_uring_enter(2) failed: from now on each read waits in its turn, and holds
+    /// up the others, as it does in other servers. Those who waited for the ring go on.
     fn go_on_without_ring(&mut self) {
         if let Some(disk) = self.delivery.disk() {
             let _ = epoll::delete(&self.epoll, disk);
@@ -239,7 +240,8 @@ impl EventLoop {
         self.shared.drains.load(Ordering::Relaxed)
     }
 
-    /// Those who have come are let in, and nobody after them; none waits for another request.
+    /// Lets in clients that have come, and none after them; no connection waits for another
+    /// request.
     fn drain(&mut self, now: Instant) {
         if self.listener.is_none() {
             return;
@@ -267,8 +269,8 @@ impl EventLoop {
         }
     }
 
-    /// Nothing is asked here and the server drains: what has come by now is still heard, and who
-    /// was let in just now has a moment to ask.
+    /// Lets an idle connection go, as the server drains: what has come by now is still heard, and
+    /// one that was let in just now has a moment to ask.
     fn let_go(&mut self, key: usize, now: Instant) {
         let until = self.connections[key].since + self.time_max(Phase::Idle);
         let connection = &mut self.connections[key];
@@ -285,7 +287,8 @@ impl EventLoop {
         self.ask(key);
     }
 
-    /// While it pauses the listener has nothing to tell: it would tell it without end.
+    /// Tells epoll what to watch of the listener: nothing while it pauses, or epoll would tell of
+    /// it without end.
     fn listen(&self, flags: epoll::EventFlags) {
         if let Some(listener) = &self.listener {
             let data = epoll::EventData::new_u64(LISTENER);
@@ -293,7 +296,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether there may be more of them.
+    /// Accepts connections, and says whether there may be more of them.
     fn accept(&mut self, now: Instant) -> bool {
         if self.accepts_again.take().is_some() {
             self.listen(epoll::EventFlags::IN);
@@ -338,12 +341,12 @@ impl EventLoop {
         true
     }
 
-    /// Whether there is room for one more.
+    /// Makes room for one more connection, and says whether there is any.
     fn make_room(&mut self) -> bool {
         self.connections.len() < self.shared.options.limits.connections_max || self.close_idlest()
     }
 
-    /// The one that waits longest for its next request.
+    /// Closes the connection that waits longest for its next request, if there is one.
     fn close_idlest(&mut self) -> bool {
         let Self { idlest, connections, .. } = self;
         let found = idlest.pop(|key, since| is_idle(connections, key, since));
@@ -353,7 +356,7 @@ impl EventLoop {
         found.is_some()
     }
 
-    /// It waits for a request, the first or another.
+    /// Counts a connection as idle: it waits for a request, the first or another.
     fn count_as_idle(&mut self, key: usize, now: Instant) {
         let Self { idlest, connections, .. } = self;
         idlest.push(key, now, |key, since| is_idle(connections, key, since));
@@ -420,7 +423,8 @@ impl EventLoop {
         }
     }
 
-    /// Its time is over, unless something moved since it was set; or a period of its stream is.
+    /// Looks at a connection whose time is over, unless something moved since it was set; or at one
+    /// with a period that is.
     fn on_time(&mut self, key: usize, now: Instant) {
         let Some(connection) = self.connections.get(key) else { return };
         let over = connection.since + self.time_max(connection.phase);
@@ -456,7 +460,8 @@ impl EventLoop {
         }
     }
 
-    /// As far as it comes: requests out of bytes, answers out of requests.
+    /// Goes on with a connection as far as it comes: requests out of bytes, answers out of
+    /// requests.
     fn go_on(&mut self, key: usize, now: Instant) {
         let mut turn_bytes = TURN_BYTES_MAX;
         for _ in 0..REQUESTS_A_TURN {
@@ -500,7 +505,7 @@ impl EventLoop {
         self.get_in_line(key);
     }
 
-    /// It goes on when the others had their turn.
+    /// Puts a connection in line, to go on when the others had their turn.
     fn get_in_line(&mut self, key: usize) {
         if let Some(connection) = self.connections.get_mut(key)
             && !std::mem::replace(&mut connection.is_ready, true)
@@ -551,7 +556,7 @@ impl EventLoop {
         sent
     }
 
-    /// An answer does not go on now: what wakes it.
+    /// Sets what wakes an answer that does not go on now.
     fn wait(&mut self, key: usize, sent: &Sent, now: Instant) {
         if *sent == Sent::Turn {
             self.get_in_line(key);
@@ -575,8 +580,9 @@ impl EventLoop {
         self.ask_of(key, *sent == Sent::Blocked);
     }
 
-    /// Periods that begin at about the same time are looked at together: a wake-up for each would
-    /// cost as much as what it does. A period's bytes have the whole period to arrive.
+    /// Rounds a time up, so that periods that begin at about the same time are looked at together:
+    /// a wake-up for each would cost as much as what it does. A period's bytes have the whole
+    /// period to arrive.
     fn on_tick(&self, at: Instant) -> Instant {
         let since = at.saturating_duration_since(self.shared.started);
         let left = since.as_nanos() % TICK.as_nanos();
@@ -608,7 +614,7 @@ impl EventLoop {
         self.enter(key, Phase::Answering, now);
     }
 
-    /// An answer to something that is no request; the connection ends with it.
+    /// Answers something that is no request; the connection ends with it.
     fn refuse(&mut self, key: usize, status: u16, now: Instant) {
         let response = of_status(status, None, &common(&self.shared.options, false), &[]);
         let request = self.connections[key].first_line();
@@ -617,7 +623,7 @@ impl EventLoop {
         self.go_on(key, now);
     }
 
-    /// An answer is sent. Whether there may be another.
+    /// Ends an answer that is sent, and says whether there may be another.
     fn finish(&mut self, key: usize, now: Instant) -> bool {
         let connection = &mut self.connections[key];
         let is_kept = connection.answer.as_ref().is_some_and(|answer| answer.response.is_kept);

@@ -1,9 +1,9 @@
-//! Which connection has waited longest for its next request, found without a look at all of them:
-//! while the server is full, each new connection asks.
+//! Finds the connection that has waited longest for its next request, without a look at all of
+//! them: while the server is full, each new connection asks.
 
 use std::{collections::VecDeque, time::Instant};
 
-/// With more entries than this, those that are over are thrown out: at the earliest when there are
+/// Number of entries above which those that are over are thrown out: at the earliest when there are
 /// twice as many as were left the last time, so that it costs the same whatever stays.
 const ENTRIES_MIN: usize = 64;
 
@@ -21,8 +21,8 @@ impl Default for Idlest {
 }
 
 impl Idlest {
-    /// The connection `key` is idle since `since`, which is no earlier than any before it.
-    /// `is_idle` says whether one still is.
+    /// Adds connection `key`, idle since `since`, which is no earlier than any before it. `is_idle`
+    /// says whether one still is.
     pub fn push(&mut self, key: usize, since: Instant, is_idle: impl Fn(usize, Instant) -> bool) {
         // Of requests that came together, all are answered at the same time.
         if self.entries.back() == Some(&(key, since)) {

@@ -1,4 +1,4 @@
-//! When a connection is to be looked at again: at most one time for each.
+//! Times at which connections are to be looked at again: at most one for each.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,7 +8,8 @@ use std::{
 
 #[derive(Debug)]
 pub struct Timers<Key> {
-    /// The number tells apart what is due at the same instant, in the order of setting.
+    /// Keys by when they are due; the number tells apart what is due at the same instant, in the
+    /// order of setting.
     due: BTreeMap<(Instant, u64), Key>,
     places: HashMap<Key, (Instant, u64)>,
     set_count: u64,
@@ -39,7 +40,7 @@ impl<Key: Copy + Eq + Hash> Timers<Key> {
         self.due.keys().next().map(|(at, _)| *at)
     }
 
-    /// The earliest that is due by `now`; it is not set any longer.
+    /// Takes out the earliest key that is due by `now`; it is not set any longer.
     pub fn pop(&mut self, now: Instant) -> Option<Key> {
         let entry = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
         let key = entry.remove();
