@@ -6,12 +6,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Of an IPv6 address its network's part: who has one address has all of its /64 (RFC 4291, 2.5.1).
+/// Network part of an IPv6 address: a client that has one address has all of its /64 (RFC 4291,
+/// 2.5.1).
 const IPV6_NETWORK: u128 = !0 << 64;
 
 #[derive(Debug)]
 pub(super) struct Addresses {
-    /// `None`: nobody counts.
+    /// Most connections of one client; `None`: nobody counts.
     connections_max: Option<u32>,
     connections: Mutex<HashMap<IpAddr, u32>>,
 }
@@ -28,7 +29,7 @@ impl Addresses {
         Arc::new(Self { connections_max, connections: Mutex::default() })
     }
 
-    /// A place for one more connection of this address.
+    /// Counts one more connection of an address; `None` where nobody counts.
     ///
     /// # Errors
     /// `Full` where it has as many as it may.

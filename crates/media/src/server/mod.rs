@@ -51,7 +51,8 @@ use pages::Pages;
 use rates::Rates;
 use snapshot::Mailbox;
 
-/// What waits to be accepted, of one listener; the kernel bounds it by net.core.somaxconn.
+/// Most connections that wait to be accepted, of one listener; the kernel bounds it by
+/// net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +63,7 @@ pub enum ServerError {
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot start an event loop: {0}")]
     Loop(io::Error),
-    /// It needs io_uring(7), or the memory for its buffers.
+    /// The method lacks io_uring(7), or the memory for its buffers.
     #[error("cannot read by method {method}: {source}")]
     Method { method: &'static str, source: io::Error },
 }
@@ -72,7 +73,7 @@ pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     mailboxes: Vec<Mailbox>,
-    /// Of the loops, once they run.
+    /// Thread numbers of the loops, once they run.
     thread_ids: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -176,13 +177,13 @@ impl Server {
         self.thread_ids.iter().filter_map(|id| of(id)).sum()
     }
 
-    /// For threads that tell what the server does.
+    /// An observer for threads that tell what the server does.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer { shared: self.shared.clone(), mailboxes: self.mailboxes.clone() }
     }
 
-    /// For streams that begin from now on.
+    /// Sets the policy of streams that begin from now on.
     pub fn set_policy(&self, policy: Policy) {
         let policy = fitting(policy, &self.shared.options);
         self.shared.admission.set_terms(policy.terms.clone());
@@ -195,13 +196,13 @@ impl Server {
         self.wake();
     }
 
-    /// All loops have ended: the server has drained.
+    /// Whether all loops have ended, as the server has drained.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Cuts what is still under way; what all of it came to.
+    /// Stops the server, cuts what is still under way, and tells what all of it came to.
     #[must_use]
     pub fn stop(mut self) -> Totals {
         let cut = self.totals().connections;
@@ -230,13 +231,14 @@ impl Drop for Server {
     }
 }
 
-/// What is admitted is counted in the periods that are kept.
+/// Policy whose terms count in the periods that the server keeps.
 fn fitting(policy: Policy, options: &Options) -> Policy {
     Policy { terms: Terms { pacing: options.pacing, ..policy.terms }, ..policy }
 }
 
-/// The loops share their address by SO_REUSEPORT, and so would another server of the same user,
-/// which then had half of the connections: one that does not share finds it.
+/// Checks that nobody listens at the address. The loops share theirs by SO_REUSEPORT, and so would
+/// another server of the same user, which then had half of the connections: a socket that does not
+/// share finds it.
 fn is_free(address: SocketAddr) -> io::Result<()> {
     Ok(bind(&unbound(address)?, &address)?)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::site::{Identity, OpenFile};
 
-/// So many names of closed films may wait to be forgotten.
+/// Most closed films that wait to be forgotten.
 const CLOSED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// The one that is open already, if it is the same version of the same file.
+    /// Gives the file that is open already, if it is this version of the same film, or the new one.
     pub fn shared(&mut self, file: OpenFile) -> Arc<OpenFile> {
         let known = self.files.get(&file.identity).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|known| known.is_same_version(&file)) {

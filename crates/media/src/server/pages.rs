@@ -9,9 +9,9 @@ use std::{
 
 use crate::site::Identity;
 
-/// So old may a page be: what is in the directory may have changed since.
+/// Greatest age of a page that is sent: what is in the directory may have changed since.
 const KEPT: Duration = Duration::from_secs(1);
-/// Of all pages together; with more they are made again.
+/// Most bytes of all pages together; with more they are made again.
 const BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Pages(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
-    /// The path is on the page: a directory may have several.
+    /// Pages by directory and path: the path is on the page, and a directory may have several.
     pages: HashMap<(Identity, Vec<u8>), Page>,
     bytes: usize,
 }

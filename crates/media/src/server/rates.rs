@@ -21,26 +21,27 @@ use crate::{
     site::{Identity, OpenFile},
 };
 
-/// Films whose rates are asked for and not found yet.
+/// Most films whose rates are asked for and not found yet.
 const QUESTIONS_MAX: usize = 1024;
-/// Films that are remembered.
+/// Most films whose rates are remembered.
 const KNOWN_MAX: usize = 100_000;
 
 /// What is known of a film's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// `None` where its container does not tell.
+    /// Rate of the film; `None` where its container does not tell.
     Rate(Option<Rate>),
-    /// Who asked is told when it is known.
+    /// The rate is not known yet: the connection that asked is told when it is.
     Later,
-    /// As many wait as may.
+    /// The rate is not known, and as many films wait as may.
     TooMany,
 }
 
-/// A film that is being written is another at each look: what was found a moment ago holds.
+/// Time for which a found rate holds, whatever the film: one that is being written is another at
+/// each look.
 const HOLDS: Duration = Duration::from_secs(1);
 
-/// Of a film as it was, its rate, and when it was found.
+/// Rate of a film as it was, and when it was found.
 #[derive(Debug)]
 struct Found {
     validators: Validators,
@@ -56,7 +57,7 @@ impl Found {
 
 type Book = HashMap<Identity, Found>;
 
-/// Who waits for it: a connection of a mailbox's loop.
+/// Connections that wait for the rate of a film, each with the mailbox of its loop.
 type Waiting = HashMap<Identity, Vec<(Mailbox, usize)>>;
 
 pub(super) struct Rates {
@@ -64,7 +65,7 @@ pub(super) struct Rates {
     questions: SyncSender<Question>,
 }
 
-/// Whoever needs both takes `waiting` first.
+/// Known rates, and connections that wait for others; whoever needs both takes `waiting` first.
 #[derive(Default)]
 struct Rooms {
     waiting: Mutex<Waiting>,
@@ -89,7 +90,7 @@ struct Question {
 }
 
 impl Rates {
-    /// The thread ends with the server.
+    /// Starts the thread that finds rates; it ends with the server.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -103,7 +104,7 @@ impl Rates {
         Ok(Self { shared, questions })
     }
 
-    /// The connection `key` of the mailbox's loop goes on when it is known.
+    /// Gives the rate of a film; connection `key` of the mailbox's loop goes on when it is known.
     pub fn of(&self, file: &OpenFile, mailbox: &Mailbox, key: usize) -> Known {
         if let Some(found) = self.shared.known().get(&file.identity)
             && found.is_of(file)

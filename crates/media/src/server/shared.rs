@@ -32,12 +32,12 @@ use std::{
 pub struct Access<'a> {
     pub time: SystemTime,
     pub peer: IpAddr,
-    /// The first line, as it came.
+    /// First line of the request, as it came.
     pub request: &'a str,
     pub status: u16,
-    /// Bytes of the body.
+    /// Bytes sent of the body.
     pub body_bytes: u64,
-    /// The socket took all of it.
+    /// The socket took all of the answer.
     pub is_whole: bool,
     pub took: Duration,
     pub referer: Option<&'a str>,
@@ -49,7 +49,7 @@ pub type AccessLog = Arc<dyn Fn(&Access<'_>) + Send + Sync>;
 #[derive(Clone)]
 pub struct Options {
     pub listen: SocketAddr,
-    /// Threads; each has its own connections.
+    /// Number of event loops, a thread each, with connections of its own.
     pub loops: usize,
     pub method: Method,
     pub readahead: Readahead,
@@ -57,23 +57,23 @@ pub struct Options {
     /// Memory for what is read past the page cache, all loops together; it is touched as it is
     /// needed.
     pub buffer_bytes: u64,
-    /// Reads that the disk has at a time, all loops together.
+    /// Most reads that the disk has at a time, all loops together.
     pub disk_depth: usize,
     /// A directory without a page of its own is shown as one.
     pub has_index: bool,
     /// Pages of other sites may read (CORS).
     pub is_open_to_pages: bool,
-    /// The names by which it may be asked; `None`: any.
+    /// Names by which the server may be asked; `None`: any.
     pub host_names: Option<HostNames>,
     pub limits: Limits,
     pub pacing: Pacing,
     pub access_log: Option<AccessLog>,
-    /// With one all connections speak TLS.
+    /// Certificate of the server; with one all connections speak TLS.
     pub certificate: Option<Arc<Certificate>>,
 }
 
 impl Options {
-    /// The way of one loop into the sockets.
+    /// Delivery of one loop: how bytes of files get into the sockets.
     pub(super) fn delivery(&self) -> io::Result<Box<dyn Delivery>> {
         let loops = self.loops.max(1);
         let memory_bytes = self.buffer_bytes / loops as u64;
@@ -121,7 +121,7 @@ impl Default for Options {
     }
 }
 
-/// What happened since the start, and what is there now.
+/// Counters of what happened since the start, and of what is there now.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(super) connections: AtomicU64,
@@ -140,10 +140,10 @@ pub(crate) struct Counters {
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Open now.
+    /// Connections that are open now.
     pub connections: u64,
     pub accepted: u64,
-    /// Closed at once, as there was no room.
+    /// Connections that were closed at once, as there was no room.
     pub turned_away: u64,
     pub requests: u64,
     pub sent_bytes: u64,
@@ -153,7 +153,8 @@ pub struct Totals {
     pub periods: u64,
     /// Periods of which not all bytes were there at the end.
     pub misses: u64,
-    /// Those of them that were not sent in time; the others were, and the network was slow.
+    /// Missed periods whose bytes were not sent in time; those of the others were, and the network
+    /// was slow.
     pub misses_here: u64,
     /// Periods in which the client took no more.
     pub held_back: u64,
@@ -174,7 +175,7 @@ pub(crate) struct Shared {
     pub(super) addresses: Arc<Addresses>,
     pub(super) pages: Pages,
     pub(super) admission: Arc<Admission>,
-    /// Of those who were sent elsewhere.
+    /// Number of viewers who were sent elsewhere.
     pub(super) sent_elsewhere: AtomicU64,
     pub(super) drains: AtomicBool,
     pub(super) stops: AtomicBool,

@@ -18,10 +18,10 @@ use crate::{
     slack::SlackHistogram,
 };
 
-/// A loop answers within this time, or its part is missing.
+/// Time within which a loop answers, or its part is missing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// One moment of the server.
+/// State of the server at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub time: SystemTime,
@@ -31,7 +31,7 @@ pub struct Snapshot {
     pub slack: SlackHistogram,
     pub reads: Reads,
     pub door: Door,
-    /// Answers of files under way.
+    /// Number of answers of files that are under way.
     pub sessions_count: u64,
     /// The sessions, as many as were asked for.
     pub sessions: Vec<Session>,
@@ -43,17 +43,17 @@ pub struct Snapshot {
 /// An answer of a file that is under way.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Unlike that of any other answer since the start.
+    /// Number of the answer, unlike that of any other since the start.
     pub id: u64,
     pub peer: IpAddr,
     /// The target as it came, with its query; a stranger wrote it.
     pub target: String,
     pub user_agent: Option<String>,
     pub since: SystemTime,
-    /// `None` where it is sent as fast as it is taken.
+    /// Rate of the stream; `None` where it is sent as fast as it is taken.
     pub rate_bits_per_s: Option<u64>,
     pub state: State,
-    /// Head and body.
+    /// Length of head and body.
     pub len_bytes: u64,
     pub sent_bytes: u64,
     pub periods: u64,
@@ -64,19 +64,19 @@ pub struct Session {
     pub slack_ms: Option<i64>,
     /// Film in the hand of the player, if it began to play with the first byte.
     pub buffer_s: f32,
-    /// 0 to 1: that it runs dry in the next period.
+    /// Probability, 0 to 1, that the player runs dry in the next period.
     pub rebuffer_risk: f32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is the loop's turn to send.
+    /// The answer is sent whenever it is its turn.
     Sending,
-    /// What is released is sent.
+    /// All that is released by now is sent.
     Waiting,
     /// The client takes no more.
     Blocked,
-    /// The disk reads.
+    /// The disk reads what comes next.
     Reading,
 }
 
@@ -114,7 +114,7 @@ impl Ask {
     }
 }
 
-/// The way to a loop.
+/// Messages for a loop, from any thread.
 #[derive(Clone)]
 pub(super) struct Mailbox {
     pub wake: Arc<OwnedFd>,
@@ -167,7 +167,7 @@ impl Observer {
         self.shared.totals()
     }
 
-    /// With at most so many sessions.
+    /// Asks all loops what they do, for at most `sessions_max` sessions.
     #[must_use]
     pub fn snapshot(&self, sessions_max: usize) -> Snapshot {
         let begun = Instant::now();
