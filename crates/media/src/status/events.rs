@@ -12,9 +12,9 @@ use std::{
 use super::sample::Samples;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// What a page has when it is opened: five minutes.
+/// Most samples that a page has when it is opened: five minutes.
 const HISTORY_MAX: usize = 300;
-/// How long a browser waits before it comes again.
+/// Time that a browser waits before it comes again.
 const RETRY_MS: u32 = 2_000;
 
 /// The samples so far, and who waits for the next.
@@ -26,7 +26,7 @@ pub(super) struct Feed {
 
 #[derive(Default)]
 struct Kept {
-    /// Of the last sample; the first is 1.
+    /// Number of the last sample; the first is 1.
     number: u64,
     history: VecDeque<Arc<str>>,
     has_ended: bool,

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-/// A server with some streams, two seconds and many bytes after another one.
+/// A server with several streams, two seconds and many bytes after another one.
 pub fn example(later: u32) -> Figures {
     let later = u64::from(later);
     let mut slack = SlackHistogram::default();

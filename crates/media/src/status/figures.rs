@@ -13,14 +13,14 @@ use haul_host::{DiskUse, Storage};
 use super::process::Process;
 use crate::server::{Observer, Snapshot};
 
-/// Whoever asks within this time gets the same figures.
+/// Time for which figures serve whoever asks.
 const FRESH: Duration = Duration::from_millis(500);
-/// Sessions are asked for by these numbers, so that few snapshots serve all.
+/// Numbers of sessions that are asked for, so that few snapshots serve all.
 const SESSIONS_STEPS: [usize; 3] = [0, 1_000, SESSIONS_MAX];
 /// Most sessions in one answer.
 pub const SESSIONS_MAX: usize = 10_000;
 
-/// One moment.
+/// Figures of a server and its process at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Figures {
     pub taken: Instant,
@@ -35,7 +35,7 @@ pub(super) struct Figures {
 /// Looks at a running server for all that tell of it.
 pub struct Watch {
     observer: Observer,
-    /// Of the directory that is served, as in /sys/block.
+    /// Disk of the directory that is served, as in /sys/block.
     disk: Option<String>,
     started: SystemTime,
     last: Mutex<Option<Last>>,
@@ -47,15 +47,15 @@ struct Last {
 }
 
 impl Watch {
-    /// `served` is the directory that the server serves: its disk is watched.
+    /// Watches a server; `served` is the directory that it serves, whose disk is watched.
     #[must_use]
     pub fn new(observer: Observer, served: &Path) -> Self {
         let started = SystemTime::now();
         Self { observer, disk: disk(served), started, last: Mutex::new(None) }
     }
 
-    /// With at least so many sessions, as far as there are so many. While a loop is silent, what
-    /// its streams had before counts on, so that no total ever shrinks.
+    /// Figures with at least `sessions_min` sessions, as far as there are as many. While a loop is
+    /// silent, what its streams had before counts on, so that no total ever shrinks.
     pub(super) fn figures(&self, sessions_min: usize) -> Arc<Figures> {
         let mut last = self.lock();
         if let Some(last) = &*last
@@ -91,7 +91,7 @@ impl Watch {
     }
 }
 
-/// Memory, a network and a pool have none that could be named.
+/// Disk of a directory; memory, a network and a pool have none that could be named.
 fn disk(served: &Path) -> Option<String> {
     let path = served.canonicalize().ok()?;
     let device = path.metadata().ok()?.st_dev();

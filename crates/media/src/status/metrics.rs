@@ -144,7 +144,7 @@ impl Text {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    /// Its sum may shrink, as slack may be less than nothing.
+    /// Writes the histogram of slack; its sum may shrink, as slack may be less than nothing.
     fn slack(&mut self, name: &str, help: &str, slack: &SlackHistogram) {
         let name = format!("haul_media_{name}");
         self.head(&name, "histogram", help);
@@ -160,7 +160,7 @@ impl Text {
     }
 }
 
-/// The kernel writes these names; three signs must not stand in a label.
+/// Escapes a name that the kernel wrote: three signs must not stand in a label.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

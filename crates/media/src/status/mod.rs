@@ -43,16 +43,16 @@ use events::Feed;
 use pages::{Answer, answer, ends, send_events};
 use talk::Heard;
 
-/// With more, the one that waits longest with its request is closed; where all have asked, the new
-/// one is sent away.
+/// Most connections at once. With more, the one that waits longest with its request is closed;
+/// where all have asked, the new one is sent away.
 const CONNECTIONS_MAX: usize = 32;
-/// Those that look at events stay, so some places are never theirs.
+/// Most connections that look at events: these stay, so several places are never theirs.
 const EVENTS_MAX: usize = 24;
-/// Pages, formatting: nothing deep.
+/// Stack of a connection's thread, for pages and formatting: nothing deep.
 const STACK_BYTES: usize = 256 << 10;
-/// Where no descriptor is left, it accepts again after this.
+/// Pause before the listener accepts again, where no descriptor is left.
 const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// How long answers may take to end when the listener does.
+/// Time that answers may take to end when the listener does.
 const END_MAX: Duration = Duration::from_millis(200);
 
 /// Address to listen at, and names by which it may be asked.
@@ -92,11 +92,11 @@ struct Connection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Its head is not whole.
+    /// The head of the request is not whole.
     Asking,
     Answered,
     Events,
-    /// It makes room for another, or waits until its client has read all.
+    /// The connection makes room for another, or waits until its client has read all.
     Closing,
 }
 
@@ -145,7 +145,8 @@ impl Status {
 }
 
 impl Drop for Status {
-    /// Those that look at events are told; whoever takes nothing is not waited for.
+    /// Ends the listener: connections that look at events are told; whoever takes nothing is not
+    /// waited for.
     fn drop(&mut self) {
         self.inner.stops.store(true, Ordering::Relaxed);
         self.inner.feed.end();
@@ -212,7 +213,7 @@ impl Inner {
         }
     }
 
-    /// One request and its answer.
+    /// Hears one request and answers it.
     ///
     /// # Errors
     /// If the client is gone: nothing more is to be said to it.
@@ -236,7 +237,7 @@ impl Inner {
 }
 
 impl Connections {
-    /// The number of a connection that may stay.
+    /// Admits a connection and gives its number, if it may stay.
     fn admit(&mut self, socket: &Arc<TcpStream>) -> Option<u64> {
         // Those that are closing go at once, so they take the places of few others.
         if self.open.len() >= 2 * CONNECTIONS_MAX {
@@ -274,8 +275,8 @@ impl Connections {
     }
 }
 
-/// The thread that accepts waits for nobody: what the client has sent so far is taken, so that the
-/// answer is not lost to it (RFC 9112, 9.6), and what it sends later is not.
+/// Turns a connection away, and waits for nobody: what the client has sent so far is taken, so that
+/// the answer is not lost to it (RFC 9112, 9.6), and what it sends later is not.
 fn turn_away(mut socket: &TcpStream) {
     let _ = socket.set_nonblocking(true);
     let _ = socket.read(&mut [0; 4 << 10]);
@@ -290,7 +291,7 @@ fn say(socket: &TcpStream, response: &Response) -> io::Result<()> {
     texts(response).try_for_each(|text| talk::say(socket, text))
 }
 
-/// No answer here has a file.
+/// Texts of an answer: none here has a file.
 fn texts(response: &Response) -> impl Iterator<Item = &[u8]> {
     response.pieces.iter().map(Piece::text)
 }

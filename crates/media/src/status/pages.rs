@@ -15,15 +15,15 @@ use crate::http::{
     response::{Common, Piece, Response, endless, of_status, of_status_because, of_text_with},
 };
 
-/// The dashboard: target, type, and the file as it was when this was built.
+/// Files of the dashboard: target, type, and the file as it was when this was built.
 const FILES: [(&[u8], &str, &str); 4] = [
     (b"/", "text/html; charset=utf-8", include_str!("dashboard/index.html")),
     (b"/style.css", "text/css; charset=utf-8", include_str!("dashboard/style.css")),
     (b"/dashboard.js", "text/javascript; charset=utf-8", include_str!("dashboard/dashboard.js")),
     (b"/icon.svg", "image/svg+xml", include_str!("dashboard/icon.svg")),
 ];
-/// Nothing from elsewhere, and nothing that stands in the page itself, runs or is loaded; no other
-/// page frames or reads it.
+/// Fields of each page: nothing from elsewhere, and nothing that stands in the page itself, runs or
+/// is loaded; no other page frames or reads it.
 const FIELDS: [(&str, &str); 5] = [
     ("Cache-Control", "no-store"),
     (
@@ -36,7 +36,7 @@ const FIELDS: [(&str, &str); 5] = [
 ];
 const ALLOWED: &str = "GET, HEAD";
 
-/// What is to be said.
+/// Answer of the status listener.
 pub(super) enum Answer {
     Whole(Response),
     /// The head of `/api/events`, and then event by event.
@@ -90,7 +90,7 @@ fn events(request: &Request) -> Answer {
     }
 }
 
-/// A sample a second, until the client or the server ends.
+/// Sends a sample a second, until the client or the server ends.
 ///
 /// # Errors
 /// If the client is gone, or takes nothing.
@@ -105,7 +105,7 @@ pub(super) fn send_events(inner: &Inner, socket: &TcpStream, head: &[u8]) -> io:
     }
 }
 
-/// A connection has one answer.
+/// Fields of an answer with which its connection ends.
 pub(super) fn ends() -> Common {
     Common { now: SystemTime::now(), is_open_to_pages: false, is_kept: false }
 }

@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path, time::Duration};
 
-/// Of all its threads.
+/// Processor time, descriptors and memory of this process, all its threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Process {
     pub cpu: Duration,
     pub open_files: u64,
-    /// RLIMIT_NOFILE, soft; `None` is no limit.
+    /// Most descriptors (RLIMIT_NOFILE, soft); `None` is no limit.
     pub open_files_max: Option<u64>,
     pub resident_bytes: u64,
 }
@@ -25,8 +25,8 @@ impl Process {
     }
 }
 
-/// Since Linux 6.2 their number is the size of the directory (fs/proc/fd.c); before, it is 0 and
-/// they are counted.
+/// Number of open descriptors: since Linux 6.2 it is the size of the directory (fs/proc/fd.c);
+/// before, that is 0 and they are counted.
 fn open_files() -> u64 {
     let path = "/proc/self/fd";
     match fs::metadata(path).map_or(0, |directory| directory.len()) {
@@ -35,7 +35,7 @@ fn open_files() -> u64 {
     }
 }
 
-/// The second number counts pages (proc_pid_statm(5)).
+/// Resident memory in bytes; the second number counts pages (proc_pid_statm(5)).
 fn resident_bytes(path: &Path) -> Option<u64> {
     let pages: u64 = fs::read_to_string(path).ok()?.split(' ').nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)

@@ -28,7 +28,7 @@ impl Samples {
         Self { watch, before: None }
     }
 
-    /// An object; the rates of the first are null.
+    /// Takes a sample, as an object; the rates of the first are null.
     pub fn take(&mut self) -> Value {
         let now = self.watch.figures(0);
         let sample = sample(&now, self.before.as_deref());
@@ -99,7 +99,7 @@ fn slack(slack: &SlackHistogram) -> Value {
     json!({ "bounds_ms": BOUNDS_MS, "counts": slack.counts, "sum_ms": slack.sum_ms })
 }
 
-/// Shares of what there is; 1 is all of it.
+/// Figures of admission; of the shares, 1 is all that there is.
 fn admission(door: &Door) -> Value {
     let share = |share: Share| {
         json!({
@@ -134,7 +134,7 @@ pub(super) fn seconds(time: Duration) -> f64 {
     thousandths(time.as_secs_f64())
 }
 
-/// More digits than are known help nobody.
+/// Rounds to thousandths: more digits than are known help nobody.
 pub(super) fn thousandths(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }

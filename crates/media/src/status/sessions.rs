@@ -18,7 +18,7 @@ use crate::{
 };
 
 const LIMIT_DEFAULT: usize = 1_000;
-/// Of a text that a stranger wrote.
+/// Most characters of a text that a stranger wrote.
 const TEXT_CHARS_MAX: usize = 500;
 
 /// What `limit=` says; `None` where it says nonsense.
@@ -27,7 +27,7 @@ pub(super) fn limit(parameter: Option<&str>) -> Option<usize> {
     text.parse().ok().map(|limit: usize| limit.min(SESSIONS_MAX))
 }
 
-/// At most `limit` of those that were looked at.
+/// Shows at most `limit` of the sessions that were looked at, the riskiest first.
 pub(super) fn sessions(figures: &Figures, limit: usize) -> Value {
     let snapshot = &figures.snapshot;
     let mut sorted: Vec<&Session> = snapshot.sessions.iter().collect();
@@ -67,7 +67,8 @@ fn session(session: &Session, snapshot: &Snapshot) -> Value {
     })
 }
 
-/// Before the end of its first period nothing is known of a stream.
+/// Risk that a stream runs dry; `None` before the end of its first period, as nothing is known of
+/// it.
 fn risk(session: &Session) -> Option<f64> {
     (session.periods > 0).then_some(session.rebuffer_risk.into())
 }

@@ -9,11 +9,11 @@ use std::{
 
 use crate::http::request::{HEAD_BYTES_MAX, Parsed, Refused, Request, parse};
 
-/// From the connection's beginning to the last byte of the head.
+/// Longest time from the connection's beginning to the last byte of the head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// An answer, or one event.
+/// Longest time to write an answer, or one event.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-/// After the answer, so that the client reads it before it hears that its bytes are refused.
+/// Time after the answer, so that the client reads it before it hears that its bytes are refused.
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
@@ -22,13 +22,13 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 pub(super) enum Heard {
     Request(Box<Request>),
     Refused(Refused),
-    /// 408.
+    /// Answer 408: the head did not come in time.
     TooSlow,
-    /// It left.
+    /// The client left, or said nothing.
     Nothing,
 }
 
-/// The first request of a connection; there is no second.
+/// Hears the first request of a connection; there is no second.
 pub(super) fn hear(mut socket: &TcpStream) -> Heard {
     let deadline = Instant::now() + HEAD_TIME_MAX;
     let (mut incoming, mut buffer) = (Vec::new(), [0; 4 << 10]);
@@ -53,7 +53,7 @@ pub(super) fn hear(mut socket: &TcpStream) -> Heard {
     }
 }
 
-/// All of it, or nothing more is to be sent.
+/// Sends all bytes, or nothing more is to be sent.
 ///
 /// # Errors
 /// If the client is gone, or did not take it in time.
@@ -75,7 +75,8 @@ pub(super) fn say(mut socket: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// To close with bytes unread would make the client lose the answer (RFC 9112, 9.6).
+/// Closes a connection once nothing comes from its client: to close with bytes unread would make
+/// the client lose the answer (RFC 9112, 9.6).
 pub(super) fn close(mut socket: &TcpStream) {
     let deadline = Instant::now() + LINGER;
     if socket.shutdown(Shutdown::Write).is_err() {
