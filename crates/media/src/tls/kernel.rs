@@ -16,34 +16,34 @@ use rustls::{CipherSuite, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVe
 
 use super::{ledger::RECORD_BYTES_MAX, stream::RECORDS_MAX};
 
-/// What a client's close_notify says, and ours (RFC 8446, 6).
+/// Level of a close_notify, a client's and ours (RFC 8446, 6).
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 const CLOSE_NOTIFY: u8 = 0;
 const UNEXPECTED_MESSAGE: u8 = 10;
 
-/// Each costs a call, and no data comes of it.
+/// Most empty records in a row: each costs a call, and no data comes of it.
 const EMPTY_RECORDS_MAX: u32 = 64;
-/// A record goes to TCP within a tick once there is room. A kernel that counts otherwise is not
-/// looked at without end.
+/// Most looks for whether all is with TCP: a record goes there within a tick once there is room,
+/// and a kernel that counts otherwise is not looked at without end.
 const LOOKS_MAX: u32 = 1000;
 
 #[derive(Debug)]
 pub struct Kernel {
     cipher: Cipher,
     overhead_bytes: u64,
-    /// On the wire before the kernel had the key.
+    /// Bytes on the wire before the kernel had the key.
     greeting_bytes: u64,
-    /// Of the kernel's first record.
+    /// Number of the kernel's first record.
     first_record: u64,
-    /// Of the stream, taken by the kernel.
+    /// Bytes of the stream that the kernel took.
     plain_bytes: u64,
-    /// Of alerts.
+    /// Bytes of alerts.
     alert_bytes: u64,
     end: End,
-    /// How often nothing was on its way, and not all had been.
+    /// Number of looks at which nothing was on its way, and not all had been.
     looks: u32,
-    /// In a row.
+    /// Number of empty records in a row.
     empty_records: u32,
 }
 
@@ -57,12 +57,12 @@ enum End {
 /// A version and cipher that the kernel takes or not.
 pub type Pair = (Version, Cipher);
 
-/// This kernel can encrypt for us.
+/// Whether this kernel can encrypt for us.
 pub fn is_there() -> bool {
     !pairs().is_empty()
 }
 
-/// Those that this kernel takes; it is asked once.
+/// Versions and ciphers that this kernel takes; it is asked once.
 pub fn pairs() -> &'static [Pair] {
     static PAIRS: OnceLock<Vec<Pair>> = OnceLock::new();
     PAIRS.get_or_init(|| {
@@ -72,6 +72,8 @@ pub fn pairs() -> &'static [Pair] {
     })
 }
 
+/// Tries a version and cipher on a connection of this host with itself.
+///
 /// # Errors
 /// What the kernel says to a connection with itself.
 fn takes((version, cipher): Pair) -> io::Result<()> {
@@ -95,10 +97,10 @@ fn parts(secrets: &ConnectionTrafficSecrets) -> Option<(&[u8], [u8; IV_BYTES])> 
     Some((key.as_ref(), iv.as_ref().try_into().ok()?))
 }
 
-/// In TLS 1.2 a record of AES-GCM brings its nonce along, and none may come twice under a key
-/// (RFC 5288, 3). rustls makes it of the IV XOR the record's number; the kernel begins with the IV
-/// as it is and counts on (net/tls/tls_sw.c), so it would begin with the nonce of rustls' first
-/// record. It begins far from all those.
+/// IV whose nonces rustls did not use. In TLS 1.2 a record of AES-GCM brings its nonce along, and none
+/// may come twice under a key (RFC 5288, 3). rustls makes it of the IV XOR the record's number; the
+/// kernel begins with the IV as it is and counts on (net/tls/tls_sw.c), so it would begin with the
+/// nonce of rustls' first record. It begins far from all those.
 fn unused(mut iv: [u8; IV_BYTES], (version, cipher): Pair) -> [u8; IV_BYTES] {
     if version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305 {
         iv[4] ^= 0x80;
@@ -192,7 +194,7 @@ impl Kernel {
         }
     }
 
-    /// The kernel took so many bytes of the stream.
+    /// Notes how many bytes of the stream the kernel took.
     ///
     /// # Errors
     /// Where no more may be sent under this key.
@@ -210,8 +212,8 @@ impl Kernel {
         }
     }
 
-    /// Whether all that was sent is with TCP, where that matters: what TLS still holds is lost when
-    /// the socket is shut down.
+    /// Says the end where that is wanted, and whether all that was sent is with TCP by then: what
+    /// TLS still holds is lost when the socket is shut down.
     ///
     /// # Errors
     /// What the socket says.
@@ -236,7 +238,7 @@ impl Kernel {
         Ok(acked + unacked >= self.wire_bytes(socket)? || self.looks > LOOKS_MAX)
     }
 
-    /// Of all records that the kernel made so far.
+    /// Bytes on the wire: the greeting, and all records that the kernel made so far.
     fn wire_bytes(&self, socket: &TcpStream) -> io::Result<u64> {
         let next = ktls::next_record(socket.as_fd(), self.cipher)?;
         let records = next.saturating_sub(self.first_record);
@@ -246,7 +248,7 @@ impl Kernel {
             + records * self.overhead_bytes)
     }
 
-    /// How many bytes of the stream the client has, where its kernel has so many of the wire.
+    /// Bytes of the stream that the client has, where its kernel has `wire_bytes` of the wire.
     pub fn there_bytes(&self, socket: &TcpStream, wire_bytes: u64) -> u64 {
         let written = self.wire_bytes(socket).unwrap_or(u64::MAX);
         let missing = written.saturating_sub(wire_bytes);

@@ -5,18 +5,18 @@
 
 use std::collections::VecDeque;
 
-/// The longest record holds so many bytes (RFC 8446, 5.1).
+/// Bytes that the longest record holds (RFC 8446, 5.1).
 pub const RECORD_BYTES_MAX: u64 = 16 << 10;
 /// Runs of full records that are remembered; more than a socket's buffer holds of a paced stream.
 const RUNS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// What a record has on the wire beside its bytes.
+    /// Bytes that a record has on the wire beside those of the stream.
     overhead_bytes: u64,
-    /// Of the stream, all together.
+    /// Bytes of the stream, all together.
     plain_bytes: u64,
-    /// On the wire, when the last of it was encrypted and everything before was sent.
+    /// Runs of records in their order; those that lie before what the client has are forgotten.
     runs: VecDeque<Run>,
 }
 
@@ -32,7 +32,7 @@ impl Ledger {
         self.overhead_bytes = overhead_bytes;
     }
 
-    /// A record of so many bytes begins at this place of the wire.
+    /// Notes that a record of `len_bytes` begins at `wire_start` of the wire.
     pub fn tell(&mut self, wire_start: u64, len_bytes: u64) {
         let goes_on = self.runs.back().is_some_and(|run| {
             let so_far = self.plain_bytes - run.plain_start;
@@ -48,13 +48,13 @@ impl Ledger {
         self.plain_bytes += len_bytes;
     }
 
-    /// So many bytes in full records.
+    /// Bytes on the wire of `plain_bytes` in full records.
     fn on_the_wire(&self, plain_bytes: u64) -> u64 {
         plain_bytes + plain_bytes / RECORD_BYTES_MAX * self.overhead_bytes
     }
 
-    /// How many bytes of the stream are whole among the first `wire_bytes`, of `sent` that were
-    /// written so far. What lies before them is forgotten: `wire_bytes` only grows.
+    /// Bytes of the stream that are whole among the first `wire_bytes`, of `sent_wire_bytes` that
+    /// were written so far. What lies before them is forgotten: `wire_bytes` only grows.
     pub fn plain_among(&mut self, wire_bytes: u64, sent_wire_bytes: u64) -> u64 {
         if wire_bytes >= sent_wire_bytes {
             let end = self.plain_bytes;

@@ -34,9 +34,9 @@ pub struct Certificate {
 /// Paths of certificate and key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The server's certificate first, then those that sign it.
+    /// File of the server's certificate first, then those that sign it.
     pub certificate: PathBuf,
-    /// May be the same file.
+    /// File of the key, which may be that of the certificate.
     pub key: PathBuf,
 }
 
@@ -58,7 +58,7 @@ pub enum CertificateError {
     Unfit { certificate: String, key: String, words: String },
 }
 
-/// A chain and a key take a few KiB.
+/// Most bytes of a file: a chain and a key take a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The side that encrypts what a connection sends: kernel or process.
@@ -66,12 +66,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub enum By {
     /// kTLS: files go into the socket by sendfile(2) as without TLS.
     Kernel,
-    /// This system's kernel has no TLS.
+    /// Encryption by this process, as the system's kernel has no TLS.
     Rustls,
 }
 
 impl By {
-    /// The best that this system has.
+    /// Chooses the best that this system has.
     #[must_use]
     pub fn here() -> Self {
         if kernel::is_there() { Self::Kernel } else { Self::Rustls }
@@ -87,6 +87,8 @@ impl By {
 }
 
 impl Certificate {
+    /// Reads the certificate and its key.
+    ///
     /// # Errors
     /// What is wrong with the files.
     pub fn load(files: Files) -> Result<Self, CertificateError> {
@@ -173,9 +175,9 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     }
 }
 
-/// What a record has on the wire beside the bytes of the stream: its head, the number of the
-/// message where it is sent along, the kind where that is hidden, and the tag (RFC 8446, 5.2;
-/// RFC 5288, 3; RFC 7905, 2).
+/// Bytes that a record has on the wire beside those of the stream: its head, the number of the
+/// message where it is sent along, the kind where that is hidden, and the tag (RFC 8446, 5.2; RFC
+/// 5288, 3; RFC 7905, 2).
 fn overhead_bytes(suite: CipherSuite) -> u64 {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256

@@ -23,38 +23,41 @@ use super::{
     overhead_bytes,
 };
 
-/// What a client may say before the connection stands: two greetings with the longest keys, and no
-/// certificate, which is not asked for.
+/// Most bytes that a client may say before the connection stands: two greetings with the longest
+/// keys, and no certificate, which is not asked for.
 const HANDSHAKE_BYTES_MAX: u64 = 16 << 10;
-/// What a client may say in a row of which no data comes: a record may be 16 KiB and come in parts.
-/// rustls bounds empty records in a row, and new keys without data, and not the two in turns.
+/// Most bytes that a client may say in a row of which no data comes: a record may be 16 KiB and
+/// come in parts. rustls bounds empty records in a row, and new keys without data, and not the two
+/// in turns.
 const SILENT_BYTES_MAX: u64 = 2 * RECORD_BYTES_MAX;
-/// Records of one connection: half of what AES-GCM bears under one key (RFC 8446, 5.5). That is 128
-/// GiB; whoever wants more begins another. In TLS 1.3 rustls changes the key before.
+/// Most records of one connection: half of what AES-GCM bears under one key (RFC 8446, 5.5). That
+/// is 128 GiB; whoever wants more begins another. In TLS 1.3 rustls changes the key before.
 pub const RECORDS_MAX: u64 = 1 << 23;
-/// After the last words to a client that speaks no TLS: to close before they are read would make it
-/// lose them.
+/// Most reads after the last words to a client that speaks no TLS: to close before they are read
+/// would make it lose them.
 const LAST_READS_MAX: usize = 16;
-/// To whom asks for `http://` where only `https://` is spoken: an alert would tell it nothing.
+/// Answer to a client that asks for `http://` where only `https://` is spoken: an alert would tell
+/// it nothing.
 const SPEAK_TLS: &str = "This address speaks HTTPS: ask for https:// instead of http://.\n";
 
 #[derive(Debug)]
 pub struct Stream {
     connection: ServerConnection,
     config: Arc<ServerConfig>,
-    /// Written to the socket.
+    /// Bytes written to the socket.
     wire_bytes: u64,
     received_bytes: u64,
-    /// The last of them, since the last data.
+    /// Bytes received since the last data.
     silent_bytes: u64,
-    /// What the client said first; a kind of record has a number below 32 (RFC 8446, B.1).
+    /// First byte that the client said; a kind of record has a number below 32 (RFC 8446, B.1).
     first_byte: Option<u8>,
-    /// With bytes of the stream.
+    /// Number of records with bytes of the stream.
     records: u64,
     ledger: Ledger,
-    /// And not taken yet.
+    /// Bytes that are decrypted and not taken yet.
     decrypted_bytes: usize,
-    /// While the kernel may get this connection nothing is read that it would have to decrypt.
+    /// End of the record that is read, while the kernel may get this connection: nothing is read
+    /// that it would have to decrypt.
     border: Option<Border>,
 }
 
@@ -66,6 +69,8 @@ pub enum Then {
 }
 
 impl Stream {
+    /// Begins the server's side of a connection, before the client greets.
+    ///
     /// # Errors
     /// If the configuration makes no sense, which it would for all.
     pub fn new(config: Arc<ServerConfig>) -> io::Result<Self> {
@@ -85,7 +90,7 @@ impl Stream {
         })
     }
 
-    /// The client has begun to greet, and the connection does not stand yet.
+    /// Whether the client has begun to greet, and the connection does not stand yet.
     pub fn is_greeting(&self) -> bool {
         self.connection.is_handshaking() && self.received_bytes > 0
     }
@@ -145,13 +150,13 @@ impl Stream {
         }
     }
 
-    /// It stands, and has read nothing behind the greeting.
+    /// Whether the connection stands, and has read nothing behind the greeting.
     fn waits_for_kernel(&self) -> bool {
         self.border.is_some() && !self.connection.is_handshaking()
     }
 
-    /// The connection as the kernel's, once it stands and nothing waits on this side; `None` where
-    /// it stays here.
+    /// Gives the connection to the kernel, once it stands and nothing waits on this side; `None`
+    /// where it stays here.
     ///
     /// # Errors
     /// What the kernel says to its keys: then the connection is of no use.
@@ -177,7 +182,7 @@ impl Stream {
         Kernel::new(socket, pair, &secrets, overhead_bytes, self.wire_bytes).map(Some)
     }
 
-    /// The alert is sent, or to whom speaks HTTP words of it, and arrives.
+    /// Refuses what is no TLS: by an alert, or by words to a client that speaks HTTP, which arrive.
     fn refuse(&mut self, socket: &TcpStream) {
         if self.first_byte.is_some_and(|byte| byte.is_ascii_uppercase()) {
             let answer = format!(
@@ -198,7 +203,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing waits for the socket any longer.
+    /// Sends what waits for the socket, and says whether nothing waits any longer.
     ///
     /// # Errors
     /// What the socket says.
@@ -260,6 +265,8 @@ impl Stream {
         }
     }
 
+    /// Checks that another record may be sent under the key.
+    ///
     /// # Errors
     /// Where no more may be sent under this key.
     fn check_key(&self) -> io::Result<()> {
@@ -270,14 +277,14 @@ impl Stream {
         Ok(())
     }
 
-    /// The last word, after all that was sent (RFC 8446, 6.1); it waits for a flush.
+    /// Says the last word, after all that was sent (RFC 8446, 6.1); it waits for a flush.
     pub fn end(&mut self) {
         if !self.connection.is_handshaking() {
             self.connection.send_close_notify();
         }
     }
 
-    /// How many bytes of the stream the client has, where its kernel has so many of the wire.
+    /// Bytes of the stream that the client has, where its kernel has `wire_bytes` of the wire.
     pub fn there_bytes(&mut self, wire_bytes: u64) -> u64 {
         let waits = u64::from(self.wants_write());
         self.ledger.plain_among(wire_bytes, self.wire_bytes + waits)
@@ -290,20 +297,20 @@ struct Incoming<'a> {
     first_byte: &'a mut Option<u8>,
 }
 
-/// Where a record ends.
+/// Place at which a record ends, by its head.
 #[derive(Debug, Default)]
 struct Border {
     head: [u8; RECORD_HEAD_BYTES],
     head_bytes: usize,
-    /// Of the record whose head is there.
+    /// Bytes left of the record whose head is there.
     left_bytes: usize,
 }
 
-/// Kind, version and length (RFC 8446, 5.1).
+/// Bytes of a record's kind, version and length (RFC 8446, 5.1).
 const RECORD_HEAD_BYTES: usize = 5;
 
 impl Border {
-    /// Of this record, or of its head.
+    /// Bytes that may be read of this record, or of its head.
     fn room(&self) -> usize {
         match self.left_bytes {
             0 => RECORD_HEAD_BYTES - self.head_bytes,
