@@ -25,9 +25,9 @@ use std::{
 };
 
 const PERIOD: Duration = Duration::from_secs(3);
-/// Viewers begin spread over some periods.
+/// Time over which viewers begin.
 const RAMP: Duration = Duration::from_secs(6);
-/// Until what the last of them got to begin with is over.
+/// Time until what the last viewers got to begin with is over.
 const SETTLE: Duration = Duration::from_secs(6);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -96,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seconds behind this word, both of which are taken out.
+/// Takes out a word and the seconds behind it.
 fn option(words: &mut Vec<String>, name: &str) -> Result<Option<Duration>, Box<dyn Error>> {
     let Some(at) = words.iter().position(|word| word == name) else { return Ok(None) };
     let end = words.len().min(at + 2);
@@ -104,7 +104,7 @@ fn option(words: &mut Vec<String>, name: &str) -> Result<Option<Duration>, Box<d
     Ok(Some(Duration::from_secs_f64(seconds.parse()?)))
 }
 
-/// Of all threads, in user and kernel mode (proc_pid_stat(5)).
+/// Processor seconds of all threads, in user and kernel mode (proc_pid_stat(5)).
 fn cpu_s(pids: &[String]) -> f64 {
     let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
     let of = |pid: &String| -> Option<f64> {

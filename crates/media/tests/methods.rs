@@ -22,13 +22,14 @@ use rustix::{
     net::sockopt::set_socket_recv_buffer_size,
 };
 
-/// Not a whole number of blocks.
+/// Length of the film, not a whole number of blocks.
 const FILM_BYTES: usize = 5_000_123;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a client leaves unread stays in the page cache, and systems differ in how much they let it.
+/// Receive buffer of a client: what it leaves unread stays in the page cache, and systems differ in
+/// how much they let it.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-/// No block of it is like another.
+/// A film of which no block is like another.
 fn film() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -45,7 +46,7 @@ fn write_cold(path: &Path, bytes: &[u8]) {
     forget(path);
 }
 
-/// None of it is in the page cache.
+/// Drops a file from the page cache.
 fn forget(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();

@@ -6,9 +6,11 @@ use haul_media::container::{average_rate, play_time};
 use haul_testkit::skip::skip;
 use std::{fs::File, path::Path, process::Command};
 
-/// The clock of a program stream also counts how a player's buffer is filled: half a second.
+/// Seconds that each file plays: the clock of a program stream also counts how a player's buffer is
+/// filled, half a second.
 const SECONDS: &str = "30";
-/// What may differ: containers tell the time of packets, ffprobe adds the last frame's.
+/// Share by which times may differ: containers tell the time of packets, ffprobe adds the last
+/// frame's.
 const DIFFERENCE_MAX: f64 = 0.02;
 
 const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast", "-g", "25", "-c:a", "aac"];
@@ -32,7 +34,7 @@ const FILES: [(&str, &[&str], &[&str]); 14] = [
     ("film.webm", &["-c:v", "libvpx", "-deadline", "realtime", "-c:a", "libopus"], &[]),
 ];
 
-/// False where ffmpeg lacks what it takes.
+/// Makes a file by ffmpeg; false where ffmpeg lacks what it takes.
 fn make(path: &Path, codecs: &[&str], options: &[&str]) -> bool {
     let mut command = Command::new("ffmpeg");
     command.args(["-v", "error", "-y", "-f", "lavfi", "-i", "testsrc=size=160x90:rate=25"]);

@@ -1,20 +1,20 @@
-//! Who comes when, and for which film: decided before the first comes, so that two servers meet the
-//! very same crowd.
+//! Arrivals of viewers, each for a film: decided before the first comes, so that two servers meet
+//! the very same crowd.
 //!
 //! Numbers are an argument: any generator of evenly spread 64-bit numbers.
 
 use std::time::Duration;
 
-/// One viewer.
+/// Arrival of one viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// From the crowd's beginning.
+    /// Time from the crowd's beginning.
     pub at: Duration,
-    /// Which of the films, from 0.
+    /// Number of the film, from 0.
     pub film: usize,
 }
 
-/// One after the other within this time, and the films in turn.
+/// Arrivals one after the other within a time, with the films in turn.
 #[must_use]
 pub fn evenly(viewers: usize, over: Duration, films: usize) -> Vec<Arrival> {
     let at = |viewer: usize| over.mul_f64(viewer as f64 / viewers.max(1) as f64);
@@ -45,7 +45,7 @@ pub fn poisson(
     arrivals
 }
 
-/// From 0 to below 1, in steps of 2^-53: all that a float tells apart.
+/// Share from 0 to below 1 out of a number, in steps of 2^-53: all that a float tells apart.
 fn share(number: u64) -> f64 {
     (number >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -75,14 +75,14 @@ impl Zipf {
         Self { up_to }
     }
 
-    /// How much of all is asked of this film, from 0.
+    /// Share of all requests that is for a film, numbered from 0.
     #[must_use]
     pub fn share(&self, film: usize) -> f64 {
         let before = film.checked_sub(1).map_or(0.0, |before| self.up_to[before]);
         self.up_to[film] - before
     }
 
-    /// The film at this place between 0 and 1.
+    /// Film at a place between 0 and 1.
     fn pick(&self, place: f64) -> usize {
         self.up_to.partition_point(|up_to| *up_to <= place).min(self.up_to.len() - 1)
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(evenly(0, Duration::ZERO, 0), []);
     }
 
-    /// 1 / i^0.729, worked out by hand for three films: 1, 0.6033, 0.4490.
+    /// Weights 1 / i^0.729, worked out by hand for three films: 1, 0.6033, 0.4490.
     #[test]
     fn shares_are_those_of_the_literature() {
         let three = Zipf::new(3, THETA);

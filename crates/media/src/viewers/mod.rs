@@ -35,9 +35,9 @@ use viewer::{Phase, Viewer};
 
 const EVENTS_MAX: usize = 512;
 const CALL_BYTES_MAX: usize = 1 << 20;
-/// How often is looked who has seen enough.
+/// Interval between checks for finished viewers.
 const SWEEP: Duration = Duration::from_millis(250);
-/// How often viewers whose buffer was full look whether they have room again.
+/// Interval at which viewers whose buffer was full look whether they have room again.
 const ROOM_SWEEP: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct Crowd {
     pub address: SocketAddr,
     /// The films: paths with their query.
     pub targets: Vec<String>,
-    /// In the order of their times.
+    /// Arrivals of the viewers, in the order of their times.
     pub arrivals: Vec<Arrival>,
     pub rate: Rate,
     pub period: Duration,
@@ -56,12 +56,12 @@ pub struct Crowd {
     pub start_up: Duration,
     /// Time after which a refused viewer comes again.
     pub asks_again: Option<Duration>,
-    /// No viewer takes more than what it plays within this time. Without it all is taken that
-    /// comes: then it is the server that paces.
+    /// Most film that a viewer takes ahead of what it plays, in time that it plays. Without it all
+    /// is taken that comes: then it is the server that paces.
     pub buffer: Option<Duration>,
-    /// Each leaves after this time.
+    /// Time after which each viewer leaves.
     pub time: Duration,
-    /// From the crowd's beginning: then all leave.
+    /// Time from the crowd's beginning after which all leave.
     pub until: Duration,
 }
 
@@ -86,9 +86,9 @@ struct Watch<'a> {
     stops: &'a AtomicBool,
     epoll: OwnedFd,
     viewers: Vec<Viewer>,
-    /// Of the arrivals, those who came.
+    /// Number of arrivals that have come.
     come: usize,
-    /// When, and for which film.
+    /// Time and film of viewers that were refused and come again.
     returns: VecDeque<(Instant, usize)>,
     seen: Seen,
     scratch: Vec<u8>,
@@ -148,7 +148,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Until the next comes, or something is to be looked at.
+    /// Time until the next viewer comes, or something is to be looked at.
     fn patience(&self, since: Duration) -> Duration {
         let next = self.crowd.arrivals.get(self.come);
         let look = if self.crowd.buffer.is_some() { ROOM_SWEEP } else { SWEEP / 5 };
@@ -156,7 +156,7 @@ impl<'a> Watch<'a> {
         next.min(look).min(self.crowd.until.saturating_sub(since)).max(Duration::from_millis(1))
     }
 
-    /// Those whose time has come, for the first time or again.
+    /// Lets viewers in whose time has come, for the first time or again.
     fn let_come(&mut self, since: Duration, now: Instant) -> io::Result<()> {
         while let Some(arrival) = self.crowd.arrivals.get(self.come)
             && arrival.at <= since
@@ -224,7 +224,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Those whose buffers were full take again.
+    /// Lets viewers take again whose buffers were full.
     fn make_room(&mut self, now: Instant) {
         for key in 0..self.viewers.len() {
             if self.viewers[key].is_full && !self.viewers[key].has_all_it_may(self.crowd, now) {
@@ -243,7 +243,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The periods that are there by now.
+    /// Counts the periods that are there by now.
     fn count(&mut self, key: usize, now: Instant) {
         let of_period = self.crowd.rate.bytes_in(self.crowd.period).max(1);
         let viewer = &mut self.viewers[key];
@@ -256,7 +256,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Those who have seen enough leave; how many stay.
+    /// Ends viewers who have seen enough, and says how many stay.
     fn let_go(&mut self, now: Instant, all: bool) -> usize {
         let mut staying = 0;
         for key in 0..self.viewers.len() {
@@ -273,7 +273,7 @@ impl<'a> Watch<'a> {
         staying
     }
 
-    /// What had to be there and never came is as late as it is now.
+    /// Ends a viewer: what had to be there and never came is as late as it is now.
     fn end(&mut self, key: usize, now: Instant) {
         if self.viewers[key].phase == Phase::Watching {
             self.count(key, now);
@@ -332,7 +332,8 @@ mod tests {
         (root, server)
     }
 
-    /// 100,000 bytes a second, of which a player of 0.9 s needs periods 0 to 3 and perhaps 4.
+    /// A film of 100,000 bytes a second, of which a player of 0.9 s needs periods 0 to 3 and
+    /// perhaps 4.
     #[test]
     fn each_period_of_each_viewer_is_counted() {
         let (_root, server) = server();
@@ -404,7 +405,7 @@ mod tests {
         assert!((20 * 4..=20 * 10).contains(&seen.periods), "{seen:?}");
     }
 
-    /// It must not look like one that met every deadline.
+    /// A silent server must not look like one that met every deadline.
     #[test]
     fn a_server_that_says_nothing_has_missed_every_period() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use hdrhistogram::Histogram;
 
-/// An hour late is late enough, in microseconds.
+/// Longest time that is told apart, in microseconds: an hour late is late enough.
 const TIME_MAX_US: u64 = 3_600_000_000;
 
 /// Quantiles of many times: the one that half of them keep, the one that 99 of 100 keep, and the
@@ -29,22 +29,22 @@ impl Quantiles {
 
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Answered with 200 or 206.
+    /// Viewers answered with 200 or 206.
     pub streams: u64,
-    /// Answered with 503.
+    /// Viewers answered with 503.
     pub refused: u64,
-    /// Not answered, or with something else, or broken off.
+    /// Viewers not answered, or with something else, or broken off.
     pub failed: u64,
-    /// The first reason of these.
+    /// First reason why a viewer failed.
     pub why_failed: Option<String>,
     pub periods: u64,
     /// Periods that were not there in time.
     pub misses: u64,
     /// Lateness of all periods, in microseconds; 0 where one was in time.
     pub lateness_us: Histogram<u64>,
-    /// From each request to the first byte of its film, in microseconds.
+    /// Time from each request to the first byte of its film, in microseconds.
     pub first_byte_us: Histogram<u64>,
-    /// From each request to what the player needs to begin, in microseconds.
+    /// Time from each request to what the player needs to begin, in microseconds.
     pub start_up_us: Histogram<u64>,
     pub received_bytes: u64,
     /// Time of all viewers, from the request on.
@@ -69,7 +69,7 @@ impl Seen {
         })
     }
 
-    /// How late periods came; `None` of none.
+    /// Lateness of periods; `None` where there were none.
     #[must_use]
     pub fn lateness(&self) -> Option<Quantiles> {
         Quantiles::of(&self.lateness_us)
@@ -106,7 +106,7 @@ impl Seen {
         }
     }
 
-    /// A period that came so late.
+    /// Counts a period by how late it came.
     pub(super) fn tell(&mut self, late: Duration) {
         self.periods += 1;
         self.misses += u64::from(!late.is_zero());

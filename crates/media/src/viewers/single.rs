@@ -1,4 +1,4 @@
-//! One file, as fast as it comes: the time to its first byte and to its last.
+//! Takes one file, as fast as it comes: the time to its first byte and to its last.
 
 use std::{
     io::{self, Write},
@@ -16,7 +16,7 @@ use super::{
     answer::{self, HEAD_BYTES_MAX},
 };
 
-/// The bytes that came, from the request on.
+/// Times from the request on, and the bytes that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub first_byte: Duration,

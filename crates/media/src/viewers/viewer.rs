@@ -18,11 +18,11 @@ use super::{
     seen::{Seen, record},
 };
 
-/// What a viewer is at.
+/// State of a viewer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Connecting,
-    /// What came of the head.
+    /// Bytes that came of the answer's head.
     Head(Vec<u8>),
     Watching,
     Over,
@@ -52,17 +52,17 @@ pub(super) struct Viewer {
     pub phase: Phase,
     pub begun: Instant,
     pub received_bytes: u64,
-    /// Of the answer's head.
+    /// Bytes of the answer's head.
     head_bytes: u64,
-    /// The whole body, where its length is known.
+    /// Length of the whole body, where it is known.
     pub body_bytes: Option<u64>,
-    /// Periods that were there.
+    /// Number of periods that were there.
     pub periods: u64,
     /// The viewer takes nothing until it has played some.
     pub is_full: bool,
     /// The server would not, or no server is there: no period was owed.
     pub has_failed: bool,
-    /// There was no place for it.
+    /// The server had no place for the viewer.
     pub is_refused: bool,
     has_begun: bool,
 }
@@ -86,7 +86,7 @@ impl Viewer {
         }
     }
 
-    /// When the player comes to this period, or the server has promised it.
+    /// Time at which the player comes to a period, or the server has promised it.
     pub fn due(&self, crowd: &Crowd, period: u64) -> Instant {
         let periods = u32::try_from(period).unwrap_or(u32::MAX);
         let earlier = crowd.period.saturating_mul(periods).saturating_sub(crowd.start_up);
@@ -100,7 +100,7 @@ impl Viewer {
         self.received_bytes + of_head
     }
 
-    /// Its buffer is full, where it has one.
+    /// Whether the viewer's buffer is full, where it has one.
     pub fn has_all_it_may(&self, crowd: &Crowd, now: Instant) -> bool {
         let Some(buffer) = crowd.buffer else { return false };
         let played = now.saturating_duration_since(self.begun + crowd.prebuffer);
@@ -177,7 +177,8 @@ impl Viewer {
         self.received_bytes += of_body;
     }
 
-    /// The player may begin: all of its first period is there, or the whole film.
+    /// Counts the start-up once the player may begin: all of its first period is there, or the
+    /// whole film.
     pub fn count_start_up(&mut self, crowd: &Crowd, seen: &mut Seen, now: Instant) {
         let needs_bytes = crowd.rate.bytes_in(crowd.period).max(1);
         let needs_bytes = self.body_bytes.map_or(needs_bytes, |bytes| bytes.min(needs_bytes));
