@@ -13,10 +13,11 @@ use std::{
 };
 
 const ERRORS: [&str; 4] = ["EIO", "ENOSPC", "EDQUOT", "EROFS"];
-/// Of each thread: the first such call, a later one, all of them, or all but the first.
+/// Calls of each thread that fail: the first such call, a later one, all of them, or all but the
+/// first.
 const WHEN: [&str; 6] = ["1", "2", "3", "5", "1+", "3+"];
 
-/// What strace calls them: renameat(2) has two numbers.
+/// Names by which strace knows the calls of a receiver: renameat(2) has two numbers.
 const OF_THE_TARGET: &[&str] = &[
     "openat2",
     "openat",
@@ -45,24 +46,25 @@ enum Side {
     Client,
 }
 
-/// A call that fails, where and when.
+/// A system call that fails, where and when.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     side: Side,
     call: &'static str,
     error: &'static str,
     when: &'static str,
-    /// The target's directories are there before: names are taken in another way.
+    /// Whether the target's directories are there before: names are taken in another way then.
     is_known: bool,
 }
 
-/// Calls of this side in this direction; the receiver's, or the sender's.
+/// Calls of a side in a direction: the receiver's, or the sender's.
 fn calls_of(side: Side, way: Way) -> &'static [&'static str] {
     let receives = (side == Side::Server) == (way == Way::Push);
     if receives { OF_THE_TARGET } else { OF_THE_SOURCE }
 }
 
-/// The long form tries everything, the short one each call once or twice.
+/// Cases for a side and a way: everything in the long form, each call once or twice in the short
+/// one.
 fn cases(side: Side, way: Way, random: &mut Random) -> Vec<Case> {
     let mut cases = Vec::new();
     for call in calls_of(side, way) {
@@ -94,7 +96,8 @@ impl Bench {
         Self { journey, cases: 0, met: 0 }
     }
 
-    /// Small spans, so that there are several; engines whose calls strace sees.
+    /// Options of a transfer: small spans, so that there are several, and engines whose calls
+    /// strace sees.
     fn options(&self, random: &mut Random) -> Vec<OsString> {
         let receivers = ["io-uring", "read-write", "direct", "dontcache"];
         let senders = ["sendfile", "read-write", "mmap", "splice"];
@@ -114,7 +117,7 @@ impl Bench {
         ]
     }
 
-    /// `None` where nothing can be traced.
+    /// Runs a transfer with a failing call, and then without; `None` where nothing can be traced.
     fn suffer(&mut self, case: Case, random: &mut Random) -> Option<()> {
         self.cases += 1;
         let into = format!("n{}", self.cases);
@@ -156,7 +159,7 @@ impl Bench {
     }
 }
 
-/// One call that failed costs what it was for, and no other file.
+/// Checks that one call that failed costs what it was for, and no other file.
 #[track_caller]
 fn assert_the_rest_arrived(ran: &Ran) {
     let Some(report) = ran.named("report").pop() else {
@@ -199,7 +202,8 @@ fn with_failing_call(
     Ok((ran, strace.detach()))
 }
 
-/// Every write would be the sockets' and the screen's too: only the journal's is meant.
+/// The path that strace watches for write(2): only the journal's writes are meant, not those of
+/// sockets and screen.
 fn path_of(journey: &Journey, case: &Case, into: &str) -> Option<PathBuf> {
     (case.call == "write").then(|| journey.to(into).join("tree/.large.haul-journal"))
 }

@@ -19,8 +19,9 @@ use std::{
 
 const YEAR_S: i64 = 365 * 24 * 3600;
 
-/// Adds the seconds in the file that HAUL_TEST_CLOCK names to the wall clock. Rust asks for it by
-/// libc's clock_gettime(2), which comes from here when this is loaded first (ld.so(8)).
+/// Source of a library that adds the seconds in the file that HAUL_TEST_CLOCK names to the wall
+/// clock. Rust asks for it by libc's clock_gettime(2), which comes from here when this is loaded
+/// first (ld.so(8)).
 const WRONG_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -50,7 +51,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// `None` and a skipped test without a C compiler, or where the program does not ask libc.
+    /// Builds the library; `None` and a skipped test without a C compiler, or where the program
+    /// does not ask libc.
     fn new(place: &Place) -> Option<Self> {
         let (code, library) = (place.path("clock.c"), place.path("clock.so"));
         fs::write(&code, WRONG_CLOCK).unwrap();
@@ -140,7 +142,7 @@ fn sides_whose_clocks_differ_by_years_move_a_tree_both_ways() {
     }
 }
 
-/// Timeouts, rates and checkpoints go by another clock.
+/// Timeouts, rates and checkpoints, which go by another clock than the wall's.
 #[test]
 fn a_clock_set_back_or_ahead_in_the_middle_breaks_nothing() {
     for way in WAYS {

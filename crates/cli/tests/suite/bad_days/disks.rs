@@ -36,13 +36,13 @@ fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, String>) -> Option<(Place
     }
 }
 
-/// The files that were told as done, by their names as they were offered.
+/// Files that were told as done, by their names as they were offered.
 fn told_as_done(events: &[Value]) -> Vec<PathBuf> {
     let done = |event: &&Value| event["event"] == "file" && event["status"] == "done";
     events.iter().filter(done).map(|event| event["path"].as_str().unwrap().into()).collect()
 }
 
-/// What was told as done before the power went is there when it is back, and equal.
+/// Checks that what was told as done before the power went is there when it is back, and equal.
 #[track_caller]
 fn assert_kept(done: &[PathBuf], from: &Path, to: &Path) {
     for name in done {
@@ -59,7 +59,7 @@ fn assert_kept(done: &[PathBuf], from: &Path, to: &Path) {
 struct Fragile {
     journey: Journey,
     disk: Mount,
-    /// All that was ever told as done.
+    /// Names of all files that were ever told as done.
     done: Vec<PathBuf>,
     durable: u64,
 }
@@ -162,7 +162,7 @@ fn a_server_that_receives_loses_its_power_and_keeps_all_that_it_told() {
     loses_power(Way::Push, DiskKind::Ext4);
 }
 
-/// xfs tells who syncs a directory that all is well, though it has given up.
+/// The xfs file system, which tells who syncs a directory that all is well, though it has given up.
 #[test]
 fn a_server_on_xfs_loses_its_power_and_keeps_all_that_it_told() {
     loses_power(Way::Push, DiskKind::Xfs);
@@ -178,7 +178,7 @@ fn a_client_that_receives_loses_its_power_and_keeps_all_that_it_told() {
     loses_power(Way::Pull, DiskKind::Ext4);
 }
 
-/// What a power cut may leave: any beginning of the journal, and of the data only what it tells of.
+/// Remains of a power cut: any beginning of the journal, and of the data only what it tells of.
 #[test]
 fn any_beginning_of_a_journal_and_only_its_data_are_gone_on_from() {
     let journey = Journey::new(Way::Push);
@@ -215,12 +215,12 @@ fn any_beginning_of_a_journal_and_only_its_data_are_gone_on_from() {
     journey.completes("data", "", &[]);
 }
 
-/// As crates/transfer/src/storage/journal.rs writes it.
+/// Bytes of a journal's header, as crates/transfer/src/storage/journal.rs writes it.
 const HEADER: usize = 128;
 const RECORD: usize = 16;
 const DIGEST: usize = 16;
 
-/// The runs of bytes that a journal of spans of 64 KiB tells of, and where each record ends.
+/// Runs of bytes that a journal of spans of 64 KiB tells of, and where each record ends.
 fn records_of(journal: &[u8]) -> Vec<(u64, u64, usize)> {
     let number = |at: usize| u32::from_le_bytes(journal[at..at + 4].try_into().unwrap());
     let (mut records, mut at) = (Vec::new(), HEADER);
@@ -235,7 +235,7 @@ fn records_of(journal: &[u8]) -> Vec<(u64, u64, usize)> {
     records
 }
 
-/// Writes other bytes wherever nothing was promised.
+/// Writes other bytes wherever the journal promises nothing.
 fn spoil_all_but(part: &File, len: u64, kept: &[(u64, u64, usize)], random: &mut Random) {
     let is_kept = |at: u64| kept.iter().any(|(from, len, _)| (*from..from + len).contains(&at));
     for at in (0..len).step_by(SPAN as usize).filter(|at| !is_kept(*at)) {
@@ -245,7 +245,8 @@ fn spoil_all_but(part: &File, len: u64, kept: &[(u64, u64, usize)], random: &mut
     }
 }
 
-/// The space that the file system promised is not there, and only the sync of many files tells.
+/// Space that the file system promised and that is not there, which only the sync of many files
+/// tells.
 #[test]
 fn small_files_on_a_disk_that_fails_at_the_sync_are_failed_or_really_there() {
     // The last one slowly, so that most are synced before the space is over.
@@ -254,9 +255,9 @@ fn small_files_on_a_disk_that_fails_at_the_sync_are_failed_or_really_there() {
     }
 }
 
-/// As on ext4, but that the disk says so by itself: a loop device that writes only a part of what
-/// it is asked to, as on a tmpfs that is full, calls it written (lo_complete_rq in
-/// drivers/block/loop.c, Linux 6.18), and no file system could know.
+/// A disk that says by itself that a part of it fails, on xfs and btrfs: a loop device that writes
+/// only a part of what it is asked to, as on a tmpfs that is full, calls it written (lo_complete_rq
+/// in drivers/block/loop.c, Linux 6.18), and no file system could know.
 #[test]
 fn small_files_on_a_disk_of_which_a_part_fails_are_failed_or_really_there() {
     for (kind, bad_from) in [(DiskKind::Xfs, 200 * MIB), (DiskKind::Btrfs, 30 * MIB)] {
@@ -313,14 +314,14 @@ fn fails_at_the_sync(place: &Place, disk: &Mount, rate: Option<&str>, mend: impl
     drop(server);
 }
 
-/// What fails in the middle.
+/// The side whose disk fails in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     Source,
     Target,
 }
 
-/// Runs a slow transfer of a large file and some small ones, lets `fail` do something in the
+/// Runs a slow transfer of a large file and several small ones, lets `fail` do something in the
 /// middle, and takes the fault away. What is told holds one of `told`.
 fn breaks_in_the_middle(
     way: Way,
@@ -374,7 +375,7 @@ fn breaks_in_the_middle(
     assert!(ran.number("resumed_bytes") >= kept, "{kept} were durable: {ran:?}");
 }
 
-/// Both ways on ext4; on the others one, by the seed.
+/// Ways and kinds of disks to try: both ways on ext4, on the others one, by the seed.
 fn ways_and_kinds() -> Vec<(Way, DiskKind)> {
     let mut random = Seed::from_env_or_random().random();
     let mut all = vec![(Way::Push, DiskKind::Ext4), (Way::Pull, DiskKind::Ext4)];
@@ -384,7 +385,8 @@ fn ways_and_kinds() -> Vec<(Way, DiskKind)> {
     all
 }
 
-/// btrfs turns read-only as soon as it cannot write something of its own.
+/// Words of a disk that is gone: btrfs turns read-only as soon as it cannot write something of its
+/// own.
 const DISK_GONE: [&str; 2] = ["input/output error", "read-only file system"];
 
 #[test]
@@ -433,7 +435,7 @@ fn inodes_that_run_out_fail_some_files_and_the_next_run_brings_them() {
     journey.completes("tree", "", &[]);
 }
 
-/// Leaves about so much of a file system free.
+/// Fills a file system but for `left_bytes`.
 fn fill(path: &Path, left_bytes: u64) {
     let room = rustix::fs::statvfs(path).unwrap();
     let len = (room.f_bavail * room.f_frsize).checked_sub(left_bytes).unwrap();
@@ -442,7 +444,7 @@ fn fill(path: &Path, left_bytes: u64) {
     rustix::fs::syncfs(&file).unwrap();
 }
 
-/// One file is too large for what is left, and the others are too many.
+/// A nearly full disk, for which one file is too large, and the others are too many.
 #[test]
 fn a_full_disk_refuses_what_does_not_fit_and_the_next_run_brings_it_when_there_is_room() {
     for kind in DiskKind::ALL {
@@ -475,7 +477,7 @@ fn a_full_disk_refuses_what_does_not_fit_and_the_next_run_brings_it_when_there_i
     }
 }
 
-/// A full disk was told file by file, after hours of a tree that could never fit.
+/// A tree that could never fit, of which a full disk was told file by file, after hours.
 #[test]
 fn a_tree_that_does_not_fit_is_told_before_its_first_file() {
     for way in [Way::Push, Way::Pull] {

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Long ago, and no whole second: what a file gets when it is made cannot be taken for it.
+/// A time long ago, and no whole second: what a file gets when it is made cannot be taken for it.
 const LONG_AGO: Timespec = Timespec { tv_sec: 987_654_321, tv_nsec: 123_456_789 };
 
 /// Gives a tree, with its root, times of long ago.
@@ -33,7 +33,7 @@ fn fallbacks_about_times(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(is_meant).collect()
 }
 
-/// bindfs is a FUSE file system by libfuse 2: of a time that comes alone it says that it is set,
+/// The file system bindfs, FUSE by libfuse 2: of a time that comes alone it says that it is set,
 /// and everything was sent again by each run.
 #[test]
 fn times_arrive_on_a_file_system_that_ignores_one_alone_and_the_next_run_moves_nothing() {
@@ -62,7 +62,8 @@ fn times_arrive_on_a_file_system_that_ignores_one_alone_and_the_next_run_moves_n
     }
 }
 
-/// Inodes of 128 bytes hold whole seconds, as those of an old ext3 do; FAT holds every second one.
+/// File systems that round times: inodes of 128 bytes hold whole seconds, as those of an old ext3
+/// do; FAT holds every second one.
 #[test]
 fn a_file_system_that_rounds_times_is_told_once_on_both_sides() {
     for way in WAYS {

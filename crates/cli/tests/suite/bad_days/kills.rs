@@ -15,9 +15,9 @@ use std::{
 
 const KILLS: u32 = 8;
 const KILLS_LONG: u32 = 500;
-/// A transfer of this rate and size takes some kills.
+/// Rate at which a transfer takes several kills.
 const RATE: &str = "24M";
-/// So long none is waited for: something hangs.
+/// Longest wait for the end of a transfer: beyond, something hangs.
 const COMPLETION_MAX: Duration = Duration::from_secs(300);
 
 fn kills() -> u32 {
@@ -26,14 +26,14 @@ fn kills() -> u32 {
     asked.map_or(by_length, |text| text.trim().parse().expect("HAUL_TEST_KILLS is a number"))
 }
 
-/// What happened so far.
+/// Numbers of kills so far, and of what came of them.
 #[derive(Debug, Default)]
 struct Count {
     server: u32,
     client: u32,
     both: u32,
     completed: u32,
-    /// The server was killed before the client had reached it: there was nothing to go on with.
+    /// Kills of the server before the client had reached it: there was nothing to go on with.
     never_began: u32,
 }
 
@@ -41,7 +41,7 @@ struct Victim {
     journey: Journey,
     name: &'static str,
     count: Count,
-    /// The most that was ever told as durable of the transfer under way.
+    /// Most bytes that were ever told as durable of the transfer under way.
     durable: u64,
 }
 
@@ -68,7 +68,7 @@ impl Victim {
         }
     }
 
-    /// Kills one side or both, looks, and starts again what was killed.
+    /// Kills one side or both, looks at the target, and starts again what was killed.
     fn kill(&mut self, client: &mut Haul, random: &mut Random) {
         let which = random.below(3);
         let (server_dies, client_dies) = (which != 1, which != 0);
@@ -94,8 +94,8 @@ impl Victim {
         }
     }
 
-    /// The transfer gets to its end: all is there, and nothing is for the next one. False when it
-    /// had never begun.
+    /// Waits for the end of a transfer: all is there, and nothing is left for the next one. False
+    /// when it had never begun.
     #[track_caller]
     fn complete(&mut self, client: Haul) -> bool {
         let ran = client.finish();

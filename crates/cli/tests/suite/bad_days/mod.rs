@@ -46,7 +46,7 @@ impl Journey {
         self.start(name, into, options).finish()
     }
 
-    /// The fault is gone: the same command completes, and leaves nothing of its own behind.
+    /// Runs the same command without the fault: it completes, and leaves nothing of its own behind.
     #[track_caller]
     fn completes(&self, name: &str, into: &str, options: &[OsString]) -> Ran {
         let ran = self.run(name, into, options);
@@ -67,8 +67,8 @@ impl Journey {
     }
 }
 
-/// A tree of everything that takes another way: a file of several spans, one of one span that is
-/// sent by itself, packed ones, an empty one, links, directories.
+/// Makes a tree of everything that takes another way: a file of several spans, one of one span that
+/// is sent by itself, packed ones, an empty one, links, directories.
 fn mixed_tree(place: &Place, root: &Path) {
     place.file(&root.join("large"), 12 * 64 * KIB + 77);
     place.file(&root.join("alone"), 64 * KIB - 1);
@@ -80,7 +80,7 @@ fn mixed_tree(place: &Place, root: &Path) {
     symlink("f1", root.join("small/link")).unwrap();
 }
 
-/// Whatever stands under a final name below `to` is whole.
+/// Checks that whatever stands under a final name below `to` is whole.
 #[track_caller]
 fn assert_nothing_wrong(from: &Path, to: &Path) {
     if !to.exists() {
@@ -100,7 +100,8 @@ fn assert_nothing_wrong(from: &Path, to: &Path) {
     }
 }
 
-/// What went wrong is told: in which file or where, what could not be done, why, and what to do.
+/// Checks that errors are told in full: in which file or where, what could not be done, why, and
+/// what to do.
 #[track_caller]
 fn assert_told(ran: &Ran) {
     let errors = ran.named("error");

@@ -64,7 +64,7 @@ impl LongWay {
     }
 }
 
-/// Slower than the path, in small spans, and soon impatient.
+/// Options that make a transfer slower than the path, in small spans, and soon impatient.
 fn options() -> Vec<OsString> {
     words!["--bwlimit", "4M", "--span-size", "256K", "--stall-timeout", "3s"]
 }

@@ -98,7 +98,8 @@ fn sixty_four_descriptors_are_enough_for_a_deep_tree() {
     }
 }
 
-/// More clients than a server has descriptors for: some are told so or wait, all arrive at last.
+/// Clients in larger number than a server has descriptors for: several are told so or wait, all
+/// arrive at last.
 #[test]
 fn a_server_of_few_descriptors_serves_many_clients_one_after_the_other() {
     let Some(words) = runnable(&["prlimit", "--nofile=64:64"]) else { return };
@@ -124,8 +125,8 @@ fn a_server_of_few_descriptors_serves_many_clients_one_after_the_other() {
     journey.server.still_serves(&journey.place);
 }
 
-/// Without the right to lock more, to raise limits, to set up networks, or to do anything else that
-/// root may.
+/// Processes without the right to lock more, to raise limits, to set up networks, or to do anything
+/// else that root may.
 #[test]
 fn without_capabilities_and_with_64_kib_of_locked_memory_all_arrives() {
     let bare = ["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"];
@@ -160,8 +161,8 @@ fn one_core_is_enough() {
     }
 }
 
-/// As a kernel without it (ENOSYS), a container that forbids it (EPERM) or one without room for the
-/// ring (ENOMEM) has it.
+/// Hosts without io_uring: a kernel that lacks it (ENOSYS), a container that forbids it (EPERM) or
+/// one without room for the ring (ENOMEM).
 #[test]
 fn without_io_uring_another_engine_is_taken_and_the_one_asked_for_says_why() {
     let log = tempfile::tempdir().unwrap();
@@ -188,7 +189,8 @@ fn without_io_uring_another_engine_is_taken_and_the_one_asked_for_says_why() {
     }
 }
 
-/// A file larger than the limit and a tree of thousands: the page cache counts too.
+/// Moves a file larger than the limit, or a tree of thousands, in little memory: the page cache
+/// counts too.
 fn moves_in_little_memory(way: Way, make: impl Fn(&Place, &Path), options: &[OsString]) {
     const LIMIT: u64 = 256 * MIB;
     let limits = (MemoryLimit::new(LIMIT), MemoryLimit::new(LIMIT));
@@ -236,7 +238,8 @@ fn thousands_of_files_arrive_in_little_memory() {
     }
 }
 
-/// The kernel ends a process that writes beyond its limit on file sizes, unless it says otherwise.
+/// The limit on file sizes, beyond which the kernel ends a process that writes, unless it says
+/// otherwise.
 #[test]
 fn a_file_beyond_the_limit_on_file_sizes_fails_alone_and_the_next_run_brings_it() {
     let Some(words) = runnable(&["prlimit", "--fsize=4194304"]) else { return };
@@ -308,7 +311,7 @@ fn without_memory_to_start_it_says_so_and_ends_with_status_2() {
     }
 }
 
-/// ramfs counts no blocks, which is not the same as having none left.
+/// The file system ramfs, which counts no blocks; that is not the same as having none left.
 #[test]
 fn a_target_that_does_not_say_how_much_is_free_takes_a_large_file() {
     let place = Place::new();
