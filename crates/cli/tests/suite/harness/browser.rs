@@ -12,23 +12,23 @@ use std::{
 };
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-/// It reads commands from descriptor 3 and writes answers to 4.
+/// Words that run Chromium: it reads commands from descriptor 3 and writes answers to 4.
 const RUN: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// One page; it and its process end when it is dropped.
+/// A browser with one page; it and its process end when it is dropped.
 pub struct Browser {
     child: Child,
     commands: ChildStdin,
     answers: Receiver<Value>,
     commands_count: u64,
     session: Option<String>,
-    /// What it told without being asked.
+    /// Events that the browser told without being asked.
     events: Vec<Value>,
 }
 
 impl Browser {
-    /// `None` where no Chromium is installed.
+    /// Starts a browser; `None` where no Chromium is installed.
     pub fn start(place: &Place) -> Option<Self> {
         let paths = std::env::var_os("PATH")?;
         let found = std::env::split_paths(&paths)
@@ -70,7 +70,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// The result of a command of the protocol.
+    /// Asks a command of the protocol and returns its result.
     #[track_caller]
     pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
         self.commands_count += 1;
@@ -101,7 +101,7 @@ impl Browser {
         self.ask("Page.navigate", json!({ "url": url }));
     }
 
-    /// The value of an expression of JavaScript on the page.
+    /// Evaluates an expression of JavaScript on the page.
     #[track_caller]
     pub fn value(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true });
@@ -110,7 +110,7 @@ impl Browser {
         found["result"]["value"].clone()
     }
 
-    /// Waits until it is true.
+    /// Waits until an expression is true.
     #[track_caller]
     pub fn wait_for(&mut self, expression: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -123,7 +123,8 @@ impl Browser {
         }
     }
 
-    /// What the console shows as an error or a warning, and exceptions that nobody caught.
+    /// Complaints of the page: what the console shows as an error or a warning, and exceptions that
+    /// nobody caught.
     pub fn complaints(&self) -> Vec<String> {
         let is_complaint = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -134,7 +135,7 @@ impl Browser {
         self.events.iter().filter(is_complaint).map(Value::to_string).collect()
     }
 
-    /// The URLs of all that the pages asked for.
+    /// URLs of all that the pages asked for.
     pub fn asked_for(&self) -> Vec<String> {
         let asked = self.events.iter().filter(|one| one["method"] == "Network.requestWillBeSent");
         asked

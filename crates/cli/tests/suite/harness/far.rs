@@ -11,7 +11,7 @@ use haul_testkit::{
 };
 use std::ffi::OsString;
 
-/// Far away; the clients of a test run on the near host.
+/// A server far away; the clients of a test run on the near host.
 pub struct Far {
     pub wan: Wan,
     pub server: Haul,
@@ -19,7 +19,7 @@ pub struct Far {
 }
 
 impl Far {
-    /// `None` and a skipped test where there can be no such path.
+    /// Starts the server; `None` and a skipped test where there can be no such path.
     pub fn start(place: &Place, path: Path) -> Option<Self> {
         let wan = match Wan::start(path, place.seed.0) {
             Ok(wan) => wan,
@@ -32,12 +32,12 @@ impl Far {
         Some(Self { wan, server, url })
     }
 
-    /// Of the root that is served.
+    /// URL of the root that is served.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Kills it and starts it again on its port.
+    /// Kills the server and starts it again on its port.
     pub fn restart(&mut self, place: &Place) {
         self.server.kill();
         let port = self.url.trim_end_matches('/').rsplit(':').next().unwrap().to_owned();

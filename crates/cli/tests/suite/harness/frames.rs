@@ -17,10 +17,10 @@ use std::{
     sync::Arc,
 };
 
-/// The smallest span.
+/// Bytes of the smallest span.
 pub const SPAN_BYTES: u64 = 64 << 10;
 
-/// A connection from an address of the loopback network: the server's log tells peers apart.
+/// Connects from an address of the loopback network: the server's log tells peers apart.
 pub fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     let flags = SocketFlags::CLOEXEC;
     let socket: OwnedFd =
@@ -53,7 +53,7 @@ pub fn take_stream(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// The header of a span of a file that is cut into the smallest.
+/// The header of a span in a file that is cut into the smallest.
 pub fn header(stream: u32, sequence: u64, file: u32, span: u64, len_bytes: u64) -> SpanHeader {
     SpanHeader {
         file: FileId(file),

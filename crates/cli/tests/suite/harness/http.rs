@@ -20,7 +20,7 @@ enum Stream {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// Names in small letters.
+    /// Fields of the head, with names in small letters.
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -29,7 +29,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     AsTold,
-    /// Of HEAD.
+    /// No body, as in an answer to HEAD.
     None,
 }
 
@@ -38,7 +38,7 @@ impl Client {
         Self { stream: BufReader::new(Stream::Plain(patient(address))) }
     }
 
-    /// The same, whose kernel takes at most so many bytes that nobody reads.
+    /// Connects with a receive buffer of this size: the kernel takes no more that nobody reads.
     pub fn connect_with_buffer(address: SocketAddr, receive_bytes: usize) -> Self {
         use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -49,7 +49,7 @@ impl Client {
         Self { stream: BufReader::new(Stream::Plain(socket)) }
     }
 
-    /// A client of HTTPS; it greets with what it says first.
+    /// Connects as a client of HTTPS; it greets with what it says first.
     pub fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
         let name = ServerName::from(address.ip());
         let tls = ClientConnection::new(config.clone(), name).unwrap();
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Goes on with new keys (KeyUpdate); what is said next is encrypted with them.
+    /// Changes the keys (KeyUpdate); what is said next is encrypted with new ones.
     pub fn change_keys(&mut self) {
         if let Stream::Tls(stream) = self.stream.get_mut() {
             stream.conn.refresh_traffic_keys().unwrap();
@@ -87,12 +87,12 @@ impl Client {
         }
     }
 
-    /// False where the server does not take it any longer.
+    /// Sends bytes; false where the server does not take them any longer.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.get_mut().write_all(bytes.as_ref()).is_ok()
     }
 
-    /// The next answer; `None` where the server closed instead.
+    /// Reads the next answer; `None` where the server closed instead.
     pub fn answer(&mut self, body: Body) -> Option<Answer> {
         let mut answer = Answer { status: self.status()?, ..Answer::default() };
         loop {
@@ -131,22 +131,22 @@ impl Client {
         }
     }
 
-    /// What comes next, whatever it is.
+    /// Reads what comes next, whatever it is.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.read(buffer)
     }
 
-    /// The server said that it ends, and sent nothing before: over TLS it is no cut.
+    /// Whether the server said that it ends, and sent nothing before: over TLS it is no cut.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0))
     }
 
-    /// The server closed, and sent nothing before.
+    /// Whether the server closed, and sent nothing before.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
     }
 
-    /// One request over this connection.
+    /// Asks for a target over this connection and reads the answer.
     pub fn get(&mut self, target: &str, fields: &str) -> Answer {
         assert!(self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")));
         self.answer(Body::AsTold).expect("an answer")

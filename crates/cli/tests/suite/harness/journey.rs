@@ -11,7 +11,7 @@ pub enum Way {
 
 pub const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
-/// Something to move, one way, from a server or to it.
+/// A transfer to try, one way, from a server or to it.
 pub struct Journey {
     pub place: Place,
     pub server: Server,
@@ -25,7 +25,7 @@ impl Journey {
         Self { place, server, way }
     }
 
-    /// Where sources lie.
+    /// Path of a source.
     pub fn from(&self, name: &str) -> PathBuf {
         match self.way {
             Way::Push => self.place.source(name),
@@ -33,7 +33,7 @@ impl Journey {
         }
     }
 
-    /// Where what is moved arrives.
+    /// Path at which a source arrives.
     pub fn to(&self, name: &str) -> PathBuf {
         match self.way {
             Way::Push => self.place.root(name),

@@ -14,13 +14,13 @@ use std::{ffi::OsString, fs, net::SocketAddr, sync::Arc};
 pub struct Media {
     pub haul: Haul,
     pub address: SocketAddr,
-    /// `None` where it is off.
+    /// Address of the dashboard; `None` where it is off.
     pub status: Option<SocketAddr>,
-    /// Of clients, where it speaks HTTPS.
+    /// TLS configuration of clients, where the server speaks HTTPS.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
-/// `media ROOT` on a free port, and options.
+/// Words of `haul media ROOT` on a free port, with options.
 pub fn words(place: &Place, options: &[&str]) -> Vec<OsString> {
     let words = words!["media", place.path("root"), "--listen", "127.0.0.1:0"];
     words.into_iter().chain(options.iter().map(OsString::from)).collect()
@@ -31,7 +31,7 @@ impl Media {
         Self::of(place.start(&words(place, options)))
     }
 
-    /// A process that says where it listens.
+    /// Takes a process that says where it listens.
     pub fn of(haul: Haul) -> Self {
         let line = haul.wait_for("start", |event| event["event"] == "listening");
         let listens = address(&line["url"]).unwrap_or_else(|| panic!("no address: {line}"));
@@ -54,7 +54,7 @@ impl Media {
         fs::read_dir(format!("/proc/{}/fd", self.haul.id())).unwrap().count()
     }
 
-    /// It is there, and answers.
+    /// Checks that the server is there, and answers.
     #[track_caller]
     pub fn assert_serves(&self) {
         assert_eq!(self.client().get("/film.mp4", "Range: bytes=0-9\r\n").status, 206);
@@ -64,7 +64,7 @@ impl Media {
         self.haul.signal(signal);
     }
 
-    /// What it said, after SIGTERM and its end.
+    /// Ends the server by SIGTERM, and returns what it said.
     pub fn end(self) -> Ran {
         self.signal(Signal::TERM);
         self.haul.finish()

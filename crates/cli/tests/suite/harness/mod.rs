@@ -26,9 +26,9 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest that anything may take. Far more than needed: the machine may be busy.
+/// Longest time that anything may take. Far more than needed: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// The user and group that may nothing, where a test run by root needs one.
+/// User and group that may nothing, where a test run by root needs one.
 pub const NOBODY: u32 = 65_534;
 
 /// Waits for something that no line tells of.
@@ -51,7 +51,7 @@ macro_rules! words {
     };
 }
 
-/// True for the long variants of the tests (HAUL_TEST_LONG=1).
+/// Whether the long variants of the tests run (HAUL_TEST_LONG=1).
 pub fn is_long() -> bool {
     std::env::var_os("HAUL_TEST_LONG").is_some_and(|value| value == "1")
 }
@@ -72,7 +72,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Prints the seed of its files.
+    /// Makes the directory, and prints the seed of its files.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         for name in ["source", "root", "target"] {
@@ -97,7 +97,7 @@ impl Place {
         self.path("target").join(name.as_ref())
     }
 
-    /// A file of bytes that depend on the seed and its name, in a directory that is made.
+    /// Makes a file of bytes that depend on the seed and its name, and the directory it is in.
     pub fn file(&self, path: &Path, len_bytes: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let file = File::create(path).unwrap();
@@ -106,7 +106,7 @@ impl Place {
         content::fill(&file, Seed(self.seed.0 ^ of_name), len_bytes).unwrap();
     }
 
-    /// A plain tree: `directories` of `files` files each, from empty to some spans long.
+    /// Makes a plain tree: `directories` of `files` files each, from empty to several spans long.
     pub fn tree(&self, root: &Path, directories: u32, files: u32) {
         let mut random = self.seed.random();
         for directory in 0..directories {
@@ -123,7 +123,7 @@ impl Place {
         }
     }
 
-    /// `haul` with its own home and state here and no variable of the outside.
+    /// Command that runs `haul` with its own home and state here and no variable of the outside.
     pub fn command(&self, words: &[OsString]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
         command.args(words).current_dir(self.directory.path()).env_clear();
@@ -183,7 +183,7 @@ pub fn assert_no_temporaries(directory: &Path) {
     assert!(left.is_empty(), "temporaries stayed: {left:?}");
 }
 
-/// haul's temporaries below a directory.
+/// Names of haul's temporaries below a directory.
 pub fn temporaries(directory: &Path) -> Vec<PathBuf> {
     let mut names = haul_testkit::tree::names(directory).unwrap();
     names.retain(|name| is_temporary(name));

@@ -28,7 +28,7 @@ use std::{
 
 const TURN: Duration = Duration::from_millis(50);
 
-/// One end of a control connection.
+/// A peer at one end of a control connection.
 pub struct Peer {
     pub control: Control,
     heard: Vec<Message>,
@@ -40,7 +40,7 @@ impl Peer {
         Self::over(TcpStream::connect(server.address()).unwrap(), server)
     }
 
-    /// The same from another address of the loopback network.
+    /// Connects from another address of the loopback network.
     pub fn connect_from(from: [u8; 4], server: &Server) -> Self {
         Self::over(super::frames::connect_from(from, server.address()), server)
     }
@@ -49,7 +49,7 @@ impl Peer {
         Self::over_tls(socket, server.token().fingerprint)
     }
 
-    /// The same for any server with this key.
+    /// Connects to any server with this key.
     pub fn over_tls(socket: TcpStream, fingerprint: [u8; 16]) -> Self {
         Self::new(Control::new(socket, Self::tls(fingerprint).into()).unwrap())
     }
@@ -91,7 +91,7 @@ impl Peer {
         Self { control, heard: Vec::new() }
     }
 
-    /// What a client of this server asks for, with its token.
+    /// The request of a client of this server, with its token.
     pub fn asks(server: &Server, direction: wire::Direction, path: &[u8]) -> wire::Open {
         wire::Open {
             token_secret: server.token().secret.to_vec(),
@@ -111,12 +111,12 @@ impl Peer {
         Self::with_session_of(server, Self::asks(server, direction, b""))
     }
 
-    /// The same for what `open` asks.
+    /// A client whose session is what `open` asks for, and the session's number.
     pub fn with_session_of(server: &Server, open: wire::Open) -> (Self, [u8; 16]) {
         Self::connect(server).open_session(open)
     }
 
-    /// Says hello, and opens what it asks for.
+    /// Says hello, and opens the session that `open` asks for.
     pub fn open_session(self, open: wire::Open) -> (Self, [u8; 16]) {
         let mut peer = self;
         peer.say(hello(1, 1));
@@ -198,8 +198,8 @@ impl Peer {
         self.hear(|message| matches!(message, Message::Pong(p) if p.number == number).then_some(()))
     }
 
-    /// Offers a file without bytes and goes through with it: the fault that the receiver has with
-    /// it.
+    /// Offers a file without bytes and goes through with it; returns the fault that the receiver
+    /// has with it.
     pub fn offer(&mut self, offer: FileOffer) -> Result<Option<Fault>, ControlError> {
         let file = offer.file;
         self.say(Message::FileOffer(offer));
@@ -225,7 +225,7 @@ pub fn hello(version_min: u32, version_max: u32) -> Message {
     Message::Hello(wire::Hello { version_min, version_max, software, ..wire::Hello::default() })
 }
 
-/// An offer of a name.
+/// An offer of a file, directory or link by its name.
 pub fn offer(file: u32, name: &[u8], kind: FileKind) -> FileOffer {
     let kind = kind as i32;
     FileOffer { file, name: name.to_vec(), kind, mode: 0o644, mtime_s: 1, ..FileOffer::default() }
@@ -245,7 +245,8 @@ impl FakeServer {
         Self::start_with_streams(state, move |peer, _| serve(peer))
     }
 
-    /// The same; `serve` also gets the listener, where the client's data streams come in.
+    /// Takes clients one after the other; `serve` also gets the listener, where the client's data
+    /// streams come in.
     pub fn start_with_streams(
         state: &Path,
         mut serve: impl FnMut(Peer, &TcpListener) + Send + 'static,
@@ -285,7 +286,7 @@ impl Drop for FakeServer {
 }
 
 impl Peer {
-    /// As a server: takes the client's first messages and opens a session for it.
+    /// Takes a client's first messages as a server, and opens a session for it.
     ///
     /// # Errors
     /// How the connection ended before.
@@ -293,7 +294,7 @@ impl Peer {
         self.let_in_granting(|_| {})
     }
 
-    /// The same, and changes what it grants.
+    /// Lets a client in as [`Self::let_in`] does, and changes what it is granted.
     ///
     /// # Errors
     /// As [`Self::let_in`].

@@ -1,4 +1,4 @@
-//! A running `haul --json`: its lines as they come, its end, and what it said.
+//! A running `haul --json`: its lines as they come, its end, and its words.
 
 use super::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,15 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The smallest pipe that Linux makes: one page.
+/// Bytes of the smallest pipe that Linux makes: one page.
 const PIPE_BYTES: usize = 4096;
 
-/// A process, killed when dropped.
+/// A process of `haul`, killed when dropped.
 pub struct Haul {
     child: Child,
     feed: Arc<Feed>,
     errors: Option<JoinHandle<String>>,
-    /// What it says goes in here, and nobody takes it out: held, as a closed pipe would end it.
+    /// Reading end of the pipe that the process writes to, which nobody reads: held, as a closed
+    /// pipe would end it.
     #[expect(dead_code, reason = "it is held")]
     unread: Option<PipeReader>,
 }
@@ -55,7 +56,7 @@ impl Feed {
     }
 }
 
-/// The same command behind other words that run it, such as `taskset -c 0`.
+/// Command that runs another behind these words, such as `taskset -c 0`.
 pub fn behind(words: &[OsString], command: Command) -> Command {
     let Some((program, rest)) = words.split_first() else { return command };
     let mut wrapped = Command::new(program);
@@ -84,8 +85,8 @@ impl Haul {
         Self { child, feed, errors: Some(errors), unread: None }
     }
 
-    /// The same with standard output and error in one small pipe, of which nobody reads more than
-    /// the first line.
+    /// Starts a process with standard output and error in one small pipe, of which nobody reads
+    /// more than the first line.
     pub fn start_unread(mut command: Command) -> Self {
         let (mut reader, writer) = std::io::pipe().unwrap();
         rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES).unwrap();
@@ -107,13 +108,13 @@ impl Haul {
         self.child.id()
     }
 
-    /// All lines so far.
+    /// Lines that came so far.
     pub fn events(&self) -> Vec<Value> {
         self.feed.lock().events.clone()
     }
 
-    /// The first line that fits, of those that came and those to come; `None` when the program
-    /// ended without, or `time_max` passed.
+    /// Waits for the first line that fits, of those that came and those to come; `None` when the
+    /// program ended without, or `time_max` passed.
     pub fn look_for(&self, time_max: Duration, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         self.look_at(time_max, |events| events.iter().find(|event| fits(event)).cloned())
     }
@@ -132,7 +133,7 @@ impl Haul {
         }
     }
 
-    /// Waits until so many lines of this event came.
+    /// Waits until `count` lines of this event came.
     #[track_caller]
     pub fn wait_for_count(&self, event: &str, count: usize) {
         let counted = |events: &[Value]| {
@@ -142,14 +143,14 @@ impl Haul {
         assert!(seen.is_some(), "not {count} times {event}: {:?}", self.events());
     }
 
-    /// The same, and it must come.
+    /// Waits for the first line that fits, which must come.
     #[track_caller]
     pub fn wait_for(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         self.look_for(PATIENCE, fits)
             .unwrap_or_else(|| panic!("no {what} came: {:?}", self.events()))
     }
 
-    /// Waits for progress with at least so many bytes under the key.
+    /// Waits for progress with at least this many bytes under the key.
     #[track_caller]
     pub fn wait_for_bytes(&self, key: &str, at_least: u64) -> u64 {
         let fits = |event: &Value| event[key].as_u64().is_some_and(|bytes| bytes >= at_least);
@@ -166,7 +167,7 @@ impl Haul {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// SIGKILL; returns when it is gone and all it said is read.
+    /// Kills the process by SIGKILL; returns when it is gone and all it said is read.
     pub fn kill(&mut self) {
         // An error says that it is gone already.
         let _ = self.child.kill();
@@ -174,13 +175,13 @@ impl Haul {
         self.look_for(Duration::from_secs(10), |_| false);
     }
 
-    /// SIGINT or SIGTERM.
+    /// Sends a signal, SIGINT or SIGTERM.
     pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).unwrap();
         kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     #[track_caller]
     pub fn finish(mut self) -> Ran {
         let deadline = Instant::now() + PATIENCE;
@@ -209,9 +210,9 @@ impl Drop for Haul {
     }
 }
 
-/// A program that ended, and all it said.
+/// A program that ended, and all its words.
 pub struct Ran {
-    /// -1: a signal ended it.
+    /// Exit status; -1 where a signal ended the program.
     pub status: i32,
     pub events: Vec<Value>,
     pub err: String,
@@ -236,7 +237,7 @@ impl Ran {
         last
     }
 
-    /// All is done and verified.
+    /// Checks that all is done and verified; returns the report.
     #[track_caller]
     pub fn ok(&self) -> &Value {
         assert_eq!(self.status, 0, "{self:?}");
@@ -245,7 +246,7 @@ impl Ran {
         report
     }
 
-    /// Some files failed; the report names so many.
+    /// Checks that this many files failed; returns the report.
     #[track_caller]
     pub fn failed(&self, files: u64) -> &Value {
         assert_eq!(self.status, 1, "{self:?}");
@@ -265,15 +266,15 @@ impl Ran {
         self.report()[key].as_u64().unwrap_or_else(|| panic!("no number {key}: {self:?}"))
     }
 
-    /// The most that a session of this run went on from, whether it was there before the run or an
-    /// earlier session brought it.
+    /// Most bytes that a session of this run went on from, whether they were there before the run
+    /// or an earlier session brought them.
     pub fn gone_on_from(&self) -> u64 {
         let bytes = |event: &&Value| event["bytes"].as_u64();
         self.named("resume").iter().filter_map(bytes).max().unwrap_or(0)
     }
 
-    /// An error event whose words, all parts together, hold all of these; on standard error they
-    /// stand too.
+    /// Finds the error event whose words, all parts together, hold all of these; they must be on
+    /// standard error too.
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Value {
         let holds = |event: &&&Value| {
@@ -291,7 +292,7 @@ impl Ran {
         found
     }
 
-    /// Nothing could start, in these words, with something to do about it.
+    /// Checks that nothing could start, in these words, with something to do about it.
     #[track_caller]
     pub fn refused(&self, words: &[&str]) {
         assert_eq!(self.status, 2, "{self:?}");

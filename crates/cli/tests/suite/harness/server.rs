@@ -16,11 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The threads of a server that serves nobody: the first, its listener's, its log's, and the one
-/// that waits for a hangup.
+/// Number of threads of a server that serves nobody: the first, its listener's, its log's, and the
+/// one that waits for a hangup.
 pub const IDLE_THREADS: u64 = 4;
 
-/// How a server is started.
+/// Settings that a server is started with.
 pub struct ServerSetup {
     root: OsString,
     state: PathBuf,
@@ -28,14 +28,14 @@ pub struct ServerSetup {
     nobody: bool,
     unread: bool,
     descriptors: Option<u32>,
-    /// What runs it, such as `taskset -c 0`.
+    /// Words that run the server, such as `taskset -c 0`.
     behind: Vec<OsString>,
-    /// More of its environment.
+    /// Variables to add to the server's environment.
     variables: Vec<(OsString, OsString)>,
 }
 
 impl ServerSetup {
-    /// Serves the `root` of a place.
+    /// Settings of a server of the `root` of a place.
     pub fn new(place: &Place) -> Self {
         Self {
             root: place.path("root").into(),
@@ -54,7 +54,7 @@ impl ServerSetup {
         self
     }
 
-    /// A state directory of its own: another key, other tokens.
+    /// Takes another state directory: another key, other tokens.
     pub fn state(mut self, state: PathBuf) -> Self {
         self.state = state;
         self
@@ -65,25 +65,25 @@ impl ServerSetup {
         self
     }
 
-    /// As a user without rights; only root can.
+    /// Runs the server as a user without rights; only root can.
     pub fn run_by_nobody(mut self) -> Self {
         self.nobody = true;
         self
     }
 
-    /// Nobody reads what it says, but for the first line.
+    /// Leaves what the server says unread, but for the first line.
     pub fn unread(mut self) -> Self {
         self.unread = true;
         self
     }
 
-    /// Behind other words that run it, such as `taskset -c 0`.
+    /// Runs the server behind other words, such as `taskset -c 0`.
     pub fn behind(mut self, words: &[OsString]) -> Self {
         self.behind = words.to_vec();
         self
     }
 
-    /// With more in its environment.
+    /// Adds a variable to the server's environment.
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.into(), value.as_ref().into()));
         self
@@ -119,7 +119,7 @@ impl ServerSetup {
     }
 }
 
-/// The same command with at most so many open descriptors.
+/// Command that runs another with at most this many open descriptors.
 pub fn with_few_descriptors(haul: &Command, most: u32) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit -n {most}; exec \"$@\"")).arg("sh");
@@ -129,7 +129,7 @@ pub fn with_few_descriptors(haul: &Command, most: u32) -> Command {
     command
 }
 
-/// Killed when dropped.
+/// A running server, killed when dropped.
 pub struct Server {
     setup: ServerSetup,
     pub process: Haul,
@@ -141,7 +141,7 @@ impl Server {
         ServerSetup::new(place).start(place)
     }
 
-    /// The printed URL with this path behind.
+    /// The printed URL with this path behind it.
     pub fn url(&self, path: impl AsRef<OsStr>) -> OsString {
         let mut url = OsString::from(&self.url);
         url.push(path.as_ref());
@@ -169,7 +169,7 @@ impl Server {
         self.url_with(&self.token().reveal(), address, path)
     }
 
-    /// Starts it again as it was, on the same port.
+    /// Starts the server again as it was, on the same port.
     #[track_caller]
     pub fn restart(&mut self, place: &Place) {
         self.process.kill();
@@ -178,20 +178,21 @@ impl Server {
         self.process = process;
     }
 
-    /// Waits until so many sessions of this process have ended, counted from its start.
+    /// Waits until this many sessions of the process have ended, counted from its start.
     #[track_caller]
     pub fn wait_for_sessions(&self, ended: usize) {
         self.process.wait_for_count("session_ended", ended);
     }
 
-    /// How many connections were refused, in however few lines.
+    /// Number of connections that were refused, in however few lines.
     pub fn refusals(&self) -> u64 {
         let events = self.process.events();
         let refused = events.iter().filter(|line| line["event"] == "refused");
         refused.map(|line| line["times"].as_u64().unwrap()).sum()
     }
 
-    /// Waits until so many were refused: of a flood the log tells when its window is over.
+    /// Waits until this many connections were refused: of a flood the log tells when its window is
+    /// over.
     #[track_caller]
     pub fn wait_for_refusals(&self, count: u64) {
         let deadline = Instant::now() + super::PATIENCE;
@@ -201,14 +202,14 @@ impl Server {
         }
     }
 
-    /// A server that may have at most so many descriptors.
+    /// Starts a server that may have at most this many descriptors.
     pub fn start_with_few_descriptors(place: &Place, most: u32) -> Self {
         let mut setup = ServerSetup::new(place);
         setup.descriptors = Some(most);
         setup.start(place)
     }
 
-    /// Still serves: a small file goes there and back.
+    /// Checks that the server still serves: a small file goes there and back.
     #[track_caller]
     pub fn still_serves(&self, place: &Place) {
         let file = place.path("still-there");
@@ -220,17 +221,17 @@ impl Server {
         fs::remove_file(place.path("back-again")).unwrap();
     }
 
-    /// The largest that its memory ever was, in bytes (VmHWM).
+    /// Most memory that the server ever had, in bytes (VmHWM).
     pub fn memory_bytes(&self) -> u64 {
         self.status("VmHWM:") << 10
     }
 
-    /// How many threads it has now.
+    /// Number of threads that the server has now.
     pub fn threads(&self) -> u64 {
         self.status("Threads:")
     }
 
-    /// Waits until it has no more threads than these.
+    /// Waits until the server has no more threads than these.
     #[track_caller]
     pub fn wait_for_threads(&self, at_most: u64) {
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -248,7 +249,7 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// The name of a file as it stands in a URL.
+    /// Escapes the name of a file for a URL.
     pub fn escaped(name: &[u8]) -> String {
         name.iter().map(|byte| format!("%{byte:02X}")).collect()
     }

@@ -10,7 +10,7 @@ use rustls::{
 use std::{fs, sync::Arc};
 
 const FILM_BYTES: u64 = 3_000_000;
-/// Options of a server with the certificate.
+/// Options of a server for its certificate and key.
 pub const PAIR: [&str; 4] = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
 
 /// An authority that clients believe, and files of a certificate that it signed.
@@ -29,7 +29,7 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
-    /// A chain and its key, as text.
+    /// Makes a chain and its key, as text.
     pub fn certify(&self) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -84,7 +84,7 @@ impl Studio {
         fs::read(self.place.root("film.mp4")).unwrap()
     }
 
-    /// With the certificate.
+    /// Starts a server with the certificate.
     pub fn start(&self, options: &[&str]) -> Media {
         self.start_with(&[&PAIR, options].concat())
     }
