@@ -47,7 +47,8 @@ fn new_token(place: &Place, words: &[&str]) -> (String, String) {
     (text("token"), text("id"))
 }
 
-/// It ends with an error in these words, and status 1 or 2; what is there is not told as done.
+/// Checks that a run ends with an error in these words, and status 1 or 2; what is there is not
+/// told as done.
 #[track_caller]
 fn assert_not_done(ran: &Ran, words: &[&str]) {
     assert!(ran.status == 1 || ran.status == 2, "{ran:?}");
@@ -105,7 +106,8 @@ fn a_token_without_the_right_is_refused_and_one_with_it_is_not() {
     place.pull(&words![read_only.url("served"), place.target("again")]).ok();
 }
 
-/// By the words of the program; hostile_rights.rs tries what it would not say.
+/// A token that may only write, by the words of the program; hostile_rights.rs tries what it would
+/// not say.
 #[test]
 fn a_token_that_may_only_write_learns_neither_names_nor_contents() {
     let (place, server) = with_data(1000);
@@ -143,7 +145,7 @@ fn a_token_that_may_only_write_learns_neither_names_nor_contents() {
     assert!(!place.source("data").exists() && place.root("in/data").exists());
 }
 
-/// What may be listed is told name by name, and not a byte of it.
+/// A listing, which tells what may be listed name by name, and not a byte of it.
 #[test]
 fn a_token_that_may_only_list_fetches_nothing() {
     let (place, server) = with_data(1000);
@@ -457,7 +459,8 @@ fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, String>) -> Option<(Place
     }
 }
 
-/// Each takes what it finds until it finds no more, and gives it back.
+/// Files that do not fit together: each takes what it finds until it finds no more, and gives it
+/// back.
 #[test]
 fn files_that_do_not_fit_together_are_never_told_of_more_room_than_they_need() {
     let mount = |place: &Place| Mount::tmpfs(&place.path("root"), "40m");
@@ -494,7 +497,8 @@ fn a_file_that_does_not_fit_is_known_before_the_first_byte_and_the_others_arrive
     server.still_serves(&place);
 }
 
-/// Of a tmpfs and of an ext4: what a failed fallocate(2) took is not free when it is asked for.
+/// Free space of a tmpfs and of an ext4: what a failed fallocate(2) took is not free when it is
+/// asked for.
 #[test]
 fn what_is_free_is_told_as_it_was_before_the_file_that_does_not_fit() {
     for kind in ["tmpfs", "ext4"] {
@@ -550,7 +554,7 @@ fn a_disk_that_fills_up_in_the_middle_fails_the_file_and_the_next_run_goes_on() 
     assert_no_temporaries(&place.path("root"));
 }
 
-/// The disk below the file system is too small for what the file system promised.
+/// A disk below the file system that is too small for what the file system promised.
 #[test]
 fn a_disk_that_fails_at_the_sync_never_shows_the_file() {
     let place = Place::new();

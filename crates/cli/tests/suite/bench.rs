@@ -15,7 +15,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest that anything may take. Far more than needed: the machine may be busy.
+/// Longest time that anything may take. Far more than needed: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn bench(directory: &Path, words: &[&str]) -> Command {
@@ -24,7 +24,7 @@ fn bench(directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// The objects it printed, and nothing else than what was there before is in the directory.
+/// Runs a bench: returns the objects it printed, and checks that nothing new is in the directory.
 fn measured(directory: &Path, words: &[&str]) -> Vec<Value> {
     let before = names(directory);
     let output = bench(directory, &[words, &["--json"]].concat()).output().unwrap();
@@ -56,7 +56,7 @@ fn of_table<'a>(lines: &'a [Value], table: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["table"] == table).collect()
 }
 
-/// Either a rate with what it cost both sides, or why there is none.
+/// Checks that a cell has a rate with what it cost both sides, or says why there is none.
 #[track_caller]
 fn has_a_rate_or_a_reason(cell: &Value) {
     if cell["refused"].is_string() {
@@ -71,7 +71,7 @@ fn has_a_rate_or_a_reason(cell: &Value) {
     }
 }
 
-/// Whole, with charts, and nothing that a browser would fetch or run.
+/// Checks that a page is whole, with charts, and nothing that a browser would fetch or run.
 #[track_caller]
 fn is_a_page(path: &Path) {
     let page = fs::read_to_string(path).unwrap();

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A crowd of a second: eight viewers, three films of two periods.
+/// Options of a crowd of a second: eight viewers, three films of two periods.
 const SMALL: [&str; 8] = [
     "--users=8",
     "--mean-gap=40ms",
@@ -51,14 +51,14 @@ fn groups_of(process: u32) -> Vec<String> {
     names.filter(|name| name.starts_with(&format!("haul-bench-{process}-"))).collect()
 }
 
-/// Of the directory that it worked in, what `/proc/mounts` still has.
+/// Mounts below a directory that `/proc/mounts` still has.
 fn mounts_in(directory: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let within = directory.to_str().unwrap();
     mounts.lines().filter(|line| line.contains(within)).map(str::to_owned).collect()
 }
 
-/// Processes whose working directory is this one.
+/// Processes whose working directory is `directory`.
 fn works_in(directory: &Path) -> Vec<OsString> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let works = |process: &fs::DirEntry| {
@@ -78,7 +78,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// A whole crowd: each film was played, each period counted, and times are in order.
+/// Checks that a whole crowd was met: each film was played, each period counted, and times are in
+/// order.
 #[track_caller]
 fn met_the_crowd(cell: &Value) {
     assert!(cell["refused"].is_null(), "{cell}");
@@ -245,7 +246,8 @@ fn ctrl_c_removes_films_servers_and_groups() {
     left_nothing(&place, process);
 }
 
-/// kill -9: its server ends with it, and its films and their disk go with the next bench.
+/// A bench that is killed (kill -9): its server ends with it, and its films and their disk go with
+/// the next bench.
 #[test]
 fn what_a_killed_bench_leaves_goes_with_the_next() {
     let place = Place::new();

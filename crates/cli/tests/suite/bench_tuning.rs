@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{ffi::OsString, fs};
 
-/// The host's own values, which a bench must never touch.
+/// Names of the host's own settings, which a bench must never touch.
 const SETTINGS: [&str; 4] =
     ["tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save"];
 
@@ -21,14 +21,14 @@ fn tuning(place: &Place, more: &[&str]) -> Vec<OsString> {
     [words, more.iter().map(OsString::from).collect()].concat()
 }
 
-/// The namespaces of a process.
+/// Names of the namespaces that a process made.
 fn namespaces_of(process: u32) -> Vec<String> {
     let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
     names.filter(|name| name.contains(&format!("-{process}-"))).collect()
 }
 
-/// False, and a skipped test, where no namespace can be made.
+/// Whether a namespace can be made; a skipped test where none can.
 fn can_run() -> bool {
     let made = haul_emulator::namespace::Namespace::make("test", "near");
     made.inspect_err(|why| skip("root and ip(8)", &why.to_string())).is_ok()

@@ -87,7 +87,7 @@ fn an_engine_that_was_asked_for_is_the_choice_and_the_only_candidate_but_the_las
     assert_eq!(source["candidates"].as_array().unwrap().len(), 2, "{source}");
 }
 
-/// False where the page cache keeps it.
+/// Makes the page cache forget a part of a file; false where it keeps it.
 fn forget(path: &std::path::Path, part: Range<u64>) -> bool {
     let forgotten = page_cache::forget(path, part);
     if let Err(why) = &forgotten {
@@ -96,7 +96,7 @@ fn forget(path: &std::path::Path, part: Range<u64>) -> bool {
     forgotten.is_ok()
 }
 
-/// The page cache runs out in the middle of a file.
+/// A file of which the page cache holds the first part alone.
 #[test]
 fn where_the_page_cache_ends_another_engine_goes_on_and_it_is_said_once() {
     for way in WAYS {
@@ -140,7 +140,7 @@ fn where_the_page_cache_ends_another_engine_goes_on_and_it_is_said_once() {
     }
 }
 
-/// The engines for many files are not those for the first.
+/// Engines for many files, which are not those for the first.
 #[test]
 fn many_files_behind_a_small_one_get_engines_of_their_own() {
     for way in WAYS {
@@ -181,7 +181,7 @@ fn many_files_behind_a_small_one_get_engines_of_their_own() {
     }
 }
 
-/// The disk of a source becomes five times slower: the other engines are tried.
+/// The disk of a source that becomes five times slower: the other engines are tried.
 #[test]
 fn a_disk_that_slows_down_is_tried_with_the_other_engines() {
     const RATE: u64 = 30 * MIB;

@@ -26,7 +26,7 @@ fn report_text(journey: &Journey, options: &[OsString]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Each told the same of one tree: a dry run, the run, the run again, their texts and the log.
+/// Counts of one tree, the same in a dry run, the run, the run again, their texts and the log.
 #[test]
 fn directories_are_counted_apart_from_files_and_links_by_all_that_is_told() {
     for way in WAYS {
@@ -61,7 +61,7 @@ fn directories_are_counted_apart_from_files_and_links_by_all_that_is_told() {
     }
 }
 
-/// What was moved before the connection was lost is not at the source any more.
+/// Files that were moved before the connection was lost, and are not at the source any more.
 #[test]
 fn a_move_over_two_sessions_counts_the_files_of_both() {
     for way in WAYS {

@@ -1,4 +1,4 @@
-//! Crash-safe: either side killed at random moments goes on where it was, and is never wrong.
+//! Crash-safety: either side killed at random moments goes on where it was, and is never wrong.
 
 use crate::harness::{
     PATIENCE, Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long,
@@ -19,7 +19,7 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Of a file whose push is interrupted: four seconds at the rate it is given.
+/// Length of a file whose push is interrupted: four seconds at the rate it is given.
 const LEN: u64 = 24 * MIB;
 
 /// A transfer that is killed again and again.
@@ -27,10 +27,10 @@ struct Victim {
     place: Place,
     server: Server,
     way: Way,
-    /// Of the source: a file or a directory.
+    /// Name of the source, a file or a directory.
     name: &'static str,
     options: Vec<OsString>,
-    /// What was under the final name before, which stays until the new is complete.
+    /// A copy of what was under the final name before, which stays until the new is complete.
     old: Option<PathBuf>,
 }
 
@@ -64,7 +64,7 @@ impl Victim {
         self.place.start(&[words, self.options.clone()].concat())
     }
 
-    /// What stands under final names is whole: the new, the old, or nothing.
+    /// Checks that what stands under final names is whole: the new, the old, or nothing.
     #[track_caller]
     fn assert_nothing_half_visible(&self) {
         let (source, target) = (self.source(), self.target());
@@ -87,7 +87,7 @@ impl Victim {
         }
     }
 
-    /// Kills one side or both at random moments, and lets it end at last.
+    /// Kills one side or both at random moments, and lets the transfer end at last.
     fn kill_at_random_moments(&mut self, kills: u32, random: &mut Random) -> (Ran, u32, u64) {
         let mut client = self.start();
         let (mut durable, mut killed) = (0, 0);
@@ -130,7 +130,8 @@ impl Victim {
     }
 }
 
-/// Where a killed run says anything of what arrived, it knows of all that was durable before.
+/// Checks that a killed run, where it says anything of what arrived, knows of all that was durable
+/// before.
 #[track_caller]
 fn assert_goes_on(client: &Haul, durable: u64) {
     let events = client.events();
@@ -139,7 +140,8 @@ fn assert_goes_on(client: &Haul, durable: u64) {
     assert!(most.is_none_or(|most| most >= durable), "{most:?} after {durable}");
 }
 
-/// What its last session, which may not be its first, tells as durable when it has just begun.
+/// Durable bytes that the last session of a run, which may not be its first, tells when it has just
+/// begun.
 fn durable_in_last_session(ran: &Ran) -> u64 {
     let last = ran.events.iter().rposition(|event| event["event"] == "session").unwrap();
     let told = ran.events[last..].iter().find(|event| event["event"] == "progress");
@@ -294,7 +296,7 @@ fn a_server_that_is_ended_in_order_ends_and_the_client_goes_on_with_the_next() {
     }
 }
 
-/// A push that was killed when some of it was durable, and the server idle again.
+/// Makes a push that was killed when a part of it was durable, and the server idle again.
 fn interrupted() -> (Victim, u64) {
     let options = words!["--bwlimit", "6M", "--span-size", "64K", "--streams", "1"];
     let victim = Victim::new(Way::Push, "data", options);
@@ -316,7 +318,7 @@ impl Victim {
         self.place.root(".data.haul-part")
     }
 
-    /// Runs it again, fast, to its end.
+    /// Runs the push again, fast, to its end.
     #[track_caller]
     fn run_again(&self) -> Ran {
         let ran = self.place.push(&words![self.source(), self.server.url("")]);
@@ -475,7 +477,7 @@ fn a_second_pull_to_the_same_name_is_refused_while_the_first_lives() {
     victim.assert_arrived();
 }
 
-/// The kernel lets go of a lock when its holder dies, however it dies.
+/// The lock of a target, which the kernel lets go of when its holder dies, however it dies.
 #[test]
 fn a_server_killed_in_the_middle_leaves_no_lock_behind() {
     let mut victim = Victim::new(Way::Push, "data", words!["--bwlimit", "8M"]);
@@ -492,7 +494,7 @@ fn a_server_killed_in_the_middle_leaves_no_lock_behind() {
     assert!(begun.elapsed() < PATIENCE);
 }
 
-/// What a report counts fits together, however often it was interrupted.
+/// Counts of a report, which fit together however often the transfer was interrupted.
 #[test]
 fn the_bytes_of_a_report_add_up_after_a_restart_of_the_server() {
     let mut victim = Victim::new(Way::Push, "data", words!["--bwlimit", "8M"]);
@@ -511,7 +513,8 @@ fn the_bytes_of_a_report_add_up_after_a_restart_of_the_server() {
     );
 }
 
-/// Had one name gone before the kill, the next run would meet the other as a file of its own.
+/// Two names of one file in a killed move: had one gone before the kill, the next run would meet
+/// the other as a file of its own.
 #[test]
 fn a_killed_move_leaves_names_of_one_file_together() {
     let place = Place::new();

@@ -27,9 +27,9 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
-/// What a server may take at most, whatever strangers do.
+/// Most memory that a server may take, whatever strangers do.
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
-/// A length and no more: the start of a TLS ClientHello of 512 bytes.
+/// Half a greeting, a length and no more: the start of a TLS ClientHello of 512 bytes.
 const HALF_HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 
 fn names_in(place: &Place, name: &str) -> Vec<std::path::PathBuf> {
@@ -82,7 +82,7 @@ fn a_server_that_says_nothing_or_nonsense_is_left() {
     assert!(begun.elapsed() < PATIENCE);
 }
 
-/// The server's files must not land beside the directory that the user named.
+/// Names that lead outside: files must not land beside the directory that the user named.
 #[test]
 fn a_server_that_offers_names_outside_is_refused_by_a_pull() {
     for name in [&b"../x"[..], b"/tmp/haul-x", b"a/../../x", b"x/../y", b"..", b"a\0b", b""] {
@@ -103,7 +103,7 @@ fn a_server_that_offers_names_outside_is_refused_by_a_pull() {
     }
 }
 
-/// First a link, then a file behind it.
+/// A link that a peer plants, and a file behind it.
 #[test]
 fn a_peer_that_plants_a_link_does_not_get_through_it() {
     let place = Place::new();
@@ -225,7 +225,7 @@ fn data_streams_of_no_session_and_with_a_wrong_mac_are_closed() {
     server.still_serves(&place);
 }
 
-/// A preface that is right opens a stream, but not every place in every file.
+/// Frames on a stream that a right preface opened, for places that are not to be written.
 #[test]
 fn frames_that_were_not_asked_for_write_nothing() {
     let place = Place::new();
@@ -267,7 +267,7 @@ fn frames_that_were_not_asked_for_write_nothing() {
     server.still_serves(&place);
 }
 
-/// Noise of all kinds, for as long as the transfer runs.
+/// Sends noise of all kinds, for as long as the transfer runs.
 fn make_noise(address: std::net::SocketAddr, random: &mut Random) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..20 {
@@ -398,7 +398,7 @@ fn more_sessions_than_allowed_are_told_to_come_later() {
     place.push(&words).ok();
 }
 
-/// Whoever is on the path has seen what opens a stream, and cannot open it once more.
+/// The preface of a stream, which whoever is on the path has seen, and which opens no second one.
 #[test]
 fn a_preface_said_again_while_its_stream_is_up_takes_and_disturbs_nothing() {
     let place = Place::new();
@@ -519,7 +519,7 @@ fn a_client_has_twice_the_streams_it_was_granted_and_no_more() {
     assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
 }
 
-/// Says the same many times, in pieces that the other side has time to take.
+/// Says a message many times, in pieces that the other side has time to take.
 fn flood(peer: &mut Peer, times: usize, mut message: impl FnMut(usize) -> Message) {
     for number in 0..times {
         peer.say(message(number));
@@ -530,7 +530,8 @@ fn flood(peer: &mut Peer, times: usize, mut message: impl FnMut(usize) -> Messag
     peer.sync().unwrap();
 }
 
-/// What it is answered waits for it on the server, and it must not wait for ever.
+/// Answers that wait on the server for a client that does not read, and that must not wait for
+/// ever.
 #[test]
 fn a_client_that_reads_none_of_its_answers_is_cut_off() {
     let place = Place::new();
@@ -582,7 +583,7 @@ fn longest_name() -> Vec<u8> {
     name.as_bytes()[..limits::NAME_BYTES_MAX].to_vec()
 }
 
-/// Nobody reads what the server says of it, either.
+/// Messages in a flood to a server, of which nobody reads what it says, either.
 #[test]
 fn a_client_that_floods_the_server_with_messages_takes_little_memory() {
     let place = Place::new();
@@ -613,7 +614,7 @@ fn a_client_that_floods_the_server_with_messages_takes_little_memory() {
     assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
 }
 
-/// Each with as many spans as a file may have.
+/// Open offers, each with as many spans as a file may have.
 #[test]
 fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
     let place = Place::new();
@@ -664,7 +665,7 @@ fn holder_of_data(server: &Server, token: &Token) -> Peer {
     peer
 }
 
-/// As when its network was cut: its user runs the command again, and is not told to wait.
+/// A client whose network was cut: its user runs the command again, and is not told to wait.
 #[test]
 fn a_client_that_fell_silent_gives_way_to_one_that_wants_its_file() {
     let place = Place::new();
@@ -707,7 +708,7 @@ fn a_single_use_token_is_given_back_by_a_client_that_fell_silent() {
     drop(silent);
 }
 
-/// A server that other users of the host share must not lend them its eyes.
+/// A server whose host other users share, and which must not lend them its eyes.
 #[test]
 fn a_link_that_appears_while_a_tree_is_pulled_is_not_followed() {
     let place = Place::new();
