@@ -27,18 +27,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a server may take at most, whatever peers do.
+/// Most memory that a server may take, whatever peers do.
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
 const CONNECTIONS: u64 = 10_000;
-/// Threads that open them.
+/// Number of threads that open the connections.
 const CONNECTORS: u64 = 16;
-/// Twice the strangers' places, as those who made room may take a moment to end, the server's own
-/// threads, and one that has been joined and is still listed.
+/// Most threads of a server: twice the strangers' places, as those who made room may take a moment
+/// to end, the server's own threads, and one that has been joined and is still listed.
 const THREADS_MAX: u64 = 2 * 64 + IDLE_THREADS + 1;
-/// A length and no more: the start of a TLS ClientHello of 512 bytes.
+/// Half a greeting, a length and no more: the start of a TLS ClientHello of 512 bytes.
 const HALF_HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 
-/// The most that this process may have open, raised; `None` if it is less than `wanted`.
+/// Raises the limit of files that this process may have open; `None` if it stays below `wanted`.
 fn raise_open_files(wanted: u64) -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -52,7 +52,7 @@ fn address(number: u64) -> [u8; 4] {
     [127, 0, 10, 1 + (number % 100) as u8]
 }
 
-/// The lines of a flood in this time: at most 264 in ten seconds.
+/// Most lines of a flood in this time: 264 in ten seconds.
 fn lines_max(took: Duration) -> usize {
     (took.as_secs() as usize / 10 + 2) * 264
 }
@@ -108,7 +108,7 @@ fn ten_thousand_idle_connections_keep_nobody_out_and_cost_little() {
     drop(idle);
 }
 
-/// They come faster than anybody can show who he is, for as long as others work.
+/// Connections in a flood, faster than anybody can show who he is, for as long as others work.
 #[test]
 fn a_flood_of_connections_keeps_no_transfer_out() {
     let place = Place::new();
@@ -171,7 +171,7 @@ fn crc(server: &Server) -> wire::Open {
     wire::Open { span_bytes: SPAN_BYTES, ..Peer::asks(server, Direction::Push, b"") }
 }
 
-/// A client that sends so many small files and confirms none of them; it holds what it may.
+/// A client that sends `count` small files and confirms none of them; it holds what it may.
 fn hold_small_files(server: &Server, name: &str, count: u32) -> (Peer, TcpStream) {
     let (mut peer, session) = Peer::with_session_of(server, crc(server));
     let keys = Arc::new(peer.control.session_keys(&session).unwrap());
@@ -190,7 +190,7 @@ fn hold_small_files(server: &Server, name: &str, count: u32) -> (Peer, TcpStream
     (peer, stream)
 }
 
-/// One client that never confirmed its files held all that the process may have open.
+/// A client that never confirmed its files, and held all that the process may have open.
 #[test]
 fn clients_that_confirm_no_file_leave_the_others_their_share() {
     let place = Place::new();
@@ -243,7 +243,7 @@ fn clients_that_keep_large_files_open_leave_the_others_descriptors() {
     server.still_serves(&place);
 }
 
-/// Every directory of a request was opened at once.
+/// Directories of a request, which were opened all at once.
 #[test]
 fn a_pull_of_hundreds_of_directories_opens_a_few_at_a_time() {
     let place = Place::new();
@@ -268,7 +268,7 @@ fn a_pull_of_hundreds_of_directories_opens_a_few_at_a_time() {
     drop(holders);
 }
 
-/// The space that is taken for a file before its first byte.
+/// Space that is taken for a file before its first byte.
 #[test]
 fn space_for_files_that_never_come_is_given_back_when_their_session_ends() {
     const FILE_BYTES: u64 = 64 << 20;
@@ -309,7 +309,8 @@ fn a_client_whose_offers_never_end_takes_little_memory() {
     assert!(memory <= 72 << 20, "{memory} bytes of memory");
 }
 
-/// The same from a server: the client takes what comes in little memory until its user ends it.
+/// Offers without end from a server: the client takes what comes in little memory until its user
+/// ends it.
 #[test]
 fn a_server_whose_offers_never_end_takes_little_memory_of_a_pull() {
     let place = Place::new();
@@ -344,7 +345,7 @@ fn a_server_whose_offers_never_end_takes_little_memory_of_a_pull() {
     assert_eq!(made.len(), 1, "{made:?}");
 }
 
-/// Long headers, many headers, many streams: what comes in front of any payload.
+/// Bytes in front of any payload: long headers, many headers, many streams.
 #[test]
 fn packs_of_the_smallest_files_and_headers_without_payload_cost_a_server_little() {
     let place = Place::new();

@@ -63,7 +63,7 @@ fn ends() -> Message {
     Message::OffersEnd(wire::OffersEnd::default())
 }
 
-/// What a receiver may not say of the one file, of 200,000 bytes, that it was offered.
+/// Messages that a receiver may not say of the one file, of 200,000 bytes, that it was offered.
 fn lies_of_a_receiver() -> Vec<Vec<Message>> {
     let bad = |file, span, stream| Message::SpanBad(wire::SpanBad { file, span, stream });
     let good = need(0, SPAN_BYTES, &[]);
@@ -99,7 +99,7 @@ fn lies_of_a_receiver() -> Vec<Vec<Message>> {
     ]
 }
 
-/// What a sender may not say.
+/// Messages that a sender may not say.
 fn lies_of_a_sender() -> Vec<Vec<Message>> {
     let regular = |file| offer(file, b"data", FileKind::Regular);
     let whole = |file| FileOffer { size_bytes: 200_000, ..regular(file) };
@@ -135,7 +135,7 @@ fn lies_of_a_sender() -> Vec<Vec<Message>> {
     ]
 }
 
-/// Says the messages and hears that they broke the protocol.
+/// Says the messages and checks that the other side refuses them as a breach of the protocol.
 fn is_refused(peer: &mut Peer, messages: Vec<Message>) {
     let told = format!("{messages:?}");
     messages.into_iter().for_each(|message| peer.say(message));
@@ -144,7 +144,7 @@ fn is_refused(peer: &mut Peer, messages: Vec<Message>) {
     peer.hear_close();
 }
 
-/// The lines of the server's log that speak of this address: themselves, or by their session.
+/// Lines of the server's log that speak of this address: themselves, or by their session.
 fn lines_of(server: &Server, address: &str) -> Vec<String> {
     let events = server.process.events();
     let of_address = |line: &&serde_json::Value| {
@@ -177,7 +177,7 @@ fn asks_safe(server: &Server, direction: Direction, path: &[u8]) -> wire::Open {
     }
 }
 
-/// What strangers do, each from an address of its own, and what the log says of it.
+/// Acts of strangers, each from an address of its own, with what the log says of them.
 fn acts_of_strangers() -> Vec<(Vec<u8>, &'static str)> {
     let preface = Preface { stream: haul_protocol::StreamId(0), session: [9; 16], mac: [0; 32] };
     let mut of_version_9 = preface.encode();
@@ -403,7 +403,7 @@ impl Pushing {
     }
 }
 
-/// Whoever is on the path has seen every frame, and may send it again anywhere.
+/// Frames of a session, which whoever is on the path has seen, and may send again anywhere.
 #[test]
 fn frames_replayed_swapped_or_of_another_session_are_worth_nothing() {
     let place = Place::new();
@@ -458,7 +458,7 @@ fn frames_replayed_swapped_or_of_another_session_are_worth_nothing() {
     server.still_serves(&place);
 }
 
-/// The same from a server: what a pull takes has the right MAC at the right place.
+/// Frames of a server with swapped MACs: what a pull takes has the right one at the right place.
 #[test]
 fn a_pull_takes_no_span_with_the_mac_of_another_and_asks_for_it_again() {
     let place = Place::new();
@@ -501,7 +501,7 @@ fn a_pull_takes_no_span_with_the_mac_of_another_and_asks_for_it_again() {
     assert_eq!(fs::read(place.target("data")).unwrap(), payloads.concat());
 }
 
-/// It could have been damaged for ever.
+/// A span that could be damaged for ever.
 #[test]
 fn a_span_that_never_arrives_whole_ends_its_file_and_not_the_client() {
     let place = Place::new();
@@ -640,7 +640,8 @@ fn of_two_offers_of_one_name_the_first_arrives_whole() {
     server.still_serves(&place);
 }
 
-/// The walk through them was as deep on the stack of a session, which is small.
+/// A name of many directories: the walk through them was as deep on the stack of a session, which
+/// is small.
 #[test]
 fn a_name_of_many_directories_neither_ends_the_server_nor_takes_its_descriptors() {
     let place = Place::new();
@@ -671,8 +672,8 @@ fn a_name_of_many_directories_neither_ends_the_server_nor_takes_its_descriptors(
     assert!(removed.unwrap().success());
 }
 
-/// Nothing of what a server says of itself goes to the user's terminal as it is, or is reckoned
-/// with.
+/// Words and numbers of a server about itself: none goes to the user's terminal as it is, or is
+/// reckoned with.
 #[test]
 fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
     let place = Place::new();

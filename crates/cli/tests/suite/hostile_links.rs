@@ -12,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So many times directories change places with links at least.
+/// Fewest exchanges of directories with links in a race.
 const EXCHANGES_MIN: u64 = 600;
 const DIRECTORIES: usize = 6;
 const SECRET: &[u8] = b"what nobody outside may read";
 
-/// Exchanges directories with links that lead out, over and over, until told to end; all of them
+/// Exchanges of directories with links that lead out, over and over, until told to end; all of them
 /// are where they were then.
 struct Race<'a> {
     pairs: Vec<(PathBuf, PathBuf)>,
@@ -45,8 +45,8 @@ fn exchange(one: &Path, other: &Path) -> bool {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
 }
 
-/// A root with `tree/dN` and, for each, a link that leads to `outside/dN`, which has files of the
-/// same names.
+/// Makes a root with `tree/dN` and, for each, a link that leads to `outside/dN`, which has files of
+/// the same names.
 fn with_links(place: &Place) -> Vec<(PathBuf, PathBuf)> {
     fs::create_dir(place.root("links")).unwrap();
     (0..DIRECTORIES)
@@ -65,7 +65,7 @@ fn with_links(place: &Place) -> Vec<(PathBuf, PathBuf)> {
         .collect()
 }
 
-/// Everything below `outside` is as it was made.
+/// Checks that everything below `outside` is as it was made.
 #[track_caller]
 fn assert_untouched(place: &Place) {
     let outside = place.path("outside");
@@ -78,7 +78,8 @@ fn assert_untouched(place: &Place) {
     }
 }
 
-/// Runs transfers in a race until there were exchanges enough. Returns how many transfers.
+/// Runs transfers in a race until there were exchanges enough; returns the number of transfers.
+/// Returns how many transfers.
 fn in_race(place: &Place, pairs: Vec<(PathBuf, PathBuf)>, mut transfer: impl FnMut(u32)) -> u32 {
     let (exchanges, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     let race = Race { pairs, exchanges: &exchanges, ended: &ended };
@@ -163,8 +164,8 @@ fn links_planted_while_a_tree_is_sent_lead_nowhere() {
     server.still_serves(&place);
 }
 
-/// Who moves files must find them under their names: a file that came into a directory after that
-/// was renamed is none that arrived.
+/// A directory that was renamed meanwhile: its mover must find files under their names, so one that
+/// came into it after that has not arrived.
 #[test]
 fn what_comes_into_a_directory_that_was_renamed_meanwhile_is_no_file_in_place() {
     for new_place in ["nothing", "a directory", "a link"] {
@@ -227,7 +228,8 @@ fn a_link_out_of_a_tokens_root_leads_nowhere_though_it_stays_in_the_servers() {
     assert_eq!(haul_testkit::tree::names(&place.root("theirs")).unwrap().len(), 1);
 }
 
-/// As root, in place of /dev/null, that would be the end of it for all programs.
+/// A FIFO or a device that a file would replace: as root, in place of /dev/null, that would be the
+/// end of it for all programs.
 #[test]
 fn no_file_replaces_a_fifo_or_a_device_by_whatever_way() {
     let place = Place::new();

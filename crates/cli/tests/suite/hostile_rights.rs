@@ -25,7 +25,7 @@ const WRITE: Rights = Rights { write: true, ..Rights::NONE };
 const LIST: Rights = Rights { list: true, ..Rights::NONE };
 const SPAN: u64 = 64 << 10;
 
-/// A session of a token with these rights, which asks with these wishes.
+/// Opens a session by a token with these rights, which asks with these wishes.
 fn session(
     (place, server): (&Place, &Server),
     rights: Rights,
@@ -67,7 +67,7 @@ fn fault_of(answer: Answer) -> wire::Fault {
     fault
 }
 
-/// The directory is listed in a dry run, which moves no byte whatever the client answers.
+/// A listing by a dry run, which moves no byte whatever the client answers.
 #[test]
 fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
     let answers = [
@@ -166,7 +166,7 @@ fn a_client_that_may_not_read_is_told_neither_size_nor_hash_of_what_is_there() {
     assert_eq!(need.durable, [], "all of it comes again");
 }
 
-/// One round of a recording, made durable, and no end of it.
+/// Leaves one round of a recording, made durable, and no end of it.
 fn left_by_another(server: &Server) {
     use crate::harness::frames::{Frame, header, open_stream};
     use haul_protocol::{frame::PayloadStatus, wire::Digest};
@@ -200,7 +200,8 @@ fn left_by_another(server: &Server) {
     server.wait_for_sessions(3);
 }
 
-/// Whoever reads the tokens has the rights of all of them, and whoever writes them gives them.
+/// The list of tokens: whoever reads it has the rights of all of them, and whoever writes it gives
+/// them.
 #[test]
 fn the_servers_own_state_is_served_to_nobody_though_it_lies_within_the_root() {
     let place = Place::new();

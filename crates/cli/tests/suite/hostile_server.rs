@@ -25,7 +25,7 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
-/// More than a client that is left alone needs to end, and far less than for ever.
+/// Time that is more than a client that is left alone needs to end, and far less than for ever.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Whether a data stream came in.
@@ -105,7 +105,7 @@ fn finish(peer: &mut Peer) {
     peer.hear(finished).unwrap();
 }
 
-/// `.bashrc` in a home directory would be run.
+/// A name that nobody asked for: `.bashrc` in a home directory would be run.
 #[test]
 fn a_server_that_offers_a_name_that_nobody_asked_for_writes_nothing() {
     let place = Place::new();
@@ -155,7 +155,7 @@ fn take_stream(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// The stream stays open and its window closed: what is under way can never be sent.
+/// A stream that stays open with its window closed: what is under way can never be sent.
 #[test]
 fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
     let place = Place::new();
@@ -184,10 +184,10 @@ fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
-/// What is waited for is left after so many stall timeouts.
+/// Options with short times, after which a server is left that does not do what it owes.
 const STALL: [&str; 4] = ["--stall-timeout", "500ms", "--retry-for", "1s"];
 
-/// Runs `haul WORDS` against a server that goes on answering pings, and hears how it is left.
+/// Runs `haul WORDS` against a server that goes on answering pings, and checks how it is left.
 fn left_waiting(
     words: &[std::ffi::OsString],
     serve: impl FnMut(&mut Peer, &TcpListener) + Send + Clone + 'static,
@@ -218,7 +218,7 @@ fn hear_offers(peer: &mut Peer) {
     peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
 }
 
-/// It answers pings, so it is there, and the client waited for ever.
+/// A server that answers pings, so it is there, and that the client waited for without end.
 #[test]
 fn a_server_that_never_says_goodbye_is_left_in_words() {
     let skips = |peer: &mut Peer, _: &TcpListener| {
@@ -255,7 +255,7 @@ fn a_server_that_never_answers_or_offers_is_left_in_words() {
     left_waiting(&words!["push"], says_progress, "an answer to what was offered");
 }
 
-/// It reads every byte, acknowledges none, and never lets the stream go.
+/// A server that reads every byte, acknowledges none, and never lets the stream go.
 #[test]
 fn a_server_that_acknowledges_nothing_of_what_it_reads_is_left_in_words() {
     let reads_only = |peer: &mut Peer, listener: &TcpListener| {
@@ -270,8 +270,8 @@ fn a_server_that_acknowledges_nothing_of_what_it_reads_is_left_in_words() {
     left_waiting(&words!["push"], reads_only, "the end of a data stream");
 }
 
-/// Ends each data stream that comes in as if all had been sent, until it is told to stop. Returns
-/// how many there were.
+/// Ends each data stream that comes in as if all had been sent, until it is told to stop; returns
+/// the number of streams. Returns how many there were.
 fn end_streams(listener: &TcpListener, stop: &AtomicBool) -> u32 {
     listener.set_nonblocking(true).unwrap();
     let mut ended = Vec::new();
