@@ -19,14 +19,14 @@ use std::{
 
 const FILM_BYTES: u64 = 3_000_000;
 
-/// A server that other words run.
+/// Starts a server behind words that run it.
 fn start_behind(place: &Place, runner: &[&str], options: &[&str]) -> Media {
     let runner: Vec<OsString> = runner.iter().map(OsString::from).collect();
     let words = media::words(place, &[options, &["--json"]].concat());
     Media::of(Haul::start(behind(&runner, place.command(&words))))
 }
 
-/// Of its processor time, in user and kernel mode (proc_pid_stat(5)).
+/// Ticks of the server's processor time, in user and kernel mode (proc_pid_stat(5)).
 fn cpu_ticks(media: &Media) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/stat", media.haul.id())).unwrap();
     let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -135,8 +135,8 @@ fn a_directory_is_a_page_with_players_and_its_owners_page_comes_first() {
     assert_eq!(media.client().get("/", "").status, 403);
 }
 
-/// Any page that this machine's browser shows could read all films of a server that only this
-/// machine reaches: by itself, or by a name of its own that leads here (DNS rebinding).
+/// Films of a server that only this machine reaches: any page that its browser shows could read
+/// them all, by itself, or by a name of its own that leads here (DNS rebinding).
 #[test]
 fn pages_of_other_sites_read_what_everybody_reaches_and_nothing_else() {
     let place = place();
@@ -258,7 +258,8 @@ fn a_client_that_takes_nothing_is_left_and_one_that_goes_away_costs_nothing() {
     wait_until("left", || media.open_files() <= before);
 }
 
-/// It was cut at its first period's end, as it was looked at there alone what had arrived.
+/// A stream of long periods, which was cut at its first period's end, as it was looked at there
+/// alone what had arrived.
 #[test]
 fn a_period_may_be_longer_than_a_client_may_take_nothing() {
     let place = place();
@@ -282,7 +283,7 @@ fn with_no_room_the_idlest_makes_room_and_those_at_work_stay() {
     assert_eq!(idle[1].get("/film.mp4", "Range: bytes=0-0\r\n").status, 206);
 }
 
-/// Each of them has a descriptor on both sides, and no buffer.
+/// Idle connections in thousands: each has a descriptor on both sides, and no buffer.
 #[test]
 fn thousands_of_idle_connections_leave_a_stream_in_time() {
     const IDLE: u64 = 4_000;
@@ -336,7 +337,8 @@ fn an_address_has_its_share_of_connections_and_no_more() {
     assert!(ran.named("ended")[0]["turned_away"].as_u64().unwrap() >= 1, "{ran:?}");
 }
 
-/// It looked for a descriptor without end, and closed whoever was idle meanwhile.
+/// A server without a descriptor, which looked for one without end, and closed whoever was idle
+/// meanwhile.
 #[test]
 fn without_a_descriptor_it_waits_and_does_not_spin() {
     let place = place();
@@ -520,8 +522,8 @@ fn sigterm_lets_answers_end_and_sighup_opens_the_log_again() {
     assert_eq!((&ended["requests"], &ended["cut"]), (&5.into(), &0.into()), "{ran:?}");
 }
 
-/// They were connected, and had asked: a new version of the server is put in place of the old one
-/// this way, and no viewer shall see it.
+/// Viewers who are connected and have asked when the server is told to end: a new version is put in
+/// place of the old one this way, and no viewer may see it.
 #[test]
 fn who_has_asked_when_sigterm_comes_is_answered() {
     let place = place();
@@ -553,7 +555,8 @@ fn who_has_asked_when_sigterm_comes_is_answered() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
-/// The end of a pipe that nobody reads, or writes, would be waited for: then no signal was heard.
+/// A pipe whose other end nobody reads, or writes: it would be waited for, and then no signal was
+/// heard.
 #[test]
 fn pipes_are_not_waited_for() {
     let place = place();
@@ -576,7 +579,7 @@ fn pipes_are_not_waited_for() {
     assert_eq!(media.end().status, 0);
 }
 
-/// 3 MB at 1 MB a second, of which one and a half second's are sent at once.
+/// A film of 3 MB at 1 MB a second, of which one and a half second's are sent at once.
 #[test]
 fn a_stream_comes_period_by_period_and_no_sooner() {
     let place = place();
@@ -602,8 +605,8 @@ fn a_stream_comes_period_by_period_and_no_sooner() {
     assert_eq!((refused.status, refused.text().contains("such as 2M")), (400, true));
 }
 
-/// A player that is paused takes nothing for a while; it goes on where it was.
-/// Eight times the rate, as a period is to be there well before it is due.
+/// The kernel's pacing rate of a stream, eight times its own rate, as a period is to be there well
+/// before it is due.
 #[test]
 fn the_kernel_is_asked_to_pace_a_stream_and_nothing_else() {
     let place = place();
@@ -628,6 +631,7 @@ fn the_kernel_is_asked_to_pace_a_stream_and_nothing_else() {
     assert_eq!(max_of("/long.mp4?rate=max"), Some(None));
 }
 
+/// A player that is paused takes nothing for a while, and goes on where it was.
 #[test]
 fn a_stream_that_is_paused_goes_on() {
     let place = place();
@@ -642,7 +646,7 @@ fn a_stream_that_is_paused_goes_on() {
     assert!(ended["held_back"].as_u64().unwrap() >= 1, "{ran:?}");
 }
 
-/// A receive buffer of 2 KiB holds less than a period: the socket is never full.
+/// A receive buffer of 2 KiB, which holds less than a period: the socket is never full.
 #[test]
 fn a_stream_of_which_nothing_is_taken_gives_its_place_back() {
     let place = place();

@@ -1,4 +1,4 @@
-//! Who comes in, at which rate, and what the others are told.
+//! Admission to `haul media`: who comes in, at which rate, and what the others are told.
 
 use crate::harness::{
     Place,
@@ -62,7 +62,7 @@ fn nobody_goes_past_the_door_by_asking_for_no_rate_at_all() {
     assert_eq!(stream(&media, "/lectures/one.mp4?rate=max").1.status, 503);
 }
 
-/// Each part was sent at once, so a place had no bound.
+/// Parts of a film, each of which was sent at once, so that a place had no bound.
 #[test]
 fn who_takes_part_after_part_takes_no_more_than_the_rate_in_the_long_run() {
     let place = place();
@@ -140,7 +140,8 @@ fn a_configuration_is_read_again_and_a_broken_one_changes_nothing() {
     wait_until("a third place", || stream(&media, "/film.mp4").1.status == 200);
 }
 
-/// Half is kept for those whose path has a high priority; a link cannot give it to itself.
+/// A reserve for a high priority: half is kept for those whose path has it, and a link cannot give
+/// it to itself.
 #[test]
 fn who_has_a_higher_priority_finds_what_is_kept_for_him() {
     let place = place();

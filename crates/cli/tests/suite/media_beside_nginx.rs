@@ -1,4 +1,4 @@
-//! The same requests to `haul media` and to nginx: the same status, body and fields that matter.
+//! Equal requests to `haul media` and to nginx: equal status, body and fields that matter.
 //!
 //! With `--nocapture` it prints the table of the requests. Where nginx is neither installed nor
 //! unpacked by `cargo xtask test` it is skipped.
@@ -19,14 +19,14 @@ use std::{
 };
 
 const FILE_BYTES: u64 = 10_000;
-/// Of random ranges; the long variant has a million, as the promise says.
+/// Number of random ranges; the long variant has a million, as the promise says.
 const RANGES: u64 = 5_000;
 const RANGES_LONG: u64 = 1_000_000;
-/// Of starting nginx, which can't be told to listen wherever there is a free port.
+/// Attempts to start nginx, which can't be told to listen wherever there is a free port.
 const ATTEMPTS: usize = 5;
-/// As many as one connection is used for; each server has its own limit of them.
+/// Ranges that one connection is used for; each server has its own limit of them.
 const RANGES_OF_CONNECTION: u64 = 20_000;
-/// Of both, whatever they mean to a client; in small letters.
+/// Fields of an answer that are compared, whatever they mean to a client; in small letters.
 const FIELDS: [&str; 7] = [
     "content-type",
     "content-length",
@@ -37,7 +37,8 @@ const FIELDS: [&str; 7] = [
     "location",
 ];
 
-/// Where nginx may be; the last is where `cargo xtask test` unpacks it (xtask/src/unpacked.rs).
+/// Paths where nginx may be; the last is where `cargo xtask test` unpacks it
+/// (xtask/src/unpacked.rs).
 const PROGRAMS: [&str; 4] = [
     "/usr/sbin/nginx",
     "/usr/local/sbin/nginx",
@@ -59,7 +60,7 @@ impl Drop for Nginx {
 }
 
 impl Nginx {
-    /// `None` where it is not there.
+    /// Starts nginx; `None` where it is not there.
     fn start(place: &Place) -> Option<Self> {
         let program = PROGRAMS.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
         let directory = place.path("nginx");
@@ -70,7 +71,8 @@ impl Nginx {
         })
     }
 
-    /// `None` where another took the port between its choice and nginx's use of it.
+    /// Starts nginx at a free port; `None` where another took the port between its choice and
+    /// nginx's use of it.
     fn start_at_some_port(program: &str, place: &Place) -> Option<Self> {
         let directory = place.path("nginx");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -111,7 +113,7 @@ impl Nginx {
     }
 }
 
-/// Both servers with the same files, and connections to both.
+/// A haul and an nginx with the same files, and connections to both.
 struct Both {
     _haul: Haul,
     _nginx: Nginx,
@@ -147,7 +149,7 @@ fn both(place: &Place) -> Option<Both> {
     Some(Both { _haul: haul, _nginx: nginx, addresses })
 }
 
-/// What counts of an answer: bodies of errors are each server's own words.
+/// The part of an answer that counts: bodies of errors are each server's own words.
 fn essence(mut answer: Answer) -> Answer {
     let has_own_words = answer.status >= 300;
     answer.fields.retain(|(name, _)| FIELDS.contains(&&name[..]));
@@ -348,8 +350,8 @@ fn the_same_requests_have_the_same_answers() {
     assert!(different.is_empty(), "{} differ:\n{}", different.len(), different.join("\n"));
 }
 
-/// nginx passes over a field that is none; two servers that read one differently is how requests
-/// are smuggled past a proxy.
+/// A field that is none, which nginx passes over; two servers that read one differently is how
+/// requests are smuggled past a proxy.
 #[test]
 fn a_field_that_is_none_is_refused_where_nginx_passes_over_it() {
     let place = Place::new();
@@ -359,7 +361,7 @@ fn a_field_that_is_none_is_refused_where_nginx_passes_over_it() {
     assert_eq!((haul, nginx), (400, 200));
 }
 
-/// Each server has its own tag for a file, and they mean the same.
+/// Tags of a file, of which each server has its own, and which mean the same.
 #[test]
 fn each_servers_own_tag_means_the_same_in_conditions() {
     let place = Place::new();
@@ -385,8 +387,8 @@ fn each_servers_own_tag_means_the_same_in_conditions() {
     }
 }
 
-/// Where a proxy and a server might read one request as two, haul is the stricter; and it has
-/// smaller limits in some places. What nginx allows stands beside it (docs/decisions/0021).
+/// Requests that haul refuses where nginx does not: a proxy and a server might read one as two, or
+/// haul has a smaller limit. What nginx allows stands beside it (docs/decisions/0021).
 #[test]
 fn where_the_two_differ_it_is_known() {
     let place = Place::new();

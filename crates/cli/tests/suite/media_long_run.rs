@@ -21,20 +21,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Rounds of visits; after the first few, what is open at rest must stay as it is.
+/// Number of rounds of visits; after the first few, what is open at rest must stay as it is.
 const ROUNDS: u64 = 3;
 const ROUNDS_TO_WARM_UP: u64 = 1;
 const VISITS: u64 = 150;
 const TIME_LONG: Duration = Duration::from_secs(15 * 60);
-/// Who visits at the same time.
+/// Number of visitors at the same time.
 const VISITORS: u64 = 4;
-/// What memory at rest may have become more, as tables fill: a leak of 200 bytes a visit is 8 MiB
-/// in the long run.
+/// Largest growth of memory at rest, as tables fill: a leak of 200 bytes a visit is 8 MiB in the
+/// long run.
 const GROWTH_BYTES_MAX: u64 = 4 << 20;
-/// How long open files may take to be their fewest.
+/// Longest time until open files are their fewest.
 const SETTLE: Duration = Duration::from_millis(2_500);
 const LOOK: Duration = Duration::from_millis(50);
-/// Small enough for many visits, more than a socket's buffers hold.
+/// Length of a film that is small enough for many visits, and more than a socket's buffers hold.
 const LONG_FILM_BYTES: u64 = 24 << 20;
 const OPTIONS: [&str; 12] = [
     "--status",
@@ -58,7 +58,7 @@ struct Servers {
     logs: Vec<PathBuf>,
 }
 
-/// What a server holds while nobody is there.
+/// Resources that a server holds while nobody is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AtRest {
     open_files: usize,
@@ -88,8 +88,8 @@ impl Servers {
         Self { studio, servers, logs }
     }
 
-    /// So many visits to each server by several at a time; a log is turned and certificates are
-    /// renewed meanwhile.
+    /// Makes this many visits to each server by several at a time; a log is turned and certificates
+    /// are renewed meanwhile.
     fn round(&self, round: u64, visits: u64) {
         thread::scope(|scope| {
             for visitor in 0..VISITORS {
@@ -120,7 +120,8 @@ impl Servers {
     }
 }
 
-/// With one arena, as each thread that comes and goes may take another: a leak is seen sooner.
+/// Starts a server with one arena of memory, as each thread that comes and goes may take another: a
+/// leak is seen sooner.
 fn start(studio: &Studio, is_tls: bool, options: &[&str]) -> Media {
     let pair: &[&str] = if is_tls { &PAIR } else { &[] };
     let words = media::words(&studio.place, &[options, pair, &["--json"]].concat());
@@ -131,7 +132,7 @@ fn start(studio: &Studio, is_tls: bool, options: &[&str]) -> Media {
     media
 }
 
-/// Waits until the server has seen all clients go.
+/// Waits until the server has seen all clients go, and looks at what it holds then.
 fn at_rest(server: &Media) -> AtRest {
     wait_until("without clients", || connections(server) == 0);
     // Those of its status go when it has something to tell them, which it has each second.
@@ -146,7 +147,7 @@ fn at_rest(server: &Media) -> AtRest {
     AtRest { open_files, memory_bytes: memory_kib << 10 }
 }
 
-/// What the server says of itself.
+/// Asks the server for a page of its status.
 fn status(server: &Media, target: &str) -> Answer {
     let mut client = Client::connect(server.status());
     client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
@@ -161,7 +162,7 @@ fn connections(server: &Media) -> u64 {
     line.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
 }
 
-/// Names of what a process has open.
+/// Names of the files that a server has open.
 fn names(server: &Media) -> Vec<String> {
     let directory = fs::read_dir(format!("/proc/{}/fd", server.haul.id())).unwrap();
     let target = |entry: fs::DirEntry| fs::read_link(entry.path()).ok();
@@ -248,14 +249,14 @@ fn many_at_once(server: &Media, random: &mut Random) {
     }
 }
 
-/// Some bytes of a TLS greeting, or none.
+/// Sends several bytes of a TLS greeting, or none.
 fn break_the_greeting(server: &Media, random: &mut Random) {
     let greeting = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 7, 7, 7, 7, 7];
     let mut socket = TcpStream::connect(server.address).unwrap();
     let _ = socket.write_all(&greeting[..random.below(17) as usize]);
 }
 
-/// It is taken away, or cut, while it is sent.
+/// Asks for a file that is taken away, or cut, while it is sent.
 fn a_file_that_changes(server: &Media, place: &Place, visitor: u64, random: &mut Random) {
     let name = format!("of{visitor}.mp4");
     place.file(&place.root(&name), 4 << 20);
@@ -278,7 +279,7 @@ fn look_at_the_status(server: &Media) {
     let _ = events.read(&mut [0; 100]);
 }
 
-/// It asks, and does not read; sometimes until it is sent away.
+/// Asks for a film, and does not read; sometimes until the server sends the client away.
 fn take_nothing(server: &Media, random: &mut Random) {
     let mut client = server.client();
     client.send("GET /long.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -294,7 +295,7 @@ fn nonsense(server: &Media, random: &mut Random) {
     let _ = client.answer(Body::AsTold);
 }
 
-/// It goes with a reset, in the middle of an answer.
+/// Leaves with a reset, in the middle of an answer.
 fn reset(server: &Media) {
     let mut client = server.client();
     client.send("GET /long.mp4?rate=5M HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -25,11 +25,12 @@ use std::{
 };
 
 const SECONDS: u32 = 8;
-/// Where tests seek to, between two frames that stand for themselves.
+/// Second that tests seek to, between two frames that stand for themselves.
 const MIDDLE: &str = "4.3";
-/// Browsers, the first that is there and is no snap: a snap sees nothing of a test's directory.
+/// Browsers, of which the first is taken that is there and is no snap: a snap sees nothing of a
+/// test's directory.
 const BROWSERS: [&str; 2] = ["chromium", "google-chrome"];
-/// A player in a page waits so long for anything.
+/// Longest time that a player in a page waits for anything.
 const PAGE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The server of a place's root, and its access log.
@@ -49,7 +50,7 @@ impl Logged {
         format!("http://{}/{target}", self.media.address).into()
     }
 
-    /// Ends it, and says with which status it answered requests for `name`.
+    /// Ends the server; returns the status of its answers to requests for `name`.
     fn statuses(self, name: &str) -> Vec<u16> {
         let ran = self.media.end();
         assert_eq!(ran.status, 0, "{ran:?}");
@@ -112,7 +113,7 @@ fn text_of(file: &mut fs::File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a program prints; why not, where it fails.
+/// Runs a program; returns what it prints, or why it failed.
 #[track_caller]
 fn run(command: &mut Command) -> Result<String, String> {
     let mut program = Program::start(command)?;
@@ -130,7 +131,7 @@ fn ffmpeg(words: &[OsString]) -> Command {
     command
 }
 
-/// What a test needs that is not there.
+/// A program that tests need and that is not there.
 fn lacks() -> Option<&'static str> {
     let is_there = |program: &str| run(Command::new(program).arg("-version")).is_ok();
     ["ffmpeg", "ffprobe"].into_iter().find(|program| !is_there(program))
@@ -167,8 +168,8 @@ fn film(place: &Place, options: &[&str]) -> Result<(), String> {
     run(&mut ffmpeg(&words)).map(drop)
 }
 
-/// The place with `film.mp4`, whose movie header is at its end, and `stream.ts`. `None` where it
-/// cannot be, which is said.
+/// Makes a place with `film.mp4`, whose movie header is at its end, and `stream.ts`. `None` where
+/// it cannot be, which is said.
 fn place() -> Option<Place> {
     if let Some(program) = lacks() {
         skip(program, "none");
@@ -185,7 +186,7 @@ fn place() -> Option<Place> {
     Some(place)
 }
 
-/// The digest of each frame that ffmpeg decodes, picture and sound.
+/// Digests of each frame that ffmpeg decodes, picture and sound.
 #[track_caller]
 fn frames(before: &[&str], input: &OsStr) -> String {
     let before = before.iter().map(OsString::from).collect();
@@ -193,7 +194,7 @@ fn frames(before: &[&str], input: &OsStr) -> String {
     run(&mut ffmpeg(&[before, behind].concat())).unwrap()
 }
 
-/// The same frames from the server as from the disk, and more than a few.
+/// Checks that the server gives the same frames as the disk, and more than a few.
 #[track_caller]
 fn assert_same_frames(place: &Place, media: &Logged, target: &str, before: &[&str]) {
     let name = target.split('?').next().unwrap();
@@ -259,7 +260,8 @@ fn ffmpeg_decodes_the_same_frames_of_a_stream_that_is_paced() {
     }
 }
 
-/// ffmpeg begins to read elsewhere before it lets go of where it was; there is a place for one.
+/// A seek of ffmpeg, which begins to read elsewhere before it lets go of where it was; there is a
+/// place for one.
 #[test]
 fn ffmpeg_seeks_where_no_other_place_is_left() {
     let Some(place) = place() else { return };
@@ -274,7 +276,7 @@ fn ffmpeg_seeks_where_no_other_place_is_left() {
     assert!(statuses.len() > 3 && statuses.iter().all(|it| *it == 206), "{statuses:?}");
 }
 
-/// Nobody names a rate: it is found in the film, and takes a place.
+/// A film without a named rate: it is found in the film, and takes a place.
 #[test]
 fn a_film_goes_at_the_rate_of_its_container_and_takes_a_place() {
     let Some(place) = place() else { return };
@@ -341,7 +343,8 @@ fn a_manifest_and_its_segments_play_as_from_disk() {
     assert_same_frames(&place, &media, "dash/list.mpd", &["-ss", MIDDLE]);
 }
 
-/// All files of a directory have the server's bytes; how many are segments, by how they begin.
+/// Checks that all files of a directory have the server's bytes; returns how many are segments, by
+/// how they begin.
 #[track_caller]
 fn assert_same_files(place: &Place, media: &Logged, directory: &str, segment: &str) -> usize {
     let mut client = Client::connect(media.media.address);
@@ -416,7 +419,8 @@ main().then(() => `played ${played.join(" ")}`, error => `failed: ${error.messag
 </script>
 "#;
 
-/// A film of which each picture tells its time by its brightness. `noise` makes it long in bytes.
+/// Makes a film of which each picture tells its time by its brightness. `noise` makes it long in
+/// bytes.
 fn bright_film(place: &Place, noise: &str, codec: &[&str], name: &str) -> Result<(), String> {
     let source = format!("color=black:size=320x180:rate=25,geq=lum='20+25*T':cb=128:cr=128{noise}");
     let words = words!["-f", "lavfi", "-i", source, "-f", "lavfi", "-i", "sine"];
@@ -455,7 +459,7 @@ fn start_browser(place: &Place, path: &Path, url: &OsStr) -> Program {
     Program::start(&mut command).unwrap()
 }
 
-/// What the page sends; `None` when nothing comes in time.
+/// The report that the page sends; `None` when nothing comes in time.
 fn report(listener: &TcpListener, time_max: Duration) -> Option<String> {
     listener.set_nonblocking(true).unwrap();
     let deadline = Instant::now() + time_max;
@@ -491,7 +495,8 @@ fn body_of(mut stream: TcpStream) -> Option<String> {
     }
 }
 
-/// Plays films of the place in a browser, which asks for parts of them only; what the page said.
+/// Plays films of the place in a browser, which asks for parts of them only; returns what the page
+/// said.
 #[track_caller]
 fn play_in(place: &Place, browser: &Path, films: &[&str], options: &[&str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What the real `haul media` tells of itself: figures for programs, and a page in a browser.
+//! The status of the real `haul media`: figures for programs, and a page in a browser.
 
 use crate::harness::{
     Place,
@@ -20,12 +20,12 @@ use std::{
 };
 
 const FILM_BYTES: u64 = 3_000_000;
-/// Short periods, so that some are over soon.
+/// Options for short periods, so that several are over soon.
 const PACING: [&str; 4] = ["--period", "200ms", "--start-up", "400ms"];
 const STREAM: &str =
     "GET /film.mp4?rate=80k HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test/1\r\n\r\n";
 
-/// A server, and who asks it how it is.
+/// A server whose status is watched.
 struct Watched(Media);
 
 impl Deref for Watched {
@@ -45,7 +45,7 @@ impl Watched {
         Self(Media::start(place, options))
     }
 
-    /// Takes what is released at once, and then waits for more.
+    /// Begins a stream: takes what is released at once, and then waits for more.
     fn stream(&self, request: &str) -> Client {
         let mut client = Client::connect(self.address);
         assert!(client.send(request));
@@ -69,7 +69,7 @@ impl Watched {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// A line of /metrics.
+    /// The value of a metric in /metrics.
     fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let line = text.lines().find(|line| line.split(' ').next() == Some(name));
@@ -98,7 +98,7 @@ struct Events {
 }
 
 impl Events {
-    /// Name and data of the next; `None` where the server closed.
+    /// Name and data of the next event; `None` where the server closed.
     fn next(&mut self) -> Option<(String, Value)> {
         let mut name = String::new();
         loop {
@@ -337,7 +337,7 @@ fn it_can_be_off_and_an_address_that_is_taken_is_said() {
     assert_eq!((first.get("/metrics").status, second.get("/metrics").status), (200, 200));
 }
 
-/// Names of files that would be a script, if the page were careless.
+/// Name of a file that would be a script, if the page were careless.
 const SCRIPT_NAME: &str = "<img src=x onerror=\"document.title='broken'\">.mp4";
 const SCRIPT_TARGET: &str =
     "/%3Cimg%20src=x%20onerror=%22document.title='broken'%22%3E.mp4?rate=80k&<script>";

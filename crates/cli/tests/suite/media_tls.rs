@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Without TLS.
+/// Connects without TLS.
 fn plain(media: &Media) -> TcpStream {
     let socket = TcpStream::connect(media.address).unwrap();
     socket.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
@@ -143,7 +143,8 @@ fn a_client_that_comes_back_needs_no_new_signature() {
     }
 }
 
-/// The kernel's TLS cannot take them (lab/media-ktls), so there the connection ends.
+/// New keys of a client, which the kernel's TLS cannot take (lab/media-ktls), so there the
+/// connection ends.
 #[test]
 fn new_keys_are_taken_or_the_connection_ends() {
     let studio = Studio::new();
@@ -161,11 +162,11 @@ fn new_keys_are_taken_or_the_connection_ends() {
     media.assert_serves();
 }
 
-/// What a client says that is no library.
+/// Records of a client that is no library.
 #[derive(Clone, Copy)]
 enum Says<'bytes> {
     Data(&'bytes [u8]),
-    /// KeyUpdate, and no new ones of the server (RFC 8446, 4.6.3).
+    /// KeyUpdate that asks for no new keys of the server (RFC 8446, 4.6.3).
     NewKeys,
 }
 
@@ -183,7 +184,7 @@ impl KeyLog for Secrets {
     }
 }
 
-/// HKDF-Expand-Label without a context (RFC 8446, 7.1).
+/// Expands a secret by HKDF-Expand-Label without a context (RFC 8446, 7.1).
 fn expand(suite: &Tls13CipherSuite, secret: &[u8], label: &str, len_bytes: usize) -> Vec<u8> {
     let label = format!("tls13 {label}");
     let mut info = vec![0, len_bytes as u8, label.len() as u8];
@@ -201,7 +202,7 @@ fn encrypter(suite: &Tls13CipherSuite, secret: &[u8]) -> Box<dyn MessageEncrypte
     suite.aead_alg.encrypter(key.into(), iv.into())
 }
 
-/// A record each.
+/// Encrypts all that is said, a record each.
 fn records(suite: &Tls13CipherSuite, secret: &[u8], all: &[Says<'_>]) -> Vec<u8> {
     assert_eq!(suite.aead_alg.key_len(), 32, "AES-256 or ChaCha20 is chosen first");
     let (mut secret, mut sequence) = (secret.to_vec(), 0);
@@ -224,7 +225,7 @@ fn records(suite: &Tls13CipherSuite, secret: &[u8], all: &[Says<'_>]) -> Vec<u8>
     bytes
 }
 
-/// Says all that over a connection that stands.
+/// Says all these over a connection whose handshake is done.
 fn say(media: &Media, config: &ClientConfig, all: &[Says<'_>]) -> TcpStream {
     let (mut config, secrets) = (config.clone(), Arc::<Secrets>::default());
     config.key_log = secrets.clone();
@@ -243,8 +244,8 @@ fn say(media: &Media, config: &ClientConfig, all: &[Says<'_>]) -> TcpStream {
     socket
 }
 
-/// rustls takes 32 empty records in a row and 32 new keys, and each begins the count of the other
-/// anew: as long as they came nobody else was served.
+/// Empty records and new keys without end: rustls takes 32 of each in a row, and each begins the
+/// count of the other anew, so that nobody else was served.
 #[test]
 fn a_client_that_says_nothing_in_many_records_is_cut_off() {
     let studio = Studio::new();
@@ -268,8 +269,8 @@ fn a_client_that_says_nothing_in_many_records_is_cut_off() {
     media.assert_serves();
 }
 
-/// 2.5 MB at 500 kB a second: 1.5 MB are there at once, and each period has a second. It counted
-/// the last record as missing.
+/// A film of 2.5 MB at 500 kB a second: 1.5 MB are there at once, and each period has a second. The
+/// last record was counted as missing. It counted the last record as missing.
 #[test]
 fn a_stream_comes_period_by_period_and_its_overhead_is_no_miss() {
     let studio = Studio::new();
@@ -291,7 +292,7 @@ fn a_stream_comes_period_by_period_and_its_overhead_is_no_miss() {
     }
 }
 
-/// It was paused in the middle of a record.
+/// A client that pauses: its stream was paused in the middle of a record.
 #[test]
 fn a_client_that_pauses_gets_all_of_it() {
     let studio = Studio::new();
