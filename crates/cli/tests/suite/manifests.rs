@@ -22,7 +22,7 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// The lines for the files below `directory`, as b3sum's documentation describes them, and bytes
+/// The manifest of the files below `directory`, as b3sum's documentation describes it, and bytes
 /// that are no text in haul's own way.
 fn expected(directory: &Path, prefix: &str) -> Vec<u8> {
     let mut lines: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
@@ -79,7 +79,7 @@ fn is_installed(program: &str) -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// The engines of this host that can do this.
+/// Names of the engines of this host that can do this.
 fn usable(able: impl Fn(&EngineInfo) -> bool) -> Vec<&'static str> {
     let host = Host::read(Path::new("/"));
     let works = |engine: &&EngineInfo| matches!((engine.probe)(&host), Verdict::Usable);
@@ -92,7 +92,7 @@ fn verify(place: &Place, words: &[OsString]) -> Ran {
     place.run(&[&words!["verify"], words].concat())
 }
 
-/// The names and status of all files that are not the same.
+/// Names and status of all files that are not the same.
 fn bad_files(ran: &Ran) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let files = ran.named("file").into_iter().filter(|file| file["status"] != "ok");
@@ -526,7 +526,7 @@ fn verify_starts_with_a_whole_manifest_and_a_directory_only() {
     verify(&place, &words![manifest, place.source("data")]).refused(&["a directory"]);
 }
 
-/// A place whose `name` is a file system of its own, in the file `image`; `None` is a skip.
+/// Makes a place whose `name` is a file system of its own, in the file `image`; `None` is a skip.
 fn with_disk(name: &str) -> Option<(Place, Mount)> {
     if !is_root() {
         skip("root, to mount", "another user");
@@ -596,7 +596,7 @@ fn on_tmpfs_nobody_claims_to_have_read_a_disk() {
     assert!(said.contains("1.00 MiB from memory: tmpfs has no disk"), "{said}");
 }
 
-/// A transfer onto a disk of its own, held up when some of it is durable.
+/// A transfer onto a disk of its own, held up when a part of it is durable.
 struct Held {
     client: Option<Haul>,
     words: Vec<OsString>,
@@ -607,7 +607,7 @@ struct Held {
     place: Place,
 }
 
-/// A place in the file that is durable by then, and the span that it is in.
+/// Offset of a byte in the file that is durable by then; the span that it is in is below.
 const ROTS_AT: usize = 4096 * 30;
 const ROTTEN_SPAN: &str = "from byte 65536 on";
 
@@ -651,7 +651,7 @@ impl Held {
         self.place.run(&[self.words.clone(), words!["--verify-target"]].concat())
     }
 
-    /// The file that differs is named, has no name, and is moved anew by the next run.
+    /// Checks that the file that differs is named, has no name, and is moved anew by the next run.
     #[track_caller]
     fn assert_found(&self, ran: &Ran) {
         ran.failed(1);
@@ -742,7 +742,7 @@ fn what_a_broken_transfer_left_is_verified_by_its_journal() {
     verify(&held.place, &words![journal]).refused(&["by the journal", "haul-part"]);
 }
 
-/// By the digests that every journal has.
+/// Files that a plain transfer left, compared by the digests that every journal has.
 #[test]
 fn what_a_plain_transfer_left_is_compared_by_its_journal() {
     for way in ["push", "pull"] {

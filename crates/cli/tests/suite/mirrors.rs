@@ -9,8 +9,8 @@ fn write(path: &Path, bytes: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A target that has `to_dir` and `link` as a file and a link, and `to_file/` as a directory; the
-/// source has it the other way round.
+/// Makes a target that has `to_dir` and `link` as a file and a link, and `to_file/` as a directory;
+/// the source has it the other way round.
 fn changed(place: &Place) -> Server {
     for name in ["to_dir", "to_file/old/deep", "same"] {
         write(&place.root("m").join(name), "old");
@@ -28,7 +28,7 @@ fn push(place: &Place, server: &Server, options: &[&str]) -> Ran {
     place.push(&words)
 }
 
-/// What each file came to, by name.
+/// Status of each file of a run, by name.
 fn files(ran: &Ran) -> Vec<(String, String)> {
     let text = |event: &serde_json::Value, key: &str| event[key].as_str().unwrap().to_owned();
     let files = ran.events.iter().filter(|event| event["event"] == "file");

@@ -15,12 +15,12 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 const SPAN: u64 = 64 << 10;
-/// Before the first frame of a stream, in the direction of the client's bytes.
+/// Bytes before the first frame of a stream, in the direction of the client's bytes.
 const PREFACE: u64 = haul_protocol::frame::PREFACE_BYTES as u64;
 const HEADER: u64 = haul_protocol::frame::HEADER_BYTES as u64;
 const TRAILER: u64 = haul_protocol::frame::TRAILER_BYTES as u64;
 
-/// A server behind a proxy, and a file of so many bytes to move.
+/// A server behind a proxy, and a file to move.
 struct Path {
     place: Place,
     server: Server,
@@ -69,7 +69,7 @@ fn payload(way: Way) -> Direction {
     }
 }
 
-/// Where the first payload byte of a stream stands in that direction.
+/// Offset of the first payload byte of a stream in its direction.
 fn first_payload(way: Way) -> u64 {
     HEADER + if way == Way::Push { PREFACE } else { 0 }
 }
@@ -108,7 +108,7 @@ fn a_control_connection_that_is_reset_comes_back_by_itself() {
     }
 }
 
-/// Even the first bytes may be lost.
+/// First bytes of a connection that are lost.
 #[test]
 fn a_first_handshake_that_is_cut_is_begun_again() {
     for after in [0, 1, 100, 1000, 2000, 2600] {
@@ -163,8 +163,8 @@ fn all_streams_that_stall_for_good_are_replaced_too() {
     }
 }
 
-/// A receiver sleeps until there is enough to be worth waking for: what waits until then has not
-/// been held up by its disk.
+/// A stream that stalls below the receiver's wake-up: it sleeps until there is enough to be worth
+/// waking for, and what waits until then has not been held up by its disk.
 #[test]
 fn a_stream_that_stalls_after_a_few_bytes_of_a_large_span_is_replaced_too() {
     for way in WAYS {
@@ -180,7 +180,7 @@ fn a_stream_that_stalls_after_a_few_bytes_of_a_large_span_is_replaced_too() {
     }
 }
 
-/// One outage is one break, however many streams it hits.
+/// Breaks sixteen streams at once: one outage is one break, however many streams it hits.
 fn sixteen_streams_break_at_once(way: Way, fault: Fault) {
     let path = Path::new(48 * MIB, move |arrival| match arrival {
         Arrival { kind: Kind::Data, number: 0..16 } => fault,
@@ -227,7 +227,7 @@ fn a_bit_flipped_once_is_found_and_its_span_sent_again() {
     }
 }
 
-/// Wherever it falls: preface, header, payload, trailer.
+/// A flipped bit, wherever it falls: preface, header, payload, trailer.
 #[test]
 fn a_bit_flipped_anywhere_in_a_stream_never_shows_in_the_file() {
     for way in WAYS {
@@ -291,8 +291,8 @@ fn a_network_that_is_silent_for_some_seconds_is_waited_for() {
     }
 }
 
-/// Since when it is lost and how long it is waited for is told at once; and a target that keeps
-/// nothing does not say that it goes on from somewhere.
+/// A lost connection, of which it is told at once since when it is lost and how long it is waited
+/// for; and a target that keeps nothing does not say that it goes on from somewhere.
 #[test]
 fn a_lost_connection_is_told_at_once_and_null_claims_nothing() {
     let place = Place::new();
@@ -316,7 +316,7 @@ fn a_lost_connection_is_told_at_once_and_null_claims_nothing() {
     assert!(ran.report()["to"].as_str().unwrap().contains("null:"), "{ran:?}");
 }
 
-/// The report judges all sessions together: the intervals said `limit`, and the report the send
+/// A report that judges all sessions together: the intervals said `limit`, and the report the send
 /// buffer, or nothing.
 #[test]
 fn a_rate_limit_is_the_verdict_across_a_restart_of_the_server() {
@@ -344,7 +344,7 @@ fn a_rate_limit_is_the_verdict_across_a_restart_of_the_server() {
     }
 }
 
-/// The session is given up, and a new one goes on.
+/// A session that is given up while the network is silent, and a new one that goes on.
 #[test]
 fn a_network_that_is_silent_for_long_is_come_back_to() {
     if !crate::harness::is_long() {
@@ -402,7 +402,7 @@ fn streams_that_can_never_be_opened_end_with_an_error_that_names_the_network() {
     }
 }
 
-/// Every data connection is cut once so many bytes went through.
+/// A path on which every data connection is cut after `bytes`.
 fn cut_all_after(len_bytes: u64, bytes: u64) -> Path {
     Path::new(len_bytes, move |arrival| match arrival.kind {
         Kind::Data => Fault::ResetAfter(bytes),
@@ -410,7 +410,7 @@ fn cut_all_after(len_bytes: u64, bytes: u64) -> Path {
     })
 }
 
-/// Bytes that move are no progress: a pull went on for ever, a push gave up.
+/// Bytes that move without progress: a pull went on for ever, a push gave up.
 #[test]
 fn connections_that_are_all_cut_before_a_span_is_through_bring_the_file_in_smaller_spans() {
     for way in WAYS {

@@ -15,13 +15,13 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest that anything may take. Far more than needed: the machine may be busy.
+/// Longest time that anything may take. Far more than needed: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Little of everything.
+/// Options of a probe of little of everything.
 const LITTLE: [&str; 5] =
     ["--size=8M", "--time=200ms", "--rounds=1", "--block-sizes=64K,256K", "--depths=2"];
 
-/// On the disk of the build, which has O_DIRECT where /tmp may be memory.
+/// Makes a directory on the disk of the build, which has O_DIRECT where /tmp may be memory.
 fn fresh() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -40,7 +40,7 @@ fn objects(output: &Output) -> Vec<Value> {
     text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What it printed, and nothing is in the directory that was not there.
+/// Runs a probe: returns the objects it printed, and checks that nothing new is in the directory.
 fn measured(directory: &Path, words: &[&str]) -> Vec<Value> {
     let before = names(directory);
     let output = probe(directory, &[words, &["--json"]].concat()).output().unwrap();
@@ -66,7 +66,7 @@ fn has_delays(line: &Value) -> bool {
     delays.is_sorted() && delays[0] > 0.0
 }
 
-/// Mounts a tmpfs of that size below a fresh directory, or says why it cannot.
+/// Mounts a tmpfs of this size below a fresh directory, or says why it cannot.
 fn tmpfs(size: &str) -> Option<(TempDir, Mount)> {
     let directory = fresh();
     let path = directory.path().join("memory");
@@ -142,7 +142,7 @@ fn a_user_first_reads_what_the_disk_can_do() {
     assert!(out.contains("\n  file  ") && out.contains("8.00 MiB"), "{out}");
 }
 
-/// At work, once it has its file open.
+/// Starts a probe and waits until it has its file open.
 fn at_work(directory: &Path) -> Child {
     let words = ["--size=4M", "--time=60s", "--methods=buffered", "--rounds=1000"];
     let mut child = probe(directory, &words)
@@ -276,7 +276,8 @@ fn a_file_system_without_preallocation_is_measured_through_a_loop_device() {
     assert!(of_event(&lines, "profile").iter().any(|line| line["refused"].is_null()));
 }
 
-/// Nothing started: the status, the words, and with --json an error event with the same.
+/// Checks that nothing started: the status, the words, and with --json an error event with the
+/// same.
 #[track_caller]
 fn cannot_start(directory: &Path, words: &[&str], says: &[&str]) {
     let output = probe(directory, words).output().unwrap();

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// Rounds as short as they may be.
+/// Options for rounds as short as they may be.
 const SHORT: [&str; 6] = ["--time", "300ms", "--omit", "100ms", "--interval", "100ms"];
 
 fn probe(place: &Place, url: OsString, options: &[&str]) -> Ran {
@@ -36,7 +36,7 @@ fn words_of(url: OsString, options: &[&str]) -> Vec<OsString> {
     words!["probe", "net", url].into_iter().chain(own).collect()
 }
 
-/// The rounds of a probe that was measured.
+/// Rounds of a probe that was measured.
 #[track_caller]
 fn rounds(ran: &Ran) -> Vec<&Value> {
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -60,7 +60,7 @@ fn ways(round: &Value) -> Vec<&str> {
     ways.map(|way| way["direction"].as_str().unwrap()).collect()
 }
 
-/// A token of the place's server with one right.
+/// URL with a new token of one right.
 fn url_with_right(place: &Place, server: &Server, right: &str) -> OsString {
     let mut command = place.command(&words!["token", "new", right, "--json"]);
     command.env("HAUL_STATE", place.path("state"));
@@ -228,8 +228,8 @@ fn lost_datagrams_and_a_long_path_are_told() {
     assert!(buffers["rtt_us"].as_u64().unwrap() >= 40_000, "{buffers}");
 }
 
-/// What a probe says of a path that swallows packets of more bytes: of its largest packet, and with
-/// a rate, whichever way.
+/// Checks what a probe says of a path that swallows packets of more than `packet_bytes`: of its
+/// largest packet, and with a rate, whichever way.
 fn narrow(packet_bytes: usize, passes_bytes: u64, options: &[&str]) {
     let place = Place::new();
     let path = Path::new(Duration::from_millis(20), 200_000_000, 0.0);
@@ -247,7 +247,7 @@ fn narrow(packet_bytes: usize, passes_bytes: u64, options: &[&str]) {
     assert!(!sentence.contains(" 0.0 Mbit/s"), "{sentence}");
 }
 
-/// It said 0.0 Mbit/s, and nothing of the path's MTU.
+/// A probe that said 0.0 Mbit/s, and nothing of the path's MTU.
 #[test]
 fn streams_of_a_probe_get_through_where_large_packets_are_swallowed() {
     narrow(1400, 1240, &["--no-path-mtu"]);

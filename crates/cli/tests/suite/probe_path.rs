@@ -28,7 +28,7 @@ use std::{
 const MIB: u64 = 1 << 20;
 const RUNS: [&str; 4] = ["memory_to_memory", "disk_to_memory", "memory_to_disk", "disk_to_disk"];
 
-/// Short and small: what is found is not looked at.
+/// Words of a probe that is short and small: what is found is not looked at.
 fn probe(source: impl AsRef<std::ffi::OsStr>, url: &OsString, more: &[&str]) -> Vec<OsString> {
     let own_time = more.iter().any(|word| word.starts_with("--time"));
     let time = if own_time { words![] } else { words!["--time=1s"] };
@@ -43,14 +43,14 @@ fn verdict(ran: &Ran) -> &Value {
     last
 }
 
-/// Nothing of any name is below the directory.
+/// Checks that nothing of any name is below the directory.
 #[track_caller]
 fn assert_empty(directory: &Path) {
     let names = haul_testkit::tree::names(directory).unwrap();
     assert!(names.is_empty(), "it left {names:?}");
 }
 
-/// Files of this process that have no name any more, on the file system of a directory.
+/// Files of a process that have no name any more, on the file system of a directory.
 fn nameless_files(process: u32, directory: &Path) -> Vec<PathBuf> {
     let device = fs::metadata(directory).unwrap().dev();
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/fd")) else { return Vec::new() };
@@ -281,7 +281,7 @@ fn a_target_that_is_full_is_said_and_stays_as_it_was() {
     drop(small);
 }
 
-/// One that does not know the wish would give the files their names.
+/// A server that does not know the wish, and would give the files their names.
 #[test]
 fn a_server_that_would_keep_the_files_is_offered_none() {
     let place = Place::new();
@@ -310,7 +310,8 @@ fn a_server_that_would_keep_the_files_is_offered_none() {
     assert_eq!(*heard.lock().unwrap(), [true]);
 }
 
-/// What is measured can neither be fetched nor be a reason to remove something.
+/// Wishes beyond a measurement: what is measured can neither be fetched nor be a reason to remove
+/// something.
 #[test]
 fn a_client_that_asks_for_more_than_to_measure_is_refused() {
     type Change = fn(&mut wire::Open, &mut wire::Wishes);

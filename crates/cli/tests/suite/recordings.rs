@@ -23,7 +23,7 @@ use std::{
 };
 
 const SPAN: u64 = 64 << 10;
-/// Longer than any test: such a file ends when its writer says so.
+/// Idle time longer than any test: such a file ends when its writer says so.
 const NEVER_IDLE: &str = "10m";
 
 /// A file that is being written, and where it goes.
@@ -31,7 +31,7 @@ struct Recording {
     place: Place,
     server: Server,
     way: Way,
-    /// `None` once its writer has closed it.
+    /// The writer of the file; `None` once it has closed it.
     writer: Option<File>,
     random: Random,
     len_bytes: u64,
@@ -72,7 +72,7 @@ impl Recording {
         self.target_directory().join(".scan.haul-part")
     }
 
-    /// Writes so many bytes more.
+    /// Writes this many bytes more.
     fn write(&mut self, len_bytes: u64) {
         let mut bytes = vec![0; usize::try_from(len_bytes).unwrap()];
         self.random.fill(&mut bytes);
@@ -126,7 +126,7 @@ impl Recording {
         assert_no_temporaries(&self.target_directory());
     }
 
-    /// It arrived as one file, and what is counted of it fits.
+    /// Checks that the recording arrived as one file, and that what is counted of it fits.
     #[track_caller]
     fn assert_done(&self, ran: &Ran) {
         let report = ran.ok();
@@ -193,7 +193,7 @@ fn a_file_that_nobody_writes_to_any_more_is_complete() {
     }
 }
 
-/// WAV and MP4 have lengths at their beginning, which are written last.
+/// A header that is written last, as that of WAV and MP4 with its lengths.
 #[test]
 fn a_header_that_is_rewritten_at_the_end_arrives_as_it_is() {
     for way in WAYS {
@@ -209,7 +209,7 @@ fn a_header_that_is_rewritten_at_the_end_arrives_as_it_is() {
     }
 }
 
-/// The user said that no byte changes, and is taken at his word: nothing is read again.
+/// Files of which the user said that no byte changes: nothing is read again.
 #[test]
 fn with_append_only_nothing_is_read_again_at_the_end() {
     for way in WAYS {
@@ -273,8 +273,8 @@ fn the_lag_is_told_while_it_is_written_and_is_nothing_at_the_end() {
     }
 }
 
-/// The first lag of a new session was the whole file, written just now; and what an earlier session
-/// had brought was counted twice.
+/// The lag of a new session, which first was the whole file, written just now; and what an earlier
+/// session had brought was counted twice.
 #[test]
 fn after_an_outage_the_lag_is_what_is_not_durable_and_as_old_as_the_outage() {
     let mut recording = Recording::new(Way::Push);
@@ -575,7 +575,8 @@ fn options_that_make_no_sense_with_follow_are_refused() {
     ran.says(&["--follow", "--move"]);
 }
 
-/// Random sizes at random moments, with kills of either side in between; many in the long form.
+/// Writes random sizes at random moments, with kills of either side in between; many in the long
+/// form.
 fn killed_at_random_moments(way: Way) {
     let mut recording = Recording::new(way);
     let mut random = recording.place.seed.random();
