@@ -49,7 +49,7 @@ fn assert_screen(name: &str, screen: &str) {
     }
 }
 
-/// A file or a pipe.
+/// The look of a file or a pipe.
 const LOG: Look = Look { width: Width::Any, colour: Colour::Off, whole: false };
 
 fn columns(columns: usize) -> Look {
@@ -154,7 +154,7 @@ fn progress(second: u32) -> Event {
     })
 }
 
-/// A server that went away at noon, and is waited for for a minute.
+/// An event of a server that went away at noon, and is waited for for a minute.
 fn outage(state: ConnectionState, seconds: f64) -> Event {
     Event::Connection(Connection {
         state,
@@ -166,7 +166,7 @@ fn outage(state: ConnectionState, seconds: f64) -> Event {
     })
 }
 
-/// One of each kind, in the order in which they could come.
+/// Events, one of each kind, in the order in which they could come.
 fn events() -> Vec<Event> {
     let problem = Problem {
         path: Name(b"run7/odd\x1bname".to_vec()),
@@ -340,14 +340,14 @@ fn a_transfer_as_json() {
     assert_screen("json.txt", &text);
 }
 
-/// What the line says after these events, as wide as that.
+/// The line after these events, as wide as `look` says.
 fn line_after(events: &[Event], look: Look) -> String {
     let mut shown = Shown::default();
     events.iter().for_each(|event| shown.take(event));
     line_text(&shown, Instant::now(), look.columns().unwrap() - 1, look)
 }
 
-/// States that the line has to tell of, with a name each.
+/// States that the progress line has to tell of, with a name each.
 fn states() -> Vec<(&'static str, Vec<Event>)> {
     let changed = |second: u32, change: fn(&mut Progress)| {
         let Event::Progress(mut progress) = progress(second) else { unreachable!() };
@@ -426,7 +426,8 @@ fn neither_rate_nor_limiting_stage_is_lost_at_40_columns() {
     }
 }
 
-/// While nothing comes no rate and no end is promised, and the seconds are counted without events.
+/// An outage, in which no rate and no end is promised while nothing comes, and the seconds are
+/// counted without events.
 #[test]
 fn an_outage_takes_the_place_of_the_rate_at_once_and_counts() {
     for state in [ConnectionState::Silent, ConnectionState::Lost] {
@@ -441,7 +442,7 @@ fn an_outage_takes_the_place_of_the_rate_at_once_and_counts() {
     }
 }
 
-/// A session tells progress while its server is silent: of nothing.
+/// Progress that a session tells while its server is silent: of nothing.
 #[test]
 fn a_silent_server_stays_silent_until_something_comes() {
     let Event::Progress(mut still) = progress(2) else { unreachable!() };
@@ -508,7 +509,7 @@ fn colours_stand_only_where_they_are_wanted() {
     assert!(report::text(&failed_report(), &[], coloured).contains("\x1b[31mNOT complete"));
 }
 
-/// A file of three bytes: three lines, one of them where it is now.
+/// A report of a file of three bytes: three lines, one of them where it is now.
 fn small_report() -> Report {
     Report {
         from: Name(b"scan.vdif".to_vec()),
@@ -528,7 +529,7 @@ fn small_report() -> Report {
     }
 }
 
-/// Nothing held it back for most of its time.
+/// A report of a transfer that nothing held back for most of its time.
 fn unlimited_report() -> Report {
     let unlimited = small_report();
     let bottleneck = Bottleneck { share: 0.26, ..full_report().bottleneck };
@@ -552,7 +553,8 @@ fn a_small_or_unlimited_transfer_has_three_lines() {
     assert_screen("report-small.txt", &screen);
 }
 
-/// Stored after a push of which every file failed: "verified every span", a bottleneck of 100 %.
+/// A report stored after a push of which every file failed: "verified every span", a bottleneck of
+/// 100 %.
 #[test]
 fn the_report_of_a_transfer_in_which_nothing_moved() {
     let report = Report {
@@ -624,7 +626,7 @@ fn equal_faults_are_one_line_with_a_count() {
     assert_eq!(String::from_utf8(output).unwrap().lines().count(), 200);
 }
 
-/// Whatever else happens in it, a transfer in which nothing failed says nothing.
+/// A quiet transfer in which nothing failed says nothing, whatever else happens in it.
 #[test]
 fn a_quiet_transfer_in_which_nothing_failed_is_silent() {
     let mut errors = Vec::new();

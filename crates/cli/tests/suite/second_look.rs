@@ -18,12 +18,12 @@ use std::{
 const MIB: u64 = 1 << 20;
 const SPAN: u64 = 64 << 10;
 
-/// So slow that something can be done in the middle.
+/// Options that make a transfer so slow that something can be done in the middle.
 fn slow() -> Vec<OsString> {
     words!["--bwlimit", "3M", "--span-size", "64K", "--streams", "2", "--retry-for", "1s"]
 }
 
-/// More than fits a socket's buffer, and looked at before its trailer leaves.
+/// Options for one span, larger than a socket's buffer, and looked at before its trailer leaves.
 fn in_one_span() -> Vec<OsString> {
     words!["--bwlimit", "24M", "--span-size", "64M"]
 }
@@ -45,7 +45,7 @@ impl Journey {
         self.place.run(&self.data_words(options))
     }
 
-    /// The next run brings all of it.
+    /// Checks that the next run brings all of the file.
     #[track_caller]
     fn arrives(&self, options: &[OsString]) -> Ran {
         let ran = self.run_data(options);
@@ -55,7 +55,7 @@ impl Journey {
         ran
     }
 
-    /// Brings some of it, and ends by a kill.
+    /// Brings a part of the file, and ends by a kill; returns the durable bytes.
     fn is_killed_midway(&self) -> u64 {
         let mut client = self.begin(&slow());
         let durable = client.wait_for_bytes("bytes_durable", 2 * MIB);
@@ -65,7 +65,7 @@ impl Journey {
     }
 }
 
-/// Other bytes of the same length, and the modification time that was there before.
+/// Writes other bytes of the same length, and sets the modification time that was there before.
 fn rewrite(path: &Path, offset: u64) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let file = OpenOptions::new().write(true).open(path).unwrap();
@@ -122,7 +122,7 @@ fn another_mode_or_name_of_a_source_is_no_change_of_its_bytes() {
     }
 }
 
-/// Without a digest there is nothing to compare by.
+/// A changed inode without a digest: there is nothing to compare by.
 #[test]
 fn without_a_digest_a_changed_inode_is_an_error() {
     let journey = Journey::new(Way::Push);
@@ -165,7 +165,7 @@ fn a_killed_run_is_gone_on_from_though_mode_and_links_of_its_source_have_changed
     }
 }
 
-/// CRC-32C, bit by bit (RFC 3720, 12.1).
+/// CRC-32C of bytes, computed bit by bit (RFC 3720, 12.1).
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |mut crc: u32, byte| {
         crc ^= u32::from(*byte);
@@ -185,7 +185,7 @@ fn edit(journal: &Path, change: impl FnOnce(&mut [u8])) {
     fs::write(journal, bytes).unwrap();
 }
 
-/// Makes it one of an earlier start of this host.
+/// Makes a journal one of an earlier start of this host.
 fn as_before_a_crash(journal: &Path) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let digits = u128::from_str_radix(&boot.trim().replace('-', ""), 16).unwrap();
@@ -195,7 +195,8 @@ fn as_before_a_crash(journal: &Path) {
     });
 }
 
-/// The disk kept the journal, and of some spans something else.
+/// Spoils spans of a temporary, as a disk that kept the journal, and of several spans something
+/// else.
 fn spoil(part: &Path, spans: &[u64]) {
     let file = OpenOptions::new().write(true).open(part).unwrap();
     for span in spans {
@@ -225,7 +226,8 @@ fn after_a_crash_of_the_host_what_is_durable_is_read_back_and_what_differs_comes
     }
 }
 
-/// By a program of somebody else, or a disk that was repaired: no crash of the host tells of it.
+/// A temporary that a program of somebody else changed, or a disk that was repaired: no crash of
+/// the host tells of it.
 #[test]
 fn a_temporary_that_was_changed_after_its_journal_is_read_back_and_what_differs_comes_again() {
     for way in WAYS {
@@ -244,7 +246,7 @@ fn a_temporary_that_was_changed_after_its_journal_is_read_back_and_what_differs_
     }
 }
 
-/// As a btrfs at each mount, and any disk at another boot.
+/// A device with another number, as a btrfs has at each mount, and any disk at another boot.
 #[test]
 fn where_a_device_has_another_number_a_killed_run_is_gone_on_from() {
     let zero_ctime = |header: &mut [u8]| header[96..108].fill(0);

@@ -1,4 +1,4 @@
-//! What `haul serve` says: the URLs that others can use, and its log.
+//! The words of `haul serve`: the URLs that others can use, and its log.
 
 use crate::harness::{
     Place,
@@ -77,7 +77,7 @@ fn the_log_has_times_and_addresses_as_people_write_them_and_names_files_where_as
     }
 }
 
-/// The record of what happened to the files of this host.
+/// The log as the record of what happened to the files of this host.
 #[test]
 fn the_log_says_what_was_done_here_and_by_which_name() {
     let place = Place::new();
@@ -146,7 +146,7 @@ fn the_printed_urls_lead_to_addresses_of_this_machine_or_are_said_not_to() {
     assert!(url.to_str().unwrap().contains("@dtn1.example.org:"));
 }
 
-/// Another port is the cure of a busy port only.
+/// An address that cannot be listened on: another port is the cure of a busy port only.
 #[test]
 fn what_cannot_be_listened_on_is_told_by_what_is_wrong_with_it() {
     let place = Place::new();
@@ -191,7 +191,8 @@ fn a_server_holds_no_directory_of_a_session_that_has_ended() {
     wait_until("the session has let go", || held().is_empty());
 }
 
-/// As after `umount -l` or `mv`: what came would lie where nobody finds it.
+/// A root that was moved away, as by `umount -l` or `mv`: what came would lie where nobody finds
+/// it.
 #[test]
 fn a_server_whose_directory_is_not_at_its_path_any_more_says_so() {
     let place = Place::new();

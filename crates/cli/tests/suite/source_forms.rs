@@ -5,19 +5,22 @@ use crate::harness::{Place, process::Ran, server::Server};
 use haul_testkit::tree;
 use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::fs::PermissionsExt, path::Path};
 
-/// Where a command runs, its sources, and the names that they bring into a directory.
+/// A form of sources: where a command runs, its sources, and the names that they bring into a
+/// directory.
 struct Form {
     sources: &'static [&'static str],
     names: &'static [&'static str],
-    /// A single file, which takes the new name `new`. All else goes into a directory `new`: one
-    /// that took the name would be there at the second run, which would go below it.
+    /// Whether the source is a single file, which takes the new name `new`. All else goes into a
+    /// directory `new`: one that took the name would be there at the second run, which would go
+    /// below it.
     is_file: bool,
 }
 
 const CONTENTS: &[&str] = &["a", "b", "sub/c"];
 const BELOW_X: &[&str] = &["x/a", "x/b", "x/sub/c"];
 
-/// The command runs in `source/x/sub` where the form is `..`, in `source/x` where it is `.`.
+/// Forms of sources: the command runs in `source/x/sub` where the form is `..`, in `source/x` where
+/// it is `.`.
 const FORMS: &[Form] = &[
     Form { sources: &["."], names: CONTENTS, is_file: false },
     Form { sources: &["./."], names: CONTENTS, is_file: false },
@@ -54,7 +57,7 @@ impl Target {
         }
     }
 
-    /// The files that are there afterwards, and empty directories with a `/`.
+    /// Names that are there afterwards: files, and empty directories with a `/`.
     fn expected(self, form: &Form) -> Vec<String> {
         let below = |directory: &str| {
             form.names.iter().map(|name| format!("{directory}{name}")).collect::<Vec<_>>()
@@ -77,7 +80,7 @@ fn make_sources(source: &Path) {
     }
 }
 
-/// Files with their contents, and empty directories with a `/` behind.
+/// Names below a root: files with their contents, and empty directories with a `/` behind.
 fn listing(root: &Path) -> BTreeMap<String, String> {
     let mut listing = BTreeMap::new();
     for name in tree::names(root).unwrap() {
@@ -121,7 +124,7 @@ fn content_of(name: &str, form: &Form) -> String {
     }
 }
 
-/// Files and directories; where there are no directories, they are not told.
+/// Counts of files and directories; where there are no directories, they are not told.
 fn counts(ran: &Ran, keys: [&str; 2]) -> [u64; 2] {
     let files = &ran.ok()["files"];
     [files[keys[0]].as_u64().unwrap(), files[keys[1]].as_u64().unwrap_or(0)]
@@ -163,7 +166,8 @@ fn try_form(form: &Form, target: Target, options: &[&str]) {
     }
 }
 
-/// `push . URL/lost --move` gave all files the one name `lost`: two of three existed nowhere.
+/// Every form of source in every form of target: `push . URL/lost --move` gave all files the one
+/// name `lost`, and two of three existed nowhere.
 #[test]
 fn every_form_of_source_arrives_under_its_names_in_every_form_of_target() {
     for form in FORMS {
@@ -242,7 +246,8 @@ fn a_pull_goes_to_the_same_place_again_and_says_where_by_every_form() {
     }
 }
 
-/// `push rs URL/new` made `new` a copy of rs; after a break the same command began anew below it.
+/// A directory under a new path: `push rs URL/new` made `new` a copy of rs, and after a break the
+/// same command began anew below it.
 #[test]
 fn a_directory_under_a_new_path_is_gone_on_with_by_the_same_command() {
     for is_push in [true, false] {
@@ -282,7 +287,8 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// What is private stays so: a directory made for the contents of others is no wider than they are.
+/// A directory made for the contents of others, which is no wider than they are: what is private
+/// stays so.
 #[test]
 fn a_directory_made_for_contents_has_their_mode_and_one_that_was_there_keeps_its_own() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Correct: whatever is pushed or pulled by the real `haul` arrives as it was.
+//! Correctness: whatever is pushed or pulled by the real `haul` arrives as it was.
 
 use crate::harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long, is_root,
@@ -28,7 +28,7 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// A time that is no whole second, before 1970 when `seconds` is negative.
+/// Sets a time that is no whole second, before 1970 when `seconds` is negative.
 fn set_time(path: &Path, seconds: i64, ns: u32) {
     let away = Duration::from_secs(seconds.unsigned_abs());
     let second = if seconds < 0 { UNIX_EPOCH - away } else { UNIX_EPOCH + away };
@@ -40,7 +40,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Neither side takes more than 64 MiB, however large the file is.
+/// Checks that neither side takes more than 64 MiB, however large the file is.
 #[track_caller]
 fn assert_small(ran: &Ran) {
     for side in ["source", "target"] {
@@ -145,7 +145,7 @@ fn a_target_is_a_directory_or_a_new_name() {
     assert_same_files(&source, &place.path("other"));
 }
 
-/// Names, kinds, modes and times that tools like to lose.
+/// Makes a tree of names, kinds, modes and times that tools like to lose.
 fn odd_tree(place: &Place, root: &Path) {
     let at = |name: &[u8]| root.join(OsStr::from_bytes(name));
     place.file(&at(b"empty"), 0);
@@ -202,7 +202,7 @@ fn odd_names_links_modes_times_and_empty_things_arrive() {
     set_mode(&place.target("odd/closed"), 0o755);
 }
 
-/// Archives and reproducible builds give every file the first second of 1970.
+/// The first second of 1970, which archives and reproducible builds give every file.
 #[test]
 fn a_file_of_the_first_second_of_1970_keeps_its_time_and_is_skipped_the_second_time() {
     let place = Place::new();
@@ -292,7 +292,8 @@ fn usable(able: impl Fn(&EngineInfo) -> bool) -> Vec<&'static EngineInfo> {
     .collect()
 }
 
-/// The engines of the report are those that were asked for, unless one fell back and said so.
+/// Checks that the engines of the report are those that were asked for, unless one fell back and
+/// said so.
 #[track_caller]
 fn assert_engines(ran: &Ran, send: &str, receive: &str) {
     let report = ran.ok();
@@ -505,7 +506,7 @@ fn nobody_who_reads_what_it_says_is_no_reason_to_stop() {
     assert_same_files(&place.source("data"), &place.root("with0/data"));
 }
 
-/// As in `haul serve 2>&1 | PROGRAM`, where the program stands still.
+/// A server in `haul serve 2>&1 | PROGRAM`, where the program stands still.
 #[test]
 fn a_server_whose_words_nobody_reads_goes_on_and_ends_in_order() {
     let place = Place::new();
@@ -529,7 +530,7 @@ fn a_server_whose_words_nobody_reads_goes_on_and_ends_in_order() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Loose: a busy machine is slower, and the first bytes fill buffers.
+/// A limited rate, looked at loosely: a busy machine is slower, and the first bytes fill buffers.
 #[test]
 fn a_limited_rate_is_kept() {
     let place = Place::new();
@@ -559,8 +560,8 @@ fn assert_type(object: &Value, path: &str, kind: &str) {
     assert!(fits, "{path} is no {kind}: {value}");
 }
 
-/// Into a pipe, whatever the terminal is said to be: no escape sequence, three lines; with `-q`
-/// nothing at all, and after a failure that alone.
+/// Output into a pipe, whatever the terminal is said to be: no escape sequence, three lines; with
+/// `-q` nothing at all, and after a failure that alone.
 #[test]
 fn a_pipe_gets_three_plain_lines_and_quiet_is_silent() {
     let place = Place::new();
@@ -591,7 +592,7 @@ fn a_pipe_gets_three_plain_lines_and_quiet_is_silent() {
     assert_eq!((status, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
 }
 
-/// The forms that other tools build on, as the documentation fixes them.
+/// Lines of JSON in the forms that other tools build on, as the documentation fixes them.
 #[test]
 fn the_lines_of_json_have_their_fixed_forms() {
     let place = Place::new();
@@ -668,7 +669,7 @@ fn an_error_has_its_fixed_form_and_is_in_words_on_standard_error() {
     server.still_serves(&place);
 }
 
-/// Programs are told by name alone who may not read a file; root reads all.
+/// A file without rights, which programs may not read but by name; root reads all.
 #[test]
 fn a_file_without_rights_arrives_when_root_sends_it() {
     if !is_root() {

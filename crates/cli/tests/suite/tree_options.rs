@@ -1,5 +1,5 @@
-//! What a user asks of trees: which files are meant, what happens to those that are there already,
-//! what is removed, which attributes arrive, hard links and holes.
+//! Options of trees: which files are meant, what happens to those that are there already, what is
+//! removed, which attributes arrive, hard links and holes.
 
 use crate::harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,
@@ -55,7 +55,7 @@ fn names(directory: &Path) -> Vec<String> {
     names.iter().map(|name| name.to_str().unwrap().to_owned()).collect()
 }
 
-/// The files of a run by what became of them.
+/// Names of a run's files by what became of them.
 fn by_status(ran: &Ran) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in ran.named("file") {
@@ -230,7 +230,7 @@ fn a_comparison_by_content_sees_what_size_and_time_do_not_tell() {
     }
 }
 
-/// A side has 64 files of several spans open at a time.
+/// More large files than the 64 of several spans that a side has open at a time.
 #[test]
 fn any_number_of_large_files_is_compared() {
     for way in WAYS {
@@ -373,7 +373,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     assert_eq!(with_status(&dry, "would-copy"), ["f"]);
 }
 
-/// Nothing of the way to the target is there yet, and nothing is made of it.
+/// A way to the target of which nothing is there yet, and nothing is made.
 #[test]
 fn a_dry_run_goes_to_directories_that_are_not_there_and_counts_them_apart() {
     let place = Place::new();
@@ -530,7 +530,7 @@ fn nothing_is_moved_to_where_it_is_thrown_away_or_not_verified() {
     assert!(file.exists() && place.root("f").exists());
 }
 
-/// The only copy of a file is there under two paths: as itself, by a link, by a mount.
+/// The only copy of a file, there under two paths: as itself, by a link, by a mount.
 #[test]
 fn what_is_moved_onto_itself_stays() {
     for way in WAYS {
@@ -580,7 +580,7 @@ fn what_keep_both_keeps_is_removed_by_no_mirror() {
     }
 }
 
-/// The one that is refused as its name has come would take the other's place in the next run.
+/// Two files of one name: the one that is refused would take the other's place in the next run.
 #[test]
 fn contents_are_moved_alone() {
     let journey = Journey::new(Way::Push);
@@ -792,7 +792,7 @@ fn a_hard_link_to_another_file_system_is_a_file() {
     assert_same_files(&journey.from("t/a"), &journey.to("t/m/b"));
 }
 
-/// Bytes that a file takes on its disk.
+/// Number of bytes that a file takes on its disk.
 fn held_bytes(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }

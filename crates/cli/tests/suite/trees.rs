@@ -8,7 +8,7 @@ use crate::harness::{
 use haul_testkit::faulty_proxy::{Direction, Fault, FaultyProxy, Kind};
 use std::{ffi::OsString, fs, path::Path, process::Command};
 
-/// Files around the size up to which they are packed, and of no bytes.
+/// Makes files around the size up to which they are packed, and of no bytes.
 fn small_files(place: &Place, root: &Path, directories: u32, files: u32) {
     let mut random = place.seed.random();
     for directory in 0..directories {
@@ -24,7 +24,7 @@ fn small_files(place: &Place, root: &Path, directories: u32, files: u32) {
     }
 }
 
-/// Pushes and pulls the tree; both must arrive.
+/// Pushes and pulls the tree, and checks that both arrive.
 fn move_both_ways(place: &Place, url: impl Fn(&str) -> OsString, options: &[OsString]) -> [Ran; 2] {
     let pushed = [words![place.source("tree"), url("")], options.to_vec()].concat();
     let pushed = place.push(&pushed);
@@ -85,7 +85,7 @@ fn a_bit_flipped_in_a_pack_costs_a_span_or_a_stream_and_never_a_file() {
     assert!(repaired > 0, "no flip was met: {runs:?}");
 }
 
-/// `haul WORDS --json` with at most so many open descriptors.
+/// Command of `haul WORDS --json` with at most this many open descriptors.
 fn with_few_descriptors(place: &Place, most: u32, words: &[OsString]) -> Command {
     let haul = place.command(&[words, &words!["--json"]].concat());
     crate::harness::server::with_few_descriptors(&haul, most)

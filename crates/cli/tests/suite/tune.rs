@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// A card of the namespace; the other end of the pair is there too.
+/// Name of the namespace's card; the other end of the pair is there too.
 const CARD: &str = "haul-t0";
 const OTHER: &str = "haul-t1";
-/// Checks whose settings belong to a network namespace, so the host's own are never touched.
+/// Checks whose settings belong to a network namespace, so that the host's own are never touched.
 const CHECKS: &str = "tcp-buffers,tcp-options,metrics-save,txqueuelen,mtu,offloads";
-/// More steps than any run of them takes.
+/// Number of steps beyond those of any run.
 const STEPS_MAX: u32 = 60;
 
 /// A network namespace with a pair of cards and settings that need tuning; removed when dropped.
@@ -50,7 +50,7 @@ impl Namespace {
         Ok(this)
     }
 
-    /// The same command inside.
+    /// Command that runs another inside the namespace.
     fn enter(&self, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.name]).arg(command.get_program());
@@ -61,7 +61,7 @@ impl Namespace {
         inside
     }
 
-    /// All that the checks could change in here.
+    /// Settings of the namespace that the checks could change.
     fn settings(&self) -> String {
         let script = format!(
             "cd /proc/sys/net/ipv4; grep -H . tcp_* 2>/dev/null; cat /sys/class/net/*/mtu \
@@ -90,7 +90,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// `haul tune WORDS` with the ledger and the files for the next boot in the place.
+/// Command of `haul tune WORDS` with the ledger and the files for the next boot in the place.
 fn tune(place: &Place, words: &[&str]) -> Command {
     let ledger = place.path("ledger");
     let mut all: Vec<OsString> = words!["tune", "--ledger", ledger];
@@ -105,7 +105,7 @@ fn apply(place: &Place, checks: &str) -> Command {
     tune(place, &["--nic", CARD, "--rate", "10G", &apply, "--boot-root", &boot])
 }
 
-/// Its lines, and nothing but lines of JSON.
+/// Objects that a run printed, and nothing but lines of JSON.
 #[track_caller]
 fn lines(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);

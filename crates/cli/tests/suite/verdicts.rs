@@ -1,5 +1,5 @@
-//! Each stage made the bottleneck in turn: the report and the intervals must name it, with
-//! something to do about it. Most need root.
+//! Verdicts: each stage made the bottleneck in turn, which the report and the intervals must name,
+//! with something to do about it. Most need root.
 
 use crate::harness::{
     Place,
@@ -16,13 +16,16 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Where threads that have their core to themselves wait longer for it, the machine is too busy.
+/// Share of time that threads with a core to themselves may wait for it: beyond, the machine is too
+/// busy.
 const BUSY_SHARE: f64 = 0.25;
-/// Where a hypervisor takes more of the processors, what ran just then seems slow by itself.
+/// Share of the processors that a hypervisor may take: beyond, what ran just then seems slow by
+/// itself.
 const STOLEN_SHARE: f64 = 0.1;
 const RTT: Duration = Duration::from_millis(40);
 
-/// The report and more than half of the intervals name the stage; the advice holds these words.
+/// Checks that the report and more than half of the intervals name the stage, and that the advice
+/// holds these words.
 #[track_caller]
 fn assert_verdict(ran: &Ran, stage: &str, advice: &[&str]) {
     ran.ok();
@@ -55,7 +58,7 @@ fn share(ran: &Ran, stage: &str) -> f64 {
     of_stage.map_or(0.0, |pair| pair[1].as_f64().unwrap())
 }
 
-/// A sender whose source lies on a disk that is limited to so many bytes a second.
+/// Pushes from a disk that is limited to 8 MiB a second, and checks that it is named.
 fn from_slow_disk(engine: Option<&str>) {
     const RATE: u64 = 8 * MIB;
     let place = Place::new();
@@ -87,13 +90,13 @@ fn a_slow_source_disk_is_named_with_the_engine_of_haul_s_choice() {
     from_slow_disk(None);
 }
 
-/// The digest maps the pages that sendfile sends: it waits for the disk in its place.
+/// The digest of pages that sendfile sends: it maps them, and waits for the disk in its place.
 #[test]
 fn a_slow_source_disk_is_named_where_the_digest_waits_for_it() {
     from_slow_disk(Some("sendfile"));
 }
 
-/// A push to a server, or a pull from it, of which each such call takes longer than it would.
+/// Runs a push to a server, or a pull from it, of which certain calls take longer than they would.
 fn with_slow_calls(command: &str, fault: &str, size_bytes: u64, words: &[OsString]) -> Option<Ran> {
     let place = Place::new();
     place.file(&place.source("file"), size_bytes);
@@ -125,7 +128,7 @@ fn a_slow_target_disk_is_named() {
     assert_verdict(&ran, "target_disk", &["target disk"]);
 }
 
-/// What the server finds out comes to the client while it pulls.
+/// Findings of a server, which come to the client while it pulls.
 #[test]
 fn a_server_s_slow_source_disk_is_named_to_who_pulls() {
     let words = words!["--send-engine", "read-write", "--streams", "1"];
@@ -160,7 +163,7 @@ enum At<'a> {
     Far(&'a str),
 }
 
-/// A server at the far end of a path, with settings of the kernels at its ends.
+/// Starts a server at the far end of a path, with settings of the kernels at its ends.
 fn far_with(place: &Place, path: Path, settings: &[At<'_>]) -> Option<Far> {
     let far = Far::start(place, path)?;
     for setting in settings {
@@ -179,7 +182,7 @@ fn far_with(place: &Place, path: Path, settings: &[At<'_>]) -> Option<Far> {
     Some(far)
 }
 
-/// A push over such a path.
+/// Runs a push over a path with settings at its ends.
 fn over(path: Path, settings: &[At<'_>], size_bytes: u64) -> Option<Ran> {
     let place = Place::new();
     let far = far_with(&place, path, settings)?;
@@ -217,7 +220,7 @@ fn a_small_send_buffer_is_named_where_the_kernel_counts_none() {
     assert_verdict(&ran, "send_buffer", &["net.ipv4.tcp_wmem at the sender", "MiB"]);
 }
 
-/// The push's verdict named the buffer, and the probe the congestion window.
+/// Verdicts of a push, which named the buffer, and of the probe, which named the congestion window.
 #[test]
 fn a_probe_names_a_small_send_buffer_as_a_push_does() {
     let path = Path::new(RTT, 1_000_000_000, 0.0);
@@ -259,7 +262,7 @@ fn loss_is_named_with_its_share() {
 struct Busy(Vec<Child>);
 
 impl Busy {
-    /// `None` without timeout(1) or taskset(1).
+    /// Starts processes on a core; `None` without timeout(1) or taskset(1).
     fn on_core(core: &str, count: usize) -> Option<Self> {
         let mut busy = Self(Vec::new());
         for _ in 0..count {
@@ -291,7 +294,7 @@ impl Drop for Busy {
     }
 }
 
-/// A push of zeros to a server that throws them away, one of both on core 0 with others.
+/// Pushes zeros to a server that throws them away, one of both on core 0 with others.
 fn on_a_shared_core(shared: &str) -> Option<Ran> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         skip("2 cores", "1");

@@ -12,7 +12,7 @@ use std::{
 const MIB: u64 = 1 << 20;
 const RTT: Duration = Duration::from_millis(100);
 
-/// Pushes and pulls a tree; both must arrive.
+/// Pushes and pulls a tree, and checks that both arrive.
 fn move_both_ways(far: &Far, place: &Place) -> [Ran; 2] {
     let pushed = far.run(place, &words!["push", place.source("tree"), far.url()]);
     pushed.ok();
@@ -38,7 +38,7 @@ fn a_tree_and_a_file_cross_a_long_path_and_the_report_names_its_congestion_contr
     }
 }
 
-/// Of FDT's users one saw it hang at 1.5 % loss (FDT issue 54).
+/// A loss of 1.5 %, at which a user of FDT saw it hang (FDT issue 54).
 #[test]
 fn a_path_that_loses_much_is_slow_and_never_stuck_or_wrong() {
     let place = Place::new();
@@ -70,7 +70,7 @@ fn an_outage_is_waited_for_or_come_back_from() {
     assert_no_temporaries(&place.path(""));
 }
 
-/// Moves a file both ways over a path that swallows packets of more bytes.
+/// Moves a file both ways over a path that swallows packets of more than `packet_bytes`.
 fn cross_a_narrow_path(packet_bytes: usize, segments: &str) {
     let place = Place::new();
     let Some(far) = Far::start(&place, Path::new(RTT / 5, 200_000_000, 0.0)) else { return };
@@ -97,13 +97,14 @@ fn a_path_that_swallows_large_packets_is_crossed_in_smaller_segments() {
     cross_a_narrow_path(1400, "segments of 1448 -> 1200 bytes");
 }
 
-/// The control connection does not get through with segments of 1200 bytes either.
+/// A path on which the control connection does not get through with segments of 1200 bytes either.
 #[test]
 fn a_path_that_swallows_all_but_the_smallest_packets_is_crossed_too() {
     cross_a_narrow_path(600, "segments of 1448 -> 536 bytes");
 }
 
-/// `tc qdisc add ... tbf ... burst 1000` drops what is larger, and TCP takes it for never sent.
+/// A queue that drops large packets, as of `tc qdisc add ... tbf ... burst 1000`, which TCP takes
+/// for never sent.
 #[test]
 fn a_sender_whose_own_queue_drops_large_packets_takes_smaller_segments() {
     let place = Place::new();

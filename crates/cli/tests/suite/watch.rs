@@ -17,7 +17,7 @@ use std::{
 };
 
 const SPAN: u64 = 64 << 10;
-/// Longer than any test: such a file is complete when its writer says so.
+/// Idle time longer than any test: such a file is complete when its writer says so.
 const NEVER_IDLE: &str = "10m";
 
 /// A watched directory and where it goes.
@@ -50,7 +50,7 @@ impl Watch {
         haul
     }
 
-    /// The same files are there. Directories have the time of their appearance.
+    /// Checks that the same files are there. Directories have the time of their appearance.
     #[track_caller]
     fn assert_arrived(&self) {
         let names = haul_testkit::tree::names(&self.source("")).unwrap();
@@ -80,7 +80,7 @@ impl Watch {
         assert_same_files(&self.source(name), &self.target(name));
     }
 
-    /// Ends it by Ctrl-C, in order.
+    /// Ends the watch by Ctrl-C, in order.
     #[track_caller]
     fn finish(&self, haul: Haul) -> Ran {
         haul.signal(rustix::process::Signal::INT);
@@ -158,7 +158,7 @@ fn a_file_that_is_written_is_not_sent_before_it_is_complete() {
     }
 }
 
-/// Whoever ends a watch must not take for sent what it still waits for.
+/// A file that a push still waits for at its end, and that its user must not take for sent.
 #[test]
 fn a_file_that_a_push_still_waits_for_at_its_end_is_an_error_that_names_it() {
     let watch = Watch::new(Way::Push);
@@ -323,7 +323,7 @@ fn what_the_patterns_leave_out_is_not_sent_by_a_watch_either() {
     }
 }
 
-/// With only --include rules a directory is made when something in it is meant.
+/// Directories with --include rules alone: one is made when something in it is meant.
 #[test]
 fn a_directory_that_comes_to_hold_something_meant_is_made_by_a_watch() {
     let watch = Watch::new(Way::Push);
@@ -355,7 +355,7 @@ fn files_that_come_many_at_a_time_all_arrive() {
     }
 }
 
-/// What nobody has written yet is not due, however little patience there is.
+/// A file that nobody has written yet: it is not due, however little patience there is.
 #[test]
 fn a_watch_in_which_nothing_happens_for_long_is_not_given_up() {
     for way in WAYS {
