@@ -92,8 +92,7 @@ fn updated(sum: u16, old: u16, new: u16) -> u16 {
 mod tests {
     use super::*;
 
-    /// A packet between these ports, and the sum over its TCP header, which stays the same when the
-    /// checksum is kept right.
+    /// A TCP packet from one port to another.
     fn packet(source: u16, target: u16) -> Vec<u8> {
         let mut packet = vec![0; 40];
         packet[0] = 0x45;
@@ -104,6 +103,7 @@ mod tests {
         packet
     }
 
+    /// Sum over a TCP header, which stays the same when the checksum is kept right.
     fn sum(packet: &[u8]) -> u32 {
         let words = packet[20..].chunks(2).map(|word| u16::from_be_bytes([word[0], word[1]]));
         let total: u32 = words.map(u32::from).sum();

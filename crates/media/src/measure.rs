@@ -208,7 +208,7 @@ const PERIODS: u32 = 8;
 /// Bytes of the film, enough for the fast streams, start-up and all.
 const FILM_BYTES: u64 = 64 << 20;
 
-/// Lets a crowd watch a film for some seconds, by the method that is to be used.
+/// Lets a crowd watch a film for several seconds, by the method that is to be used.
 ///
 /// The film lies in the page cache, or is a hole: a disk is not what is measured. What the client's
 /// half of loopback costs is counted as well, so a network card needs less.

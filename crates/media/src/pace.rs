@@ -98,7 +98,7 @@ pub struct Schedule {
 pub struct There {
     /// Bytes of the body and its head, from the beginning.
     pub bytes: u64,
-    /// Time since the client said so last.
+    /// Time since the client last said how many bytes it has.
     pub ago: Duration,
     /// The client took no more.
     pub is_full: bool,

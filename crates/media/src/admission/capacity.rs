@@ -146,7 +146,7 @@ impl Capacity {
         self.disk.is_some() && self.processors.is_some()
     }
 
-    /// The share that a stream of this rate takes. `cached`: the share of its bytes that is in the
+    /// Share that a stream of a given rate takes. `cached`: the share of its bytes that is in the
     /// page cache and costs the disk nothing.
     #[must_use]
     pub fn share(&self, rate: Rate, pacing: Pacing, cached: f64) -> Share {

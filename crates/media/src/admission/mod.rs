@@ -96,7 +96,7 @@ struct Book {
     live: Slab<Live>,
     /// Places that are each player's own, by player and film.
     players: HashMap<(IpAddr, Identity), Vec<usize>>,
-    /// Shares that start-ups take until they end, and below the sum of all.
+    /// Shares that start-ups take until they end; `beginning_sum` is all of them together.
     beginning: Timed<Share>,
     beginning_sum: Share,
     begun: u64,
@@ -507,8 +507,8 @@ impl Book {
         }
     }
 
-    /// A place is kept while its answer plays, as a player with enough in hand asks for the next
-    /// part no earlier, and not longer: who asked for a few bytes has seen them.
+    /// Keeps a place after its answer while that plays, as a player with enough in hand asks for
+    /// the next part no earlier, and not longer: who asked for a few bytes has seen them.
     fn leave(&mut self, viewer: Viewer, key: usize, now: Instant) {
         let live = self.live.remove(key);
         let Live { asked, booked, beginning, .. } = live;

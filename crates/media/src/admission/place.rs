@@ -13,8 +13,8 @@ use super::{Admission, Viewer};
 /// How an answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Time of film that comes at once, beside the first period: less where its viewer has much in
-    /// hand.
+    /// Film that comes at once beside the first period, in time that it plays: less where its
+    /// viewer has much in hand.
     pub start_up: Duration,
     /// Periods over which the start-up is spread, so that it finds room.
     pub periods: u32,

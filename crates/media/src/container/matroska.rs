@@ -55,8 +55,8 @@ struct Elements<'one, 'file> {
 }
 
 impl Elements<'_, '_> {
-    /// The first element of that id. None is looked for behind the first cluster, where the films
-    /// themselves begin.
+    /// Finds the first element of an id. None is looked for behind the first cluster, where the
+    /// films themselves begin.
     fn find(&mut self, id: u32, from: u64, end: u64) -> Option<Element> {
         let mut at = from;
         loop {
@@ -93,7 +93,7 @@ enum Marker {
     Removed,
 }
 
-/// A number of 1 to 8 bytes, and how many: as many as zeros lead it, and one.
+/// A number of 1 to 8 bytes and its length: one more than the zeros that lead it.
 fn number(excerpts: &mut Excerpts, at: u64, marker: Marker) -> Option<(u64, u64)> {
     let [first] = excerpts.array(at)?;
     let count = first.leading_zeros() + 1;

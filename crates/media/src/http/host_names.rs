@@ -13,7 +13,7 @@ pub struct HostNames {
 }
 
 impl HostNames {
-    /// Takes these names, and the machine's own.
+    /// Host names: those that are given, and the machine's own.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
         Self { names: names.iter().cloned().chain(haul_host::host_name()).collect() }

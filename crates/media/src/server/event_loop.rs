@@ -423,8 +423,8 @@ impl EventLoop {
         }
     }
 
-    /// Looks at a connection whose time is over, unless something moved since it was set; or at one
-    /// with a period that is.
+    /// Looks at a connection whose timer has run out: its time is over, unless something moved
+    /// since it was set; or a period of its stream is.
     fn on_time(&mut self, key: usize, now: Instant) {
         let Some(connection) = self.connections.get(key) else { return };
         let over = connection.since + self.time_max(connection.phase);

@@ -5,11 +5,11 @@ use std::time::Duration;
 /// Limits of a server, each a bound on what one stranger can cost the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of one loop. With more, the one that waits longest between two requests is
+    /// Most connections of one loop. With more, the one that waits longest between two requests is
     /// closed; where all are at work, the new one is.
     pub connections_max: usize,
-    /// Connections of one client's address, all loops together; of IPv6 of one /64. One more is
-    /// closed at once. `None`: any number, as many may sit behind one address.
+    /// Most connections of one client's address, all loops together; of IPv6 of one /64. One more
+    /// is closed at once. `None`: any number, as many may sit behind one address.
     pub connections_of_address_max: Option<u32>,
     /// Longest time from the first byte of a head to its last: one that comes byte by byte is cut
     /// off (slowloris).
@@ -67,8 +67,8 @@ pub(super) const BORROWED_PERIODS: u32 = 2;
 pub(super) const BORROWED_LOOK: Duration = Duration::from_millis(20);
 /// Interval between looks for memory that could be given up, where reads wait for some.
 pub(super) const SHORT_LOOK: Duration = Duration::from_millis(250);
-/// Speed at which a period's bytes go into the network, in times of their rate: a start-up of two
-/// periods and the period after it have to be there within one.
+/// Speed at which a period's bytes go into the network, as a multiple of their rate: a start-up of
+/// two periods and the period after it have to be there within one.
 pub(super) const BURST_TIMES: u64 = 8;
 /// Slowest speed at which a period's bytes go into the network. The kernel makes packets of what a
 /// socket may send in about 1 ms (sk_pacing_shift, tcp_tso_autosize()), and small ones cost

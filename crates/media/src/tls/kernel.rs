@@ -97,10 +97,10 @@ fn parts(secrets: &ConnectionTrafficSecrets) -> Option<(&[u8], [u8; IV_BYTES])> 
     Some((key.as_ref(), iv.as_ref().try_into().ok()?))
 }
 
-/// IV whose nonces rustls did not use. In TLS 1.2 a record of AES-GCM brings its nonce along, and none
-/// may come twice under a key (RFC 5288, 3). rustls makes it of the IV XOR the record's number; the
-/// kernel begins with the IV as it is and counts on (net/tls/tls_sw.c), so it would begin with the
-/// nonce of rustls' first record. It begins far from all those.
+/// IV whose nonces rustls did not use. In TLS 1.2 a record of AES-GCM brings its nonce along, and
+/// none may come twice under a key (RFC 5288, 3). rustls makes it of the IV XOR the record's
+/// number; the kernel begins with the IV as it is and counts on (net/tls/tls_sw.c), so it would
+/// begin with the nonce of rustls' first record. It begins far from all those.
 fn unused(mut iv: [u8; IV_BYTES], (version, cipher): Pair) -> [u8; IV_BYTES] {
     if version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305 {
         iv[4] ^= 0x80;

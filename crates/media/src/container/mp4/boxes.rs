@@ -28,8 +28,8 @@ impl<'one, 'file> Boxes<'one, 'file> {
         Self { excerpts, left: BOXES_MAX }
     }
 
-    /// The box at `at`. `None`: there is none before `end`, or what is there is no box, or there
-    /// were too many.
+    /// Reads the box at `at`. `None`: there is none before `end`, or what is there is no box, or
+    /// there were too many.
     pub fn next(&mut self, at: u64, end: u64) -> Option<Span> {
         if at >= end {
             return None;
