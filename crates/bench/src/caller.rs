@@ -3,7 +3,7 @@
 use haul_report::steps::{BeginSteps, unseen};
 use haul_transfer::Interrupt;
 
-/// How a bench is stopped by its caller, and how its steps are shown.
+/// The flag by which a caller stops a bench, and the function that shows its steps.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Flag that is set when the bench is to stop.

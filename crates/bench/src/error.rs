@@ -5,7 +5,7 @@ use haul_transfer::problem::Problem;
 /// An error of a bench.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// Nothing could be measured at all.
+    /// The bench could not start, so that nothing was measured.
     #[error("{0}")]
     CouldNotStart(Problem),
     /// The bench was interrupted, or something failed midway.

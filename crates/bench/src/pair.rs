@@ -21,7 +21,7 @@ const REASON_MAX: Duration = Duration::from_secs(5);
 /// Loopback's round trip for the chooser: far below a millisecond.
 const LOOPBACK_RTT: Duration = Duration::from_micros(30);
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     File(Residency),
@@ -40,7 +40,7 @@ impl Source {
     }
 }
 
-/// Where the bytes go.
+/// The target of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Nothing: the bytes are thrown away.
@@ -86,7 +86,7 @@ impl Serialize for Pair {
     }
 }
 
-/// What a measurement looks at besides time and processor.
+/// Figures that a measurement takes besides time and processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     Nothing,

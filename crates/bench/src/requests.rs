@@ -1,17 +1,17 @@
-//! What the benches are asked to do.
+//! The requests of the benches.
 
 use haul_datapath::EngineInfo;
 use haul_transfer::HaulUrl;
 use std::{path::PathBuf, time::Duration};
 
-/// How large a file of the chooser's matrix is.
+/// The size of a file in the chooser's matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChooserSize {
     Bytes(u64),
     BeyondMemory,
 }
 
-/// What `haul bench engines` is to do.
+/// The request of `haul bench engines`.
 #[derive(Clone, Debug)]
 pub struct BenchEngines {
     pub url: Option<HaulUrl>,
@@ -27,7 +27,7 @@ pub struct BenchEngines {
     pub full: bool,
 }
 
-/// What `haul bench files` is to do.
+/// The request of `haul bench files`.
 #[derive(Clone, Debug)]
 pub struct BenchFiles {
     /// The large file in bytes; `None` takes what fits.
@@ -39,7 +39,7 @@ pub struct BenchFiles {
     pub time_max: Duration,
 }
 
-/// What `haul bench chooser` is to do.
+/// The request of `haul bench chooser`.
 #[derive(Clone, Debug)]
 pub struct BenchChooser {
     /// Directories to measure; if empty, the file systems that this host has.
@@ -52,7 +52,7 @@ pub struct BenchChooser {
     pub time_max: Duration,
 }
 
-/// What lies between the two hosts of `haul bench tuning`.
+/// The path between the two hosts of `haul bench tuning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TuningPath {
     /// A pair of virtual interfaces: memory
@@ -61,7 +61,7 @@ pub enum TuningPath {
     Wan,
 }
 
-/// What `haul bench tuning` is to do.
+/// The request of `haul bench tuning`.
 #[derive(Clone, Debug)]
 pub struct BenchTuning {
     pub paths: Vec<TuningPath>,

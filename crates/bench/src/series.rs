@@ -44,7 +44,7 @@ pub struct Series {
     pub refused: Option<String>,
 }
 
-/// What a side used for 10^9 bytes, the median of the rounds.
+/// Costs of a side for 10^9 bytes, the median of the rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SideCost {
     pub cpu_s_per_gb: f64,

@@ -23,7 +23,7 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// One read into a slot or one write out of it.
+/// A read into a slot or a write out of it.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub direction: Direction,

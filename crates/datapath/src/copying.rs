@@ -31,7 +31,8 @@ pub(crate) trait BlockWriter: Send {
 /// The way by which a block got into the file.
 pub(crate) enum Written {
     AsAsked,
-    /// In the plain way, because the engine's own way was refused with this error.
+    /// The block was written in the plain way, because the engine's own way was refused with this
+    /// error.
     Plainly(Errno),
 }
 

@@ -187,9 +187,9 @@ pub struct Succession<E: Direction + ?Sized> {
 enum Holder<E: ?Sized> {
     /// The engine at work.
     Engine(Box<E>),
-    /// Nobody, after the last candidate failed.
+    /// Nobody holds the wire, after the last candidate failed.
     Nobody(Wire),
-    /// Nobody, only while one engine makes room for another.
+    /// Nobody holds the wire, only while one engine makes room for another.
     Changing,
 }
 

@@ -317,7 +317,7 @@ pub enum Remedy {
     Reconnect,
     /// This file cannot be finished; the others go on.
     SkipFile,
-    /// Nothing can go on.
+    /// No engine is left that could go on with this wire.
     Stop,
 }
 

@@ -17,7 +17,7 @@ pub enum BenchWire {
     Server,
     /// A server that runs on this very host.
     ServerHere,
-    /// Nothing was sent.
+    /// No wire, as nothing was sent.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! What a bench or a probe found: tables, charts and lines for programs, in the order they have.
+//! Results of a bench or a probe: tables, charts and lines for programs, in the order they have.
 
 use crate::{
     aligned::aligned,

@@ -67,7 +67,7 @@ pub struct Cell {
     /// Reports of the choice and the best pair, run once more in turns: a pair that was the best by
     /// luck is found out here.
     pub duels: Vec<(PushReport, PushReport)>,
-    /// Why nothing could be measured.
+    /// The reason why nothing could be measured.
     pub skipped: Option<String>,
 }
 
@@ -201,7 +201,7 @@ fn image(plan: &BenchChooser, home: &Workshop, kind: &str) -> Result<ImageMount,
     ImageMount::new(home.path(), kind, size_bytes)
 }
 
-/// How a size is brought about on this host.
+/// A size as it is brought about on this host.
 struct Sized {
     len_bytes: u64,
     shown: String,
@@ -410,7 +410,7 @@ fn pairs(plan: &BenchChooser, host: &Host) -> Vec<PairRuns> {
         .collect()
 }
 
-/// What all transfers of a cell have in common.
+/// The common part of all transfers of a cell.
 struct CellBench<'a> {
     place: &'a Place,
     sized: &'a Sized,

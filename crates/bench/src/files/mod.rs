@@ -29,7 +29,7 @@ const WARM_MEMORY_PARTS: u64 = 3;
 pub const TRADITIONAL: &str = "traditional";
 pub const ZERO_COPY: &str = "zero-copy";
 
-/// One run of the large file.
+/// A run of the large file.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The run in words: whether it is zero-copy, and where it goes.

@@ -1,4 +1,4 @@
-//! What a crowd saw, as tables, charts and lines.
+//! Tables, charts and lines of what a crowd saw.
 
 use super::{
     crowd::{Cell, EXHAUSTED_SHARE, Run},
@@ -69,7 +69,7 @@ struct Share {
     share: f64,
 }
 
-/// What viewers saw in all rounds of a method.
+/// Experience of the viewers in all rounds of a method.
 fn seen(cell: &Cell) -> Option<Seen> {
     let mut runs = cell.runs.iter();
     let mut all = runs.next()?.seen.clone();

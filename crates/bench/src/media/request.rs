@@ -1,4 +1,4 @@
-//! What `haul bench media` is asked to do.
+//! The request of `haul bench media`.
 
 use crate::studies;
 use haul_host::control_group::ReadLimit;
@@ -95,7 +95,7 @@ pub struct Bounds {
     pub memory_bytes: u64,
 }
 
-/// What `haul bench media` is to do.
+/// The request of `haul bench media`, as its words were checked.
 #[derive(Clone, Debug)]
 pub struct BenchMedia {
     pub parts: Vec<MediaPart>,

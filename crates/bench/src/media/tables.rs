@@ -1,4 +1,4 @@
-//! What `haul bench media` shows: a section a part, each with its table and chart.
+//! Results of `haul bench media`: a section a part, each with its table and chart.
 
 use super::{Found, combinations, crowd_tables, response, single_file};
 use crate::{

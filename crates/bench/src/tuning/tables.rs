@@ -1,4 +1,4 @@
-//! What `haul bench tuning` shows: a table and a chart for each path, beside the study's figures.
+//! Results of `haul bench tuning`: a table and a chart for each path, beside the study's figures.
 
 use crate::{
     host_facts,

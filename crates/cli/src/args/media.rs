@@ -222,7 +222,7 @@ fn connections_default() -> u32 {
 /// Permission for pages of other sites to read what is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cors {
-    /// All pages, unless only this machine reaches the server.
+    /// Pages of all sites may, unless only this machine reaches the server.
     Auto,
     On,
     Off,

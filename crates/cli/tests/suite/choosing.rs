@@ -1,4 +1,5 @@
-//! How engines and congestion control are chosen, said (`--explain`), and chosen again meanwhile.
+//! The choice of engines and congestion control: made, said (`--explain`), and made again
+//! meanwhile.
 
 use crate::harness::{
     Place, assert_no_temporaries, assert_same_files,

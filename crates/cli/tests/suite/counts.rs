@@ -1,4 +1,4 @@
-//! How files, links and directories are counted in all that a run tells of them.
+//! Counts of files, links and directories in all that a run tells of them.
 
 use crate::harness::{
     journey::{Journey, WAYS, Way},

@@ -1,4 +1,4 @@
-//! What a server has, named without being moved: `haul ls`, and patterns in what is pulled.
+//! Files of a server, named without being moved: `haul ls`, and patterns in what is pulled.
 
 use crate::harness::{Place, assert_same_files, process::Ran, server::Server};
 use std::{

@@ -1,4 +1,4 @@
-//! All that the real `haul` is tried by, in one binary: a suite a file, and what they share in
+//! The suite that tries the real `haul`, in one binary: a subject a file, and what they share in
 //! `harness/`.
 
 #![allow(clippy::unwrap_used)]

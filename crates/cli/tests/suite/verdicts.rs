@@ -337,7 +337,8 @@ fn a_receiver_that_shares_its_core_is_named() {
     assert_verdict(&ran, "target_run_queue", &["cores of its own"]);
 }
 
-/// All processors' time so far and what a hypervisor gave to others of it (proc_stat(5)), in ticks.
+/// Time of all processors so far and what a hypervisor gave to others of it (proc_stat(5)), in
+/// ticks.
 fn ticks() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let words = text.lines().next().unwrap_or_default().split_whitespace().skip(1);

@@ -23,7 +23,8 @@ const STAYS_COLD_SHARE: f64 = 0.7;
 const STAYS_WARM_SHARE_BEYOND: f64 = 0.8;
 const STAYS_COLD_SHARE_BEYOND: f64 = 0.95;
 
-/// Another engine for what comes next of a source, if the one at work does not suit it any more.
+/// Chooses another engine for what comes next of a source, if the one at work does not suit it any
+/// more.
 ///
 /// `facts` are of what comes next: `resident_share` of the `looked_at_bytes`, at most
 /// [`WINDOW_BYTES`]; `size_bytes` of all that is left. An engine that was asked for stays.

@@ -1,4 +1,4 @@
-//! How a transfer suits the network path: congestion control, number of streams, span size.
+//! The choice of congestion control, number of streams and span size for a network path.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ pub struct Welcome {
     pub status: Option<String>,
     /// Rates of streams and who comes in, in words.
     pub policy: String,
-    /// Who encrypts; `None` without TLS.
+    /// The side that encrypts, haul or the kernel; `None` without TLS.
     pub tls: Option<tls::By>,
 }
 

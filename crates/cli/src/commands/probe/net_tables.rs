@@ -1,4 +1,4 @@
-//! What `haul probe net` found out, as sentences, tables and charts.
+//! Sentences, tables and charts of what `haul probe net` found out.
 
 use crate::ui::units;
 use haul_report::{
