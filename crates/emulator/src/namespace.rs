@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-/// Where ip(8) keeps the namespaces that have names (ip-netns(8)).
+/// Directory in which ip(8) keeps the namespaces that have names (ip-netns(8)).
 const PLACE: &str = "/run/netns";
 /// First word of a namespace's name; kind, process, number and side follow.
 const PREFIX: &str = "haul";

@@ -8,7 +8,7 @@ use std::{
 
 const IPV4_HEADER_BYTES_MIN: usize = 20;
 const TCP: u8 = 6;
-/// Where the checksum stands in a TCP header (RFC 9293, 3.1).
+/// Offset of the checksum in a TCP header (RFC 9293, 3.1).
 const CHECKSUM_AT: usize = 16;
 /// Distance between a connection's outside port before and after the NAT forgot it.
 const SHIFT: u16 = 1009;
@@ -68,7 +68,7 @@ impl Nat {
     }
 }
 
-/// Where the TCP header of a packet begins.
+/// Offset at which the TCP header of a packet begins; `None` where the packet is no TCP over IPv4.
 fn tcp_at(packet: &[u8]) -> Option<usize> {
     let first = *packet.first()?;
     let header_bytes = usize::from(first & 0xf) * 4;

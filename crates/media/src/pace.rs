@@ -63,7 +63,7 @@ impl Rate {
 /// The shortest wait for a period.
 const NEXT_MIN: Duration = Duration::from_micros(100);
 
-/// How streams are paced, all of them.
+/// Period and start-up of all streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
     pub period: Duration,

@@ -117,7 +117,8 @@ impl Share {
     }
 }
 
-/// What TCP, IP and Ethernet add to 1448 bytes: 90 (RFC 9293, RFC 791, IEEE 802.3 with its gap).
+/// Bytes on the wire for each byte of a stream: TCP, IP and Ethernet add 90 to 1448 (RFC 9293, RFC
+/// 791, IEEE 802.3 with its gap).
 const WIRE_FACTOR: f64 = 1538.0 / 1448.0;
 
 impl Capacity {

@@ -10,7 +10,7 @@ use std::{
 
 use super::{Admission, Viewer};
 
-/// How an answer begins.
+/// Beginning of an answer: what comes at once, and what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Film that comes at once beside the first period, in time that it plays: less where its

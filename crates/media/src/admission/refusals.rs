@@ -15,7 +15,7 @@ pub struct Refusal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is not enough of a resource.
+    /// A resource has too little left for the stream.
     Full(Resource),
     /// Streams that are there miss deadlines: whatever was measured, it is too much.
     Late,

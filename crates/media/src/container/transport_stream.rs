@@ -126,7 +126,8 @@ fn references(
     })
 }
 
-/// What a packet's clock reference says, without its part below 90 kHz, and its packet identifier.
+/// Packet identifier of a packet with a clock reference, and the reference without its part below
+/// 90 kHz.
 fn reference(packet: &[u8]) -> Option<(u16, u64)> {
     let packet = packet.get(..PACKET_BYTES)?;
     let is_damaged = packet[1] & 0x80 != 0;

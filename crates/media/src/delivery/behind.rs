@@ -37,7 +37,7 @@ pub struct LetGo {
     streams: HashMap<Owner, Trail>,
 }
 
-/// How far the pages behind one stream have gone.
+/// Offsets in a stream's file up to which the pages behind it have gone.
 #[derive(Clone, Copy)]
 struct Trail {
     /// Offset before which all pages have gone.

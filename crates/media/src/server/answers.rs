@@ -48,7 +48,7 @@ pub(super) struct Reply {
     pub seat: Option<Seat>,
 }
 
-/// How a stream is paced.
+/// Rate and schedule of a paced stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     pub rate: Rate,
@@ -269,7 +269,7 @@ fn refused(
     Reply::short(of_status_because(503, Some(request), common, &retry, &why))
 }
 
-/// What a request asks of the pacing, and what it may have.
+/// Rate and priority that a request asks for, and what it may have of them.
 struct Wish {
     /// Rate of the server's own choice.
     own: RateChoice,

@@ -115,7 +115,7 @@ pub(super) struct Answer {
     seat: Option<Seat>,
 }
 
-/// How the periods of an answer went.
+/// Record of how the periods of an answer went.
 #[derive(Debug, Default)]
 struct Record {
     periods: u64,
@@ -126,7 +126,7 @@ struct Record {
     trend: Trend,
 }
 
-/// What the access log says of a request.
+/// Words of a request for the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogLine {
     pub request: String,

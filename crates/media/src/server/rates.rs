@@ -26,7 +26,7 @@ const QUESTIONS_MAX: usize = 1024;
 /// Most films whose rates are remembered.
 const KNOWN_MAX: usize = 100_000;
 
-/// What is known of a film's rate.
+/// Answer to the question for a film's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// Rate of the film; `None` where its container does not tell.

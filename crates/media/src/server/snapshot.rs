@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// What one loop says of itself.
+/// One loop's part of a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct LoopPart {
     pub slack: SlackHistogram,

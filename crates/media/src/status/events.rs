@@ -32,7 +32,7 @@ struct Kept {
     has_ended: bool,
 }
 
-/// What comes next for one who looks.
+/// Next text for one who looks at events.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// A text to be sent.

@@ -28,7 +28,7 @@ pub(super) struct Figures {
     pub process: Process,
     /// The disk's name, and what it did for all of the machine.
     pub disk: Option<(String, DiskUse)>,
-    /// When the watch began.
+    /// Time at which the watch began.
     pub started: SystemTime,
 }
 

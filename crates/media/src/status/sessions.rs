@@ -21,7 +21,7 @@ const LIMIT_DEFAULT: usize = 1_000;
 /// Most characters of a text that a stranger wrote.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// What `limit=` says; `None` where it says nonsense.
+/// Reads the value of `limit=`; `None` where it makes no sense.
 pub(super) fn limit(parameter: Option<&str>) -> Option<usize> {
     let Some(text) = parameter else { return Some(LIMIT_DEFAULT) };
     text.parse().ok().map(|limit: usize| limit.min(SESSIONS_MAX))

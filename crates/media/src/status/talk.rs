@@ -17,7 +17,7 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// What a client sent.
+/// Outcome of waiting for a client's request.
 #[derive(Debug)]
 pub(super) enum Heard {
     Request(Box<Request>),

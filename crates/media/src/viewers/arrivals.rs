@@ -50,7 +50,7 @@ fn share(number: u64) -> f64 {
     (number >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// How popular films are: the i-th is asked for in proportion to 1 / i^(1 - theta).
+/// Popularity of films: the i-th is asked for in proportion to 1 / i^(1 - theta).
 ///
 /// So films on demand are counted, where theta 0.271 fits what video shops lent (Dan, Sitaram and
 /// Shahabuddin, "Scheduling policies for an on-demand video server with batching", ACM Multimedia

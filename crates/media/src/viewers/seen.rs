@@ -1,4 +1,4 @@
-//! What a crowd saw.
+//! Figures of what a crowd of viewers saw.
 
 use std::{io, time::Duration};
 
@@ -75,13 +75,13 @@ impl Seen {
         Quantiles::of(&self.lateness_us)
     }
 
-    /// How long the first bytes took; `None` where none came.
+    /// Times to the first bytes; `None` where none came.
     #[must_use]
     pub fn first_byte(&self) -> Option<Quantiles> {
         Quantiles::of(&self.first_byte_us)
     }
 
-    /// How long players waited until they could begin; `None` where none could.
+    /// Times until players could begin; `None` where none could.
     #[must_use]
     pub fn start_up(&self) -> Option<Quantiles> {
         Quantiles::of(&self.start_up_us)
