@@ -6,8 +6,8 @@
 
 use crate::{
     ProtocolError,
+    message::{Compare, Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
     sender::FileOutcome,
-    wire::{Compare, Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 
 /// The sender's knowledge of an offer on which its next step depends.

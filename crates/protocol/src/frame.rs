@@ -2,7 +2,7 @@
 //!
 //! All numbers are little-endian. `SPEC.md` draws the layouts, `vectors/frames.json` pins them.
 
-use crate::{FileId, StreamId, fault::ProtocolError, limits};
+use crate::{FileId, ProtocolError, StreamId, limits};
 use alloc::format;
 use crc::{CRC_32_ISCSI, Crc};
 

@@ -1,12 +1,15 @@
 //! The first messages of a session: version, capabilities, who asks, and what for.
 
-use crate::{CAPABILITIES, Message, ProtocolError, VERSION_MAX, VERSION_MIN, wire};
+use crate::{
+    CAPABILITIES, Message, ProtocolError, VERSION_MAX, VERSION_MIN,
+    message::{Fault, FaultCode, Hello, HelloReply, Open, Opened, Side},
+};
 use alloc::{format, string::String, vec::Vec};
 
 /// The client's part: says hello and opens at once, without waiting for the reply.
 #[derive(Debug)]
 pub struct ClientHandshake {
-    reply: Option<wire::HelloReply>,
+    reply: Option<HelloReply>,
 }
 
 /// The session that a server granted.
@@ -16,14 +19,14 @@ pub struct Granted {
     /// Those that both sides have.
     pub capabilities: Vec<u32>,
     pub software: String,
-    pub opened: wire::Opened,
+    pub opened: Opened,
 }
 
 impl ClientHandshake {
     /// The handshake and the messages to send.
     #[must_use]
-    pub fn start(software: &str, open: wire::Open) -> (Self, [Message; 2]) {
-        let hello = wire::Hello {
+    pub fn start(software: &str, open: Open) -> (Self, [Message; 2]) {
+        let hello = Hello {
             version_min: VERSION_MIN,
             version_max: VERSION_MAX,
             capabilities: CAPABILITIES.to_vec(),
@@ -34,7 +37,7 @@ impl ClientHandshake {
 
     /// The greeting of the server, before it opened the session.
     #[must_use]
-    pub fn reply(&self) -> Option<&wire::HelloReply> {
+    pub fn reply(&self) -> Option<&HelloReply> {
         self.reply.as_ref()
     }
 
@@ -42,7 +45,7 @@ impl ClientHandshake {
     ///
     /// # Errors
     /// The server's own fault when it refused, ours when it said something else.
-    pub fn handle(&mut self, message: Message) -> Result<Option<Granted>, wire::Fault> {
+    pub fn handle(&mut self, message: Message) -> Result<Option<Granted>, Fault> {
         match (message, self.reply.take()) {
             (Message::Refused(fault), _) => Err(fault),
             (Message::HelloReply(reply), None) => {
@@ -53,7 +56,7 @@ impl ClientHandshake {
                 Ok(None)
             }
             (Message::Opened(opened), Some(reply)) => {
-                let wire::HelloReply { version, capabilities, software } = reply;
+                let HelloReply { version, capabilities, software } = reply;
                 Ok(Some(Granted { version, capabilities, software, opened }))
             }
             _ => Err(ProtocolError::new("a message out of order in the handshake").to_fault()),
@@ -64,7 +67,7 @@ impl ClientHandshake {
 /// The server's part.
 #[derive(Debug, Default)]
 pub struct ServerHandshake {
-    hello: Option<wire::Hello>,
+    hello: Option<Hello>,
 }
 
 /// The next action that a server's handshake asks of its owner.
@@ -73,13 +76,13 @@ pub enum ServerStep {
     /// Send this and go on.
     Reply(Message),
     /// The client opens: check the token, then answer `Opened` or `Refused`.
-    Open { software: String, capabilities: Vec<u32>, open: wire::Open },
+    Open { software: String, capabilities: Vec<u32>, open: Open },
 }
 
 impl ServerHandshake {
     /// # Errors
     /// The fault to send before closing.
-    pub fn handle(&mut self, message: Message, software: &str) -> Result<ServerStep, wire::Fault> {
+    pub fn handle(&mut self, message: Message, software: &str) -> Result<ServerStep, Fault> {
         match (message, self.hello.take()) {
             (Message::Hello(hello), None) => {
                 let version = hello.version_max.min(VERSION_MAX);
@@ -90,7 +93,7 @@ impl ServerHandshake {
                 let capabilities = common(&hello.capabilities);
                 self.hello = Some(hello);
                 let software = software.into();
-                let reply = wire::HelloReply { version, capabilities, software };
+                let reply = HelloReply { version, capabilities, software };
                 Ok(ServerStep::Reply(Message::HelloReply(reply)))
             }
             (Message::Open(open), Some(hello)) => {
@@ -107,9 +110,9 @@ fn common(theirs: &[u32]) -> Vec<u32> {
     CAPABILITIES.iter().copied().filter(|ours| theirs.contains(ours)).collect()
 }
 
-fn version_fault(min: u32, max: u32, software: &str) -> wire::Fault {
+fn version_fault(min: u32, max: u32, software: &str) -> Fault {
     let theirs = if min == max { format!("{max}") } else { format!("{min} to {max}") };
-    wire::Fault::new(wire::FaultCode::Version, wire::Side::Unknown, "the versions do not meet")
+    Fault::new(FaultCode::Version, Side::Unknown, "the versions do not meet")
         .needs(format!("protocol version {VERSION_MIN} to {VERSION_MAX}"))
         .found(format!("a peer that speaks version {theirs} ({software})"))
         .hint("install the same haul version on both ends")
@@ -118,10 +121,11 @@ fn version_fault(min: u32, max: u32, software: &str) -> wire::Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Ping;
     use std::vec;
 
-    fn open() -> wire::Open {
-        wire::Open { token_secret: vec![1; 16], transfer: vec![2; 16], ..Default::default() }
+    fn open() -> Open {
+        Open { token_secret: vec![1; 16], transfer: vec![2; 16], ..Default::default() }
     }
 
     #[test]
@@ -134,16 +138,16 @@ mod tests {
         };
         assert_eq!((software.as_str(), asked), ("haul test", open()));
         assert_eq!(client.handle(reply), Ok(None));
-        let opened = wire::Opened { session: vec![3; 16], streams: 2, ..Default::default() };
+        let opened = Opened { session: vec![3; 16], streams: 2, ..Default::default() };
         let granted = client.handle(Message::Opened(opened)).expect("accepted").expect("open");
         assert_eq!((granted.version, granted.software.as_str()), (1, "haul server"));
     }
 
     #[test]
     fn a_peer_of_another_version_gets_a_clear_answer() {
-        let hello = wire::Hello { version_min: 7, version_max: 9, ..Default::default() };
+        let hello = Hello { version_min: 7, version_max: 9, ..Default::default() };
         let fault = ServerHandshake::default().handle(Message::Hello(hello), "x").unwrap_err();
-        assert_eq!(fault.code(), wire::FaultCode::Version);
+        assert_eq!(fault.code(), FaultCode::Version);
         assert!(fault.found.contains("7 to 9"), "{}", fault.found);
     }
 
@@ -151,6 +155,6 @@ mod tests {
     fn nothing_but_hello_opens_a_session() {
         let mut server = ServerHandshake::default();
         assert!(server.handle(Message::Open(open()), "x").is_err());
-        assert!(server.handle(Message::Ping(wire::Ping { number: 1 }), "x").is_err());
+        assert!(server.handle(Message::Ping(Ping { number: 1 }), "x").is_err());
     }
 }

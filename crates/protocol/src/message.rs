@@ -1,11 +1,15 @@
 //! Control messages on the wire: a length, then protobuf; checked against the limits before use.
 
-use crate::{fault::ProtocolError, limits, name, wire};
+mod fault;
+
+use crate::{limits, name, protocol_error::ProtocolError, wire};
 use alloc::{format, string::String, vec::Vec};
 use prost::Message as _;
 
 /// One control message.
 pub type Message = wire::control::Kind;
+
+pub use wire::{file_answer::Answer, *};
 
 /// The length that stands before each message.
 pub const LENGTH_BYTES: usize = 4;

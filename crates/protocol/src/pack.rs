@@ -4,8 +4,7 @@
 //! A pack is a header, and then spans as they are anywhere else: header, payload, trailer.
 
 use crate::{
-    StreamId,
-    fault::ProtocolError,
+    ProtocolError, StreamId,
     frame::{FrameHeader, HEADER_BYTES, PackHeader, SpanHeader, SpanTrailer, TRAILER_BYTES},
     limits,
 };

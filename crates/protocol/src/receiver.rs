@@ -9,9 +9,12 @@ use crate::{
     Awaited, FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId,
     frame::{PackHeader, SpanHeader},
     limits,
-    message::offer_bytes,
+    message::{
+        self, Compare, Fault, FaultCode, FileAnswer, FileConfirm, FileOffer, FileSettled, Finish,
+        Need, Notice, Plan, Progress, Removed, Side, SideReport, Skip, SpanBad, SpanRange,
+        SpansLost, SpansVerified, StreamClosed, offer_bytes,
+    },
     taken_names::{NameHash, Repeats, TakenNames, TargetPath},
-    wire::{self, file_answer},
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,11 +36,11 @@ pub enum Answer {
     },
     /// What is there is the same.
     Skip,
-    Fault(wire::Fault),
+    Fault(Fault),
     /// This is what is there: is it the same? The sender says so by another offer.
-    Compare(wire::Compare),
+    Compare(Compare),
     /// What would be done, in a dry run.
-    Plan(wire::Plan),
+    Plan(Plan),
 }
 
 /// Knowledge about the durable spans that an earlier session left.
@@ -77,11 +80,11 @@ pub enum SpanEnd {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReceiverEvent {
     /// Answer with [`Receiver::answer`].
-    Offered(wire::FileOffer),
+    Offered(FileOffer),
     /// A second file of a name, which was answered with this fault: it is settled.
     NameTaken {
-        offer: wire::FileOffer,
-        fault: wire::Fault,
+        offer: FileOffer,
+        fault: Fault,
     },
     OffersEnd {
         files: u64,
@@ -95,17 +98,17 @@ pub enum ReceiverEvent {
     /// settled.
     GivenUp {
         file: FileId,
-        fault: wire::Fault,
+        fault: Fault,
     },
     /// The sender wants the stream closed: shut it down, then call [`Receiver::stream_closed`].
     CloseStream {
         stream: StreamId,
         why: String,
     },
-    Notice(wire::Notice),
+    Notice(Notice),
     /// The sender is done and has said so.
-    Finished(wire::SideReport),
-    Refused(wire::Fault),
+    Finished(SideReport),
+    Refused(Fault),
 }
 
 /// What a file that is settled leaves under its name.
@@ -227,7 +230,7 @@ impl Receiver {
                 entry.is_read_back = earlier.is_read_back;
                 let (ctime_s, ctime_ns) = earlier.ctime;
                 let durable_digest = digest.map_or(Vec::new(), |digest| digest.to_vec());
-                let need = wire::Need {
+                let need = Need {
                     span_bytes,
                     durable: ranges,
                     stored_as,
@@ -239,26 +242,26 @@ impl Receiver {
                 if entry.verified.is_full() {
                     self.events.push_back(ReceiverEvent::AllVerified(file));
                 }
-                file_answer::Answer::Need(need)
+                message::Answer::Need(need)
             }
             Answer::Skip => {
                 self.forget(file, Outcome::InPlace);
-                file_answer::Answer::Skip(wire::Skip {})
+                message::Answer::Skip(Skip {})
             }
             Answer::Fault(fault) => {
                 self.forget(file, Outcome::Nothing);
-                file_answer::Answer::Fault(fault)
+                message::Answer::Fault(fault)
             }
             Answer::Compare(compare) => {
                 self.forget(file, Outcome::Nothing);
-                file_answer::Answer::Compare(compare)
+                message::Answer::Compare(compare)
             }
             Answer::Plan(plan) => {
                 self.forget(file, Outcome::InPlace);
-                file_answer::Answer::Plan(plan)
+                message::Answer::Plan(plan)
             }
         };
-        let answer = wire::FileAnswer { file: file.0, answer: Some(reply) };
+        let answer = FileAnswer { file: file.0, answer: Some(reply) };
         self.outbox.push_back(Message::FileAnswer(answer));
         Ok(())
     }
@@ -366,11 +369,10 @@ impl Receiver {
                 // A sender gives the file up before that.
                 if *times > limits::SPAN_RETRIES_MAX + 1 {
                     let what = "a span arrives damaged again and again";
-                    let fault =
-                        wire::Fault::new(wire::FaultCode::DataDamaged, wire::Side::Path, what);
+                    let fault = Fault::new(FaultCode::DataDamaged, Side::Path, what);
                     return self.give_up(file, fault);
                 }
-                let bad = wire::SpanBad { file: file.0, span: span.0, stream: stream.0 };
+                let bad = SpanBad { file: file.0, span: span.0, stream: stream.0 };
                 self.outbox.push_back(Message::SpanBad(bad));
             }
             SpanEnd::Abandoned => {
@@ -388,7 +390,7 @@ impl Receiver {
             }
         }
         self.tell_verified();
-        self.outbox.push_back(Message::StreamClosed(wire::StreamClosed { stream: stream.0 }));
+        self.outbox.push_back(Message::StreamClosed(StreamClosed { stream: stream.0 }));
     }
 
     /// Tells the machine that what an earlier session left of the file was read back; `lost` is not
@@ -413,30 +415,30 @@ impl Receiver {
         }
         (entry.confirmed, entry.has_lost) = (false, true);
         for spans in again.to_ranges().chunks(limits::RANGES_MAX) {
-            let lost = wire::SpansLost { file: file.0, spans: spans.to_vec() };
+            let lost = SpansLost { file: file.0, spans: spans.to_vec() };
             self.outbox.push_back(Message::SpansLost(lost));
         }
     }
 
     /// The target cannot take the file: it is settled.
-    pub fn file_failed(&mut self, file: FileId, fault: wire::Fault) {
+    pub fn file_failed(&mut self, file: FileId, fault: Fault) {
         if self.forget(file, Outcome::Nothing) {
-            let settled = wire::FileSettled { file: file.0, fault: Some(fault) };
+            let settled = FileSettled { file: file.0, fault: Some(fault) };
             self.outbox.push_back(Message::FileSettled(settled));
         }
     }
 
     /// The answer to [`ReceiverEvent::Commit`].
-    pub fn committed(&mut self, file: FileId, result: Result<(), wire::Fault>) {
+    pub fn committed(&mut self, file: FileId, result: Result<(), Fault>) {
         let outcome = if result.is_ok() { Outcome::InPlace } else { Outcome::Nothing };
         if self.forget(file, outcome) {
-            let settled = wire::FileSettled { file: file.0, fault: result.err() };
+            let settled = FileSettled { file: file.0, fault: result.err() };
             self.outbox.push_back(Message::FileSettled(settled));
         }
     }
 
     /// Tells the sender how far it is.
-    pub fn progress(&mut self, progress: wire::Progress) {
+    pub fn progress(&mut self, progress: Progress) {
         self.outbox.push_back(Message::Progress(progress));
     }
 
@@ -452,7 +454,7 @@ impl Receiver {
     /// If [`Self::may_finish`] is false.
     pub fn removed(&mut self, names: Vec<Vec<u8>>) {
         assert!(self.may_finish(), "ask may_finish first");
-        self.outbox.push_back(Message::Removed(wire::Removed { names }));
+        self.outbox.push_back(Message::Removed(Removed { names }));
     }
 
     /// Whether every file is there and confirmed, or settled, and no other is offered: all that is
@@ -463,10 +465,10 @@ impl Receiver {
     }
 
     /// Says goodbye with this side's report.
-    pub fn finish(&mut self, report: wire::SideReport) {
+    pub fn finish(&mut self, report: SideReport) {
         if !self.finished {
             self.finished = true;
-            self.outbox.push_back(Message::Finish(wire::Finish { report: Some(report) }));
+            self.outbox.push_back(Message::Finish(Finish { report: Some(report) }));
         }
     }
 
@@ -490,7 +492,7 @@ impl Receiver {
     }
 
     /// Tells the other side's user something, once.
-    pub fn notice(&mut self, notice: wire::Notice) {
+    pub fn notice(&mut self, notice: Notice) {
         self.outbox.push_back(Message::Notice(notice));
     }
 
@@ -515,15 +517,15 @@ impl Receiver {
     fn tell_verified(&mut self) {
         for (file, mut untold) in core::mem::take(&mut self.untold) {
             untold.sort_unstable();
-            let mut spans: Vec<wire::SpanRange> = Vec::new();
+            let mut spans: Vec<SpanRange> = Vec::new();
             for span in untold {
                 match spans.last_mut() {
                     Some(last) if last.first + last.count == span.0 => last.count += 1,
-                    _ => spans.push(wire::SpanRange { first: span.0, count: 1 }),
+                    _ => spans.push(SpanRange { first: span.0, count: 1 }),
                 }
             }
             for spans in spans.chunks(limits::RANGES_MAX) {
-                let verified = wire::SpansVerified { file: file.0, spans: spans.to_vec() };
+                let verified = SpansVerified { file: file.0, spans: spans.to_vec() };
                 self.outbox.push_back(Message::SpansVerified(verified));
             }
         }
@@ -566,7 +568,7 @@ impl Receiver {
                     && self.streams_ever.insert(stream)
                 {
                     // It never came through, and now it never will.
-                    let closed = wire::StreamClosed { stream: stream.0 };
+                    let closed = StreamClosed { stream: stream.0 };
                     self.outbox.push_back(Message::StreamClosed(closed));
                 }
                 // Otherwise it was closed from this side and the answer is on its way.
@@ -593,7 +595,7 @@ impl Receiver {
         }
     }
 
-    fn handle_offer(&mut self, offer: wire::FileOffer) -> Result<(), ProtocolError> {
+    fn handle_offer(&mut self, offer: FileOffer) -> Result<(), ProtocolError> {
         if self.offers_ended || offer.file != self.next_file || offer.file >= limits::FILES_MAX {
             return Err(ProtocolError::new("an offer out of order"));
         }
@@ -608,8 +610,8 @@ impl Receiver {
         let name = match self.names.take(&offer) {
             Ok(name) => name,
             Err(fault) => {
-                let reply = file_answer::Answer::Fault(fault.clone());
-                let answer = wire::FileAnswer { file: offer.file, answer: Some(reply) };
+                let reply = message::Answer::Fault(fault.clone());
+                let answer = FileAnswer { file: offer.file, answer: Some(reply) };
                 self.outbox.push_back(Message::FileAnswer(answer));
                 self.events.push_back(ReceiverEvent::NameTaken { offer, fault });
                 return Ok(());
@@ -644,14 +646,14 @@ impl Receiver {
         }
     }
 
-    fn give_up(&mut self, file: FileId, fault: wire::Fault) {
+    fn give_up(&mut self, file: FileId, fault: Fault) {
         self.forget(file, Outcome::Nothing);
-        let settled = wire::FileSettled { file: file.0, fault: Some(fault.clone()) };
+        let settled = FileSettled { file: file.0, fault: Some(fault.clone()) };
         self.outbox.push_back(Message::FileSettled(settled));
         self.events.push_back(ReceiverEvent::GivenUp { file, fault });
     }
 
-    fn handle_confirm(&mut self, confirm: wire::FileConfirm) -> Result<(), ProtocolError> {
+    fn handle_confirm(&mut self, confirm: FileConfirm) -> Result<(), ProtocolError> {
         let file = FileId(confirm.file);
         let Some(entry) = self.files.get_mut(&file) else {
             // Settled by this side while the confirmation was on its way.

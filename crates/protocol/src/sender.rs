@@ -7,8 +7,11 @@
 
 use crate::{
     Awaited, FileId, Message, ProtocolError, SpanGrid, SpanIndex, SpanSet, StreamId, limits,
-    message::offer_bytes,
-    wire::{self, file_answer::Answer},
+    message::{
+        Answer, Compare, Fault, FaultCode, FileAnswer, FileConfirm, FileOffer, FileSettled, Finish,
+        Notice, OffersEnd, Plan, Progress, Side, SideReport, SpanBad, SpansLost, SpansVerified,
+        StreamDrop, offer_bytes,
+    },
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -37,11 +40,11 @@ pub enum FileOutcome {
     Done,
     /// What is there already is the same.
     Skipped,
-    Failed(wire::Fault),
+    Failed(Fault),
     /// A file of its size is there: offer it again, and say whether it is the same.
-    Compare(wire::Compare),
+    Compare(Compare),
     /// What would be done, in a dry run.
-    Planned(wire::Plan),
+    Planned(Plan),
 }
 
 /// An event that the sender tells its owner.
@@ -83,11 +86,11 @@ pub enum SenderEvent {
         /// The source had failed by then: the answer to its offer was on its way.
         source_failed: bool,
     },
-    Progress(wire::Progress),
-    Notice(wire::Notice),
+    Progress(Progress),
+    Notice(Notice),
     /// The receiver's report: the session is over.
-    Finished(wire::SideReport),
-    Refused(wire::Fault),
+    Finished(SideReport),
+    Refused(Fault),
 }
 
 /// A receiver's knowledge about the spans that an earlier session left.
@@ -195,7 +198,7 @@ impl Sender {
     ///
     /// # Panics
     /// If [`Self::may_offer`] is false.
-    pub fn offer(&mut self, mut offer: wire::FileOffer) -> FileId {
+    pub fn offer(&mut self, mut offer: FileOffer) -> FileId {
         assert!(self.may_offer(), "ask may_offer first");
         let file = FileId(self.next_file);
         self.next_file += 1;
@@ -221,7 +224,7 @@ impl Sender {
     pub fn end_offers(&mut self, files: u64, bytes: u64) {
         if !self.offers_ended {
             self.offers_ended = true;
-            self.outbox.push_back(Message::OffersEnd(wire::OffersEnd { files, bytes }));
+            self.outbox.push_back(Message::OffersEnd(OffersEnd { files, bytes }));
         }
     }
 
@@ -270,10 +273,10 @@ impl Sender {
     }
 
     /// Says goodbye with this side's report; the receiver answers with its own.
-    pub fn finish(&mut self, report: wire::SideReport) {
+    pub fn finish(&mut self, report: SideReport) {
         if !self.finished {
             self.finished = true;
-            self.outbox.push_back(Message::Finish(wire::Finish { report: Some(report) }));
+            self.outbox.push_back(Message::Finish(Finish { report: Some(report) }));
         }
     }
 
@@ -313,7 +316,7 @@ impl Sender {
             && !state.dropped
         {
             state.dropped = true;
-            let drop = wire::StreamDrop { stream: stream.0, why: why.into() };
+            let drop = StreamDrop { stream: stream.0, why: why.into() };
             self.outbox.push_back(Message::StreamDrop(drop));
         }
     }
@@ -352,26 +355,26 @@ impl Sender {
     }
 
     /// The source cannot be read: the file is given up.
-    pub fn source_failed(&mut self, file: FileId, fault: wire::Fault) {
+    pub fn source_failed(&mut self, file: FileId, fault: Fault) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         let is_confirmed = entry.phase == Phase::Confirmed || entry.confirmed_with_span;
         if !is_confirmed && entry.phase != Phase::GivenUp {
             entry.phase = Phase::GivenUp;
             self.ready.remove(&file);
-            let confirm = wire::FileConfirm { file: file.0, fault: Some(fault) };
+            let confirm = FileConfirm { file: file.0, fault: Some(fault) };
             self.outbox.push_back(Message::FileConfirm(confirm));
         }
     }
 
     /// The answer to [`SenderEvent::CheckSource`].
-    pub fn source_checked(&mut self, file: FileId, found: Result<(), wire::Fault>) {
+    pub fn source_checked(&mut self, file: FileId, found: Result<(), Fault>) {
         match found {
             Err(fault) => self.source_failed(file, fault),
             Ok(()) => {
                 let Some(entry) = self.files.get_mut(&file) else { return };
                 if entry.phase == Phase::Checking {
                     entry.phase = Phase::Confirmed;
-                    let confirm = wire::FileConfirm { file: file.0, fault: None };
+                    let confirm = FileConfirm { file: file.0, fault: None };
                     self.outbox.push_back(Message::FileConfirm(confirm));
                 }
             }
@@ -379,7 +382,7 @@ impl Sender {
     }
 
     /// Tells the other side's user something, once.
-    pub fn notice(&mut self, notice: wire::Notice) {
+    pub fn notice(&mut self, notice: Notice) {
         self.outbox.push_back(Message::Notice(notice));
     }
 
@@ -438,7 +441,7 @@ impl Sender {
         })
     }
 
-    fn handle_answer(&mut self, answer: wire::FileAnswer) -> Result<(), ProtocolError> {
+    fn handle_answer(&mut self, answer: FileAnswer) -> Result<(), ProtocolError> {
         let open_spans = self.open_spans;
         let (file, entry) = self.file(answer.file)?;
         let given_up = entry.phase == Phase::GivenUp && entry.grid.is_none();
@@ -507,7 +510,7 @@ impl Sender {
         }
     }
 
-    fn handle_verified(&mut self, message: &wire::SpansVerified) -> Result<(), ProtocolError> {
+    fn handle_verified(&mut self, message: &SpansVerified) -> Result<(), ProtocolError> {
         let (file, entry) = self.file(message.file)?;
         let count = entry.grid.map_or(0, |grid| grid.count());
         let spans = SpanSet::from_ranges(count, &message.spans)?;
@@ -532,7 +535,7 @@ impl Sender {
     /// Of a damaged frame nothing is certain, not even which span it held: somebody on the path may
     /// have written its header. The stream is dropped, and what it carried goes out again once the
     /// receiver has said what of it came through.
-    fn handle_bad(&mut self, bad: &wire::SpanBad) -> Result<(), ProtocolError> {
+    fn handle_bad(&mut self, bad: &SpanBad) -> Result<(), ProtocolError> {
         let (file, span, stream) = (FileId(bad.file), SpanIndex(bad.span), StreamId(bad.stream));
         let (_, entry) = self.file(bad.file)?;
         // No receiver takes a frame of a file that it has not answered, or of a span that is none.
@@ -558,7 +561,7 @@ impl Sender {
         Ok(())
     }
 
-    fn handle_lost(&mut self, message: &wire::SpansLost) -> Result<(), ProtocolError> {
+    fn handle_lost(&mut self, message: &SpansLost) -> Result<(), ProtocolError> {
         let (file, entry) = self.file(message.file)?;
         if entry.phase == Phase::GivenUp {
             // It was, perhaps before the answer came; `FileSettled` follows.
@@ -613,7 +616,7 @@ impl Sender {
         Ok(())
     }
 
-    fn handle_settled(&mut self, settled: wire::FileSettled) -> Result<(), ProtocolError> {
+    fn handle_settled(&mut self, settled: FileSettled) -> Result<(), ProtocolError> {
         let (file, entry) = self.file(settled.file)?;
         match settled.fault {
             Some(fault) => self.settle(file, FileOutcome::Failed(fault)),
@@ -646,10 +649,10 @@ impl Sender {
     }
 }
 
-fn damaged_fault(times: u32, range: Option<(u64, u64)>) -> wire::Fault {
+fn damaged_fault(times: u32, range: Option<(u64, u64)>) -> Fault {
     let (offset, len) = range.unwrap_or_default();
     let found: String = format!("bytes {offset} to {} arrived damaged {times} times", offset + len);
-    wire::Fault::new(wire::FaultCode::DataDamaged, wire::Side::Path, "a span cannot be verified")
+    Fault::new(FaultCode::DataDamaged, Side::Path, "a span cannot be verified")
         .needs("every span to arrive as its digest says")
         .found(found)
         .hint("check that nothing writes to the source, then memory and network of both hosts")

@@ -1,6 +1,6 @@
 //! A file cut into spans of one size, and sets of such spans.
 
-use crate::{SpanIndex, fault::ProtocolError, limits, wire};
+use crate::{ProtocolError, SpanIndex, limits, message};
 use alloc::{vec, vec::Vec};
 
 /// How a file is cut: spans of `span_bytes`, the last one shorter.
@@ -84,7 +84,7 @@ impl SpanSet {
 
     /// # Errors
     /// If a range leaves the file or overlaps an earlier one.
-    pub fn from_ranges(len: u32, ranges: &[wire::SpanRange]) -> Result<Self, ProtocolError> {
+    pub fn from_ranges(len: u32, ranges: &[message::SpanRange]) -> Result<Self, ProtocolError> {
         let mut set = Self::new(len);
         for range in ranges {
             let end = range.first.checked_add(range.count).filter(|&end| end <= len);
@@ -187,12 +187,12 @@ impl SpanSet {
 
     /// The set as runs, lowest first.
     #[must_use]
-    pub fn to_ranges(&self) -> Vec<wire::SpanRange> {
-        let mut ranges: Vec<wire::SpanRange> = Vec::new();
+    pub fn to_ranges(&self) -> Vec<message::SpanRange> {
+        let mut ranges: Vec<message::SpanRange> = Vec::new();
         for span in self.iter() {
             match ranges.last_mut() {
                 Some(last) if last.first + last.count == span.0 => last.count += 1,
-                _ => ranges.push(wire::SpanRange { first: span.0, count: 1 }),
+                _ => ranges.push(message::SpanRange { first: span.0, count: 1 }),
             }
         }
         ranges

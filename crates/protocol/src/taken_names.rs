@@ -6,7 +6,7 @@
 
 use crate::{
     limits,
-    wire::{Fault, FaultCode, FileKind, FileOffer, Growth, Side},
+    message::{Fault, FaultCode, FileKind, FileOffer, Growth, Side},
 };
 use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
 

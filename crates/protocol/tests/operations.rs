@@ -15,9 +15,9 @@ use haul_protocol::{
     FileId, Message, Receiver, ReceiverEvent, Sender, SenderEvent, SpanIndex, SpanSet, StreamId,
     frame::SpanHeader,
     limits::{self, OFFER_BYTES_MAX},
+    message::{self, FaultCode},
     receiver::{Answer, Earlier, Permit, SpanEnd},
     taken_names::{Repeats, TargetPath},
-    wire::{self, FaultCode, file_answer},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -129,15 +129,15 @@ proptest! {
 
 const SPAN: u64 = limits::SPAN_BYTES_MIN;
 
-fn offer(file: u32, spans: u64) -> wire::FileOffer {
+fn offer(file: u32, spans: u64) -> message::FileOffer {
     let name = format!("file-{file}").into_bytes();
-    wire::FileOffer { file, name, size_bytes: spans * SPAN, ..Default::default() }
+    message::FileOffer { file, name, size_bytes: spans * SPAN, ..Default::default() }
 }
 
-fn need(file: FileId, durable: Vec<wire::SpanRange>) -> Message {
-    let need = wire::Need { span_bytes: SPAN, durable, ..Default::default() };
-    let answer = Some(file_answer::Answer::Need(need));
-    Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
+fn need(file: FileId, durable: Vec<message::SpanRange>) -> Message {
+    let need = message::Need { span_bytes: SPAN, durable, ..Default::default() };
+    let answer = Some(message::Answer::Need(need));
+    Message::FileAnswer(message::FileAnswer { file: file.0, answer })
 }
 
 fn sender_of(spans: u64) -> (Sender, FileId) {
@@ -174,8 +174,8 @@ fn messages(receiver: &mut Receiver) -> Vec<Message> {
 #[test]
 fn a_span_is_acknowledged_only_if_it_was_sent() {
     let (mut sender, file) = sender_of(2);
-    let one = wire::SpanRange { first: 0, count: 1 };
-    let verified = wire::SpansVerified { file: file.0, spans: vec![one] };
+    let one = message::SpanRange { first: 0, count: 1 };
+    let verified = message::SpansVerified { file: file.0, spans: vec![one] };
     assert!(sender.handle(Message::SpansVerified(verified.clone())).is_err());
     let (mut sender, _) = sender_of(2);
     sender.next_span(StreamId(0)).expect("pending");
@@ -188,7 +188,7 @@ fn ranges_stay_within_the_file() {
     for (first, count) in [(2, 1), (0, 3), (u32::MAX, 1), (u32::MAX, u32::MAX), (1, u32::MAX)] {
         let mut sender = Sender::new(1, OFFER_BYTES_MAX);
         let file = sender.offer(offer(0, 2));
-        assert!(sender.handle(need(file, vec![wire::SpanRange { first, count }])).is_err());
+        assert!(sender.handle(need(file, vec![message::SpanRange { first, count }])).is_err());
     }
 }
 
@@ -203,13 +203,13 @@ fn an_offer_is_answered_once() {
 #[test]
 fn a_file_is_settled_as_durable_only_after_its_confirmation() {
     let settled =
-        |file: FileId| Message::FileSettled(wire::FileSettled { file: file.0, fault: None });
+        |file: FileId| Message::FileSettled(message::FileSettled { file: file.0, fault: None });
     let (mut sender, file) = sender_of(2);
     assert!(sender.handle(settled(file)).is_err());
     // A file that was given up before its answer had every span of its empty set.
     let mut sender = Sender::new(1, OFFER_BYTES_MAX);
     let file = sender.offer(offer(0, 2));
-    sender.source_failed(file, wire::Fault::default());
+    sender.source_failed(file, message::Fault::default());
     assert!(sender.handle(settled(file)).is_err());
 }
 
@@ -248,9 +248,9 @@ fn a_replayed_preface_does_not_touch_the_stream() {
 fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
     let (mut receiver, _) = receiver_of(1);
     messages(&mut receiver);
-    let drop = wire::StreamDrop { stream: 9, why: String::new() };
+    let drop = message::StreamDrop { stream: 9, why: String::new() };
     assert_eq!(receiver.handle(Message::StreamDrop(drop.clone())), Ok(()));
-    let closed = Message::StreamClosed(wire::StreamClosed { stream: 9 });
+    let closed = Message::StreamClosed(message::StreamClosed { stream: 9 });
     assert_eq!(messages(&mut receiver), [closed]);
     assert!(receiver.stream_opened(StreamId(9)).is_err());
     assert_eq!(receiver.handle(Message::StreamDrop(drop)), Ok(()));
@@ -261,7 +261,7 @@ fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
 #[test]
 fn a_stream_may_be_closed_before_its_preface_arrives() {
     let (mut sender, _) = sender_of(1);
-    let closed = || Message::StreamClosed(wire::StreamClosed { stream: 9 });
+    let closed = || Message::StreamClosed(message::StreamClosed { stream: 9 });
     assert_eq!(sender.handle(closed()), Ok(()));
     assert!(sender.stream_opened(StreamId(9)).is_err());
     assert!(sender.handle(closed()).is_err(), "but once only");
@@ -271,16 +271,16 @@ fn a_stream_may_be_closed_before_its_preface_arrives() {
 #[test]
 fn an_answer_that_crosses_a_source_fault_settles_the_file_and_says_that_its_source_failed() {
     let answers = [
-        file_answer::Answer::Skip(wire::Skip {}),
-        file_answer::Answer::Plan(wire::Plan::default()),
-        file_answer::Answer::Compare(wire::Compare::default()),
+        message::Answer::Skip(message::Skip {}),
+        message::Answer::Plan(message::Plan::default()),
+        message::Answer::Compare(message::Compare::default()),
     ];
     for answer in answers {
         let mut sender = Sender::new(1, OFFER_BYTES_MAX);
         let file = sender.offer(offer(0, 1));
-        let gone = wire::Fault::new(wire::FaultCode::NotFound, wire::Side::Source, "gone");
+        let gone = message::Fault::new(message::FaultCode::NotFound, message::Side::Source, "gone");
         sender.source_failed(file, gone);
-        let answer = wire::FileAnswer { file: file.0, answer: Some(answer) };
+        let answer = message::FileAnswer { file: file.0, answer: Some(answer) };
         assert_eq!(sender.handle(Message::FileAnswer(answer)), Ok(()));
         sender.end_offers(1, 0);
         assert!(sender.all_settled());
@@ -341,15 +341,15 @@ fn a_file_is_confirmed_once() {
         earlier: Earlier::default(),
     };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
-    let confirm = |fault| Message::FileConfirm(wire::FileConfirm { file: 0, fault });
+    let confirm = |fault| Message::FileConfirm(message::FileConfirm { file: 0, fault });
     assert_eq!(receiver.handle(confirm(None)), Ok(()));
-    assert!(receiver.handle(confirm(Some(wire::Fault::default()))).is_err());
+    assert!(receiver.handle(confirm(Some(message::Fault::default()))).is_err());
 }
 
 fn answered_with(receiver: &mut Receiver) -> Option<FaultCode> {
     messages(receiver).iter().rev().find_map(|message| match message {
-        Message::FileAnswer(wire::FileAnswer {
-            answer: Some(file_answer::Answer::Fault(fault)),
+        Message::FileAnswer(message::FileAnswer {
+            answer: Some(message::Answer::Fault(fault)),
             ..
         }) => Some(fault.code()),
         _ => None,
@@ -357,7 +357,7 @@ fn answered_with(receiver: &mut Receiver) -> Option<FaultCode> {
 }
 
 fn offer_named(receiver: &mut Receiver, file: u32, name: &[u8]) -> Option<FaultCode> {
-    let offer = wire::FileOffer { name: name.to_vec(), ..offer(file, 0) };
+    let offer = message::FileOffer { name: name.to_vec(), ..offer(file, 0) };
     receiver.handle(Message::FileOffer(offer)).expect("an honest offer");
     answered_with(receiver)
 }
@@ -371,10 +371,10 @@ fn a_receiver_takes_one_file_for_a_name() {
     receiver.answer(FileId(0), Answer::Skip).expect("an answer");
     assert_eq!(offer_named(&mut receiver, 2, b"scan"), Some(FaultCode::NameTaken), "in place");
     assert_eq!(offer_named(&mut receiver, 3, b"other"), None);
-    let compare = Answer::Compare(wire::Compare { blake3: vec![1; 32] });
+    let compare = Answer::Compare(message::Compare { blake3: vec![1; 32] });
     receiver.answer(FileId(3), compare).expect("an answer");
     assert_eq!(offer_named(&mut receiver, 4, b"other"), None, "offered again to be compared");
-    let fault = wire::Fault::new(FaultCode::IoFailed, wire::Side::Target, "the disk fails");
+    let fault = message::Fault::new(FaultCode::IoFailed, message::Side::Target, "the disk fails");
     receiver.file_failed(FileId(4), fault);
     assert_eq!(offer_named(&mut receiver, 5, b"other"), None, "nothing is there");
 }
@@ -391,14 +391,14 @@ fn the_new_name_of_one_source_is_no_name_for_another() {
     assert_eq!(offer_named(&mut receiver, 4, b"run7/b"), Some(FaultCode::NameTaken), "unsettled");
 }
 
-fn lost(spans: Vec<wire::SpanRange>) -> Message {
-    Message::SpansLost(wire::SpansLost { file: 0, spans })
+fn lost(spans: Vec<message::SpanRange>) -> Message {
+    Message::SpansLost(message::SpansLost { file: 0, spans })
 }
 
 #[test]
 fn what_was_durable_and_is_lost_goes_out_again_before_the_file_is_confirmed() {
-    let both = wire::SpanRange { first: 0, count: 2 };
-    let first = || vec![wire::SpanRange { first: 0, count: 1 }];
+    let both = message::SpanRange { first: 0, count: 2 };
+    let first = || vec![message::SpanRange { first: 0, count: 1 }];
     let mut sender = Sender::new(4, OFFER_BYTES_MAX);
     let file = sender.offer(offer(0, 2));
     sender.handle(need(file, vec![both])).expect("an honest answer");
@@ -408,7 +408,7 @@ fn what_was_durable_and_is_lost_goes_out_again_before_the_file_is_confirmed() {
     let next = sender.next_span(StreamId(0)).expect("it is pending again");
     assert_eq!(next.span, SpanIndex(0));
     assert!(sender.handle(lost(first())).is_err(), "a span is lost once");
-    let settled = wire::FileSettled { file: file.0, fault: None };
+    let settled = message::FileSettled { file: file.0, fault: None };
     assert!(sender.handle(Message::FileSettled(settled)).is_err(), "the confirmation is void");
     let (mut sender, _) = sender_of(2);
     assert!(sender.handle(lost(first())).is_err(), "it was never called durable");
@@ -423,7 +423,7 @@ fn a_file_that_is_read_back_is_committed_afterwards_and_confirmed_anew_when_some
         let (span_bytes, durable, stored_as) = (SPAN, SpanSet::full(2), Vec::new());
         let answer = Answer::Need { span_bytes, durable, stored_as, earlier };
         receiver.answer(FileId(0), answer).expect("a fitting answer");
-        let confirm = || Message::FileConfirm(wire::FileConfirm { file: 0, fault: None });
+        let confirm = || Message::FileConfirm(message::FileConfirm { file: 0, fault: None });
         let commits = |receiver: &mut Receiver| {
             let events = std::iter::from_fn(|| receiver.poll_event());
             events.filter(|event| matches!(event, ReceiverEvent::Commit(_))).count()

@@ -1,6 +1,6 @@
 //! `SPEC.md` says what the code says: its tables hold every limit and every fault.
 
-use haul_protocol::{limits, wire::FaultCode};
+use haul_protocol::{limits, message::FaultCode};
 
 const SPECIFICATION: &str = include_str!("../SPEC.md");
 const LIMITS: &str = include_str!("../src/limits.rs");

@@ -68,7 +68,7 @@ use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
     handshake::Granted,
     limits,
-    wire::{self, Direction},
+    message::{self, Direction},
 };
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
@@ -110,13 +110,13 @@ pub fn push(
     check_moved(&names, request.options.wishes)?;
     let of_base = names.contains(&None);
     let into_directory = go_into_directory(&names) || request.sources.iter().any(is_directory);
-    let open = wire::Open {
+    let open = message::Open {
         direction: Direction::Push as i32,
         paths: vec![request.url.path.clone()],
         into_directory,
         contents_mode: contents_mode::of_named(&request.sources),
         peer_engine: request.options.receive_engine.clone().unwrap_or_default(),
-        ..wire::Open::default()
+        ..message::Open::default()
     };
     let client = Client::new(&request.url, &request.options, open, of_base, interrupt)?;
     let work = Work::Push(&request.sources);
@@ -179,11 +179,11 @@ pub fn pull(
         return Err(TransferError::start(problem(what, needs, "null:", hint)));
     }
     let place = resolve_local(&request.target, into_directory, of_base, wishes)?;
-    let open = wire::Open {
+    let open = message::Open {
         direction: Direction::Pull as i32,
         paths,
         peer_engine: request.options.send_engine.clone().unwrap_or_default(),
-        ..wire::Open::default()
+        ..message::Open::default()
     };
     if wishes.move_sources && matches!(place, TargetPlace::Null) {
         let needs = "a target that keeps what it receives";
@@ -262,7 +262,7 @@ enum Work<'a> {
 struct Client<'a> {
     url: &'a HaulUrl,
     options: &'a TransferOptions,
-    open: wire::Open,
+    open: message::Open,
     interrupt: &'a Interrupt,
     host: Arc<Host>,
     wishes: Wishes,
@@ -293,13 +293,13 @@ struct Run {
     names: SettledNames,
     account: Account,
     resent: u64,
-    mine: wire::SideReport,
-    theirs: wire::SideReport,
+    mine: message::SideReport,
+    theirs: message::SideReport,
     rtt_us: u64,
     path: verdict::Path,
     streams: u32,
     /// With `--preflight`: the server's, and the time when they were heard.
-    facts: Option<(wire::HostFacts, u64)>,
+    facts: Option<(message::HostFacts, u64)>,
     port: Option<io::Result<Duration>>,
     largest_lag: Option<Lag>,
     written: Written,
@@ -309,7 +309,7 @@ impl<'a> Client<'a> {
     fn new(
         url: &'a HaulUrl,
         options: &'a TransferOptions,
-        mut open: wire::Open,
+        mut open: message::Open,
         of_base: bool,
         interrupt: &'a Interrupt,
     ) -> Result<Self, TransferError> {
@@ -497,7 +497,7 @@ impl<'a> Client<'a> {
         let name = ServerName::try_from("haul").expect("a valid name");
         let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
         let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
-        let open = wire::Open {
+        let open = message::Open {
             target_is_name: self.target_is_name.get(),
             span_bytes: self.span_bytes().unwrap_or(0),
             ..self.open.clone()
@@ -535,7 +535,7 @@ impl<'a> Client<'a> {
             rtt,
             size_bytes: u64::MAX,
             span_bytes: choose::span_bytes(0, self.span_bytes()),
-            sees_copy: self.options.wire_digest() != wire::Digest::None,
+            sees_copy: self.options.wire_digest() != message::Digest::None,
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
         Some(Early::connect(&self.route, choose::streams(&facts).0))
@@ -854,7 +854,7 @@ impl<'a> Client<'a> {
 }
 
 fn offer_limits(granted: &Granted) -> OfferLimits {
-    let wire::Opened { offers_max, offer_bytes_max, .. } = granted.opened;
+    let message::Opened { offers_max, offer_bytes_max, .. } = granted.opened;
     OfferLimits { files: offers_max, bytes: offer_bytes_max }
 }
 

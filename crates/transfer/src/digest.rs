@@ -15,7 +15,7 @@ use haul_datapath::SpanTap;
 use haul_protocol::{
     StreamId,
     frame::{HEADER_BYTES, PayloadStatus, Preface, SpanHeader},
-    wire::Digest,
+    message::Digest,
 };
 use haul_sys::prefetch::prefetch;
 use std::{sync::Arc, time::Instant};

@@ -4,7 +4,7 @@ use crate::{
     name::Name,
     problem::{Problem, Side},
 };
-use haul_protocol::wire;
+use haul_protocol::message;
 use rustix::process::{Resource, getrlimit};
 
 /// The whole transfer ended. Single files that failed are events, not this.
@@ -58,46 +58,48 @@ pub(crate) fn problem(what: &str, needs: &str, found: &str, hint: &str) -> Probl
 
 /// A fault of this side's file system, with the code that fits the error.
 pub(crate) fn io_fault(
-    side: wire::Side,
+    side: message::Side,
     path: &[u8],
     what: impl Into<String>,
     error: &std::io::Error,
-) -> wire::Fault {
+) -> message::Fault {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let (code, hint) = match errno {
-        Some(Errno::NOENT | Errno::NOTDIR) => (wire::FaultCode::NotFound, "check the name"),
+        Some(Errno::NOENT | Errno::NOTDIR) => (message::FaultCode::NotFound, "check the name"),
         Some(Errno::ACCESS | Errno::PERM) => (
-            wire::FaultCode::NotPermitted,
+            message::FaultCode::NotPermitted,
             "check owner and mode, or run that side as a user who may",
         ),
         Some(Errno::NOSPC | Errno::DQUOT) => (
-            wire::FaultCode::NoSpace,
+            message::FaultCode::NoSpace,
             "free space there, then run the same command again: it goes on where it stopped",
         ),
-        Some(Errno::ROFS) => (wire::FaultCode::ReadOnly, "remount it writable or choose another"),
+        Some(Errno::ROFS) => {
+            (message::FaultCode::ReadOnly, "remount it writable or choose another")
+        }
         Some(Errno::XDEV) => (
-            wire::FaultCode::NameRefused,
+            message::FaultCode::NameRefused,
             "a symbolic link on the way leads out of the root; name the real place",
         ),
         Some(Errno::LOOP) => (
-            wire::FaultCode::NameRefused,
+            message::FaultCode::NameRefused,
             "a symbolic link is on the way, and none is followed; name the real place",
         ),
         Some(Errno::MFILE) => {
-            (wire::FaultCode::IoFailed, "let that side have more open files (ulimit -n)")
+            (message::FaultCode::IoFailed, "let that side have more open files (ulimit -n)")
         }
         Some(Errno::FBIG) => (
-            wire::FaultCode::IoFailed,
+            message::FaultCode::IoFailed,
             "raise the limit on file sizes of that side (ulimit -f), or choose a file system that \
              holds files of this size",
         ),
         None if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            (wire::FaultCode::NotPermitted, "choose another name")
+            (message::FaultCode::NotPermitted, "choose another name")
         }
         // Our own words, which say what it is: the kernel knows nothing of it.
-        None => (wire::FaultCode::IoFailed, "run the same command again"),
-        _ => (wire::FaultCode::IoFailed, "see the kernel's log of that host"),
+        None => (message::FaultCode::IoFailed, "run the same command again"),
+        _ => (message::FaultCode::IoFailed, "see the kernel's log of that host"),
     };
     let mut found = error.to_string();
     if errno == Some(Errno::FBIG)
@@ -105,15 +107,15 @@ pub(crate) fn io_fault(
     {
         found = format!("{found}; its limit on file sizes is {limit_bytes} bytes");
     }
-    wire::Fault::new(code, side, what).at(path).found(found).hint(hint)
+    message::Fault::new(code, side, what).at(path).found(found).hint(hint)
 }
 
 /// A fault of a directory or file system that no single file is to blame for.
 pub(crate) fn io_problem_fault(
-    side: wire::Side,
+    side: message::Side,
     what: &str,
     error: &std::io::Error,
-) -> wire::Fault {
+) -> message::Fault {
     io_fault(side, b"", what, error)
 }
 
@@ -124,8 +126,8 @@ mod tests {
     #[test]
     fn a_file_that_is_larger_than_the_user_may_write_says_which_limit_to_raise() {
         let error = std::io::Error::from_raw_os_error(rustix::io::Errno::FBIG.raw_os_error());
-        let fault = io_fault(wire::Side::Target, b"a", "cannot be written", &error);
-        assert_eq!(fault.code(), wire::FaultCode::IoFailed);
+        let fault = io_fault(message::Side::Target, b"a", "cannot be written", &error);
+        assert_eq!(fault.code(), message::FaultCode::IoFailed);
         assert!(fault.hint.contains("ulimit -f"), "{fault:?}");
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     session::streams::StreamSetup,
 };
 use haul_datapath::{EngineInfo, Host, Verdict, choose};
-use haul_protocol::{limits::EXPLAINED_MAX, wire};
+use haul_protocol::{limits::EXPLAINED_MAX, message};
 use haul_report::units;
 use std::time::Duration;
 
@@ -75,10 +75,10 @@ impl Explained {
         Self { side: Side::Path, facts, candidates: Vec::new(), because }
     }
 
-    pub(crate) fn into_wire(self) -> wire::Explained {
+    pub(crate) fn into_wire(self) -> message::Explained {
         let candidate =
-            |Candidate { engine, usable, what }| wire::Candidate { engine, usable, what };
-        wire::Explained {
+            |Candidate { engine, usable, what }| message::Candidate { engine, usable, what };
+        message::Explained {
             facts: self.facts.into_iter().take(EXPLAINED_MAX).collect(),
             candidates: self.candidates.into_iter().map(candidate).take(EXPLAINED_MAX).collect(),
             because: self.because.join("; "),
@@ -86,8 +86,8 @@ impl Explained {
     }
 
     /// What a peer says of its side: its words reach a terminal.
-    pub(crate) fn from_wire(explained: &wire::Explained, side: Side) -> Self {
-        let candidate = |candidate: &wire::Candidate| Candidate {
+    pub(crate) fn from_wire(explained: &message::Explained, side: Side) -> Self {
+        let candidate = |candidate: &message::Candidate| Candidate {
             engine: printable(&candidate.engine),
             usable: candidate.usable,
             what: printable(&candidate.what),
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((usable("io-uring"), usable("direct")), (Some(false), Some(true)));
         let wire = mine.clone().into_wire();
         assert_eq!(Explained::from_wire(&wire, Side::Source), mine);
-        let hostile = wire::Explained { facts: vec!["\x1b[2J".into()], ..wire };
+        let hostile = message::Explained { facts: vec!["\x1b[2J".into()], ..wire };
         assert!(!Explained::from_wire(&hostile, Side::Source).facts[0].contains('\x1b'));
     }
 }

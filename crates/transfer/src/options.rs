@@ -5,7 +5,7 @@ use crate::{
     url::{HaulUrl, PORT_DEFAULT},
     wishes::Wishes,
 };
-use haul_protocol::wire;
+use haul_protocol::message;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// How the data streams are protected, named as GridFTP names it.
@@ -27,10 +27,10 @@ impl Protection {
         }
     }
 
-    pub(crate) fn to_wire(self) -> wire::Protection {
+    pub(crate) fn to_wire(self) -> message::Protection {
         match self {
-            Self::Clear => wire::Protection::Clear,
-            Self::Safe => wire::Protection::Safe,
+            Self::Clear => message::Protection::Clear,
+            Self::Safe => message::Protection::Safe,
         }
     }
 }
@@ -45,23 +45,23 @@ pub enum ClearDigest {
 }
 
 impl ClearDigest {
-    pub(crate) fn to_wire(self) -> wire::Digest {
+    pub(crate) fn to_wire(self) -> message::Digest {
         match self {
-            Self::None => wire::Digest::None,
-            Self::Crc32c => wire::Digest::Crc32c,
-            Self::Xxh3 => wire::Digest::Xxh3128,
+            Self::None => message::Digest::None,
+            Self::Crc32c => message::Digest::Crc32c,
+            Self::Xxh3 => message::Digest::Xxh3128,
         }
     }
 }
 
 /// The name of a digest in reports.
 #[must_use]
-pub fn digest_name(digest: wire::Digest) -> &'static str {
+pub fn digest_name(digest: message::Digest) -> &'static str {
     match digest {
-        wire::Digest::Unknown | wire::Digest::None => "none",
-        wire::Digest::Crc32c => "crc32c",
-        wire::Digest::Xxh3128 => "xxh3-128",
-        wire::Digest::AesGmac => "aes-gmac",
+        message::Digest::Unknown | message::Digest::None => "none",
+        message::Digest::Crc32c => "crc32c",
+        message::Digest::Xxh3128 => "xxh3-128",
+        message::Digest::AesGmac => "aes-gmac",
     }
 }
 
@@ -122,9 +122,9 @@ impl Default for TransferOptions {
 impl TransferOptions {
     /// The digest that goes over the wire.
     #[must_use]
-    pub fn wire_digest(&self) -> wire::Digest {
+    pub fn wire_digest(&self) -> message::Digest {
         match self.protection {
-            Protection::Safe => wire::Digest::AesGmac,
+            Protection::Safe => message::Digest::AesGmac,
             Protection::Clear => self.digest.unwrap_or(CLEAR_DIGEST_DEFAULT).to_wire(),
         }
     }

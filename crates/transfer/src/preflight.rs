@@ -11,7 +11,7 @@ use crate::{
     },
 };
 use haul_datapath::Host;
-use haul_protocol::wire::{HostFacts, TargetFacts};
+use haul_protocol::message::{HostFacts, TargetFacts};
 use std::{io, time::Duration};
 
 /// Fewer open files than this, and small files wait for each other.

@@ -1,7 +1,7 @@
 //! Errors in words: what was tried, what it needs, what was found, what to do.
 
 use crate::name::{Name, exact_path, printable};
-use haul_protocol::wire;
+use haul_protocol::message;
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -106,7 +106,7 @@ impl Problem {
     /// The problem of a file by the name that all its events have: a fault may give that of the
     /// other side, or none. What the other side calls by another name is said so.
     #[must_use]
-    pub fn of_file(fault: &wire::Fault, name: &[u8]) -> Self {
+    pub fn of_file(fault: &message::Fault, name: &[u8]) -> Self {
         let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };
         // A directory before it is no other name, and would tell equal problems apart.
         if !fault.path.ends_with(name) && !fault.path.is_empty() {
@@ -116,13 +116,13 @@ impl Problem {
     }
 }
 
-impl From<&wire::Fault> for Problem {
-    fn from(fault: &wire::Fault) -> Self {
+impl From<&message::Fault> for Problem {
+    fn from(fault: &message::Fault) -> Self {
         let side = match fault.side() {
-            wire::Side::Source => Side::Source,
-            wire::Side::Target => Side::Target,
-            wire::Side::Path => Side::Path,
-            wire::Side::Unknown => Side::Session,
+            message::Side::Source => Side::Source,
+            message::Side::Target => Side::Target,
+            message::Side::Path => Side::Path,
+            message::Side::Unknown => Side::Session,
         };
         Self {
             path: Name(fault.path.clone()),

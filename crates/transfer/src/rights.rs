@@ -3,7 +3,7 @@
 //! A right is needed for what a peer learns as well as for what it does. `--delete` tells names and
 //! comparing tells the BLAKE3 of a file, so neither is for a token that may only write.
 
-use haul_protocol::wire::{self, Direction, Fault, FaultCode, OnConflict, Side};
+use haul_protocol::message::{self, Direction, Fault, FaultCode, OnConflict, Side};
 use serde::{Deserialize, Serialize};
 
 /// Rights that a token gives, or a server by itself.
@@ -132,7 +132,7 @@ const PRESERVED_VALUES: u32 = 16 | 32;
 
 /// All rights that a session which moves files needs.
 #[must_use]
-pub fn needed(open: &wire::Open) -> Vec<Need> {
+pub fn needed(open: &message::Open) -> Vec<Need> {
     let wishes = open.wishes.unwrap_or_default();
     let mut needs = Vec::new();
     match open.direction() {
@@ -168,7 +168,7 @@ pub fn needed(open: &wire::Open) -> Vec<Need> {
 
 /// Whether a pull asks for no more than what a listing shows.
 #[must_use]
-pub fn lists_only(open: &wire::Open) -> bool {
+pub fn lists_only(open: &message::Open) -> bool {
     let wishes = open.wishes.unwrap_or_default();
     open.direction() == Direction::Pull
         && wishes.dry_run
@@ -187,13 +187,13 @@ pub fn changes_files(needs: &[Need]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::Wishes;
+    use message::Wishes;
 
     fn rights_of(direction: Direction, wishes: Wishes) -> Vec<Right> {
-        let open = wire::Open {
+        let open = message::Open {
             direction: direction as i32,
             wishes: Some(wishes),
-            ..wire::Open::default()
+            ..message::Open::default()
         };
         needed(&open).into_iter().map(|need| need.right).collect()
     }
@@ -235,9 +235,10 @@ mod tests {
             assert_eq!(rights_of(Direction::Push, wishes), push, "{wishes:?}");
             assert_eq!(rights_of(Direction::Pull, wishes), pull, "{wishes:?}");
         }
-        let no_wishes = wire::Open { direction: Direction::Push as i32, ..wire::Open::default() };
+        let no_wishes =
+            message::Open { direction: Direction::Push as i32, ..message::Open::default() };
         assert_eq!(needed(&no_wishes), [Need::new(Write)]);
-        assert!(!needed(&wire::Open::default()).is_empty(), "no request needs nothing");
+        assert!(!needed(&message::Open::default()).is_empty(), "no request needs nothing");
     }
 
     /// Whoever has a right keeps it: tokens of an older version said `read` and `write` only.

@@ -10,7 +10,7 @@ use crate::{error::problem, packed_names::PackedNames, patterns, problem::Proble
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_protocol::{
     ProtocolError, limits,
-    wire::{self, FileKind, FileOffer},
+    message::{self, FileKind, FileOffer},
 };
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
 
@@ -51,29 +51,29 @@ impl Selection {
     }
 
     /// In messages of a size that fits.
-    pub(crate) fn to_wire(&self) -> Vec<wire::Selection> {
-        let bound = |bytes: Option<u64>| bytes.map(|bytes| wire::Bound { bytes });
-        let moment = |seconds: Option<i64>| seconds.map(|seconds| wire::Moment { seconds });
-        let mut parts = vec![wire::Selection {
+    pub(crate) fn to_wire(&self) -> Vec<message::Selection> {
+        let bound = |bytes: Option<u64>| bytes.map(|bytes| message::Bound { bytes });
+        let moment = |seconds: Option<i64>| seconds.map(|seconds| message::Moment { seconds });
+        let mut parts = vec![message::Selection {
             names_given: self.names.is_some(),
             size_min: bound(self.size_min),
             size_max: bound(self.size_max),
             modified_from: moment(self.modified_from),
             modified_until: moment(self.modified_until),
-            ..wire::Selection::default()
+            ..message::Selection::default()
         }];
         let mut bytes = 0;
-        let mut part_for = |parts: &mut Vec<wire::Selection>, item: &[u8]| {
+        let mut part_for = |parts: &mut Vec<message::Selection>, item: &[u8]| {
             bytes += item.len() + ITEM_BYTES;
             if bytes > PART_BYTES_MAX {
                 bytes = item.len() + ITEM_BYTES;
-                parts.push(wire::Selection::default());
+                parts.push(message::Selection::default());
             }
         };
         for rule in &self.rules {
             part_for(&mut parts, &rule.pattern);
             let include = rule.verdict == Verdict::Include;
-            let rule = wire::FilterRule { include, pattern: rule.pattern.clone() };
+            let rule = message::FilterRule { include, pattern: rule.pattern.clone() };
             parts.last_mut().expect("never empty").rules.push(rule);
         }
         for name in self.names.iter().flat_map(|names| names.iter()) {
@@ -139,7 +139,7 @@ impl Arriving {
     ///
     /// # Errors
     /// If there is too much of it.
-    pub fn take(&mut self, part: wire::Selection) -> Result<Option<Selection>, ProtocolError> {
+    pub fn take(&mut self, part: message::Selection) -> Result<Option<Selection>, ProtocolError> {
         let patterns = part.rules.iter().map(|rule| rule.pattern.len());
         let names = part.names.iter().map(Vec::len);
         self.items += part.rules.len() + part.names.len();

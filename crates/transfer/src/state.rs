@@ -11,7 +11,7 @@ use crate::{
     served_root::{Belongs, ServedRoot},
     token::{Token, fingerprint_of, same_secret},
 };
-use haul_protocol::wire;
+use haul_protocol::message;
 use rustix::fs::{FlockOperation, Mode};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -298,7 +298,7 @@ impl StateDirectory {
         served: &ServedRoot,
         purpose: Option<&[u8]>,
         needs: &[Need],
-    ) -> Result<Grant, wire::Fault> {
+    ) -> Result<Grant, message::Fault> {
         let record = self.known(secret, served, purpose, needs)?;
         if let Some(purpose) = purpose.map(hex)
             && record.single_use
@@ -329,7 +329,7 @@ impl StateDirectory {
         secret: &[u8],
         served: &ServedRoot,
         needs: &[Need],
-    ) -> Result<Grant, wire::Fault> {
+    ) -> Result<Grant, message::Fault> {
         self.known(secret, served, None, needs).map(|record| grant_of(&record))
     }
 
@@ -340,7 +340,7 @@ impl StateDirectory {
         served: &ServedRoot,
         purpose: Option<&[u8]>,
         needs: &[Need],
-    ) -> Result<TokenRecord, wire::Fault> {
+    ) -> Result<TokenRecord, message::Fault> {
         let hash = hex(&Token::secret_hash(secret));
         let tokens = self.tokens().map_err(|problem| state_fault(&problem))?;
         let mut known =
@@ -348,15 +348,15 @@ impl StateDirectory {
         let Some(record) = known.next() else {
             let hint = "copy the whole URL that `haul serve` or `haul token new` printed";
             let what = "the server does not know the token";
-            return Err(token_fault(wire::FaultCode::TokenWrong, what, hint));
+            return Err(token_fault(message::FaultCode::TokenWrong, what, hint));
         };
         match record.status() {
             "revoked" => {
-                let code = wire::FaultCode::TokenRevoked;
+                let code = message::FaultCode::TokenRevoked;
                 return Err(token_fault(code, "the token was revoked", ASK_AGAIN));
             }
             "expired" => {
-                let code = wire::FaultCode::TokenExpired;
+                let code = message::FaultCode::TokenExpired;
                 return Err(token_fault(code, "the token has expired", ASK_AGAIN));
             }
             _ => {}
@@ -468,12 +468,12 @@ fn state_problem(what: &str, path: &Path, error: &io::Error) -> Problem {
 
 const ASK_AGAIN: &str = "ask for a new one (`haul token new` on the server)";
 
-fn token_fault(code: wire::FaultCode, what: &str, hint: &str) -> wire::Fault {
-    wire::Fault::new(code, wire::Side::Unknown, what).hint(hint)
+fn token_fault(code: message::FaultCode, what: &str, hint: &str) -> message::Fault {
+    message::Fault::new(code, message::Side::Unknown, what).hint(hint)
 }
 
 /// A token opens what it was made for. The client is not told what that is.
-fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), wire::Fault> {
+fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), message::Fault> {
     let (what, hint) = match record.served().belongs_to(served) {
         Belongs::Here => return Ok(()),
         Belongs::Elsewhere => (
@@ -489,7 +489,7 @@ fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), wire::Fau
             ASK_AGAIN,
         ),
     };
-    Err(token_fault(wire::FaultCode::RightMissing, what, hint))
+    Err(token_fault(message::FaultCode::RightMissing, what, hint))
 }
 
 /// What an older version wrote of the token that it printed for a directory.
@@ -529,9 +529,9 @@ fn bind_older(tokens: &mut [TokenRecord], served: &ServedRoot) {
     }
 }
 
-fn used() -> wire::Fault {
+fn used() -> message::Fault {
     let what = "the token was for one transfer and is used";
-    token_fault(wire::FaultCode::TokenUsed, what, ASK_AGAIN)
+    token_fault(message::FaultCode::TokenUsed, what, ASK_AGAIN)
 }
 
 fn grant_of(record: &TokenRecord) -> Grant {
@@ -544,9 +544,9 @@ fn grant_of(record: &TokenRecord) -> Grant {
 }
 
 /// Where the state lies is the operator's, and not told to clients.
-fn state_fault(_problem: &Problem) -> wire::Fault {
+fn state_fault(_problem: &Problem) -> message::Fault {
     let what = "the server cannot read or write its own list of tokens";
-    wire::Fault::new(wire::FaultCode::IoFailed, wire::Side::Unknown, what)
+    message::Fault::new(message::FaultCode::IoFailed, message::Side::Unknown, what)
         .hint("`haul token list` on the server says why")
 }
 
@@ -576,7 +576,7 @@ pub fn default_state_directory() -> PathBuf {
 mod tests {
     use super::*;
     use crate::rights::Right;
-    use wire::FaultCode;
+    use message::FaultCode;
 
     #[test]
     fn the_servers_own_key_is_nothing_to_serve() {

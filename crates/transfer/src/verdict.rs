@@ -11,7 +11,7 @@ use crate::{
     session::stages::{round, round_rate},
     transport::tcp,
 };
-use haul_protocol::wire::{Figures, SideReport, Stage};
+use haul_protocol::message::{Figures, SideReport, Stage};
 use haul_report::units::percent;
 use std::net::TcpStream;
 
@@ -459,7 +459,7 @@ fn buffer_advised(facts: &Facts, without: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_protocol::wire::StageTime;
+    use haul_protocol::message::StageTime;
 
     const FACTS: Facts = Facts {
         rtt_us: 0,

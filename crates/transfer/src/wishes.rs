@@ -2,7 +2,7 @@
 //! arrive, whether anything is written or removed at all.
 
 use crate::file_status::FileStatus;
-use haul_protocol::{file_life::LifeWishes, wire};
+use haul_protocol::{file_life::LifeWishes, message};
 use std::time::Duration;
 
 /// A file that nothing was written to for this long is complete.
@@ -155,14 +155,14 @@ impl Wishes {
         self.compare_content || self.removal.is_some() || self.recording.follow
     }
 
-    pub(crate) fn to_wire(self, selection_follows: bool) -> wire::Wishes {
+    pub(crate) fn to_wire(self, selection_follows: bool) -> message::Wishes {
         let on_conflict = match self.on_conflict {
-            OnConflict::SkipSame => wire::OnConflict::SkipSame,
-            OnConflict::Replace => wire::OnConflict::Replace,
-            OnConflict::Fail => wire::OnConflict::Fail,
-            OnConflict::KeepBoth => wire::OnConflict::KeepBoth,
+            OnConflict::SkipSame => message::OnConflict::SkipSame,
+            OnConflict::Replace => message::OnConflict::Replace,
+            OnConflict::Fail => message::OnConflict::Fail,
+            OnConflict::KeepBoth => message::OnConflict::KeepBoth,
         };
-        wire::Wishes {
+        message::Wishes {
             on_conflict: on_conflict as i32,
             compare_content: self.compare_content,
             remove_extra: self.removal.is_some(),
@@ -184,13 +184,13 @@ impl Wishes {
         }
     }
 
-    pub(crate) fn from_wire(wishes: Option<&wire::Wishes>) -> Self {
+    pub(crate) fn from_wire(wishes: Option<&message::Wishes>) -> Self {
         let Some(wishes) = wishes else { return Self::default() };
         let on_conflict = match wishes.on_conflict() {
-            wire::OnConflict::SkipSame => OnConflict::SkipSame,
-            wire::OnConflict::Replace => OnConflict::Replace,
-            wire::OnConflict::Fail => OnConflict::Fail,
-            wire::OnConflict::KeepBoth => OnConflict::KeepBoth,
+            message::OnConflict::SkipSame => OnConflict::SkipSame,
+            message::OnConflict::Replace => OnConflict::Replace,
+            message::OnConflict::Fail => OnConflict::Fail,
+            message::OnConflict::KeepBoth => OnConflict::KeepBoth,
         };
         let names_max = Some(wishes.removals_max).filter(|max| *max > 0);
         let of_base = wishes.mirrors_base;

@@ -5,7 +5,7 @@ use haul_datapath::SpanTap;
 use haul_protocol::{
     FileId, StreamId,
     frame::{FrameHeader, PayloadStatus, SpanHeader},
-    wire::Digest,
+    message::Digest,
 };
 use haul_transfer::{
     bytes::hex,

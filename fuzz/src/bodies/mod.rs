@@ -9,9 +9,9 @@ use haul_protocol::{
     frame::{FrameHeader, HEADER_BYTES, PREFACE_BYTES, Preface, SpanTrailer, TRAILER_BYTES},
     handshake::ServerStep,
     limits::MESSAGE_BYTES_MAX,
+    message,
     name::check_relative_name,
     pack::{PackReader, PackWriter},
-    wire,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ pub fn message(data: &[u8]) {
 /// Messages in a row to both sides: no panic, and the server opens only what says who it is.
 pub fn handshake(data: &[u8]) {
     let mut server = ServerHandshake::default();
-    let (mut client, _) = ClientHandshake::start("fuzz", wire::Open::default());
+    let (mut client, _) = ClientHandshake::start("fuzz", message::Open::default());
     let mut rest = data;
     while let Ok(Some((message, taken))) = decode_message(rest, MESSAGE_BYTES_MAX) {
         rest = &rest[taken..];

@@ -1,6 +1,6 @@
 //! Small numbers that mostly hit what exists, and now and then are far out.
 
-use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, limits, wire};
+use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, limits, message};
 
 /// The number that a byte stands for.
 pub fn number(byte: u8) -> u32 {
@@ -47,14 +47,14 @@ pub fn size_bytes(byte: u8) -> u64 {
     }
 }
 
-pub fn ranges(bytes: &[(u8, u8)]) -> Vec<wire::SpanRange> {
-    let range = |&(first, count)| wire::SpanRange { first: number(first), count: number(count) };
+pub fn ranges(bytes: &[(u8, u8)]) -> Vec<message::SpanRange> {
+    let range = |&(first, count)| message::SpanRange { first: number(first), count: number(count) };
     bytes.iter().map(range).collect()
 }
 
 /// The spans that a list of ranges names, without those beyond any file of these tests.
-pub fn spans_of(ranges: &[wire::SpanRange]) -> impl Iterator<Item = SpanIndex> + '_ {
-    let ends = |range: &wire::SpanRange| u64::from(range.first) + u64::from(range.count);
+pub fn spans_of(ranges: &[message::SpanRange]) -> impl Iterator<Item = SpanIndex> + '_ {
+    let ends = |range: &message::SpanRange| u64::from(range.first) + u64::from(range.count);
     ranges
         .iter()
         .flat_map(move |range| u64::from(range.first)..ends(range).min(1 << 21))
@@ -70,7 +70,7 @@ pub fn set(len: u32, bits: u8) -> SpanSet {
     set
 }
 
-pub fn fault(text: u8) -> wire::Fault {
+pub fn fault(text: u8) -> message::Fault {
     let what = ["", "broken", "no space"][usize::from(text % 3)];
-    wire::Fault::new(wire::FaultCode::IoFailed, wire::Side::Source, what)
+    message::Fault::new(message::FaultCode::IoFailed, message::Side::Source, what)
 }

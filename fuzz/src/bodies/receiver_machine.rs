@@ -5,9 +5,8 @@ use arbitrary::Arbitrary;
 use haul_protocol::{
     FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanIndex, StreamId,
     frame::SpanHeader,
-    limits,
+    limits, message,
     receiver::{Answer, Earlier, Permit, SpanEnd},
-    wire,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,8 +125,8 @@ fn apply(
         }
         Op::Skip(file) => {
             let answer = match file >> 6 {
-                2 => Answer::Compare(wire::Compare { blake3: vec![*file; 32] }),
-                3 => Answer::Plan(wire::Plan::default()),
+                2 => Answer::Compare(message::Compare { blake3: vec![*file; 32] }),
+                3 => Answer::Plan(message::Plan::default()),
                 _ => Answer::Skip,
             };
             drop(receiver.answer(numbers::file(*file), answer));
@@ -162,8 +161,8 @@ fn apply(
                 receiver.committed(file, result);
             }
         }
-        Op::Progress => receiver.progress(wire::Progress::default()),
-        Op::Finish => receiver.finish(wire::SideReport::default()),
+        Op::Progress => receiver.progress(message::Progress::default()),
+        Op::Finish => receiver.finish(message::SideReport::default()),
         said => {
             if let Some(message) = message_of(model, said) {
                 return model.hear(receiver, message);
@@ -177,15 +176,15 @@ fn apply(
 fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
     use ReceiverOperation as Op;
     Some(match operation {
-        Op::Offer { skew, size } => Message::FileOffer(wire::FileOffer {
+        Op::Offer { skew, size } => Message::FileOffer(message::FileOffer {
             file: model.sizes.len() as u32 + if *skew < 250 { 0 } else { u32::from(*skew) },
             // Now and then the name of another file.
             name: vec![if *skew < 128 { model.sizes.len() as u8 } else { *skew & 3 }],
             size_bytes: numbers::size_bytes(*size),
             ..Default::default()
         }),
-        Op::OffersEnd => Message::OffersEnd(wire::OffersEnd::default()),
-        Op::Confirm { file, is_whole } => Message::FileConfirm(wire::FileConfirm {
+        Op::OffersEnd => Message::OffersEnd(message::OffersEnd::default()),
+        Op::Confirm { file, is_whole } => Message::FileConfirm(message::FileConfirm {
             file: numbers::number(*file),
             fault: (!is_whole).then(|| numbers::fault(1)),
         }),
@@ -195,14 +194,14 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
                 .filter(|file| model.is_told_whole(**file) && !model.is_confirmed(**file))
                 .collect();
             let file = whole.get(usize::from(*nth) % whole.len().max(1))?.0;
-            Message::FileConfirm(wire::FileConfirm { file, fault: None })
+            Message::FileConfirm(message::FileConfirm { file, fault: None })
         }
         Op::Drop(stream) => {
             let why = String::new();
-            Message::StreamDrop(wire::StreamDrop { stream: numbers::number(*stream), why })
+            Message::StreamDrop(message::StreamDrop { stream: numbers::number(*stream), why })
         }
-        Op::Notice => Message::Notice(wire::Notice::default()),
-        Op::PeerFinish => Message::Finish(wire::Finish::default()),
+        Op::Notice => Message::Notice(message::Notice::default()),
+        Op::PeerFinish => Message::Finish(message::Finish::default()),
         Op::Refused => Message::Refused(numbers::fault(0)),
         Op::Stray(which) => stray(*which),
         _ => return None,
@@ -212,12 +211,12 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
 /// A message that a sender never sends here.
 fn stray(which: u8) -> Message {
     match which % 6 {
-        0 => Message::FileAnswer(wire::FileAnswer::default()),
-        1 => Message::SpansVerified(wire::SpansVerified::default()),
-        2 => Message::FileSettled(wire::FileSettled::default()),
-        3 => Message::StreamClosed(wire::StreamClosed::default()),
-        4 => Message::Opened(wire::Opened::default()),
-        _ => Message::Pong(wire::Ping::default()),
+        0 => Message::FileAnswer(message::FileAnswer::default()),
+        1 => Message::SpansVerified(message::SpansVerified::default()),
+        2 => Message::FileSettled(message::FileSettled::default()),
+        3 => Message::StreamClosed(message::StreamClosed::default()),
+        4 => Message::Opened(message::Opened::default()),
+        _ => Message::Pong(message::Ping::default()),
     }
 }
 
@@ -381,7 +380,7 @@ impl Model {
                 self.names.push(offer.name);
             }
             Message::OffersEnd(_) => self.offers_ended = true,
-            Message::FileConfirm(wire::FileConfirm { file, fault: None }) if result.is_ok() => {
+            Message::FileConfirm(message::FileConfirm { file, fault: None }) if result.is_ok() => {
                 let file = FileId(file);
                 if self.read_back.contains(&file) && self.is_open(file) {
                     self.waiting.insert(file);
@@ -468,8 +467,8 @@ impl Model {
         assert_eq!(receiver.has_open_files(), open > 0);
     }
 
-    fn look_at_answer(&mut self, answer: &wire::FileAnswer) {
-        use wire::file_answer::Answer::{Compare, Fault, Need};
+    fn look_at_answer(&mut self, answer: &message::FileAnswer) {
+        use message::Answer::{Compare, Fault, Need};
         if !matches!(answer.answer, Some(Need(_))) {
             self.settle(answer.file);
         }

@@ -6,8 +6,8 @@ use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId,
     file_life::{LifeWishes, NextStep, OfferFacts, next_step},
     limits,
+    message::{self, Answer},
     sender::FileOutcome,
-    wire::{self, file_answer::Answer},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,14 +119,14 @@ fn apply(
     match operation {
         Op::Offer { size } if sender.may_offer() => {
             let size_bytes = numbers::size_bytes(*size).min(limits::FILE_BYTES_MAX);
-            let file = sender.offer(wire::FileOffer { size_bytes, ..Default::default() });
+            let file = sender.offer(message::FileOffer { size_bytes, ..Default::default() });
             assert_eq!(file.0, model.offered, "files are numbered in order");
             model.offered += 1;
             model.unanswered.insert(file, size_bytes);
         }
         Op::Offer { .. } => {}
         Op::EndOffers => sender.end_offers(u64::from(model.offered), 0),
-        Op::Finish => sender.finish(wire::SideReport::default()),
+        Op::Finish => sender.finish(message::SideReport::default()),
         Op::OpenStream(stream) => {
             let stream = numbers::stream(*stream);
             // A refused connection does not end the session.
@@ -162,33 +162,36 @@ fn apply(
     Ok(())
 }
 
-fn message_verified(file: FileId, spans: Vec<wire::SpanRange>) -> Message {
-    Message::SpansVerified(wire::SpansVerified { file: file.0, spans })
+fn message_verified(file: FileId, spans: Vec<message::SpanRange>) -> Message {
+    Message::SpansVerified(message::SpansVerified { file: file.0, spans })
 }
 
-fn message_lost(file: FileId, spans: Vec<wire::SpanRange>) -> Message {
-    Message::SpansLost(wire::SpansLost { file: file.0, spans })
+fn message_lost(file: FileId, spans: Vec<message::SpanRange>) -> Message {
+    Message::SpansLost(message::SpansLost { file: file.0, spans })
 }
 
 /// What the receiver says in an operation.
 fn message_of(operation: &SenderOperation) -> Option<Message> {
     use SenderOperation as Op;
     let answer = |file: u8, answer: Option<Answer>| {
-        Message::FileAnswer(wire::FileAnswer { file: numbers::number(file), answer })
+        Message::FileAnswer(message::FileAnswer { file: numbers::number(file), answer })
     };
     Some(match operation {
         Op::Need { file, span_bytes, durable } => {
             let span_bytes = numbers::span_bytes(*span_bytes);
-            let need =
-                wire::Need { span_bytes, durable: numbers::ranges(durable), ..Default::default() };
+            let need = message::Need {
+                span_bytes,
+                durable: numbers::ranges(durable),
+                ..Default::default()
+            };
             answer(*file, Some(Answer::Need(need)))
         }
         Op::Skip(file) => answer(
             *file,
             Some(match file >> 6 {
-                2 => Answer::Compare(wire::Compare { blake3: vec![*file; 32] }),
-                3 => Answer::Plan(wire::Plan::default()),
-                _ => Answer::Skip(wire::Skip {}),
+                2 => Answer::Compare(message::Compare { blake3: vec![*file; 32] }),
+                3 => Answer::Plan(message::Plan::default()),
+                _ => Answer::Skip(message::Skip {}),
             }),
         ),
         Op::AnswerFault(file) => answer(*file, Some(Answer::Fault(numbers::fault(0)))),
@@ -197,21 +200,21 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
             message_verified(numbers::file(*file), numbers::ranges(spans))
         }
         Op::Lost { file, spans } => message_lost(numbers::file(*file), numbers::ranges(spans)),
-        Op::Bad { file, span, stream } => Message::SpanBad(wire::SpanBad {
+        Op::Bad { file, span, stream } => Message::SpanBad(message::SpanBad {
             file: numbers::number(*file),
             span: numbers::number(*span),
             stream: numbers::number(*stream),
         }),
         Op::Closed(stream) => {
-            Message::StreamClosed(wire::StreamClosed { stream: numbers::number(*stream) })
+            Message::StreamClosed(message::StreamClosed { stream: numbers::number(*stream) })
         }
-        Op::Settled { file, is_durable } => Message::FileSettled(wire::FileSettled {
+        Op::Settled { file, is_durable } => Message::FileSettled(message::FileSettled {
             file: numbers::number(*file),
             fault: (!is_durable).then(|| numbers::fault(0)),
         }),
-        Op::Progress => Message::Progress(wire::Progress::default()),
-        Op::Notice => Message::Notice(wire::Notice::default()),
-        Op::PeerFinish => Message::Finish(wire::Finish::default()),
+        Op::Progress => Message::Progress(message::Progress::default()),
+        Op::Notice => Message::Notice(message::Notice::default()),
+        Op::PeerFinish => Message::Finish(message::Finish::default()),
         Op::Refused => Message::Refused(numbers::fault(0)),
         Op::Stray(which) => stray(*which),
         _ => return None,
@@ -221,12 +224,12 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
 /// A message that a receiver never sends here.
 fn stray(which: u8) -> Message {
     match which % 6 {
-        0 => Message::FileOffer(wire::FileOffer::default()),
-        1 => Message::OffersEnd(wire::OffersEnd::default()),
-        2 => Message::FileConfirm(wire::FileConfirm::default()),
-        3 => Message::StreamDrop(wire::StreamDrop::default()),
-        4 => Message::Hello(wire::Hello::default()),
-        _ => Message::Ping(wire::Ping::default()),
+        0 => Message::FileOffer(message::FileOffer::default()),
+        1 => Message::OffersEnd(message::OffersEnd::default()),
+        2 => Message::FileConfirm(message::FileConfirm::default()),
+        3 => Message::StreamDrop(message::StreamDrop::default()),
+        4 => Message::Hello(message::Hello::default()),
+        _ => Message::Ping(message::Ping::default()),
     }
 }
 
@@ -242,18 +245,18 @@ impl Model {
         Some(match operation {
             Op::AcknowledgeSent(nth) => {
                 let &(_, file, span) = nth_of(self.outstanding.iter(), *nth)?;
-                message_verified(file, vec![wire::SpanRange { first: span.0, count: 1 }])
+                message_verified(file, vec![message::SpanRange { first: span.0, count: 1 }])
             }
             Op::DamageSent(nth) => {
                 let &(stream, file, span) = nth_of(self.outstanding.iter(), *nth)?;
                 let (file, span, stream) = (file.0, span.0, stream.0);
-                Message::SpanBad(wire::SpanBad { file, span, stream })
+                Message::SpanBad(message::SpanBad { file, span, stream })
             }
             Op::LoseDurable(nth) => {
                 let open = self.durable.iter().filter(|(file, _)| !self.settled.contains(file));
                 let open: Vec<_> = open.collect();
                 let &(file, span) = nth_of(open.into_iter(), *nth)?;
-                message_lost(file, vec![wire::SpanRange { first: span.0, count: 1 }])
+                message_lost(file, vec![message::SpanRange { first: span.0, count: 1 }])
             }
             Op::AnswerOffered { nth, durable } => {
                 let (&file, &size_bytes) = nth_of(self.unanswered.iter(), *nth)?;
@@ -263,18 +266,18 @@ impl Model {
                 let durable =
                     numbers::set(size_bytes.div_ceil(span_bytes) as u32, *durable).to_ranges();
                 let answer =
-                    Some(Answer::Need(wire::Need { span_bytes, durable, ..Default::default() }));
-                Message::FileAnswer(wire::FileAnswer { file: file.0, answer })
+                    Some(Answer::Need(message::Need { span_bytes, durable, ..Default::default() }));
+                Message::FileAnswer(message::FileAnswer { file: file.0, answer })
             }
             Op::CloseOpened(nth) => {
                 let stream = nth_of(self.streams.iter(), *nth)?.0;
-                Message::StreamClosed(wire::StreamClosed { stream })
+                Message::StreamClosed(message::StreamClosed { stream })
             }
             Op::SettleConfirmed(nth) => {
                 let all = self.confirmed.union(&self.confirmed_with_span);
                 let open: Vec<_> = all.filter(|file| !self.settled.contains(file)).collect();
                 let file = nth_of(open.into_iter(), *nth)?.0;
-                Message::FileSettled(wire::FileSettled { file, fault: None })
+                Message::FileSettled(message::FileSettled { file, fault: None })
             }
             _ => return None,
         })
@@ -292,8 +295,8 @@ impl Model {
             watches: bit(2),
         };
         let compared =
-            if bit(3) { wire::Compared::SameContent } else { wire::Compared::NotCompared };
-        let (kind, growth) = (wire::FileKind::Regular, wire::Growth::NotGrowing);
+            if bit(3) { message::Compared::SameContent } else { message::Compared::NotCompared };
+        let (kind, growth) = (message::FileKind::Regular, message::Growth::NotGrowing);
         let offer =
             OfferFacts { kind, growth, compared, is_followed: false, source_failed, wishes };
         let NextStep::Ends(end) = next_step(outcome.clone(), &offer) else { return };
@@ -303,7 +306,7 @@ impl Model {
         assert!(!self.given_up.contains(&file), "a source that was given up is removed");
         let is_there = match outcome {
             FileOutcome::Done => self.is_confirmed(file),
-            FileOutcome::Skipped => compared == wire::Compared::SameContent,
+            FileOutcome::Skipped => compared == message::Compared::SameContent,
             FileOutcome::Planned(_) => wishes.dry_run,
             FileOutcome::Compare(_) | FileOutcome::Failed(_) => false,
         };
@@ -415,7 +418,7 @@ impl Model {
                 }
                 self.outstanding.retain(|sent| sent.0 != StreamId(closed.stream));
             }
-            Message::FileAnswer(wire::FileAnswer { file, answer: Some(Answer::Need(need)) }) => {
+            Message::FileAnswer(message::FileAnswer { file, answer: Some(Answer::Need(need)) }) => {
                 let file = FileId(*file);
                 self.unanswered.remove(&file);
                 let durable = numbers::spans_of(&need.durable).take(DURABLE_NOTED_MAX);

@@ -191,7 +191,7 @@ impl LowTree {
                 "move from each directory by a command of its own",
             ));
         }
-        let unverified = options.wire_digest() == haul_protocol::wire::Digest::None;
+        let unverified = options.wire_digest() == haul_protocol::message::Digest::None;
         if self.move_sources && unverified {
             return Err(usage_problem(
                 "cannot take --move",

@@ -6,7 +6,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     interrupt, ui,
 };
-use haul_protocol::wire::FileKind;
+use haul_protocol::message::FileKind;
 use haul_transfer::{
     client::listing::Entry,
     name::{Name, exact_path, is_unseen},

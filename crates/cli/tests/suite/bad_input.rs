@@ -8,7 +8,7 @@ use crate::harness::{
     process::{Haul, Ran},
     server::{Server, ServerSetup},
 };
-use haul_protocol::{Message, wire};
+use haul_protocol::{Message, message};
 use haul_testkit::{mount::Mount, skip::skip};
 use std::{
     ffi::OsString,
@@ -854,9 +854,9 @@ fn what_a_server_does_not_bring_is_an_error() {
     let place = Place::new();
     let server = FakeServer::start(&place.path("fake"), |mut peer| {
         if peer.let_in().is_ok() {
-            peer.say(Message::OffersEnd(wire::OffersEnd { files: 0, bytes: 0 }));
-            let report = Some(wire::SideReport::default());
-            peer.say(Message::Finish(wire::Finish { report }));
+            peer.say(Message::OffersEnd(message::OffersEnd { files: 0, bytes: 0 }));
+            let report = Some(message::SideReport::default());
+            peer.say(Message::Finish(message::Finish { report }));
             peer.hear_close();
         }
     });

@@ -10,7 +10,7 @@ use haul_protocol::{
     FileId, Message, StreamId, encode_message,
     frame::{DATA_MAGIC, FrameHeader, Preface, SpanHeader},
     limits,
-    wire::{self, Direction, FaultCode, FileKind, FileOffer, file_answer::Answer},
+    message::{self, Answer, Direction, FaultCode, FileKind, FileOffer},
 };
 use haul_testkit::{
     faulty_proxy::{Fault as ProxyFault, FaultyProxy},
@@ -56,7 +56,7 @@ fn a_server_of_another_version_is_told_in_words() {
     let place = Place::new();
     place.file(&place.source("data"), 10);
     let software = "haul 9.0.0".to_owned();
-    let reply = wire::HelloReply { version: 9, software, ..wire::HelloReply::default() };
+    let reply = message::HelloReply { version: 9, software, ..message::HelloReply::default() };
     let server = FakeServer::start(&place.path("fake"), move |mut peer| {
         peer.say(Message::HelloReply(reply.clone()));
         peer.hear_close();
@@ -73,7 +73,7 @@ fn a_server_that_says_nothing_or_nonsense_is_left() {
     let begun = Instant::now();
     let running = place.start(&words!["push", place.source("data"), silent.url("")]);
     let odd = FakeServer::start(&place.path("odd"), |mut peer| {
-        peer.say(Message::StreamClosed(wire::StreamClosed { stream: 9 }));
+        peer.say(Message::StreamClosed(message::StreamClosed { stream: 9 }));
         peer.hear_close();
     });
     let ran = place.push(&words![place.source("data"), odd.url("")]);
@@ -121,7 +121,7 @@ fn a_peer_that_plants_a_link_does_not_get_through_it() {
     let server = Server::start(&place);
     let (mut peer, _) = Peer::with_session(&server, Direction::Push);
     for fault in plant(&mut peer) {
-        assert_eq!(fault.side(), wire::Side::Target, "{fault:?}");
+        assert_eq!(fault.side(), message::Side::Target, "{fault:?}");
     }
     assert!(place.root("d").is_symlink());
     let fake = FakeServer::start(&place.path("fake"), move |mut peer| {
@@ -149,7 +149,7 @@ fn a_client_that_breaks_the_protocol_is_told_so_and_cut_off() {
         vec![Message::FileOffer(huge)],
         vec![many(5)],
         vec![many(0), many(0)],
-        vec![Message::FileAnswer(wire::FileAnswer { file: 0, answer: None })],
+        vec![Message::FileAnswer(message::FileAnswer { file: 0, answer: None })],
         vec![hello(1, 1)],
     ];
     for messages in offers {
@@ -172,14 +172,14 @@ fn a_stranger_may_say_little_and_in_order_only() {
     place.file(&place.root("served"), 10);
     let server = Server::start(&place);
     let open = Peer::asks(&server, Direction::Pull, b"served");
-    let no_secret = wire::Open { token_secret: Vec::new(), ..open.clone() };
-    let long_path = wire::Open { paths: vec![vec![b'x'; 20_000]], ..open.clone() };
+    let no_secret = message::Open { token_secret: Vec::new(), ..open.clone() };
+    let long_path = message::Open { paths: vec![vec![b'x'; 20_000]], ..open.clone() };
     for messages in [
         vec![Message::Open(open)],
         vec![hello(1, 1), hello(1, 1)],
         vec![hello(1, 1), Message::Open(no_secret)],
         vec![hello(1, 1), Message::Open(long_path)],
-        vec![Message::OffersEnd(wire::OffersEnd::default())],
+        vec![Message::OffersEnd(message::OffersEnd::default())],
     ] {
         let mut peer = Peer::connect(&server);
         messages.into_iter().for_each(|message| peer.say(message));
@@ -459,9 +459,9 @@ fn stuck(server: &Server) -> (Peer, TcpStream) {
     let (mut peer, session) = Peer::with_session_of(server, open);
     let keys = peer.control.session_keys(&session).unwrap();
     peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
-    let need = wire::Need { span_bytes: 64 * MIB, ..wire::Need::default() };
+    let need = message::Need { span_bytes: 64 * MIB, ..message::Need::default() };
     let answer = Some(Answer::Need(need));
-    peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
+    peer.say(Message::FileAnswer(message::FileAnswer { file: 0, answer }));
     peer.sync().unwrap();
     let stream = data_stream(server, &keys, session, 0);
     stream.peek(&mut [0]).unwrap();
@@ -478,11 +478,11 @@ fn a_client_that_reads_nothing_of_its_stream_holds_no_thread_of_the_server() {
     let (mut peer, stream) = stuck(&server);
     server.still_serves(&place);
     // It says that the file is over, and keeps the stream.
-    let fault = wire::Fault::new(FaultCode::IoFailed, wire::Side::Target, "enough");
+    let fault = message::Fault::new(FaultCode::IoFailed, message::Side::Target, "enough");
     let begun = Instant::now();
-    peer.say(Message::FileSettled(wire::FileSettled { file: 0, fault: Some(fault) }));
+    peer.say(Message::FileSettled(message::FileSettled { file: 0, fault: Some(fault) }));
     peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
-    peer.say(Message::Finish(wire::Finish::default()));
+    peer.say(Message::Finish(message::Finish::default()));
     peer.hear_close();
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     server.wait_for_threads(IDLE_THREADS);
@@ -559,7 +559,7 @@ fn clients_that_flood_the_server_with_small_messages_take_little_memory() {
     let server = Server::start(&place);
     let mut bytes = Vec::new();
     for _ in 0..400_000 {
-        let drop = wire::StreamDrop { stream: 0, why: String::new() };
+        let drop = message::StreamDrop { stream: 0, why: String::new() };
         encode_message(Message::StreamDrop(drop), &mut bytes);
     }
     thread::scope(|scope| {
@@ -590,15 +590,15 @@ fn a_client_that_floods_the_server_with_messages_takes_little_memory() {
     let server = ServerSetup::new(&place).unread().start(&place);
     let (mut peer, _) = Peer::with_session(&server, Direction::Push);
     let text = "x".repeat(limits::TEXT_BYTES_MAX);
-    let fault = wire::Fault {
+    let fault = message::Fault {
         path: longest_name(),
         what: text.clone(),
         needs: text.clone(),
         found: text.clone(),
         hint: text.clone(),
-        ..wire::Fault::default()
+        ..message::Fault::default()
     };
-    let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+    let notice = message::Notice { fault: Some(fault), ..message::Notice::default() };
     flood(&mut peer, 10_000, |_| Message::Notice(notice.clone()));
     let name = longest_name();
     assert_eq!(peer.offer(offer(0, &name, FileKind::Directory)).unwrap(), None);
@@ -607,7 +607,7 @@ fn a_client_that_floods_the_server_with_messages_takes_little_memory() {
     });
     flood(&mut peer, 100_000, |number| {
         let stream = number as u32;
-        Message::StreamDrop(wire::StreamDrop { stream, why: String::new() })
+        Message::StreamDrop(message::StreamDrop { stream, why: String::new() })
     });
     server.still_serves(&place);
     let memory = server.memory_bytes();
@@ -635,8 +635,8 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
         flood(&mut peer, offers_max, |number| largest(file(number)));
         if round < 3 {
             flood(&mut peer, offers_max, |number| {
-                let fault = Some(wire::Fault::default());
-                Message::FileConfirm(wire::FileConfirm { file: file(number), fault })
+                let fault = Some(message::Fault::default());
+                Message::FileConfirm(message::FileConfirm { file: file(number), fault })
             });
         }
     }
@@ -653,7 +653,7 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
 fn holder_of_data(server: &Server, token: &Token) -> Peer {
     let token_secret = token.secret.to_vec();
     let open = Peer::asks(server, Direction::Push, b"");
-    let (mut peer, _) = Peer::with_session_of(server, wire::Open { token_secret, ..open });
+    let (mut peer, _) = Peer::with_session_of(server, message::Open { token_secret, ..open });
     let size_bytes = 40 * MIB;
     let data = FileOffer { size_bytes, ..offer(0, b"data", FileKind::Regular) };
     peer.say(Message::FileOffer(data));

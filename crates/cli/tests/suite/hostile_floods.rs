@@ -10,7 +10,7 @@ use crate::harness::{
 use haul_protocol::{
     Message,
     frame::PayloadStatus,
-    wire::{self, Digest, Direction, FileKind, FileOffer},
+    message::{self, Digest, Direction, FileKind, FileOffer},
 };
 use haul_testkit::skip::skip;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -167,8 +167,8 @@ fn a_flood_from_one_peer_is_a_few_lines_and_another_is_still_named() {
     assert_eq!(more["peer"], "127.0.20.1", "{more}");
 }
 
-fn crc(server: &Server) -> wire::Open {
-    wire::Open { span_bytes: SPAN_BYTES, ..Peer::asks(server, Direction::Push, b"") }
+fn crc(server: &Server) -> message::Open {
+    message::Open { span_bytes: SPAN_BYTES, ..Peer::asks(server, Direction::Push, b"") }
 }
 
 /// A client that sends `count` small files and confirms none of them; it holds what it may.
@@ -253,7 +253,7 @@ fn a_pull_of_hundreds_of_directories_opens_a_few_at_a_time() {
     let server = Server::start_with_few_descriptors(&place, 256);
     let hold = |_| {
         let paths = vec![b"d7".to_vec(); 1000];
-        let open = wire::Open { paths, ..Peer::asks(&server, Direction::Pull, b"") };
+        let open = message::Open { paths, ..Peer::asks(&server, Direction::Pull, b"") };
         let (mut peer, _) = Peer::with_session_of(&server, open);
         let offered = |message: &Message| matches!(message, Message::FileOffer(_)).then_some(());
         peer.hear(offered).unwrap();
@@ -356,8 +356,8 @@ fn packs_of_the_smallest_files_and_headers_without_payload_cost_a_server_little(
     peer.say(Message::FileOffer(FileOffer { size_bytes: 1, ..regular }));
     peer.sync().unwrap();
     // The file is settled: a million spans of it are read and thrown away.
-    let fault = Some(wire::Fault::default());
-    peer.say(Message::FileConfirm(wire::FileConfirm { file: 0, fault }));
+    let fault = Some(message::Fault::default());
+    peer.say(Message::FileConfirm(message::FileConfirm { file: 0, fault }));
     peer.sync().unwrap();
     let mut stream = open_stream(server.address(), &keys, session, 0);
     for sequence in 0..200_000 {

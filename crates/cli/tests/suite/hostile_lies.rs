@@ -11,9 +11,8 @@ use haul_protocol::{
     Message,
     frame::{DATA_MAGIC, FrameHeader, PackHeader, PayloadStatus, Preface, SpanHeader},
     limits,
-    wire::{
-        self, Digest, Direction, Fault, FaultCode, FileKind, FileOffer, Growth, Protection,
-        file_answer::Answer,
+    message::{
+        self, Answer, Digest, Direction, Fault, FaultCode, FileKind, FileOffer, Growth, Protection,
     },
 };
 use haul_transfer::digest::SessionKeys;
@@ -29,48 +28,48 @@ use std::{
 const SAFE: Digest = Digest::AesGmac;
 
 fn answer(file: u32, answer: Answer) -> Message {
-    Message::FileAnswer(wire::FileAnswer { file, answer: Some(answer) })
+    Message::FileAnswer(message::FileAnswer { file, answer: Some(answer) })
 }
 
 fn need(file: u32, span_bytes: u64, durable: &[(u32, u32)]) -> Message {
-    let range = |&(first, count): &(u32, u32)| wire::SpanRange { first, count };
+    let range = |&(first, count): &(u32, u32)| message::SpanRange { first, count };
     let durable = durable.iter().map(range).collect();
-    answer(file, Answer::Need(wire::Need { span_bytes, durable, ..wire::Need::default() }))
+    answer(file, Answer::Need(message::Need { span_bytes, durable, ..message::Need::default() }))
 }
 
 fn verified(file: u32, first: u32, count: u32) -> Message {
-    let spans = vec![wire::SpanRange { first, count }];
-    Message::SpansVerified(wire::SpansVerified { file, spans })
+    let spans = vec![message::SpanRange { first, count }];
+    Message::SpansVerified(message::SpansVerified { file, spans })
 }
 
 fn settled(file: u32) -> Message {
-    Message::FileSettled(wire::FileSettled { file, fault: None })
+    Message::FileSettled(message::FileSettled { file, fault: None })
 }
 
 fn closed(stream: u32) -> Message {
-    Message::StreamClosed(wire::StreamClosed { stream })
+    Message::StreamClosed(message::StreamClosed { stream })
 }
 
 fn finish() -> Message {
-    Message::Finish(wire::Finish::default())
+    Message::Finish(message::Finish::default())
 }
 
 fn confirm(file: u32) -> Message {
-    Message::FileConfirm(wire::FileConfirm { file, fault: None })
+    Message::FileConfirm(message::FileConfirm { file, fault: None })
 }
 
 fn ends() -> Message {
-    Message::OffersEnd(wire::OffersEnd::default())
+    Message::OffersEnd(message::OffersEnd::default())
 }
 
 /// Messages that a receiver may not say of the one file, of 200,000 bytes, that it was offered.
 fn lies_of_a_receiver() -> Vec<Vec<Message>> {
-    let bad = |file, span, stream| Message::SpanBad(wire::SpanBad { file, span, stream });
+    let bad = |file, span, stream| Message::SpanBad(message::SpanBad { file, span, stream });
     let good = need(0, SPAN_BYTES, &[]);
     vec![
         vec![need(7, SPAN_BYTES, &[])],
-        vec![answer(u32::MAX, Answer::Skip(wire::Skip {}))],
-        vec![Message::FileAnswer(wire::FileAnswer { file: 0, answer: None })],
+        vec![answer(u32::MAX, Answer::Skip(message::Skip {}))],
+        vec![Message::FileAnswer(message::FileAnswer { file: 0, answer: None })],
         vec![good.clone(), good.clone()],
         vec![need(0, 3, &[])],
         vec![need(0, 0, &[])],
@@ -93,9 +92,9 @@ fn lies_of_a_receiver() -> Vec<Vec<Message>> {
         vec![Message::FileOffer(offer(0, b"x", FileKind::Regular))],
         vec![ends()],
         vec![confirm(0)],
-        vec![Message::StreamDrop(wire::StreamDrop { stream: 0, why: String::new() })],
+        vec![Message::StreamDrop(message::StreamDrop { stream: 0, why: String::new() })],
         vec![hello(1, 1)],
-        vec![Message::Opened(wire::Opened::default())],
+        vec![Message::Opened(message::Opened::default())],
     ]
 }
 
@@ -129,9 +128,9 @@ fn lies_of_a_sender() -> Vec<Vec<Message>> {
         vec![verified(0, 0, 1)],
         vec![settled(0)],
         vec![closed(0)],
-        vec![Message::Progress(wire::Progress::default())],
+        vec![Message::Progress(message::Progress::default())],
         vec![hello(1, 1)],
-        vec![Message::HelloReply(wire::HelloReply::default())],
+        vec![Message::HelloReply(message::HelloReply::default())],
     ]
 }
 
@@ -168,8 +167,8 @@ fn wait_for_lines(server: &Server, address: &str, count: usize) {
     }
 }
 
-fn asks_safe(server: &Server, direction: Direction, path: &[u8]) -> wire::Open {
-    wire::Open {
+fn asks_safe(server: &Server, direction: Direction, path: &[u8]) -> message::Open {
+    message::Open {
         protection: Protection::Safe as i32,
         digest: SAFE as i32,
         span_bytes: SPAN_BYTES,
@@ -210,11 +209,11 @@ fn every_act_of_a_stranger_is_logged_once_with_its_address() {
     }
     let clear = Peer::asks(&server, Direction::Pull, b"");
     let wrong =
-        wire::Open { token_secret: vec![0; 16], ..asks_safe(&server, Direction::Pull, b"") };
-    let long = wire::Open { paths: vec![vec![b'x'; 20_000]], ..clear.clone() };
+        message::Open { token_secret: vec![0; 16], ..asks_safe(&server, Direction::Pull, b"") };
+    let long = message::Open { paths: vec![vec![b'x'; 20_000]], ..clear.clone() };
     let none =
-        wire::Open { digest: Digest::None as i32, ..asks_safe(&server, Direction::Push, b"") };
-    let private = wire::Open { protection: Protection::Private as i32, ..none.clone() };
+        message::Open { digest: Digest::None as i32, ..asks_safe(&server, Direction::Push, b"") };
+    let private = message::Open { protection: Protection::Private as i32, ..none.clone() };
     let said = [
         (vec![hello(7, 9)], "versions do not meet"),
         (vec![Message::Open(clear.clone())], "out of order"),
@@ -262,11 +261,11 @@ fn a_strangers_words_make_no_lines_and_play_with_no_terminal() {
     let mut peer = Peer::over_tls(socket, url.token.as_ref().unwrap().fingerprint);
     let software = "x)\n[00000000] finished: all is well\x1b[2J".to_owned();
     let (version_min, version_max) = (7, 9);
-    peer.say(Message::Hello(wire::Hello {
+    peer.say(Message::Hello(message::Hello {
         version_min,
         version_max,
         software,
-        ..wire::Hello::default()
+        ..message::Hello::default()
     }));
     peer.hear_refusal();
     let mut refused = String::new();
@@ -393,7 +392,7 @@ impl Pushing {
     }
 
     fn hear_bad(&mut self, span: u32, stream: u32) {
-        let bad = wire::SpanBad { file: 0, span, stream };
+        let bad = message::SpanBad { file: 0, span, stream };
         self.peer.hear(|message| (*message == Message::SpanBad(bad)).then_some(())).unwrap();
     }
 
@@ -583,7 +582,7 @@ fn a_server_whose_frames_lie_is_left_by_a_pull() {
                 let mut stream = take_stream(listener);
                 let _ = stream.write_all(&[&lie[..], &[0xee; 300]].concat());
                 hear_close(&stream);
-                let fault = Fault::new(FaultCode::IoFailed, wire::Side::Source, "enough of it");
+                let fault = Fault::new(FaultCode::IoFailed, message::Side::Source, "enough of it");
                 peer.say(Message::Refused(fault));
                 peer.hear_close();
             });
@@ -683,19 +682,22 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
             return;
         }
         peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
-        let progress =
-            wire::StreamProgress { stream: u32::MAX, received_bytes: u64::MAX, on_storage: true };
-        peer.say(Message::Progress(wire::Progress {
+        let progress = message::StreamProgress {
+            stream: u32::MAX,
+            received_bytes: u64::MAX,
+            on_storage: true,
+        };
+        peer.say(Message::Progress(message::Progress {
             received_bytes: u64::MAX,
             durable_bytes: u64::MAX,
             streams: vec![progress],
         }));
         let (what, why) = ("\x1b[2Jwhat".to_owned(), "why\n\x07".to_owned());
-        peer.say(Message::Notice(wire::Notice { what, why, ..wire::Notice::default() }));
-        peer.say(answer(0, Answer::Skip(wire::Skip {})));
+        peer.say(Message::Notice(message::Notice { what, why, ..message::Notice::default() }));
+        peer.say(answer(0, Answer::Skip(message::Skip {})));
         peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
-        let stage = |stage| wire::StageTime { stage, ns: u64::MAX };
-        let report = wire::SideReport {
+        let stage = |stage| message::StageTime { stage, ns: u64::MAX };
+        let report = message::SideReport {
             cpu_ns: u64::MAX,
             max_rss_bytes: u64::MAX,
             copied_bytes: u64::MAX,
@@ -705,9 +707,9 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
             stages: (0..64).map(|number| stage(number % 11)).collect(),
             threads: u32::MAX,
             bad_spans: u64::MAX,
-            ..wire::SideReport::default()
+            ..message::SideReport::default()
         };
-        peer.say(Message::Finish(wire::Finish { report: Some(report) }));
+        peer.say(Message::Finish(message::Finish { report: Some(report) }));
         peer.hear_close();
     });
     let words = words!["push", place.source("data"), fake.url(""), "--retry-for", "1s"];
@@ -753,7 +755,7 @@ fn a_client_that_asks_for_files_of_endless_spans_at_once_is_refused() {
     let place = Place::new();
     let server = Server::start(&place);
     let paths = vec![b"zero:1P".to_vec(); 66];
-    let open = wire::Open { paths, ..Peer::asks(&server, Direction::Pull, b"") };
+    let open = message::Open { paths, ..Peer::asks(&server, Direction::Pull, b"") };
     let (mut peer, _) = Peer::with_session_of(&server, open);
     peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
     for file in 0..65 {
@@ -763,7 +765,7 @@ fn a_client_that_asks_for_files_of_endless_spans_at_once_is_refused() {
     is_refused(&mut peer, vec![need(65, limits::SPAN_BYTES_MAX, &[])]);
     // Together they are more than a number holds.
     let paths = vec![b"zero:15000P".to_vec(), b"zero:16383P".to_vec()];
-    let open = wire::Open { paths, ..Peer::asks(&server, Direction::Pull, b"") };
+    let open = message::Open { paths, ..Peer::asks(&server, Direction::Pull, b"") };
     let (mut peer, _) = Peer::with_session_of(&server, open);
     for _ in 0..2 {
         let notice = |message: &Message| matches!(message, Message::Notice(_)).then_some(());

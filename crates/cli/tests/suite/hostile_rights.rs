@@ -8,9 +8,9 @@ use crate::harness::{
 };
 use haul_protocol::{
     Message,
-    wire::{
-        self, Compared, Direction, FaultCode, FileKind, FileOffer, Growth, Need, OnConflict,
-        Wishes, file_answer::Answer,
+    message::{
+        self, Answer, Compared, Direction, FaultCode, FileKind, FileOffer, Growth, Need,
+        OnConflict, Wishes,
     },
 };
 use haul_testkit::{mount::Mount, skip::skip};
@@ -42,7 +42,7 @@ fn session(
         label: String::new(),
     };
     let (token, _) = state.new_token(&new).unwrap();
-    let open = wire::Open {
+    let open = message::Open {
         token_secret: token.secret.to_vec(),
         wishes: Some(Wishes { preserve: 3, ..wishes }),
         ..Peer::asks(server, direction, b"")
@@ -62,7 +62,7 @@ fn answer_to(peer: &mut Peer, offer: FileOffer) -> Answer {
 }
 
 #[track_caller]
-fn fault_of(answer: Answer) -> wire::Fault {
+fn fault_of(answer: Answer) -> message::Fault {
     let Answer::Fault(fault) = answer else { panic!("no fault: {answer:?}") };
     fault
 }
@@ -72,7 +72,7 @@ fn fault_of(answer: Answer) -> wire::Fault {
 fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
     let answers = [
         ("bytes", Answer::Need(Need { span_bytes: SPAN, ..Need::default() })),
-        ("a comparison", Answer::Compare(wire::Compare { blake3: vec![0; 32] })),
+        ("a comparison", Answer::Compare(message::Compare { blake3: vec![0; 32] })),
     ];
     for (what, answer) in answers {
         for kind in [FileKind::Regular, FileKind::HardLink] {
@@ -91,15 +91,18 @@ fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
             };
             let mut file = next(FileKind::Regular).file;
             if kind == FileKind::HardLink {
-                let plan = Some(Answer::Plan(wire::Plan::default()));
-                peer.say(Message::FileAnswer(wire::FileAnswer { file, answer: plan }));
+                let plan = Some(Answer::Plan(message::Plan::default()));
+                peer.say(Message::FileAnswer(message::FileAnswer { file, answer: plan }));
                 let offered = peer.hear(|message| match message {
                     Message::FileOffer(offer) => Some(offer.file),
                     _ => None,
                 });
                 file = offered.unwrap();
             }
-            peer.say(Message::FileAnswer(wire::FileAnswer { file, answer: Some(answer.clone()) }));
+            peer.say(Message::FileAnswer(message::FileAnswer {
+                file,
+                answer: Some(answer.clone()),
+            }));
             let fault = peer.hear_refusal();
             assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{what} of {kind:?}: {fault:?}");
             server.still_serves(&place);
@@ -169,10 +172,10 @@ fn a_client_that_may_not_read_is_told_neither_size_nor_hash_of_what_is_there() {
 /// Leaves one round of a recording, made durable, and no end of it.
 fn left_by_another(server: &Server) {
     use crate::harness::frames::{Frame, header, open_stream};
-    use haul_protocol::{frame::PayloadStatus, wire::Digest};
+    use haul_protocol::{frame::PayloadStatus, message::Digest};
     use std::io::Write;
     let follow = Wishes { follow: true, preserve: 3, ..Wishes::default() };
-    let open = wire::Open {
+    let open = message::Open {
         wishes: Some(follow),
         span_bytes: SPAN,
         ..Peer::asks(server, Direction::Push, b"")
@@ -194,7 +197,7 @@ fn left_by_another(server: &Server) {
     stream.write_all(&frame.encode()).unwrap();
     let verified = peer.hear(|message| matches!(message, Message::SpansVerified(_)).then_some(()));
     verified.unwrap();
-    peer.say(Message::FileConfirm(wire::FileConfirm { file: 0, fault: None }));
+    peer.say(Message::FileConfirm(message::FileConfirm { file: 0, fault: None }));
     peer.hear(|message| matches!(message, Message::FileSettled(_)).then_some(())).unwrap();
     drop(peer);
     server.wait_for_sessions(3);

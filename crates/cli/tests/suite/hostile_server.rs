@@ -9,7 +9,7 @@ use crate::harness::{
 use haul_protocol::{
     Message,
     frame::{FrameHeader, PREFACE_BYTES, Preface},
-    wire::{self, Digest, Fault, FaultCode, FileKind, Protection, Side, file_answer::Answer},
+    message::{self, Answer, Digest, Fault, FaultCode, FileKind, Protection, Side},
 };
 use std::{
     fs::File,
@@ -42,14 +42,14 @@ fn got_stream(listener: &TcpListener) -> bool {
 
 /// Runs a push and a pull with these options against a server that grants something else, and
 /// offers files at once. Returns how each ended, and what the client said behind the handshake.
-fn granted(change: fn(&mut wire::Opened), options: &[&str]) -> Vec<(Ran, Vec<String>)> {
+fn granted(change: fn(&mut message::Opened), options: &[&str]) -> Vec<(Ran, Vec<String>)> {
     let place = Place::new();
     place.file(&place.source("data"), 1000);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let of_thread = heard.clone();
     let serve = move |mut peer: Peer, listener: &TcpListener| {
         if let Ok(open) = peer.let_in_granting(change) {
-            if open.direction() == wire::Direction::Pull {
+            if open.direction() == message::Direction::Pull {
                 peer.say(Message::FileOffer(offer(0, b"data", FileKind::Regular)));
             }
             let heard = peer.hear(|message| Some(format!("{message:?}")));
@@ -76,7 +76,7 @@ fn granted(change: fn(&mut wire::Opened), options: &[&str]) -> Vec<(Ran, Vec<Str
 
 #[test]
 fn a_server_that_grants_something_else_than_was_asked_gets_no_byte() {
-    type Change = fn(&mut wire::Opened);
+    type Change = fn(&mut message::Opened);
     let clear: Change = |opened| {
         opened.protection = Protection::Clear as i32;
         opened.digest = Digest::Crc32c as i32;
@@ -99,8 +99,8 @@ fn a_server_that_grants_something_else_than_was_asked_gets_no_byte() {
 
 /// Says goodbye as a sender and hears the client's.
 fn finish(peer: &mut Peer) {
-    peer.say(Message::OffersEnd(wire::OffersEnd::default()));
-    peer.say(Message::Finish(wire::Finish::default()));
+    peer.say(Message::OffersEnd(message::OffersEnd::default()));
+    peer.say(Message::Finish(message::Finish::default()));
     let finished = |message: &Message| matches!(message, Message::Finish(_)).then_some(());
     peer.hear(finished).unwrap();
 }
@@ -165,15 +165,15 @@ fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
             return;
         }
         peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
-        let need = wire::Need { span_bytes: 64 * MIB, ..wire::Need::default() };
-        let answer = wire::FileAnswer { file: 0, answer: Some(Answer::Need(need)) };
+        let need = message::Need { span_bytes: 64 * MIB, ..message::Need::default() };
+        let answer = message::FileAnswer { file: 0, answer: Some(Answer::Need(need)) };
         peer.say(Message::FileAnswer(answer));
         peer.sync().unwrap();
         let stream = take_stream(listener);
         let fault = Fault::new(FaultCode::IoFailed, Side::Target, "the disk is gone");
-        peer.say(Message::FileSettled(wire::FileSettled { file: 0, fault: Some(fault) }));
+        peer.say(Message::FileSettled(message::FileSettled { file: 0, fault: Some(fault) }));
         peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
-        peer.say(Message::Finish(wire::Finish::default()));
+        peer.say(Message::Finish(message::Finish::default()));
         peer.hear_close();
         drop(stream);
     });
@@ -223,15 +223,15 @@ fn hear_offers(peer: &mut Peer) {
 fn a_server_that_never_says_goodbye_is_left_in_words() {
     let skips = |peer: &mut Peer, _: &TcpListener| {
         hear_offers(peer);
-        let answer = Some(Answer::Skip(wire::Skip {}));
-        peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
+        let answer = Some(Answer::Skip(message::Skip {}));
+        peer.say(Message::FileAnswer(message::FileAnswer { file: 0, answer }));
     };
     let ran = left_waiting(&words!["push"], skips, "the goodbye");
     assert_eq!(ran.named("file").len(), 1, "{ran:?}");
     let brings_nothing = |peer: &mut Peer, _: &TcpListener| {
         let fault = Fault::new(FaultCode::NotFound, Side::Source, "is not there");
-        peer.say(Message::Notice(wire::Notice { fault: Some(fault), ..Default::default() }));
-        peer.say(Message::OffersEnd(wire::OffersEnd::default()));
+        peer.say(Message::Notice(message::Notice { fault: Some(fault), ..Default::default() }));
+        peer.say(Message::OffersEnd(message::OffersEnd::default()));
     };
     left_waiting(&words!["pull"], brings_nothing, "the goodbye");
 }
@@ -245,7 +245,7 @@ fn a_server_that_never_answers_or_offers_is_left_in_words() {
     let says_progress = |peer: &mut Peer, _: &TcpListener| {
         hear_offers(peer);
         for _ in 0..100 {
-            peer.say(Message::Progress(wire::Progress::default()));
+            peer.say(Message::Progress(message::Progress::default()));
             if peer.sync().is_err() {
                 return;
             }
@@ -260,9 +260,9 @@ fn a_server_that_never_answers_or_offers_is_left_in_words() {
 fn a_server_that_acknowledges_nothing_of_what_it_reads_is_left_in_words() {
     let reads_only = |peer: &mut Peer, listener: &TcpListener| {
         hear_offers(peer);
-        let need = wire::Need { span_bytes: 64 << 10, ..wire::Need::default() };
+        let need = message::Need { span_bytes: 64 << 10, ..message::Need::default() };
         let answer = Some(Answer::Need(need));
-        peer.say(Message::FileAnswer(wire::FileAnswer { file: 0, answer }));
+        peer.say(Message::FileAnswer(message::FileAnswer { file: 0, answer }));
         peer.sync().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
@@ -309,9 +309,9 @@ fn streams_that_end_before_all_has_come_hold_no_pull() {
         let (streams, stopping) = (listener.try_clone().unwrap(), stop.clone());
         let ending = thread::spawn(move || end_streams(&streams, &stopping));
         let size_bytes = 8 * MIB;
-        let offered = wire::FileOffer { size_bytes, ..offer(0, b"data", FileKind::Regular) };
+        let offered = message::FileOffer { size_bytes, ..offer(0, b"data", FileKind::Regular) };
         peer.say(Message::FileOffer(offered));
-        peer.say(Message::OffersEnd(wire::OffersEnd { files: 1, bytes: size_bytes }));
+        peer.say(Message::OffersEnd(message::OffersEnd { files: 1, bytes: size_bytes }));
         peer.hear_close();
         stop.store(true, Ordering::SeqCst);
         let _ = tell.send(ending.join().unwrap());

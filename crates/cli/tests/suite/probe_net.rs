@@ -13,7 +13,7 @@ use crate::harness::{
 };
 use haul_protocol::{
     Message,
-    wire::{self, Direction, FaultCode, ProbeKind},
+    message::{self, Direction, FaultCode, ProbeKind},
 };
 use haul_testkit::{skip::skip, wan::Path};
 use serde_json::Value;
@@ -498,7 +498,7 @@ fn an_older_server_is_told_from_its_reply() {
             return;
         }
         let software = "haul 0.0.9".into();
-        let reply = wire::HelloReply { version: 1, software, ..Default::default() };
+        let reply = message::HelloReply { version: 1, software, ..Default::default() };
         peer.say(Message::HelloReply(reply));
         peer.hear_close();
     });
@@ -514,8 +514,8 @@ fn a_probe_of_more_memory_than_a_session_may_have_is_refused() {
     probe(&place, server.url(""), &options).refused(&["memory", "--block"]);
 }
 
-fn asked(round: u32) -> wire::Probe {
-    wire::Probe {
+fn asked(round: u32) -> message::Probe {
+    message::Probe {
         round,
         kind: ProbeKind::Datagrams as i32,
         to_client: true,
@@ -524,7 +524,7 @@ fn asked(round: u32) -> wire::Probe {
         time_ms: 200,
         interval_ms: 100,
         rate_bytes_per_s: 100_000,
-        ..wire::Probe::default()
+        ..message::Probe::default()
     }
 }
 
@@ -590,7 +590,7 @@ fn a_client_that_breaks_the_rules_of_a_probe_is_told_so() {
     type Says = fn(&mut Peer);
     let second_first: Says = |peer| peer.say(Message::Probe(asked(2)));
     let offers: Says = |peer| {
-        let file = crate::harness::peer::offer(0, b"a", wire::FileKind::Regular);
+        let file = crate::harness::peer::offer(0, b"a", message::FileKind::Regular);
         peer.say(Message::FileOffer(file));
     };
     let over_each_other: Says = |peer| {
@@ -614,7 +614,7 @@ fn datagrams_that_never_come_end_the_round_and_not_the_session() {
     let (mut peer, _) = Peer::with_session_of(&server, open);
     for round in [1, 2] {
         let first_stream = (round - 1) * 2;
-        peer.say(Message::Probe(wire::Probe { first_stream, ..asked(round) }));
+        peer.say(Message::Probe(message::Probe { first_stream, ..asked(round) }));
         let result = peer.hear(|message| match message {
             Message::ProbeResult(result) => Some(result.clone()),
             _ => None,

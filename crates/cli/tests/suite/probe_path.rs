@@ -10,7 +10,7 @@ use crate::harness::{
     server::{Server, ServerSetup},
     wait_until,
 };
-use haul_protocol::{Message, wire};
+use haul_protocol::{Message, message};
 use haul_testkit::{disk_limit::DiskLimit, mount::Mount, skip::skip, strace::Strace};
 use haul_transfer::{
     HaulUrl, Interrupt, PushRequest, TransferOptions, options::SourceSpec, wishes::Wishes,
@@ -314,12 +314,12 @@ fn a_server_that_would_keep_the_files_is_offered_none() {
 /// something.
 #[test]
 fn a_client_that_asks_for_more_than_to_measure_is_refused() {
-    type Change = fn(&mut wire::Open, &mut wire::Wishes);
+    type Change = fn(&mut message::Open, &mut message::Wishes);
     let place = Place::new();
     place.file(&place.root("there"), 10);
     let server = Server::start(&place);
     let changes: [Change; 7] = [
-        |open, _| open.direction = wire::Direction::Pull as i32,
+        |open, _| open.direction = message::Direction::Pull as i32,
         |open, _| open.verify_target = true,
         |_, wishes| wishes.remove_extra = true,
         |_, wishes| wishes.dry_run = true,
@@ -328,12 +328,12 @@ fn a_client_that_asks_for_more_than_to_measure_is_refused() {
         |_, wishes| wishes.watch = true,
     ];
     for change in changes {
-        let mut open = Peer::asks(&server, wire::Direction::Push, b"");
-        let mut wishes = wire::Wishes { discard: true, ..wire::Wishes::default() };
+        let mut open = Peer::asks(&server, message::Direction::Push, b"");
+        let mut wishes = message::Wishes { discard: true, ..message::Wishes::default() };
         change(&mut open, &mut wishes);
         let mut peer = Peer::connect(&server);
         peer.say(crate::harness::peer::hello(1, 1));
-        peer.say(Message::Open(wire::Open { wishes: Some(wishes), ..open }));
+        peer.say(Message::Open(message::Open { wishes: Some(wishes), ..open }));
         let opened = |message: &Message| matches!(message, Message::Opened(_)).then_some(());
         assert!(peer.hear(opened).is_err(), "it was let in");
     }

@@ -12,7 +12,7 @@ mod sending;
 mod session;
 mod witness;
 
-use haul_protocol::wire::FaultCode;
+use haul_protocol::message::FaultCode;
 use model::{Outcome, Plan, Target, Trouble};
 use random::Random;
 use session::{Ended, Session};

@@ -4,7 +4,7 @@ use super::{
     link::{Faults, Micros},
     random::{Random, mix},
 };
-use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, file_life::LifeWishes, limits, wire};
+use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, file_life::LifeWishes, limits, message};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What goes wrong with a file.
@@ -33,7 +33,7 @@ pub enum Trouble {
 
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    pub kind: wire::FileKind,
+    pub kind: message::FileKind,
     pub size_bytes: u64,
     pub trouble: Trouble,
 }
@@ -41,7 +41,7 @@ pub struct SourceFile {
 /// A run: what is moved, over what.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub direction: wire::Direction,
+    pub direction: message::Direction,
     pub files: Vec<SourceFile>,
     pub streams: usize,
     pub offers_max: u32,
@@ -63,7 +63,7 @@ impl Plan {
         let count = random.within(1..=8);
         let troubled = random.chance(60);
         Self {
-            direction: if is_push { wire::Direction::Push } else { wire::Direction::Pull },
+            direction: if is_push { message::Direction::Push } else { message::Direction::Pull },
             files: (0..count).map(|_| source_file(random, troubled)).collect(),
             streams: random.within(1..=4) as usize,
             offers_max: random.within(1..=6) as u32,
@@ -120,12 +120,12 @@ impl Plan {
 fn source_file(random: &mut Random, troubled: bool) -> SourceFile {
     let span = limits::SPAN_BYTES_MIN;
     let kind = match random.below(100) {
-        0..15 => wire::FileKind::Directory,
-        15..25 => wire::FileKind::HardLink,
-        _ => wire::FileKind::Regular,
+        0..15 => message::FileKind::Directory,
+        15..25 => message::FileKind::HardLink,
+        _ => message::FileKind::Regular,
     };
     let size_bytes = match random.below(4) {
-        _ if kind != wire::FileKind::Regular => 0,
+        _ if kind != message::FileKind::Regular => 0,
         0 => 0,
         1 => random.within(1..=span),
         2 => random.within(2..=5) * span,
@@ -134,7 +134,7 @@ fn source_file(random: &mut Random, troubled: bool) -> SourceFile {
     let any_span = SpanIndex(random.below(size_bytes.div_ceil(2 * span)) as u32);
     let trouble = match random.below(16) {
         _ if !troubled => Trouble::None,
-        0..4 if kind == wire::FileKind::HardLink => Trouble::NoLinks,
+        0..4 if kind == message::FileKind::HardLink => Trouble::NoLinks,
         0 => Trouble::Present,
         1 if size_bytes > 0 => Trouble::Unreadable(any_span),
         2 if size_bytes > 0 => Trouble::AlwaysDamaged(any_span),
@@ -170,7 +170,7 @@ pub enum Outcome {
     Skipped,
     /// Another offer says how the comparison of its content came out.
     Compared,
-    Failed(wire::FaultCode),
+    Failed(message::FaultCode),
 }
 
 /// One file at the target, which survives sessions.
@@ -226,7 +226,7 @@ impl Disk {
         &mut self,
         file: FileId,
         index: usize,
-        offer: &wire::FileOffer,
+        offer: &message::FileOffer,
         kept: &mut TargetFile,
         span_bytes: u64,
     ) -> SpanSet {

@@ -11,9 +11,8 @@ use haul_protocol::{
     FileId, Message, Receiver, ReceiverEvent, SpanIndex, SpanSet, StreamId,
     file_life::OfferFacts,
     frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
-    limits,
+    limits, message,
     receiver::{Answer, Earlier, Permit, SpanEnd},
-    wire,
 };
 use std::collections::BTreeMap;
 
@@ -49,7 +48,7 @@ pub struct ReceivingSide {
     indices: BTreeMap<FileId, usize>,
     streams: BTreeMap<StreamId, ReceiveStream>,
     writes: Vec<WriteBehind>,
-    answers: Vec<(Micros, wire::FileOffer)>,
+    answers: Vec<(Micros, message::FileOffer)>,
     commits: Vec<(Micros, FileId)>,
     /// What an earlier session left, being read back: the spans that will be found lost.
     rechecks: Vec<(Micros, FileId, SpanSet)>,
@@ -145,7 +144,7 @@ impl ReceivingSide {
                 ReceiverEvent::Finished(_) => {
                     assert!(!self.receiver.has_open_files(), "goodbye with files open");
                     assert!(self.receiver.is_all_confirmed(), "nothing is left to confirm");
-                    self.receiver.finish(wire::SideReport::default());
+                    self.receiver.finish(message::SideReport::default());
                 }
                 ReceiverEvent::OffersEnd { .. } | ReceiverEvent::AllVerified(_) => {}
                 other => panic!("unexpected: {other:?}"),
@@ -166,7 +165,7 @@ impl ReceivingSide {
 
     fn answer(
         &mut self,
-        offer: &wire::FileOffer,
+        offer: &message::FileOffer,
         now: Micros,
         plan: &Plan,
         target: &mut Target,
@@ -188,20 +187,20 @@ impl ReceivingSide {
             // To the machines these are the same: the file is settled by the answer.
             if OfferFacts::new(offer, false, plan.wishes).may_be_compared() {
                 self.settle(file, Outcome::Compared);
-                Answer::Compare(wire::Compare { blake3: vec![7; limits::CONTENT_BYTES] })
+                Answer::Compare(message::Compare { blake3: vec![7; limits::CONTENT_BYTES] })
             } else {
                 self.settle(file, Outcome::Skipped);
                 let plans = plan.wishes.dry_run && random.chance(50);
-                if plans { Answer::Plan(wire::Plan::default()) } else { Answer::Skip }
+                if plans { Answer::Plan(message::Plan::default()) } else { Answer::Skip }
             }
-        } else if offer.kind() == wire::FileKind::HardLink
+        } else if offer.kind() == message::FileKind::HardLink
             && plan.files[index].trouble == Trouble::NoLinks
         {
-            self.settle(file, Outcome::Failed(wire::FaultCode::KindUnsupported));
-            Answer::Fault(fault(wire::FaultCode::KindUnsupported))
+            self.settle(file, Outcome::Failed(message::FaultCode::KindUnsupported));
+            Answer::Fault(fault(message::FaultCode::KindUnsupported))
         } else if plan.files[index].trouble == Trouble::NoSpaceAtOnce {
-            self.settle(file, Outcome::Failed(wire::FaultCode::NoSpace));
-            Answer::Fault(fault(wire::FaultCode::NoSpace))
+            self.settle(file, Outcome::Failed(message::FaultCode::NoSpace));
+            Answer::Fault(fault(message::FaultCode::NoSpace))
         } else {
             let span_bytes = limits::SPAN_BYTES_MIN << random.below(2);
             let durable = self.disk.open(file, index, offer, kept, span_bytes);
@@ -322,8 +321,8 @@ impl ReceivingSide {
     fn begin_write(&mut self, stream: StreamId, file: FileId, span: SpanIndex, plan: &Plan) {
         self.disk.begin_write(stream, file, span);
         if plan.files[self.indices[&file]].trouble == Trouble::NoSpaceAt(span) {
-            self.receiver.file_failed(file, fault(wire::FaultCode::NoSpace));
-            self.settle(file, Outcome::Failed(wire::FaultCode::NoSpace));
+            self.receiver.file_failed(file, fault(message::FaultCode::NoSpace));
+            self.settle(file, Outcome::Failed(message::FaultCode::NoSpace));
         }
     }
 
@@ -364,7 +363,7 @@ impl ReceivingSide {
 
     fn commit(&mut self, file: FileId, plan: &Plan, target: &mut Target) {
         if plan.files[self.indices[&file]].trouble == Trouble::CommitFails {
-            let code = wire::FaultCode::IoFailed;
+            let code = message::FaultCode::IoFailed;
             self.receiver.committed(file, Err(fault(code)));
             return self.settle(file, Outcome::Failed(code));
         }

@@ -11,8 +11,8 @@ use haul_protocol::{
     FileId, Message, Sender, SenderEvent, SpanIndex, StreamId,
     file_life::{EndResult, NextStep, OfferFacts, next_step},
     frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
+    message,
     sender::{Assignment, FileOutcome},
-    wire,
 };
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ struct Offered {
 #[derive(Clone, Copy, Debug)]
 struct ToOffer {
     index: usize,
-    kind: wire::FileKind,
-    compared: wire::Compared,
+    kind: message::FileKind,
+    compared: message::Compared,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub fn digest(header: &[u8], payload: &[u8], status: u8) -> [u8; 16] {
 impl SendingSide {
     pub fn new(end: End, plan: &Plan, to_offer: Vec<usize>) -> Self {
         let first = |index: usize| {
-            let (kind, compared) = (plan.files[index].kind, wire::Compared::NotCompared);
+            let (kind, compared) = (plan.files[index].kind, message::Compared::NotCompared);
             ToOffer { index, kind, compared }
         };
         let to_offer = to_offer.into_iter().rev().map(first).collect();
@@ -145,11 +145,11 @@ impl SendingSide {
         for (_, file) in self.checks.extract_if(.., |check| check.0 <= now) {
             let Some(offered) = self.offered.get(&file) else { continue };
             let is_same = plan.files[offered.index].version(now) == offered.version;
-            let changed = || fault(wire::FaultCode::SourceChanged);
+            let changed = || fault(message::FaultCode::SourceChanged);
             self.sender.source_checked(file, if is_same { Ok(()) } else { Err(changed()) });
         }
         for (_, file) in self.vanishings.extract_if(.., |vanishing| vanishing.0 <= now) {
-            self.sender.source_failed(file, fault(wire::FaultCode::NotFound));
+            self.sender.source_failed(file, fault(message::FaultCode::NotFound));
         }
         let streams: Vec<StreamId> = self.sender.open_streams().collect();
         for stream in streams {
@@ -179,9 +179,9 @@ impl SendingSide {
             };
             let file = &plan.files[index];
             let version = file.version(now);
-            let is_link = kind == wire::FileKind::HardLink;
+            let is_link = kind == message::FileKind::HardLink;
             let link_target = if is_link { b"in-place".to_vec() } else { Vec::new() };
-            let offer = wire::FileOffer {
+            let offer = message::FileOffer {
                 name: format!("file-{index}").into_bytes(),
                 kind: kind as i32,
                 compared: compared as i32,
@@ -253,15 +253,15 @@ impl SendingSide {
         let outcome = match next_step(outcome, &facts) {
             NextStep::Compare(_) => {
                 witness.counts.compared += 1;
-                let same = wire::Compared::SameContent;
-                let compared = if is_same { same } else { wire::Compared::OtherContent };
+                let same = message::Compared::SameContent;
+                let compared = if is_same { same } else { message::Compared::OtherContent };
                 self.to_offer.push(ToOffer { compared, ..again });
                 Outcome::Compared
             }
             NextStep::OfferAsFile => {
                 witness.counts.links_as_files += 1;
-                self.to_offer.push(ToOffer { kind: wire::FileKind::Regular, ..again });
-                Outcome::Failed(wire::FaultCode::KindUnsupported)
+                self.to_offer.push(ToOffer { kind: message::FileKind::Regular, ..again });
+                Outcome::Failed(message::FaultCode::KindUnsupported)
             }
             NextStep::Ends(end) => {
                 // A move looks at its source once more.
@@ -319,7 +319,7 @@ impl SendingSide {
         let source = &plan.files[offered.index];
         let is_unreadable = source.trouble == Trouble::Unreadable(next.span);
         if is_unreadable {
-            self.sender.source_failed(next.file, fault(wire::FaultCode::IoFailed));
+            self.sender.source_failed(next.file, fault(message::FaultCode::IoFailed));
             if random.chance(30) {
                 // Found out before anything of the span went out.
                 return;
@@ -373,7 +373,7 @@ impl SendingSide {
             pipe.write(now, &end, random);
             pipe.close_writing(now);
         }
-        self.sender.finish(wire::SideReport::default());
+        self.sender.finish(message::SideReport::default());
     }
 }
 
@@ -390,6 +390,6 @@ fn frame(header: [u8; 40], content: u64, status: PayloadStatus) -> Vec<u8> {
     [&header[..], &payload[..], &trailer[..]].concat()
 }
 
-pub fn fault(code: wire::FaultCode) -> wire::Fault {
-    wire::Fault::new(code, wire::Side::Unknown, "the model says so")
+pub fn fault(code: message::FaultCode) -> message::Fault {
+    message::Fault::new(code, message::Side::Unknown, "the model says so")
 }

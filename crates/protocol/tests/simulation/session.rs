@@ -14,7 +14,7 @@ use haul_protocol::{
     frame::{PREFACE_BYTES, Preface},
     handshake::ServerStep,
     limits::MESSAGE_BYTES_MAX,
-    wire,
+    message,
 };
 use std::collections::BTreeMap;
 
@@ -62,9 +62,9 @@ impl<'a> Session<'a> {
         now: Micros,
     ) -> Self {
         witness.new_session();
-        let is_push = plan.direction == wire::Direction::Push;
+        let is_push = plan.direction == message::Direction::Push;
         let ends = if is_push { (End::Client, End::Server) } else { (End::Server, End::Client) };
-        let open = wire::Open {
+        let open = message::Open {
             token_secret: vec![1; 16],
             transfer: vec![2; 16],
             direction: plan.direction as i32,
@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
     }
 
     fn sends(&self, end: End) -> bool {
-        (end == End::Client) == (self.plan.direction == wire::Direction::Push)
+        (end == End::Client) == (self.plan.direction == message::Direction::Push)
     }
 
     /// Takes what arrived on the control connection; false when that is cut.
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
             ServerStep::Open { open, .. } => {
                 assert_eq!(open.direction(), self.plan.direction);
                 self.server_is_open = true;
-                let opened = wire::Opened {
+                let opened = message::Opened {
                     session: self.id.to_vec(),
                     streams: self.plan.streams as u32,
                     offers_max: self.plan.offers_max,
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
             _ => return,
         }
         let Self { plan, random, witness, connections, now, .. } = self;
-        if (end == End::Client) == (plan.direction == wire::Direction::Push) {
+        if (end == End::Client) == (plan.direction == message::Direction::Push) {
             self.sending.step(*now, plan, connections, random, witness);
         } else {
             self.receiving.step(*now, plan, self.target, connections, random, witness);

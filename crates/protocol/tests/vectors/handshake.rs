@@ -5,7 +5,7 @@ use super::{
     hex::{hex, unhex},
     list, schema, text, vectors, wire_bytes,
 };
-use haul_protocol::{ClientHandshake, Message, ServerHandshake, handshake::ServerStep, wire};
+use haul_protocol::{ClientHandshake, Message, ServerHandshake, handshake::ServerStep, message};
 use serde_json::{Value, json};
 
 const SOFTWARE: &str = "haul 0.1.0";
@@ -81,7 +81,7 @@ fn server_answers(steps: &[(bool, Message)]) -> Vec<Message> {
 }
 
 fn client_ends(steps: &[(bool, Message)]) -> &'static str {
-    let (mut client, _) = ClientHandshake::start(SOFTWARE, wire::Open::default());
+    let (mut client, _) = ClientHandshake::start(SOFTWARE, message::Open::default());
     let mut end = "waits";
     for (_, message) in steps.iter().filter(|(is_client, _)| !is_client) {
         end = match client.handle(message.clone()) {

@@ -6,7 +6,7 @@
 
 use super::outage::SILENT_AFTER;
 use crate::session::stages::{self, added_up};
-use haul_protocol::wire::Figures;
+use haul_protocol::message::Figures;
 use std::time::{Duration, Instant};
 
 /// Both sides' figures of one moment, or of the time between two.
@@ -132,7 +132,7 @@ impl Account {
 mod tests {
     use super::*;
     use crate::verdict::{self, Path, Rate};
-    use haul_protocol::wire::{SideReport, Stage, StageTime};
+    use haul_protocol::message::{SideReport, Stage, StageTime};
 
     const S: u64 = 1_000_000_000;
 

@@ -5,7 +5,7 @@ use crate::{
     problem::Problem,
     transport::{control::ControlError, tls::WrongKey},
 };
-use haul_protocol::wire::{Fault, FaultCode};
+use haul_protocol::message::{Fault, FaultCode};
 
 /// Why no session could be opened.
 pub(crate) enum ConnectFailure {

@@ -9,18 +9,18 @@ use crate::{
     verdict::{self, Rate},
 };
 use haul_datapath::choose;
-use haul_protocol::wire::{self, Direction};
+use haul_protocol::message::{self, Direction};
 use std::time::Instant;
 
 /// Where the time of a side's streams went.
-pub(super) fn of_report(report: &wire::SideReport) -> wire::Figures {
-    wire::Figures { streams_ns: report.streams_ns, stages: report.stages.clone() }
+pub(super) fn of_report(report: &message::SideReport) -> message::Figures {
+    message::Figures { streams_ns: report.streams_ns, stages: report.stages.clone() }
 }
 
 impl Client<'_> {
     /// What held the run back in the seconds in which it could move anything.
     fn verdict(&self, run: &Run, last_bytes: u64, seconds: f64) -> verdict::Judged {
-        let side = |report: &wire::SideReport, figures: &wire::Figures| wire::SideReport {
+        let side = |report: &message::SideReport, figures: &message::Figures| message::SideReport {
             stages: figures.stages.clone(),
             streams_ns: figures.streams_ns,
             // Those that were opened in the place of others were not there beside them.
@@ -46,7 +46,7 @@ impl Client<'_> {
         let moved = there.moved_bytes;
         let away = run.account.away.as_secs_f64().min(seconds);
         let (bottleneck, stages) = self.verdict(run, moved_now, seconds - away);
-        let because = |report: &wire::SideReport| report.because.clone();
+        let because = |report: &message::SideReport| report.because.clone();
         let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
         Report {
             ok: there.files.failed == 0,
@@ -93,7 +93,7 @@ impl Client<'_> {
     }
 }
 
-fn rechecked(target: &wire::SideReport) -> Option<RecheckReport> {
+fn rechecked(target: &message::SideReport) -> Option<RecheckReport> {
     (target.rechecked_bytes > 0).then(|| RecheckReport {
         bytes: target.rechecked_bytes,
         lost_bytes: target.recheck_lost_bytes,

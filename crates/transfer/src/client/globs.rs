@@ -11,7 +11,7 @@ use crate::{
     url::HaulUrl,
 };
 use globset::{GlobBuilder, GlobMatcher};
-use haul_protocol::wire::FileKind;
+use haul_protocol::message::FileKind;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 /// The URLs that these stand for: each as it is, or what its pattern fits, in the order of names.

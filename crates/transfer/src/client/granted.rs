@@ -6,7 +6,7 @@ use haul_protocol::{
     CAPABILITY_RECHECK,
     handshake::Granted,
     limits,
-    wire::{self, Fault, FaultCode},
+    message::{self, Fault, FaultCode},
 };
 
 impl Client<'_> {
@@ -17,21 +17,21 @@ impl Client<'_> {
         let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
         if !opened.discard && self.wishes.discard {
             let what = "the server would keep what is only to be measured";
-            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
+            return Err(Fault::new(FaultCode::Version, message::Side::Target, what)
                 .needs("a server that knows haul probe")
                 .found("one that does not")
                 .hint("install the same haul version on both ends"));
         }
         if self.wishes.recheck && !granted.capabilities.contains(&CAPABILITY_RECHECK) {
             let what = "the server knows nothing of reading back what an earlier run left";
-            return Err(Fault::new(FaultCode::Version, wire::Side::Unknown, what)
+            return Err(Fault::new(FaultCode::Version, message::Side::Unknown, what)
                 .needs("a server that knows --recheck")
                 .found("one that does not")
                 .hint("install the same haul version on both ends, or leave --recheck out"));
         }
         if opened.verify_target != self.open.verify_target {
             let what = "the server cannot read the target back";
-            return Err(Fault::new(FaultCode::Version, wire::Side::Target, what)
+            return Err(Fault::new(FaultCode::Version, message::Side::Target, what)
                 .needs("a server that knows --verify-target")
                 .found("one that does not")
                 .hint("install the same haul version on both ends, or leave --verify-target out"));
@@ -43,7 +43,7 @@ impl Client<'_> {
         let name = |protection, digest, streams: u32| {
             format!("{protection:?} with {}, {streams} streams", digest_name(digest)).to_lowercase()
         };
-        Err(Fault::new(FaultCode::ProtectionTooLow, wire::Side::Unknown, what)
+        Err(Fault::new(FaultCode::ProtectionTooLow, message::Side::Unknown, what)
             .needs(name(asked.0, asked.1, streams) + " at most")
             .found(name(opened.protection(), opened.digest(), opened.streams))
             .hint("do not trust this server"))

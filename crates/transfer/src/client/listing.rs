@@ -23,8 +23,8 @@ use crate::{
 };
 use haul_protocol::{
     FileId, Message, ProtocolError, Receiver, ReceiverEvent,
+    message::{self, Direction, Fault, FaultCode, FileKind},
     receiver::Answer,
-    wire::{self, Direction, Fault, FaultCode, FileKind},
 };
 use std::time::{Duration, Instant};
 
@@ -79,10 +79,10 @@ pub fn list(
             ..Selection::default()
         };
     }
-    let open = wire::Open {
+    let open = message::Open {
         direction: Direction::Pull as i32,
         paths: vec![trimmed.to_vec()],
-        ..wire::Open::default()
+        ..message::Open::default()
     };
     let mut client = Client::new(url, &options, open, false, interrupt)?;
     client.open.wants_figures = false;
@@ -130,7 +130,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    fn offered(&mut self, offer: wire::FileOffer) -> Result<(), ProtocolError> {
+    fn offered(&mut self, offer: message::FileOffer) -> Result<(), ProtocolError> {
         let kind = offer.kind();
         let below = match (self.own_name, offer.name.iter().position(|&byte| byte == b'/')) {
             (0, _) => offer.name,
@@ -146,7 +146,7 @@ impl Listing<'_> {
             mode: offer.mode,
             link_target: Name(offer.link_target),
         });
-        self.machine.answer(FileId(offer.file), Answer::Plan(wire::Plan::default()))
+        self.machine.answer(FileId(offer.file), Answer::Plan(message::Plan::default()))
     }
 }
 
@@ -161,7 +161,7 @@ impl Role for Listing<'_> {
             match event {
                 ReceiverEvent::Offered(offer) => self.offered(offer)?,
                 ReceiverEvent::OffersEnd { .. } => self.offers_ended = true,
-                ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
+                ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                     self.failed.push(Problem::from(&fault));
                 }
                 ReceiverEvent::Finished(_) => self.finished = true,
@@ -170,7 +170,7 @@ impl Role for Listing<'_> {
             }
         }
         if self.offers_ended {
-            self.machine.finish(wire::SideReport::default());
+            self.machine.finish(message::SideReport::default());
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Role for Listing<'_> {
         }
         if now.saturating_duration_since(self.heard) > PATIENCE {
             let what = "the server stopped listing";
-            return Err(Fault::new(FaultCode::Stalled, wire::Side::Source, what));
+            return Err(Fault::new(FaultCode::Stalled, message::Side::Source, what));
         }
         Ok(Pumped::GoOn)
     }

@@ -2,7 +2,7 @@
 
 use super::{Client, Run, settled::Earlier};
 use crate::{events::FileCounts, session::tally::Tally};
-use haul_protocol::wire::SideReport;
+use haul_protocol::message::SideReport;
 
 /// What was there before a run, and what it made of its files.
 pub(super) struct There {

@@ -20,7 +20,7 @@ use crate::{
 };
 use haul_protocol::{
     Message, ProtocolError,
-    wire::{self, Fault},
+    message::{self, Fault},
 };
 use haul_sys::tcp_info::TcpInfo;
 use std::{
@@ -50,10 +50,10 @@ pub struct Meter {
     pub streams: Arc<Streams>,
     path: verdict::Path,
     limit_bytes_per_s: Option<u64>,
-    mine_before: wire::Figures,
-    theirs_before: wire::Figures,
+    mine_before: message::Figures,
+    theirs_before: message::Figures,
     /// Last figures of the server's streams.
-    pub theirs: wire::Figures,
+    pub theirs: message::Figures,
     pub heard: Heard,
 }
 
@@ -69,15 +69,15 @@ impl Meter {
             streams: streams.clone(),
             path: verdict::Path::default(),
             limit_bytes_per_s: None,
-            mine_before: wire::Figures::default(),
-            theirs_before: wire::Figures::default(),
-            theirs: wire::Figures::default(),
+            mine_before: message::Figures::default(),
+            theirs_before: message::Figures::default(),
+            theirs: message::Figures::default(),
             heard: Heard::new(Instant::now()),
         }
     }
 
     /// The server has told its figures.
-    fn hear<R: Reported>(&mut self, role: &R, theirs: wire::Figures) {
+    fn hear<R: Reported>(&mut self, role: &R, theirs: message::Figures) {
         let both = Figured { mine: role.figures(), theirs: theirs.clone() };
         self.heard.figures(Instant::now(), both);
         self.theirs = theirs;
@@ -157,7 +157,7 @@ pub struct Reporting<R> {
     pub role: R,
     pub meter: Meter,
     /// Facts that the server told of its host, and when they were heard.
-    pub facts: Option<(wire::HostFacts, u64)>,
+    pub facts: Option<(message::HostFacts, u64)>,
     /// Whether the server was asked how it chose, and what it does.
     pub explain: bool,
     pub their_side: Side,

@@ -26,7 +26,7 @@ use crate::{
         target_place::TargetPlace,
     },
 };
-use haul_protocol::wire::{FileKind, FileOffer};
+use haul_protocol::message::{FileKind, FileOffer};
 use line::Line;
 use record::{Known, Record};
 use sorted_records::{Merge, SortedRecords};

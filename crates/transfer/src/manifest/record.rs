@@ -5,7 +5,7 @@ use crate::{
     content::{FileContent, Value},
     storage::root::os_path,
 };
-use haul_protocol::{SpanGrid, SpanIndex, wire::FileOffer};
+use haul_protocol::{SpanGrid, SpanIndex, message::FileOffer};
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
 /// A settled file.

@@ -25,7 +25,7 @@ use crate::{
 };
 use haul_protocol::{
     Message, StreamId, limits,
-    wire::{self, Fault, FaultCode, Side},
+    message::{self, Fault, FaultCode, Side},
 };
 use haul_sys::tcp_info::TcpInfo;
 use std::{
@@ -52,7 +52,7 @@ impl Server {
     pub(super) fn probe(
         &self,
         control: &mut Control,
-        open: &wire::Open,
+        open: &message::Open,
         (peer, stranger): (SocketAddr, Stranger<'_>),
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), HandshakeFailure> {
@@ -60,14 +60,14 @@ impl Server {
         stranger.let_in();
         control.trust();
         let streams_max = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
-        control.queue(Message::Opened(wire::Opened {
+        control.queue(Message::Opened(message::Opened {
             session: admitted.id.to_vec(),
             streams: streams_max,
             // It says nothing here, but has to be something.
             offers_max: 1,
             offer_bytes_max: limits::OFFER_BYTES_MIN,
             rtt_us: u64::try_from(admitted.rtt.as_micros()).unwrap_or(u64::MAX),
-            ..wire::Opened::default()
+            ..message::Opened::default()
         }));
         control.queue(Message::Facts(preflight::facts(&self.host, None)));
         let (session, peer) = (hex(&admitted.id), peer.to_string());
@@ -87,13 +87,13 @@ impl Server {
     fn serve_probe(
         &self,
         control: &mut Control,
-        open: &wire::Open,
+        open: &message::Open,
         admitted: Admitted,
         streams_max: u32,
     ) -> (Ended, Moved) {
         let local = control.socket().local_addr();
         let local = local.map_or(self.address, |address| address);
-        let allows = |probe: &wire::Probe| self.allows(open, probe);
+        let allows = |probe: &message::Probe| self.allows(open, probe);
         let Admitted { id, setup, streams, attached, waker, interrupt, rtt, .. } = admitted;
         let mut serving = Serving {
             talk: Talk::new(control, Some(&waker), &interrupt),
@@ -112,7 +112,7 @@ impl Server {
     }
 
     /// Checks the token, and makes a place.
-    fn admit(&self, control: &Control, open: &wire::Open) -> Result<Admitted, Fault> {
+    fn admit(&self, control: &Control, open: &message::Open) -> Result<Admitted, Fault> {
         let secret = &open.token_secret;
         // One right is enough to begin; each round asks for its own.
         let grant = self.state.look_at(secret, &self.served, &[Need::new(Right::Write)]).or_else(
@@ -147,7 +147,7 @@ impl Server {
         let setup = StreamSetup {
             keys,
             session: id,
-            digest: wire::Digest::None,
+            digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
             congestion: choose_congestion(&self.host, rtt),
@@ -175,7 +175,7 @@ impl Server {
     }
 
     /// Bytes to this side need the right to write, bytes from it the right to read.
-    fn allows(&self, open: &wire::Open, probe: &wire::Probe) -> Result<(), Fault> {
+    fn allows(&self, open: &message::Open, probe: &message::Probe) -> Result<(), Fault> {
         if probe.to_server {
             if self.options.read_only {
                 let what = "the server is read-only";

@@ -49,7 +49,7 @@ use haul_protocol::{
     frame::Preface,
     handshake::ServerStep,
     limits,
-    wire::{self, Digest, Direction, Fault, FaultCode, Side},
+    message::{self, Digest, Direction, Fault, FaultCode, Side},
 };
 use haul_sys::tcp_info::TcpInfo;
 use rustls::ServerConnection;
@@ -154,7 +154,7 @@ impl Sessions {
 /// What was agreed in the handshake.
 struct Accepted {
     session: [u8; 16],
-    open: wire::Open,
+    open: message::Open,
     capabilities: Vec<u32>,
     grant: Grant,
     setup: StreamSetup,
@@ -169,8 +169,8 @@ struct Accepted {
 
 impl Accepted {
     /// What the client is told once there is something to do.
-    fn opened(&self, work: &Work) -> wire::Opened {
-        wire::Opened {
+    fn opened(&self, work: &Work) -> message::Opened {
+        message::Opened {
             session: self.session.to_vec(),
             protection: self.open.protection,
             digest: self.open.digest,
@@ -245,7 +245,7 @@ impl Server {
     }
 
     /// Whether the token allows what it is asked for.
-    fn authorize(&self, open: &wire::Open) -> Result<Grant, Fault> {
+    fn authorize(&self, open: &message::Open) -> Result<Grant, Fault> {
         let purpose = purpose_of(open);
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
         let needs = rights::needed(open);
@@ -272,7 +272,7 @@ impl Server {
     fn accept_open(
         &self,
         control: &mut Control,
-        (open, capabilities): (wire::Open, Vec<u32>),
+        (open, capabilities): (message::Open, Vec<u32>),
         peer: SocketAddr,
     ) -> Result<Accepted, Fault> {
         let grant = self.authorize(&open)?;
@@ -335,7 +335,7 @@ impl Server {
     /// one session at a time, and none once its transfer is complete.
     fn place_for(
         &self,
-        open: &wire::Open,
+        open: &message::Open,
         grant: &Grant,
     ) -> Result<MutexGuard<'_, Sessions>, Fault> {
         let begun = Instant::now();
@@ -390,7 +390,7 @@ impl Server {
         }
     }
 
-    fn stream_count(&self, open: &wire::Open, rtt: Duration) -> u32 {
+    fn stream_count(&self, open: &message::Open, rtt: Duration) -> u32 {
         let facts = StreamFacts {
             host: &self.host,
             rtt,
@@ -538,7 +538,7 @@ impl Server {
     }
 
     /// A preflight asks for what is known of this host.
-    fn say_facts(&self, control: &mut Control, open: &wire::Open, work: &Work) {
+    fn say_facts(&self, control: &mut Control, open: &message::Open, work: &Work) {
         if open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
             let place = match work {
                 Work::Receive(place) => Some(place),
@@ -619,7 +619,7 @@ fn run_role(
         accepted;
     let source = supply::Source::Attach(attached);
     let wishes = Wishes::from_wire(open.wishes.as_ref());
-    let follows = |wishes: &wire::Wishes| wishes.selection_follows;
+    let follows = |wishes: &message::Wishes| wishes.selection_follows;
     let selection = open.wishes.as_ref().is_some_and(follows).then(Arriving::default);
     let engine = Some(open.peer_engine.clone()).filter(|name| !name.is_empty());
     match work {
@@ -686,7 +686,7 @@ pub enum HandshakeFailure {
 fn shake_hands(
     control: &mut Control,
     deadline: Instant,
-) -> Result<(wire::Open, Vec<u32>), HandshakeFailure> {
+) -> Result<(message::Open, Vec<u32>), HandshakeFailure> {
     let mut handshake = ServerHandshake::default();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -710,10 +710,10 @@ fn shake_hands(
     }
 }
 
-fn check_protection(open: &wire::Open, least: Protection) -> Result<(), Fault> {
+fn check_protection(open: &message::Open, least: Protection) -> Result<(), Fault> {
     let fits = match (open.protection(), open.digest()) {
-        (wire::Protection::Safe, Digest::AesGmac) => true,
-        (wire::Protection::Clear, Digest::None | Digest::Crc32c | Digest::Xxh3128) => {
+        (message::Protection::Safe, Digest::AesGmac) => true,
+        (message::Protection::Clear, Digest::None | Digest::Crc32c | Digest::Xxh3128) => {
             least == Protection::Clear
         }
         _ => false,
@@ -754,7 +754,7 @@ fn thrown_away() -> Fault {
 
 /// What a client asks for, in a hash: the same command gives the same. `None` for what leaves
 /// nothing anywhere: a token for one transfer is still good for that afterwards.
-fn purpose_of(open: &wire::Open) -> Option<[u8; 32]> {
+fn purpose_of(open: &message::Open) -> Option<[u8; 32]> {
     let wishes = Wishes::from_wire(open.wishes.as_ref());
     // A pull that lists is held to that: session/sending/giving.rs.
     let lists = rights::lists_only(open);
@@ -769,7 +769,7 @@ fn purpose_of(open: &wire::Open) -> Option<[u8; 32]> {
     Some(Token::secret_hash(&text))
 }
 
-fn shown_paths(open: &wire::Open) -> String {
+fn shown_paths(open: &message::Open) -> String {
     let paths = open.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned());
     paths.collect::<Vec<_>>().join(" ")
 }

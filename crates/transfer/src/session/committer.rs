@@ -15,7 +15,7 @@ use crate::{
 use haul_host::{FileSystem, FsKind};
 use haul_protocol::{
     FileId, SpanIndex,
-    wire::{Fault, SpanRange},
+    message::{Fault, SpanRange},
 };
 use rustix::fs::syncfs;
 use std::{

@@ -21,7 +21,7 @@ use haul_datapath::{
 use haul_host::FileSystem;
 use haul_protocol::{
     Message, StreamId,
-    wire::{self, Compared, FileKind, FileOffer, Growth},
+    message::{self, Compared, FileKind, FileOffer, Growth},
 };
 use std::{
     collections::BTreeSet,
@@ -221,11 +221,11 @@ pub struct Engines {
     /// Changes that were told: each is told once, however many streams change.
     told: BTreeSet<String>,
     /// For the client that asked how this side chose.
-    explained: Option<wire::Explained>,
+    explained: Option<message::Explained>,
 }
 
 /// A change for both sides' users: the other's, and this one's.
-pub type Change = (wire::Notice, Event);
+pub type Change = (message::Notice, Event);
 
 /// Makes the event of something that is done in another way, for the users of both sides.
 pub fn told_to_both(side: Side, stream: StreamId, from_to: String, why: String) -> Change {

@@ -5,7 +5,7 @@
 
 use haul_protocol::{
     Awaited,
-    wire::{Fault, FaultCode, Side},
+    message::{Fault, FaultCode, Side},
 };
 use std::time::{Duration, Instant};
 

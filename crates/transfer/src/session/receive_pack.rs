@@ -10,9 +10,9 @@ use haul_datapath::SpanTap;
 use haul_protocol::{
     FileId, SpanIndex,
     frame::{PackHeader, PayloadStatus, SpanTrailer},
+    message::{Fault, Side},
     pack::{PackReader, PackedSpan},
     receiver::{Permit, SpanEnd},
-    wire::{Fault, Side},
 };
 use std::{os::unix::fs::FileExt, sync::atomic::Ordering};
 

@@ -22,8 +22,8 @@ use haul_datapath::{
 use haul_protocol::{
     FileId, Receiver, SpanGrid, SpanIndex, StreamId,
     frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
+    message::{Fault, Side},
     receiver::{Permit, SpanEnd},
-    wire::{Fault, Side},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{

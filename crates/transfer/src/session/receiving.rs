@@ -53,8 +53,8 @@ use directories::Directories;
 pub use expected::Expected;
 use haul_protocol::{
     Awaited, Message, ProtocolError, Receiver, ReceiverEvent,
+    message::{self, Fault, FaultCode},
     taken_names::{Repeats, TargetPath},
-    wire::{self, Fault, FaultCode},
 };
 use manifest_lines::ManifestLines;
 use rechecking::Rechecking;
@@ -81,7 +81,7 @@ pub struct Receiving<'a> {
     /// The client has yet to say which files are meant.
     selection: Option<Arriving>,
     patience: Patience,
-    pub peer_report: Option<wire::SideReport>,
+    pub peer_report: Option<message::SideReport>,
     /// Messages of the sender that bring the transfer on.
     handled: u64,
 }
@@ -191,9 +191,9 @@ impl<'a> Receiving<'a> {
 
     /// Figures of this side, for the report.
     #[must_use]
-    pub fn report(&self) -> wire::SideReport {
+    pub fn report(&self) -> message::SideReport {
         let (shared, recheck) = (&self.context.shared, &self.stages.rechecking.tally);
-        wire::SideReport {
+        message::SideReport {
             read_back: shared.committer.read_back_ways().into(),
             bad_spans: shared.damaged_spans.load(Ordering::Relaxed),
             rechecked_bytes: recheck.bytes,
@@ -212,12 +212,12 @@ impl<'a> Receiving<'a> {
 
     /// Time of this side's streams by stage, so far.
     #[must_use]
-    pub fn figures(&self) -> wire::Figures {
+    pub fn figures(&self) -> message::Figures {
         self.part().figures()
     }
 
     /// The server has told where the time of its streams goes.
-    pub fn heard_figures(&mut self, figures: &wire::Figures) {
+    pub fn heard_figures(&mut self, figures: &message::Figures) {
         self.streams.heard_figures(figures);
     }
 
@@ -285,7 +285,7 @@ impl<'a> Receiving<'a> {
             }
             ReceiverEvent::GivenUp { file, fault } => self.given_up(file, fault),
             ReceiverEvent::CloseStream { stream, .. } => context.shared.streams.shut(stream),
-            ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. })
+            ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. })
                 if fault.code() == FaultCode::KindUnsupported =>
             {
                 context.tally.left_out_files += 1;
@@ -295,7 +295,7 @@ impl<'a> Receiving<'a> {
                 }
                 context.tell(Event::LeftOut((&fault).into()));
             }
-            ReceiverEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
+            ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                 // A source that could not even be offered, or of which no more is.
                 self.stages.rounds.source_failed(&fault.path, context);
                 context.failed_beside(&fault);
@@ -342,7 +342,7 @@ impl<'a> Receiving<'a> {
     }
 
     /// A part of what the client says of the files that are meant.
-    fn take_selection(&mut self, part: wire::Selection) -> Result<(), ProtocolError> {
+    fn take_selection(&mut self, part: message::Selection) -> Result<(), ProtocolError> {
         let Some(arriving) = &mut self.selection else {
             return Err(ProtocolError::new("a selection that was not announced"));
         };
@@ -352,7 +352,7 @@ impl<'a> Receiving<'a> {
             Ok(matcher) => self.context.matcher = Some(matcher),
             Err(problem) => {
                 let code = FaultCode::NameRefused;
-                let fault = Fault::new(code, wire::Side::Unknown, problem.what);
+                let fault = Fault::new(code, message::Side::Unknown, problem.what);
                 self.context.refuse(fault.found(problem.found));
             }
         }

@@ -10,19 +10,19 @@ use crate::{
         tally::Tally,
     },
 };
-use haul_protocol::wire;
+use haul_protocol::message;
 
 /// A role with what telling a user of its transfer needs.
 pub trait Reported: Role {
     const SENDS: bool;
-    fn figures(&self) -> wire::Figures;
+    fn figures(&self) -> message::Figures;
     fn tally(&self) -> &Tally;
     fn tell(&mut self, event: Event);
     /// The server has told its figures.
-    fn heard_figures(&mut self, _figures: &wire::Figures) {}
+    fn heard_figures(&mut self, _figures: &message::Figures) {}
     fn stop(&mut self);
-    fn report(&self) -> wire::SideReport;
-    fn take_peer_report(&mut self) -> Option<wire::SideReport>;
+    fn report(&self) -> message::SideReport;
+    fn take_peer_report(&mut self) -> Option<message::SideReport>;
     fn largest_lag(&self) -> Option<Lag>;
     /// What another session goes on with of files that are followed.
     fn take_written(&mut self) -> Written {
@@ -33,7 +33,7 @@ pub trait Reported: Role {
 
 impl Reported for Sending<'_> {
     const SENDS: bool = true;
-    fn figures(&self) -> wire::Figures {
+    fn figures(&self) -> message::Figures {
         Sending::figures(self)
     }
     fn tally(&self) -> &Tally {
@@ -45,10 +45,10 @@ impl Reported for Sending<'_> {
     fn stop(&mut self) {
         Sending::stop(self);
     }
-    fn report(&self) -> wire::SideReport {
+    fn report(&self) -> message::SideReport {
         Sending::report(self)
     }
-    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+    fn take_peer_report(&mut self) -> Option<message::SideReport> {
         self.peer_report.take()
     }
     fn largest_lag(&self) -> Option<Lag> {
@@ -64,7 +64,7 @@ impl Reported for Sending<'_> {
 
 impl Reported for Receiving<'_> {
     const SENDS: bool = false;
-    fn figures(&self) -> wire::Figures {
+    fn figures(&self) -> message::Figures {
         Receiving::figures(self)
     }
     fn tally(&self) -> &Tally {
@@ -73,16 +73,16 @@ impl Reported for Receiving<'_> {
     fn tell(&mut self, event: Event) {
         Receiving::tell(self, event);
     }
-    fn heard_figures(&mut self, figures: &wire::Figures) {
+    fn heard_figures(&mut self, figures: &message::Figures) {
         Receiving::heard_figures(self, figures);
     }
     fn stop(&mut self) {
         Receiving::stop(self);
     }
-    fn report(&self) -> wire::SideReport {
+    fn report(&self) -> message::SideReport {
         Receiving::report(self)
     }
-    fn take_peer_report(&mut self) -> Option<wire::SideReport> {
+    fn take_peer_report(&mut self) -> Option<message::SideReport> {
         self.peer_report.take()
     }
     fn largest_lag(&self) -> Option<Lag> {

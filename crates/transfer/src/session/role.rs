@@ -12,7 +12,7 @@ use crate::{
 };
 use haul_protocol::{
     Message, ProtocolError,
-    wire::{self, Fault},
+    message::{self, Fault},
 };
 use std::{
     sync::atomic::Ordering,
@@ -109,7 +109,7 @@ pub fn drive(
         let waited_for = is_waited_for.then(|| role.moved_bytes());
         match listening.look(now, control.heard_at, waited_for) {
             Next::Nothing => {}
-            Next::Ping => control.queue(Message::Ping(wire::Ping { number: 0 })),
+            Next::Ping => control.queue(Message::Ping(message::Ping { number: 0 })),
             Next::GiveUp(why) => return SessionEnd::Lost(why),
         }
         let messages = match control.turn(TURN, Some(waker)) {

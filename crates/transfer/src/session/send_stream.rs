@@ -24,9 +24,9 @@ use haul_datapath::{
 use haul_protocol::{
     FileId, Sender, StreamId,
     frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
+    message::{Fault, Side},
     pack::PackWriter,
     sender::Assignment,
-    wire::{Fault, Side},
 };
 use std::{
     collections::BTreeMap,

@@ -50,7 +50,7 @@ pub use giving::Giving;
 use hard_links::HardLinks;
 use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid, StreamId,
-    wire::{self, Fault, FileKind},
+    message::{self, Fault, FileKind},
 };
 use loss::LossWatch;
 use manifest_lines::ManifestLines;
@@ -77,7 +77,7 @@ pub struct Sending<'a> {
     streams: DataStreams,
     offering: Offering,
     patience: Patience,
-    pub peer_report: Option<wire::SideReport>,
+    pub peer_report: Option<message::SideReport>,
     /// Messages of the receiver that bring the transfer on.
     handled: u64,
     interrupted_at: Option<Instant>,
@@ -170,7 +170,7 @@ impl<'a> Sending<'a> {
 
     /// Figures of this side, for the report.
     #[must_use]
-    pub fn report(&self) -> wire::SideReport {
+    pub fn report(&self) -> message::SideReport {
         let shared = &self.context.shared;
         let because = self.streams.engines.because();
         let congestion = &shared.setup.congestion.because;
@@ -179,12 +179,12 @@ impl<'a> Sending<'a> {
         let throttled_ns = shared.streams.throttled_ns();
         let sources_removed = self.context.tally.sources_removed;
         let report = Part::of_sender(&shared.streams).report(because);
-        wire::SideReport { throttled_ns, sources_removed, ..report }
+        message::SideReport { throttled_ns, sources_removed, ..report }
     }
 
     /// Time of this side's streams by stage, so far.
     #[must_use]
-    pub fn figures(&self) -> wire::Figures {
+    pub fn figures(&self) -> message::Figures {
         Part::of_sender(&self.context.shared.streams).figures()
     }
 
@@ -269,7 +269,7 @@ impl<'a> Sending<'a> {
                 let streams = progress.streams.into_iter();
                 self.streams.watch.receiver = streams.map(|s| (StreamId(s.stream), s)).collect();
             }
-            SenderEvent::Notice(wire::Notice { fault: Some(fault), .. }) => {
+            SenderEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                 context.tally.failed_files += 1;
                 context.tell(Event::Error((&fault).into()));
             }
@@ -312,7 +312,7 @@ impl<'a> Sending<'a> {
     }
 
     /// A part of what the client says of the files that are meant.
-    fn take_selection(&mut self, part: wire::Selection) -> Result<(), ProtocolError> {
+    fn take_selection(&mut self, part: message::Selection) -> Result<(), ProtocolError> {
         match self.sources.select(part)? {
             Ok(true) => self.stages.watching = self.sources.watching(self.context.wishes),
             Ok(false) => {}

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use haul_datapath::engines;
-use haul_protocol::wire::{Figures, SideReport, Stage, StageTime};
+use haul_protocol::message::{Figures, SideReport, Stage, StageTime};
 
 /// A stream's open time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

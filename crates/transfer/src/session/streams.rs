@@ -11,7 +11,7 @@ use haul_datapath::{
     choose::{self, CongestionChoice},
 };
 use haul_host::cpu_quota::Throttling;
-use haul_protocol::{StreamId, limits, wire};
+use haul_protocol::{StreamId, limits, message};
 use haul_sys::{SocketMemory, TcpInfo};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -233,7 +233,7 @@ pub struct Streams {
 pub struct StreamSetup {
     pub keys: Arc<SessionKeys>,
     pub session: [u8; 16],
-    pub digest: wire::Digest,
+    pub digest: message::Digest,
     /// BLAKE3 values of the spans are wanted too, whatever verifies them.
     pub content: bool,
     pub host: Arc<Host>,
@@ -255,7 +255,7 @@ impl StreamSetup {
     /// Whether this side looks at every byte that it moves.
     #[must_use]
     pub fn sees_bytes(&self) -> bool {
-        self.content || self.digest != wire::Digest::None
+        self.content || self.digest != message::Digest::None
     }
 }
 

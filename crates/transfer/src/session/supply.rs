@@ -14,7 +14,7 @@ use crate::{
         tcp::{Early, Route},
     },
 };
-use haul_protocol::{StreamId, wire};
+use haul_protocol::{StreamId, message};
 use haul_sys::tcp_info::TcpInfo;
 use std::{
     io::{self, Write},
@@ -182,8 +182,8 @@ pub fn narrowed_event(narrowed: Narrowed) -> Event {
 
 /// The notice for the other side's user when an engine gave up.
 #[must_use]
-pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> wire::Notice {
-    wire::Notice { what: from_to.into(), why: why.into(), stream: stream.0, fault: None }
+pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> message::Notice {
+    message::Notice { what: from_to.into(), why: why.into(), stream: stream.0, fault: None }
 }
 
 /// Opens a data connection as a client and shows its preface.

@@ -1,7 +1,7 @@
 //! What one session moved, and how much may be under way in it.
 
 use crate::{events::FileCounts, problem::Problem};
-use haul_protocol::wire;
+use haul_protocol::message;
 
 /// Limits of what may be offered and unsettled at a time.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl Tally {
     }
 
     /// Counts what would be received, in a dry run.
-    pub(crate) fn plan(&mut self, offer: &wire::FileOffer, replaces: bool) {
+    pub(crate) fn plan(&mut self, offer: &message::FileOffer, replaces: bool) {
         self.planned_files += 1;
         self.planned_directories += one_if_directory(offer);
         self.planned_bytes += offer.size_bytes;
@@ -108,7 +108,7 @@ impl Tally {
     }
 
     /// An offer that another one follows, of the same file.
-    pub(crate) fn forget_offer(&mut self, offer: &wire::FileOffer) {
+    pub(crate) fn forget_offer(&mut self, offer: &message::FileOffer) {
         self.offered_files = self.offered_files.saturating_sub(1);
         let directories = self.offered_directories;
         self.offered_directories = directories.saturating_sub(one_if_directory(offer));
@@ -122,31 +122,31 @@ impl Tally {
         self.offered_bytes = self.offered_bytes.saturating_sub(counted_bytes);
     }
 
-    pub(crate) fn offered(&mut self, offer: &wire::FileOffer) {
+    pub(crate) fn offered(&mut self, offer: &message::FileOffer) {
         self.offered_files += 1;
         self.offered_directories += one_if_directory(offer);
         self.offered_bytes = self.offered_bytes.saturating_add(offer.size_bytes);
     }
 
-    pub(crate) fn done(&mut self, offer: &wire::FileOffer) {
+    pub(crate) fn done(&mut self, offer: &message::FileOffer) {
         self.done_files += 1;
         self.done_directories += one_if_directory(offer);
         self.done_bytes += offer.size_bytes;
     }
 
-    pub(crate) fn skipped(&mut self, offer: &wire::FileOffer) {
+    pub(crate) fn skipped(&mut self, offer: &message::FileOffer) {
         self.skipped_files += 1;
         self.skipped_directories += one_if_directory(offer);
         self.skipped_bytes += offer.size_bytes;
     }
 
     /// Something that was offered has failed.
-    pub(crate) fn failed(&mut self, offer: &wire::FileOffer) {
+    pub(crate) fn failed(&mut self, offer: &message::FileOffer) {
         self.failed_files += 1;
         self.failed_directories += one_if_directory(offer);
     }
 }
 
-fn one_if_directory(offer: &wire::FileOffer) -> u64 {
-    u64::from(offer.kind() == wire::FileKind::Directory)
+fn one_if_directory(offer: &message::FileOffer) -> u64 {
+    u64::from(offer.kind() == message::FileKind::Directory)
 }

@@ -19,7 +19,7 @@ use crate::{
 use haul_datapath::aligned_buffer::AlignedBuffer;
 use haul_protocol::{
     FileId, SpanGrid, SpanIndex, SpanSet, limits,
-    wire::{Fault, FaultCode, Side},
+    message::{Fault, FaultCode, Side},
 };
 use std::{
     io,

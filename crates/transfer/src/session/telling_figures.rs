@@ -9,7 +9,7 @@ use crate::{
 };
 use haul_protocol::{
     Message, ProtocolError,
-    wire::{self, Fault},
+    message::{self, Fault},
 };
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub struct TellingFigures<R> {
     token_id: String,
     wanted: bool,
     told_at: Instant,
-    due: Option<wire::Figures>,
+    due: Option<message::Figures>,
 }
 
 impl<R> TellingFigures<R> {

@@ -8,7 +8,7 @@
 use crate::{error::io_fault, wishes::Preserve};
 use haul_protocol::{
     limits,
-    wire::{Fault, FaultCode, FileOffer, Owner, Side, Xattr},
+    message::{Fault, FaultCode, FileOffer, Owner, Side, Xattr},
 };
 use rustix::{
     fs::{

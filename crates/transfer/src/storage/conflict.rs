@@ -8,7 +8,7 @@ use crate::{
 };
 use haul_protocol::{
     limits::COMPONENT_BYTES_MAX,
-    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
+    message::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
 };
 use rustix::fs::{FileType, Stat};
 

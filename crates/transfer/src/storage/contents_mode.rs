@@ -11,7 +11,7 @@ use crate::{
     error::io_fault, options::SourceSpec, source_name::name_of_source,
     storage::target_place::TargetPlace,
 };
-use haul_protocol::wire::{Fault, FileOffer, Side};
+use haul_protocol::message::{Fault, FileOffer, Side};
 use rustix::{
     fs::{FileType, Mode, OFlags, fchmod, fstat, fsync},
     io::Errno,

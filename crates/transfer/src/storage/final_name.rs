@@ -1,7 +1,7 @@
 //! What an offered file is called at the target.
 
 use crate::storage::root::join;
-use haul_protocol::wire::{Fault, FaultCode, Side};
+use haul_protocol::message::{Fault, FaultCode, Side};
 
 /// Name below the root of what is offered.
 pub fn final_name(base: &[u8], rename: Option<&[u8]>, offered: &[u8]) -> Vec<u8> {

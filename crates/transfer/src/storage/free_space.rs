@@ -2,7 +2,7 @@
 
 use crate::storage::{root::Links, target_place::TargetPlace};
 use haul_host::FileSystem;
-use haul_protocol::wire::TargetFacts;
+use haul_protocol::message::TargetFacts;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
 
 /// `TargetFacts.free_bytes` of a file system that does not say (SPEC: 2^64 - 1).

@@ -1,7 +1,7 @@
 //! Holes of sparse files: runs that read as zeros and take no space. They are found by SEEK_HOLE,
 //! sent as a list, and are holes again at the target.
 
-use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::Extent};
+use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, message::Extent};
 use rustix::{
     fs::{FallocateFlags, SeekFrom, Stat, fallocate, seek},
     io::Errno,

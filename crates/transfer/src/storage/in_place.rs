@@ -9,7 +9,7 @@ use super::{
     target::{Shape, TargetFile},
 };
 use crate::error::io_fault;
-use haul_protocol::wire::{Fault, FaultCode, Side};
+use haul_protocol::message::{Fault, FaultCode, Side};
 use rustix::{
     fs::{Mode, OFlags, fstat},
     io::Errno,
@@ -102,7 +102,7 @@ mod tests {
         },
         wishes::Wishes,
     };
-    use haul_protocol::wire::{Digest, FileKind, FileOffer};
+    use haul_protocol::message::{Digest, FileKind, FileOffer};
     use std::{fs, path::Path};
 
     /// A file of a few bytes that has its name, `d/x`.

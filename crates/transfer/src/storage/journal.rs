@@ -16,7 +16,7 @@ use crate::{
     bytes::random_bytes,
     content::{FileContent, Value},
 };
-use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, wire::SpanRange};
+use haul_protocol::{SpanGrid, SpanIndex, SpanSet, limits, message::SpanRange};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use std::{
     fs::File,

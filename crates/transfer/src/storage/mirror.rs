@@ -18,7 +18,7 @@ use crate::{
     storage::{leftovers::remove_leftover, tree::is_directory},
     wishes::Removal,
 };
-use haul_protocol::wire::{Fault, FaultCode, FileKind, FileOffer, Side};
+use haul_protocol::message::{Fault, FaultCode, FileKind, FileOffer, Side};
 use rustix::{
     fs::{AtFlags, Dir, Mode, OFlags, Stat, unlinkat},
     io::Errno,

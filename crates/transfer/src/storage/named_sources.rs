@@ -14,8 +14,8 @@ use crate::{
 };
 use haul_protocol::{
     limits,
+    message::{self, FaultCode, FileKind, Side},
     name::check_relative_name,
-    wire::{self, FaultCode, FileKind, Side},
 };
 use std::{io, os::unix::ffi::OsStrExt, sync::Arc};
 
@@ -37,7 +37,7 @@ fn beginning(part: &Beginning) -> Top {
     let offer = match offer {
         Ok(Some(offer)) if offer.kind() == FileKind::Regular => offer,
         Ok(_) => {
-            let fault = wire::Fault::new(FaultCode::KindUnsupported, Side::Source, "is no file");
+            let fault = message::Fault::new(FaultCode::KindUnsupported, Side::Source, "is no file");
             return Top::Listed(Listed::Failed(fault.at(part.path.as_os_str().as_bytes())));
         }
         Err(errno) => {
@@ -48,7 +48,7 @@ fn beginning(part: &Beginning) -> Top {
     };
     let size_bytes = offer.size_bytes;
     let len_bytes = size_bytes.min(part.len_bytes);
-    let offer = wire::FileOffer { size_bytes: len_bytes, ..offer };
+    let offer = message::FileOffer { size_bytes: len_bytes, ..offer };
     let location = Location::Named(part.path.clone());
     Top::Listed(Listed::Entry(Box::new(SourceEntry {
         offer,
@@ -86,42 +86,43 @@ pub fn asked_sources(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Vec<Top> {
 }
 
 fn zero_entry(size_bytes: u64) -> SourceEntry {
-    let offer = wire::FileOffer {
+    let offer = message::FileOffer {
         name: format!("zero-{size_bytes}").into_bytes(),
         kind: FileKind::Regular as i32,
         size_bytes,
         mode: 0o644,
-        ..wire::FileOffer::default()
+        ..message::FileOffer::default()
     };
     SourceEntry { offer, location: Location::Zero, links: 1, size_bytes, is_moved: false }
 }
 
 pub(super) fn asked(root: Option<&Arc<Root>>, path: &[u8]) -> Top {
-    let fail = |fault: wire::Fault| Top::Listed(Listed::Failed(fault));
+    let fail = |fault: message::Fault| Top::Listed(Listed::Failed(fault));
     if let Some(size) = path.strip_prefix(b"zero:") {
         let size =
             std::str::from_utf8(size).ok().and_then(|text| crate::size::parse_size(text).ok());
         let Some(size) = size.filter(|size| *size <= limits::FILE_BYTES_MAX) else {
-            let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "is not a size");
+            let fault = message::Fault::new(FaultCode::NameRefused, Side::Source, "is not a size");
             return fail(fault.at(path).needs("zero:SIZE, as in zero:10G, of 1P at most"));
         };
         return Top::Listed(Listed::Entry(Box::new(zero_entry(size))));
     }
     let Some(root) = root else {
         let what = "is not there: the server serves null:";
-        let fault = wire::Fault::new(FaultCode::NotFound, Side::Source, what);
+        let fault = message::Fault::new(FaultCode::NotFound, Side::Source, what);
         return fail(fault.at(path).hint("pull zero:SIZE from it"));
     };
     let trimmed = path.strip_suffix(b"/").unwrap_or(path);
     if !trimmed.is_empty()
         && let Err(why) = check_relative_name(trimmed)
     {
-        let fault = wire::Fault::new(FaultCode::NameRefused, Side::Source, "the name is refused");
+        let fault =
+            message::Fault::new(FaultCode::NameRefused, Side::Source, "the name is refused");
         return fail(fault.at(path).found(why).hint("name a path below the server's root"));
     }
     if trimmed.split(|&byte| byte == b'/').any(super::hidden_names::is_hidden) {
         let what = "is one of haul's own temporaries";
-        return fail(wire::Fault::new(FaultCode::NameRefused, Side::Source, what).at(path));
+        return fail(message::Fault::new(FaultCode::NameRefused, Side::Source, what).at(path));
     }
     let stat = match root.stat(trimmed, Links::Follow) {
         Ok(stat) => stat,

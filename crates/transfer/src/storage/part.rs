@@ -27,7 +27,7 @@ use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
     SpanGrid, SpanSet,
-    wire::{Digest, Extent, Fault, FaultCode, FileOffer, Growth, Side},
+    message::{Digest, Extent, Fault, FaultCode, FileOffer, Growth, Side},
 };
 use rustix::{
     fs::{

@@ -19,7 +19,7 @@ use crate::{
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanGrid, SpanSet,
-    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
+    message::{Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, unlinkat},

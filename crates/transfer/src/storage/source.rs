@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::io_fault;
 use haul_datapath::SpanFile;
-use haul_protocol::wire::{self, FaultCode, FileKind, Growth, Side};
+use haul_protocol::message::{self, FaultCode, FileKind, Growth, Side};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::{fs::File, io, path::PathBuf, sync::Arc};
 
@@ -28,7 +28,7 @@ pub struct Ctime(pub i64, pub u32);
 
 impl Ctime {
     #[must_use]
-    pub fn of_offer(offer: &wire::FileOffer) -> Self {
+    pub fn of_offer(offer: &message::FileOffer) -> Self {
         Self(offer.ctime_s, offer.ctime_ns)
     }
 
@@ -45,7 +45,7 @@ impl Ctime {
 
 #[derive(Clone, Debug)]
 pub struct SourceEntry {
-    pub offer: wire::FileOffer,
+    pub offer: message::FileOffer,
     pub location: Location,
     /// The names that its inode has.
     pub links: u64,
@@ -60,7 +60,7 @@ impl SourceEntry {
     ///
     /// # Errors
     /// The fault to tell the receiver.
-    pub fn open(&self) -> Result<Arc<SpanFile>, wire::Fault> {
+    pub fn open(&self) -> Result<Arc<SpanFile>, message::Fault> {
         let name = &self.offer.name;
         let failed = |error: &io::Error| io_fault(Side::Source, name, "cannot be read", error);
         if matches!(self.location, Location::Zero) {
@@ -79,7 +79,7 @@ impl SourceEntry {
     ///
     /// # Errors
     /// The fault to tell the receiver.
-    pub fn hold(&mut self) -> Result<Arc<File>, wire::Fault> {
+    pub fn hold(&mut self) -> Result<Arc<File>, message::Fault> {
         let name = &self.offer.name;
         let failed = |error: &io::Error| io_fault(Side::Source, name, "cannot be read", error);
         let file = self.open_as_is().map_err(|error| failed(&error))?;
@@ -131,7 +131,7 @@ impl SourceEntry {
     ///
     /// # Errors
     /// A fault that says what changed.
-    pub fn check(&self) -> Result<Ctime, wire::Fault> {
+    pub fn check(&self) -> Result<Ctime, message::Fault> {
         let stat = match &self.location {
             Location::Zero => return Ok(Ctime::default()),
             Location::Named(path) => rustix::fs::stat(path).map_err(io::Error::from),
@@ -153,7 +153,7 @@ impl SourceEntry {
     ///
     /// # Errors
     /// As [`Self::check`].
-    pub fn check_opened(&self, file: &SpanFile) -> Result<Ctime, wire::Fault> {
+    pub fn check_opened(&self, file: &SpanFile) -> Result<Ctime, message::Fault> {
         if matches!(self.location, Location::Zero) {
             return Ok(Ctime::default());
         }
@@ -168,7 +168,7 @@ impl SourceEntry {
         if self.offer.kind() == FileKind::Symlink { Links::Refuse } else { Links::Follow }
     }
 
-    pub(super) fn compare(&self, stat: &Stat) -> Result<Ctime, wire::Fault> {
+    pub(super) fn compare(&self, stat: &Stat) -> Result<Ctime, message::Fault> {
         if matches!(self.location, Location::Held(_)) {
             return check_held(stat, &self.offer).map(|()| Ctime::default());
         }
@@ -188,7 +188,7 @@ impl SourceEntry {
     }
 
     /// Reads the link where the entry is one.
-    pub(super) fn with_link(mut self) -> Result<Self, wire::Fault> {
+    pub(super) fn with_link(mut self) -> Result<Self, message::Fault> {
         if self.offer.kind() == FileKind::Symlink
             && let Location::Beneath(root, path) = &self.location
         {
@@ -206,8 +206,8 @@ impl SourceEntry {
 
 /// The fault of a source that changed while it was being moved.
 #[must_use]
-pub fn changed_fault(name: &[u8], what: String) -> wire::Fault {
-    wire::Fault::new(FaultCode::SourceChanged, Side::Source, "changed while it was being moved")
+pub fn changed_fault(name: &[u8], what: String) -> message::Fault {
+    message::Fault::new(FaultCode::SourceChanged, Side::Source, "changed while it was being moved")
         .at(name)
         .found(what)
         .hint("run the same command again when nothing writes to it")
@@ -217,7 +217,7 @@ pub fn changed_fault(name: &[u8], what: String) -> wire::Fault {
 ///
 /// # Errors
 /// A fault that says what changed; of a file that grows, less than what was offered.
-fn check_held(stat: &Stat, offer: &wire::FileOffer) -> Result<(), wire::Fault> {
+fn check_held(stat: &Stat, offer: &message::FileOffer) -> Result<(), message::Fault> {
     let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
     if stat.st_nlink == 0 {
         return Err(removed_fault(&offer.name));
@@ -236,8 +236,8 @@ fn check_held(stat: &Stat, offer: &wire::FileOffer) -> Result<(), wire::Fault> {
 
 /// The fault of a file that went away while it was followed.
 #[must_use]
-pub fn removed_fault(name: &[u8]) -> wire::Fault {
-    wire::Fault::new(FaultCode::NotFound, Side::Source, "was removed while it was being sent")
+pub fn removed_fault(name: &[u8]) -> message::Fault {
+    message::Fault::new(FaultCode::NotFound, Side::Source, "was removed while it was being sent")
         .at(name)
         .needs("the file until its last byte is durable at the target")
         .found("no name of it any more")
@@ -245,14 +245,14 @@ pub fn removed_fault(name: &[u8]) -> wire::Fault {
 }
 
 /// What an offer says of a file; `None` for what is never moved.
-pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<wire::FileOffer> {
+pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<message::FileOffer> {
     let (kind, size) = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => (FileKind::Regular, stat.st_size),
         FileType::Directory => (FileKind::Directory, 0),
         FileType::Symlink => (FileKind::Symlink, 0),
         _ => return None,
     };
-    Some(wire::FileOffer {
+    Some(message::FileOffer {
         file: 0,
         name: name.to_vec(),
         kind: kind as i32,
@@ -264,7 +264,7 @@ pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<wire::FileOffer> {
         device: stat.st_dev,
         ctime_s: stat.st_ctime,
         ctime_ns: u32::try_from(stat.st_ctime_nsec).unwrap_or(0),
-        ..wire::FileOffer::default()
+        ..message::FileOffer::default()
     })
 }
 

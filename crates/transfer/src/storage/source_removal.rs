@@ -10,7 +10,7 @@ use super::{
     source::{Ctime, Location, SourceEntry, changed_fault},
 };
 use crate::error::io_fault;
-use haul_protocol::wire::{Fault, FaultCode, FileKind, Side};
+use haul_protocol::message::{Fault, FaultCode, FileKind, Side};
 use haul_sys::{
     lease::{Asked, ReadLease, is_overlay},
     write_back,

@@ -5,7 +5,7 @@
 //! temporary or the source may write anything there anyway. 16 bytes of memory a span.
 
 use super::holes;
-use haul_protocol::{SpanGrid, SpanIndex, SpanSet, wire::Extent};
+use haul_protocol::{SpanGrid, SpanIndex, SpanSet, message::Extent};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 /// The XXH3-128, seed 0, of a span's bytes, little-endian.

@@ -19,7 +19,7 @@ use crate::{error::io_fault, wishes::Wishes};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanSet,
-    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
+    message::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Side},
 };
 use rustix::fs::{AtFlags, fstat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
@@ -433,7 +433,7 @@ mod tests {
         target_place::{PathMeans, TargetPlace},
     };
     use crate::wishes::Wishes;
-    use haul_protocol::wire::Digest;
+    use haul_protocol::message::Digest;
     use rustix::fs::{FlockOperation, flock};
     use std::{os::unix::fs::MetadataExt, path::Path};
 

@@ -17,7 +17,7 @@ use crate::{
 };
 use haul_protocol::{
     SpanGrid,
-    wire::{Digest, Fault, FaultCode, FileKind, FileOffer, Side},
+    message::{Digest, Fault, FaultCode, FileKind, FileOffer, Side},
 };
 use rustix::fs::{Mode, OFlags};
 use std::{io, sync::Arc};

@@ -16,8 +16,8 @@ use crate::{
 };
 use haul_protocol::{
     limits::NAME_BYTES_MAX,
+    message::{Fault, FaultCode, FileKind, Side},
     name::check_relative_name,
-    wire::{Fault, FaultCode, FileKind, Side},
 };
 use rustix::fs::{Dir, Mode, OFlags, Stat};
 use std::{

@@ -14,7 +14,7 @@ use crate::{
         walk::{Listed, Top, Walk, WalkOptions},
     },
 };
-use haul_protocol::wire::FileKind;
+use haul_protocol::message::FileKind;
 use std::{
     fs, io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},

@@ -6,7 +6,7 @@ use haul_datapath::SpanTap;
 use haul_protocol::{
     FileId, StreamId,
     frame::{FrameHeader, PREFACE_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
-    wire::Digest,
+    message::Digest,
 };
 use haul_transfer::digest::{SessionKeys, SpanDigest};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};

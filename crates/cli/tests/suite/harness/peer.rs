@@ -3,7 +3,7 @@
 use super::{PATIENCE, server::Server};
 use haul_protocol::{
     Message, decode_message, encode_message, limits,
-    wire::{self, Fault, FileKind, FileOffer, file_answer::Answer},
+    message::{self, Answer, Fault, FileKind, FileOffer},
 };
 use haul_transfer::{
     Token,
@@ -63,7 +63,7 @@ impl Peer {
     /// A client whose session is open, and from here on only bytes: it may write and never read.
     pub fn tls_with_session(
         server: &Server,
-        open: wire::Open,
+        open: message::Open,
     ) -> StreamOwned<ClientConnection, TcpStream> {
         let socket = TcpStream::connect(server.address()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -92,32 +92,32 @@ impl Peer {
     }
 
     /// The request of a client of this server, with its token.
-    pub fn asks(server: &Server, direction: wire::Direction, path: &[u8]) -> wire::Open {
-        wire::Open {
+    pub fn asks(server: &Server, direction: message::Direction, path: &[u8]) -> message::Open {
+        message::Open {
             token_secret: server.token().secret.to_vec(),
             transfer: haul_transfer::bytes::random_bytes::<16>().unwrap().to_vec(),
             direction: direction as i32,
             paths: vec![path.to_vec()],
             into_directory: true,
-            protection: wire::Protection::Clear as i32,
-            digest: wire::Digest::Crc32c as i32,
+            protection: message::Protection::Clear as i32,
+            digest: message::Digest::Crc32c as i32,
             streams: 1,
-            ..wire::Open::default()
+            ..message::Open::default()
         }
     }
 
     /// A client whose session is open, and the session's number.
-    pub fn with_session(server: &Server, direction: wire::Direction) -> (Self, [u8; 16]) {
+    pub fn with_session(server: &Server, direction: message::Direction) -> (Self, [u8; 16]) {
         Self::with_session_of(server, Self::asks(server, direction, b""))
     }
 
     /// A client whose session is what `open` asks for, and the session's number.
-    pub fn with_session_of(server: &Server, open: wire::Open) -> (Self, [u8; 16]) {
+    pub fn with_session_of(server: &Server, open: message::Open) -> (Self, [u8; 16]) {
         Self::connect(server).open_session(open)
     }
 
     /// Says hello, and opens the session that `open` asks for.
-    pub fn open_session(self, open: wire::Open) -> (Self, [u8; 16]) {
+    pub fn open_session(self, open: message::Open) -> (Self, [u8; 16]) {
         let mut peer = self;
         peer.say(hello(1, 1));
         peer.say(Message::Open(open));
@@ -194,7 +194,7 @@ impl Peer {
     /// Returns when the other side has handled all that was said so far.
     pub fn sync(&mut self) -> Result<(), ControlError> {
         let number = u64::MAX;
-        self.say(Message::Ping(wire::Ping { number }));
+        self.say(Message::Ping(message::Ping { number }));
         self.hear(|message| matches!(message, Message::Pong(p) if p.number == number).then_some(()))
     }
 
@@ -212,7 +212,7 @@ impl Peer {
             Answer::Fault(fault) => return Ok(Some(fault)),
             Answer::Need(_) => {}
         }
-        self.say(Message::FileConfirm(wire::FileConfirm { file, fault: None }));
+        self.say(Message::FileConfirm(message::FileConfirm { file, fault: None }));
         self.hear(|message| match message {
             Message::FileSettled(settled) if settled.file == file => Some(settled.fault.clone()),
             _ => None,
@@ -222,7 +222,12 @@ impl Peer {
 
 pub fn hello(version_min: u32, version_max: u32) -> Message {
     let software = "a test".to_owned();
-    Message::Hello(wire::Hello { version_min, version_max, software, ..wire::Hello::default() })
+    Message::Hello(message::Hello {
+        version_min,
+        version_max,
+        software,
+        ..message::Hello::default()
+    })
 }
 
 /// An offer of a file, directory or link by its name.
@@ -290,7 +295,7 @@ impl Peer {
     ///
     /// # Errors
     /// How the connection ended before.
-    pub fn let_in(&mut self) -> Result<wire::Open, ControlError> {
+    pub fn let_in(&mut self) -> Result<message::Open, ControlError> {
         self.let_in_granting(|_| {})
     }
 
@@ -300,19 +305,19 @@ impl Peer {
     /// As [`Self::let_in`].
     pub fn let_in_granting(
         &mut self,
-        change: impl FnOnce(&mut wire::Opened),
-    ) -> Result<wire::Open, ControlError> {
+        change: impl FnOnce(&mut message::Opened),
+    ) -> Result<message::Open, ControlError> {
         let open = self.hear(|message| match message {
             Message::Open(open) => Some(open.clone()),
             _ => None,
         })?;
         let software = "a fake server".to_owned();
-        self.say(Message::HelloReply(wire::HelloReply {
+        self.say(Message::HelloReply(message::HelloReply {
             version: 1,
             software,
             ..Default::default()
         }));
-        let mut opened = wire::Opened {
+        let mut opened = message::Opened {
             session: vec![7; 16],
             protection: open.protection,
             digest: open.digest,
@@ -320,7 +325,7 @@ impl Peer {
             offers_max: 16,
             offer_bytes_max: 1 << 20,
             rtt_us: 10,
-            ..wire::Opened::default()
+            ..message::Opened::default()
         };
         change(&mut opened);
         self.say(Message::Opened(opened));

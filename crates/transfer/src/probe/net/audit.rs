@@ -4,7 +4,7 @@ use haul_host::{
     checks,
     tune::{self, Finding, Goal, Machine, Role, Wanted},
 };
-use haul_protocol::{limits, wire};
+use haul_protocol::{limits, message};
 use serde::Serialize;
 
 /// How often one session may ask.
@@ -46,9 +46,9 @@ pub struct PeerFinding {
     pub needs: String,
 }
 
-pub(super) fn question(goal: &AuditGoal, measured_rtt_us: u64) -> wire::Audit {
+pub(super) fn question(goal: &AuditGoal, measured_rtt_us: u64) -> message::Audit {
     let rtt_us = goal.rtt_ms.map_or(measured_rtt_us, |rtt_ms| (rtt_ms * 1000.0) as u64);
-    wire::Audit {
+    message::Audit {
         role: word(&goal.role),
         rate_bits_per_s: goal.rate_bits_per_s.unwrap_or(0),
         rtt_us,
@@ -56,7 +56,7 @@ pub(super) fn question(goal: &AuditGoal, measured_rtt_us: u64) -> wire::Audit {
 }
 
 /// Runs the checks here, and puts what they found into messages.
-pub(crate) fn answer(asked: &wire::Audit) -> Vec<wire::Audited> {
+pub(crate) fn answer(asked: &message::Audit) -> Vec<message::Audited> {
     let machine = Machine::live();
     let role = match &asked.role[..] {
         "test-host" => Role::TestHost,
@@ -74,23 +74,23 @@ pub(crate) fn answer(asked: &wire::Audit) -> Vec<wire::Audited> {
     let score = tune::score(&findings);
     let parts: Vec<&[Finding]> = findings.chunks(limits::AUDIT_FINDINGS_MAX).collect();
     let last = parts.len().saturating_sub(1);
-    let part = |(index, part): (usize, &&[Finding])| wire::Audited {
+    let part = |(index, part): (usize, &&[Finding])| message::Audited {
         goal: goal.words(),
         score,
         findings: part.iter().map(finding).collect(),
         more_follows: index < last,
     };
-    let messages: Vec<wire::Audited> = parts.iter().enumerate().map(part).collect();
-    if messages.is_empty() { vec![wire::Audited::default()] } else { messages }
+    let messages: Vec<message::Audited> = parts.iter().enumerate().map(part).collect();
+    if messages.is_empty() { vec![message::Audited::default()] } else { messages }
 }
 
-fn finding(finding: &Finding) -> wire::AuditFinding {
+fn finding(finding: &Finding) -> message::AuditFinding {
     let group = checks::find(finding.check).map_or("", |check| check.group.title());
     let text = |text: &str| {
         // What a driver says may be long; nobody reads more of it.
         text.chars().take(500).collect::<String>()
     };
-    wire::AuditFinding {
+    message::AuditFinding {
         group: group.to_owned(),
         check: finding.check.to_owned(),
         subject: text(&finding.subject),
@@ -111,7 +111,7 @@ fn word(value: &impl Serialize) -> String {
 }
 
 /// Adds a part; true once it was the last.
-pub(super) fn take(audit: &mut PeerAudit, part: wire::Audited) -> bool {
+pub(super) fn take(audit: &mut PeerAudit, part: message::Audited) -> bool {
     audit.goal = part.goal;
     audit.score = part.score.min(100);
     audit.findings.extend(part.findings.into_iter().map(|finding| PeerFinding {

@@ -29,7 +29,7 @@ use crate::{
 use haul_datapath::Host;
 use haul_protocol::{
     Message, StreamId, limits,
-    wire::{self, Fault, HostFacts, ProbeKind},
+    message::{self, Fault, HostFacts, ProbeKind},
 };
 use haul_sys::tcp_info::TcpInfo;
 use std::{
@@ -238,7 +238,7 @@ enum Running {
 }
 
 impl Running {
-    fn figures(&self) -> Vec<wire::ProbeStream> {
+    fn figures(&self) -> Vec<message::ProbeStream> {
         match self {
             Self::Streams(streams) => streams.figures(),
             Self::Datagrams(datagrams) => datagrams.figures(),
@@ -353,7 +353,8 @@ impl Session<'_> {
         let until = Instant::now() + patience;
         loop {
             if let Some(message) = self.hear(until)? {
-                if let Message::ProbeResult(wire::ProbeResult { fault: Some(fault), .. }) = &message
+                if let Message::ProbeResult(message::ProbeResult { fault: Some(fault), .. }) =
+                    &message
                 {
                     return Err(Stop::Round(Problem::from(fault)));
                 }
@@ -383,7 +384,7 @@ impl Session<'_> {
         (self.round, first)
     }
 
-    fn asked(&mut self, planned: &Planned, path: &PathFacts) -> wire::Probe {
+    fn asked(&mut self, planned: &Planned, path: &PathFacts) -> message::Probe {
         let ways = self.probe.ways;
         let (round, first_stream) = self.next_numbers(planned.streams);
         let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
@@ -398,7 +399,7 @@ impl Session<'_> {
             Transport::Tcp => 0,
             Transport::Udp { .. } => crate::probe::net::request::DATAGRAM_RATE_DEFAULT,
         };
-        wire::Probe {
+        message::Probe {
             round,
             kind: kind as i32,
             to_server: ways != Ways::ToClient,
@@ -430,7 +431,7 @@ impl Session<'_> {
         &mut self,
         planned: &Planned,
         report: &mut NetReport,
-    ) -> Result<(wire::Probe, Vec<super::report::Way>), Stop> {
+    ) -> Result<(message::Probe, Vec<super::report::Way>), Stop> {
         let (asked, ways) = loop {
             let asked = self.asked(planned, &report.path);
             match self.measure_once(&asked, report.loopback) {
@@ -448,7 +449,7 @@ impl Session<'_> {
 
     fn measure_once(
         &mut self,
-        asked: &wire::Probe,
+        asked: &message::Probe,
         loopback: bool,
     ) -> Result<Vec<super::report::Way>, Stop> {
         let ready = self.ready(asked)?;
@@ -471,7 +472,7 @@ impl Session<'_> {
         Ok(ways)
     }
 
-    fn ready(&mut self, asked: &wire::Probe) -> Result<wire::ProbeReady, Stop> {
+    fn ready(&mut self, asked: &message::Probe) -> Result<message::ProbeReady, Stop> {
         self.talk.say(Message::Probe(asked.clone()));
         let round = asked.round;
         self.hear_one(ANSWER_MAX, &mut |message| match message {
@@ -487,11 +488,11 @@ impl Session<'_> {
         })
     }
 
-    fn begin_streams(&mut self, asked: &wire::Probe) -> Result<(Running, Marks), Stop> {
+    fn begin_streams(&mut self, asked: &message::Probe) -> Result<(Running, Marks), Stop> {
         let mut setup = StreamSetup {
             keys: self.keys.clone(),
             session: self.session,
-            digest: wire::Digest::None,
+            digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
             congestion: choose_congestion(&self.host, self.rtt),
@@ -515,7 +516,7 @@ impl Session<'_> {
     }
 
     /// Hears a round out that this side could not run.
-    fn give_up(&mut self, asked: &wire::Probe) -> Result<(), Stop> {
+    fn give_up(&mut self, asked: &message::Probe) -> Result<(), Stop> {
         let until = Instant::now() + round_time(asked) + ANSWER_MAX;
         while Instant::now() < until {
             if let Some(Message::ProbeResult(_)) = self.hear(until)? {
@@ -528,7 +529,7 @@ impl Session<'_> {
     /// All at once: each takes a round trip.
     fn connect_streams(
         &self,
-        asked: &wire::Probe,
+        asked: &message::Probe,
         setup: &StreamSetup,
     ) -> io::Result<Vec<(StreamId, TcpStream, Work)>> {
         let congestion = setup.congestion.control.as_deref();
@@ -558,8 +559,8 @@ impl Session<'_> {
 
     fn begin_datagrams(
         &mut self,
-        asked: &wire::Probe,
-        ready: &wire::ProbeReady,
+        asked: &message::Probe,
+        ready: &message::ProbeReady,
     ) -> Result<(Running, Marks), Stop> {
         let mut datagrams = self.prove_datagrams(asked, ready)?;
         datagrams
@@ -571,8 +572,8 @@ impl Session<'_> {
     /// Shows the server where the datagrams are to go, until it has heard of all.
     fn prove_datagrams(
         &mut self,
-        asked: &wire::Probe,
-        ready: &wire::ProbeReady,
+        asked: &message::Probe,
+        ready: &message::ProbeReady,
     ) -> Result<Datagrams, Stop> {
         let key = ready.datagram_key.as_slice().try_into().map_err(|_| out_of_place())?;
         let port = u16::try_from(ready.udp_port).map_err(|_| out_of_place())?;
@@ -591,7 +592,7 @@ impl Session<'_> {
                     Some(Message::ProbeStep(step)) if step.round == asked.round => {
                         return Ok(datagrams);
                     }
-                    Some(Message::ProbeResult(wire::ProbeResult {
+                    Some(Message::ProbeResult(message::ProbeResult {
                         fault: Some(fault), ..
                     })) => {
                         return Err(Stop::Round(Problem::from(&fault)));
@@ -607,7 +608,7 @@ impl Session<'_> {
     /// A round, from its begin to the server's last figures.
     fn watch(
         &mut self,
-        asked: &wire::Probe,
+        asked: &message::Probe,
         running: Running,
         mut marks: Marks,
     ) -> Result<(SideSamples, SideSamples, usize), Stop> {
@@ -621,7 +622,7 @@ impl Session<'_> {
                     if theirs.samples.len() >= marks.count() {
                         return Err(out_of_place());
                     }
-                    let wire::ProbeFigures { at_us, streams, throttled_ns, .. } = figures;
+                    let message::ProbeFigures { at_us, streams, throttled_ns, .. } = figures;
                     theirs.samples.push(Sample { at_us, streams, throttled_ns });
                 }
                 Some(Message::ProbeResult(result)) if result.round == asked.round => {
@@ -722,7 +723,7 @@ impl Session<'_> {
     fn path_mtu(&mut self) -> Result<PathFacts, Stop> {
         let (round, first_stream) = self.next_numbers(1);
         let ways = self.probe.ways;
-        let asked = wire::Probe {
+        let asked = message::Probe {
             round,
             kind: ProbeKind::PathMtu as i32,
             to_server: ways != Ways::ToClient,
@@ -733,12 +734,12 @@ impl Session<'_> {
             block_bytes: limits::PROBE_BLOCK_BYTES_MIN,
             time_ms: u32::try_from(path_mtu::TIME_MAX.as_millis()).unwrap_or(u32::MAX) + 5000,
             interval_ms: u32::MAX,
-            ..wire::Probe::default()
+            ..message::Probe::default()
         };
         let ready = self.ready(&asked)?;
         let datagrams = self.prove_datagrams(&asked, &ready)?;
         let measured = path_mtu::measure(&datagrams, first_stream, self.rtt);
-        self.talk.say(Message::ProbeStep(wire::ProbeStep { round, over: true }));
+        self.talk.say(Message::ProbeStep(message::ProbeStep { round, over: true }));
         self.hear_one(ANSWER_MAX, &mut |message| match message {
             Message::ProbeResult(result) if result.round == round => Some(()),
             _ => None,
@@ -753,7 +754,7 @@ fn sample(marks: &Marks, running: &Running) -> Sample {
     Sample { at_us, streams: running.figures(), throttled_ns }
 }
 
-fn round_time(asked: &wire::Probe) -> Duration {
+fn round_time(asked: &message::Probe) -> Duration {
     Duration::from_millis(u64::from(asked.time_ms) + u64::from(asked.omit_ms))
 }
 

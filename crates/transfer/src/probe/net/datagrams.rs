@@ -8,7 +8,7 @@ use super::{
     paced::{Paced, Sent},
 };
 use crate::{bytes::random_bytes, locks::lock, session::streams::schedstat};
-use haul_protocol::wire;
+use haul_protocol::message;
 use haul_sys::datagrams::{Batch, join_receives};
 use rustix::{
     net::sockopt::{
@@ -61,7 +61,7 @@ pub struct Datagrams {
 
 /// The streams of a round and whether this side sends on each.
 #[must_use]
-pub fn streams_of(probe: &wire::Probe, is_server: bool) -> Vec<(u32, bool)> {
+pub fn streams_of(probe: &message::Probe, is_server: bool) -> Vec<(u32, bool)> {
     let (mut streams, mut next) = (Vec::new(), probe.first_stream);
     for (wanted, sends) in [(probe.to_server, !is_server), (probe.to_client, is_server)] {
         if wanted {
@@ -106,8 +106,12 @@ impl Datagrams {
     ///
     /// # Errors
     /// If no thread or random number can be had.
-    pub fn serve(probe: &wire::Probe, socket: UdpSocket, key: [u8; KEY_BYTES]) -> io::Result<Self> {
-        if probe.kind() == wire::ProbeKind::PathMtu {
+    pub fn serve(
+        probe: &message::Probe,
+        socket: UdpSocket,
+        key: [u8; KEY_BYTES],
+    ) -> io::Result<Self> {
+        if probe.kind() == message::ProbeKind::PathMtu {
             never_cut(&socket)?;
         }
         let socket = Arc::new(socket);
@@ -124,7 +128,7 @@ impl Datagrams {
     /// # Errors
     /// If one cannot be had.
     pub fn connect(
-        probe: &wire::Probe,
+        probe: &message::Probe,
         (local, server): (IpAddr, SocketAddr),
         key: [u8; KEY_BYTES],
     ) -> io::Result<Self> {
@@ -185,7 +189,7 @@ impl Datagrams {
     ///
     /// # Errors
     /// If no thread can be had.
-    pub fn begin(&mut self, probe: &wire::Probe, is_server: bool) -> io::Result<()> {
+    pub fn begin(&mut self, probe: &message::Probe, is_server: bool) -> io::Result<()> {
         for leg in self.legs.clone() {
             if leg.sends {
                 self.send(leg, probe)?;
@@ -197,7 +201,7 @@ impl Datagrams {
         Ok(())
     }
 
-    fn send(&mut self, leg: Arc<Leg>, probe: &wire::Probe) -> io::Result<()> {
+    fn send(&mut self, leg: Arc<Leg>, probe: &message::Probe) -> io::Result<()> {
         let Some(target) = leg.peer.get().copied() else {
             return Err(io::Error::other("no address to send to"));
         };
@@ -262,7 +266,7 @@ impl Datagrams {
     }
 
     #[must_use]
-    pub fn figures(&self) -> Vec<wire::ProbeStream> {
+    pub fn figures(&self) -> Vec<message::ProbeStream> {
         self.legs.iter().map(|leg| leg.figures()).collect()
     }
 
@@ -357,10 +361,10 @@ impl Leg {
         }
     }
 
-    fn figures(&self) -> wire::ProbeStream {
+    fn figures(&self) -> message::ProbeStream {
         let (cpu_ns, run_queue_ns) =
             self.thread.get().copied().and_then(schedstat).unwrap_or_default();
-        let stream = wire::ProbeStream {
+        let stream = message::ProbeStream {
             stream: self.stream,
             sends: self.sends,
             cpu_ns,
@@ -370,10 +374,10 @@ impl Leg {
         if self.sends {
             let datagrams = self.sent.datagrams.load(Ordering::Relaxed);
             let bytes = self.sent.bytes.load(Ordering::Relaxed);
-            return wire::ProbeStream { bytes, datagrams, sequence_next: datagrams, ..stream };
+            return message::ProbeStream { bytes, datagrams, sequence_next: datagrams, ..stream };
         }
         let arrivals = lock(&self.arrivals);
-        wire::ProbeStream {
+        message::ProbeStream {
             bytes: arrivals.bytes,
             datagrams: arrivals.datagrams,
             sequence_next: arrivals.sequence_next,
@@ -391,8 +395,8 @@ mod tests {
 
     #[test]
     fn who_heard_his_own_challenge_cannot_prove_the_address_of_another() {
-        let probe = wire::Probe {
-            kind: wire::ProbeKind::Datagrams as i32,
+        let probe = message::Probe {
+            kind: message::ProbeKind::Datagrams as i32,
             to_client: true,
             streams: 1,
             block_bytes: 1000,

@@ -1,7 +1,7 @@
 //! When a round's figures are taken: at its begin, after each interval, and where counting begins.
 
 use haul_host::cpu_quota::Throttling;
-use haul_protocol::wire;
+use haul_protocol::message;
 use std::time::{Duration, Instant};
 
 /// How often the sockets of a round are looked at in between.
@@ -21,7 +21,7 @@ pub struct Marks {
 impl Marks {
     /// Makes the marks of a round that begins now.
     #[must_use]
-    pub fn begin(probe: &wire::Probe) -> Self {
+    pub fn begin(probe: &message::Probe) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let (omit, time, interval) = (ms(probe.omit_ms), ms(probe.time_ms), ms(probe.interval_ms));
         let steps = |from: Duration, until: Duration| {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn marks(omit_ms: u32, time_ms: u32, interval_ms: u32) -> (Vec<u128>, usize) {
-        let probe = wire::Probe { omit_ms, time_ms, interval_ms, ..Default::default() };
+        let probe = message::Probe { omit_ms, time_ms, interval_ms, ..Default::default() };
         let marks = Marks::begin(&probe);
         (marks.at.iter().map(Duration::as_millis).collect(), marks.counted_from())
     }

@@ -7,7 +7,7 @@ use super::{
     summary::Sample,
 };
 use crate::transport::segments::{DroppedBy, NOTHING_AFTER, Narrowed, Segments};
-use haul_protocol::wire;
+use haul_protocol::message;
 use std::time::Duration;
 
 /// Rounds that a probe may have beside those that were asked for: one for the path's MTU, and one
@@ -28,8 +28,9 @@ pub fn must_narrow(
     segments: &Segments,
 ) -> bool {
     // On this side as on the other: only what the other side sent, and tried again.
-    let tries = |stream: &wire::ProbeStream| stream.sends && stream.retransmits >= RETRANSMITS_MIN;
-    let sends = |stream: &wire::ProbeStream| stream.sends && stream.sent_bytes > 0;
+    let tries =
+        |stream: &message::ProbeStream| stream.sends && stream.retransmits >= RETRANSMITS_MIN;
+    let sends = |stream: &message::ProbeStream| stream.sends && stream.sent_bytes > 0;
     let streams = theirs.map_or(&[][..], |sample| &sample.streams);
     let they_try =
         streams.iter().any(tries) || lasted >= NOTHING_AFTER && streams.iter().any(sends);

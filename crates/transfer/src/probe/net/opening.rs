@@ -14,7 +14,7 @@ use crate::{
         tls,
     },
 };
-use haul_protocol::{CAPABILITY_PROBE, ClientHandshake, wire};
+use haul_protocol::{CAPABILITY_PROBE, ClientHandshake, message};
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
@@ -95,11 +95,11 @@ fn open_once(
     let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
     let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
     let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
-    let open = wire::Open {
+    let open = message::Open {
         token_secret: token.secret.to_vec(),
         transfer: transfer.to_vec(),
-        direction: wire::Direction::Probe as i32,
-        ..wire::Open::default()
+        direction: message::Direction::Probe as i32,
+        ..message::Open::default()
     };
     let patience =
         if route.segments.control_may_shrink() { SILENT_AFTER } else { HANDSHAKE_TIMEOUT };
@@ -122,7 +122,7 @@ fn is_silent(control: &Control) -> bool {
 /// something else.
 fn shake_hands(
     control: &mut Control,
-    open: wire::Open,
+    open: message::Open,
     server: &str,
     (silent_after, interrupt): (Duration, &Interrupt),
 ) -> Result<haul_protocol::handshake::Granted, TransferError> {

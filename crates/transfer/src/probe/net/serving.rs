@@ -16,7 +16,7 @@ use crate::{
 };
 use haul_protocol::{
     Message, ProtocolError, StreamId, limits,
-    wire::{self, Fault, FaultCode, ProbeKind, Side},
+    message::{self, Fault, FaultCode, ProbeKind, Side},
 };
 use std::{
     io,
@@ -49,7 +49,7 @@ pub struct Serving<'a> {
     pub rtt: Duration,
     pub streams_max: u32,
     /// Whether the token allows this round.
-    pub allows: &'a dyn Fn(&wire::Probe) -> Result<(), Fault>,
+    pub allows: &'a dyn Fn(&message::Probe) -> Result<(), Fault>,
 }
 
 /// A round on its way.
@@ -117,7 +117,7 @@ impl Serving<'_> {
         ended
     }
 
-    fn next_round(&mut self, until: Instant, audits: &mut u32) -> Result<wire::Probe, Ended> {
+    fn next_round(&mut self, until: Instant, audits: &mut u32) -> Result<message::Probe, Ended> {
         loop {
             let mut next = None;
             for message in self.talk.hear(until)? {
@@ -144,7 +144,7 @@ impl Serving<'_> {
     }
 
     /// One round; what it moved, as this side counted, and why it failed.
-    fn round(&mut self, probe: &wire::Probe) -> Result<(u64, Option<Fault>), Ended> {
+    fn round(&mut self, probe: &message::Probe) -> Result<(u64, Option<Fault>), Ended> {
         let round = probe.round;
         let refused = (self.allows)(probe).and_then(|()| self.check(probe)).err();
         let outcome = match refused {
@@ -153,9 +153,9 @@ impl Serving<'_> {
             None => self.datagrams_round(probe),
         };
         let result = match outcome {
-            Ok(streams) => wire::ProbeResult { round, streams, fault: None },
+            Ok(streams) => message::ProbeResult { round, streams, fault: None },
             Err(Stop::Round(fault)) => {
-                wire::ProbeResult { round, fault: Some(fault), streams: Vec::new() }
+                message::ProbeResult { round, fault: Some(fault), streams: Vec::new() }
             }
             Err(Stop::Session(ended)) => return Err(ended),
         };
@@ -165,7 +165,7 @@ impl Serving<'_> {
         Ok((bytes, fault))
     }
 
-    fn check(&self, probe: &wire::Probe) -> Result<(), Fault> {
+    fn check(&self, probe: &message::Probe) -> Result<(), Fault> {
         if probe.streams > self.streams_max {
             let what = "the server does not take so many streams";
             return Err(Fault::new(FaultCode::TooManySessions, Side::Unknown, what)
@@ -197,10 +197,10 @@ impl Serving<'_> {
             .hint("load its module there, or run the server as root"))
     }
 
-    fn streams_round(&mut self, probe: &wire::Probe) -> Result<Vec<wire::ProbeStream>, Stop> {
+    fn streams_round(&mut self, probe: &message::Probe) -> Result<Vec<message::ProbeStream>, Stop> {
         // What came late for an earlier round.
         self.attached.try_iter().for_each(|(stream, _)| self.streams.release(stream));
-        self.talk.say(Message::ProbeReady(wire::ProbeReady {
+        self.talk.say(Message::ProbeReady(message::ProbeReady {
             round: probe.round,
             ..Default::default()
         }));
@@ -222,7 +222,7 @@ impl Serving<'_> {
     fn gather(
         &mut self,
         wanted: &[(u32, bool)],
-        probe: &wire::Probe,
+        probe: &message::Probe,
         claimed: &mut Claimed,
     ) -> Result<Vec<(StreamId, TcpStream, Work)>, Stop> {
         let until = Instant::now() + SETUP_MAX;
@@ -258,13 +258,16 @@ impl Serving<'_> {
         Ok(streams)
     }
 
-    fn datagrams_round(&mut self, probe: &wire::Probe) -> Result<Vec<wire::ProbeStream>, Stop> {
+    fn datagrams_round(
+        &mut self,
+        probe: &message::Probe,
+    ) -> Result<Vec<message::ProbeStream>, Stop> {
         let (ip, port) = self.local;
         let socket = datagrams::bind(ip, port).map_err(Stop::io)?;
         let udp_port = socket.local_addr().map_err(Stop::io)?.port();
         let key: [u8; KEY_BYTES] = random_bytes().map_err(Stop::io)?;
         let datagrams = Datagrams::serve(probe, socket, key).map_err(Stop::io)?;
-        self.talk.say(Message::ProbeReady(wire::ProbeReady {
+        self.talk.say(Message::ProbeReady(message::ProbeReady {
             round: probe.round,
             udp_port: udp_port.into(),
             datagram_key: key.to_vec(),
@@ -290,11 +293,11 @@ impl Serving<'_> {
     /// From the begin of its time to its last figures.
     fn run_round(
         &mut self,
-        probe: &wire::Probe,
+        probe: &message::Probe,
         mut running: Running,
-    ) -> Result<Vec<wire::ProbeStream>, Stop> {
+    ) -> Result<Vec<message::ProbeStream>, Stop> {
         let round = probe.round;
-        self.talk.say(Message::ProbeStep(wire::ProbeStep { round, over: false }));
+        self.talk.say(Message::ProbeStep(message::ProbeStep { round, over: false }));
         let is_path_mtu = probe.kind() == ProbeKind::PathMtu;
         if let Running::Datagrams(datagrams) = &mut running
             && !is_path_mtu
@@ -316,7 +319,7 @@ impl Serving<'_> {
                 let (at_us, streams) = (marks.elapsed_us(), running.figures());
                 if !is_path_mtu {
                     let throttled_ns = marks.throttled_ns();
-                    let figures = wire::ProbeFigures { round, at_us, streams, throttled_ns };
+                    let figures = message::ProbeFigures { round, at_us, streams, throttled_ns };
                     self.talk.say(Message::ProbeFigures(figures));
                 }
             }
@@ -325,7 +328,7 @@ impl Serving<'_> {
     }
 
     /// Takes what is on its way; the last figures.
-    fn drain(&mut self, running: &Running) -> Result<Vec<wire::ProbeStream>, Stop> {
+    fn drain(&mut self, running: &Running) -> Result<Vec<message::ProbeStream>, Stop> {
         let ended = Instant::now();
         let late = LATE + 2 * self.rtt;
         let until = match running {
@@ -361,7 +364,7 @@ impl Serving<'_> {
 }
 
 impl Running {
-    fn figures(&self) -> Vec<wire::ProbeStream> {
+    fn figures(&self) -> Vec<message::ProbeStream> {
         match self {
             Self::Streams(streams) => streams.figures(),
             Self::Datagrams(datagrams) => datagrams.figures(),

@@ -13,7 +13,7 @@ use crate::{
     transport::segments,
 };
 use haul_datapath::Host;
-use haul_protocol::{StreamId, wire};
+use haul_protocol::{StreamId, message};
 use haul_sys::tcp_info::TcpInfo;
 use rustix::{
     io::Errno,
@@ -88,7 +88,7 @@ impl RunningStreams {
     /// If no thread or descriptor can be had, or a named congestion control is refused.
     pub fn start(
         streams: Vec<(StreamId, TcpStream, Work)>,
-        probe: &wire::Probe,
+        probe: &message::Probe,
         setup: &StreamSetup,
     ) -> io::Result<Self> {
         let mut running = Self { streams: Vec::new() };
@@ -126,7 +126,7 @@ impl RunningStreams {
 
     /// Figures of the streams so far.
     #[must_use]
-    pub fn figures(&self) -> Vec<wire::ProbeStream> {
+    pub fn figures(&self) -> Vec<message::ProbeStream> {
         self.streams.iter().map(Running::figures).collect()
     }
 
@@ -198,14 +198,14 @@ impl Running {
         looks.clone()
     }
 
-    fn figures(&self) -> wire::ProbeStream {
+    fn figures(&self) -> message::ProbeStream {
         let bytes = self.shared.bytes.load(Ordering::Relaxed);
         let ended = || self.shared.times_ns.get().copied();
         let running = || self.shared.thread.get().copied().and_then(schedstat);
         // It may end between the two questions.
         let (cpu_ns, run_queue_ns) = ended().or_else(running).or_else(ended).unwrap_or_default();
         let sends = self.work == Work::Send;
-        let stream = wire::ProbeStream {
+        let stream = message::ProbeStream {
             stream: self.id.0,
             sends,
             bytes,
@@ -214,7 +214,7 @@ impl Running {
             ..Default::default()
         };
         match TcpInfo::of(&self.socket) {
-            Ok(tcp) if sends => wire::ProbeStream {
+            Ok(tcp) if sends => message::ProbeStream {
                 congestion: haul_sys::congestion::congestion(&self.socket).unwrap_or_default(),
                 ..of_sender(stream, &tcp, &self.looked())
             },
@@ -224,12 +224,12 @@ impl Running {
 }
 
 fn of_sender(
-    stream: wire::ProbeStream,
+    stream: message::ProbeStream,
     tcp: &TcpInfo,
     looks: &streams::StreamFigures,
-) -> wire::ProbeStream {
+) -> message::ProbeStream {
     let (window_ns, buffer_ns) = stages::limited_ns(looks, tcp.busy_time_us * 1000);
-    wire::ProbeStream {
+    message::ProbeStream {
         rtt_us: tcp.rtt_us,
         // All ones: nothing was measured yet.
         min_rtt_us: if tcp.min_rtt_us == u32::MAX { 0 } else { tcp.min_rtt_us },

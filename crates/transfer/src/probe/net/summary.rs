@@ -3,7 +3,7 @@
 use super::report::{
     DatagramFigures, Direction, Interval, Limited, SideUse, StreamFigures, StreamInterval, Way,
 };
-use haul_protocol::wire::{self, ProbeStream};
+use haul_protocol::message::{self, ProbeStream};
 
 /// A side's figures at one moment.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ fn find(streams: &[ProbeStream], stream: u32) -> ProbeStream {
 
 /// One way, from the samples of both sides.
 pub struct Counted<'a> {
-    pub asked: &'a wire::Probe,
+    pub asked: &'a message::Probe,
     pub direction: Direction,
     pub sender: &'a SideSamples,
     pub receiver: &'a SideSamples,
@@ -185,7 +185,7 @@ impl Counted<'_> {
 
     /// What was sent behind the last that had arrived when counting began, and what of it arrived.
     fn datagrams(&self, ids: &[u32]) -> Option<DatagramFigures> {
-        if self.asked.kind() != wire::ProbeKind::Datagrams {
+        if self.asked.kind() != message::ProbeKind::Datagrams {
             return None;
         }
         let (mut sent, mut received, mut reordered, mut duplicates, mut jitter_ns) =

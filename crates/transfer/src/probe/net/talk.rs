@@ -10,7 +10,7 @@ use crate::{
 };
 use haul_protocol::{
     Message,
-    wire::{self, Fault},
+    message::{self, Fault},
 };
 use std::{
     sync::atomic::Ordering,
@@ -69,7 +69,7 @@ impl<'a> Talk<'a> {
         let silent = now.saturating_duration_since(self.control.heard_at);
         if silent > PING_AFTER && now.saturating_duration_since(self.pinged_at) > PING_AFTER {
             self.pinged_at = now;
-            self.say(Message::Ping(wire::Ping { number: 0 }));
+            self.say(Message::Ping(message::Ping { number: 0 }));
         }
         let wait = until.saturating_duration_since(now).min(TURN_MAX);
         let messages = self.control.turn(wait, self.waker).map_err(|error| match error {

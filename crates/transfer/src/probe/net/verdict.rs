@@ -8,7 +8,7 @@ use crate::{
     probe::net::request::{NetProbe, Transport},
     verdict::{QUOTA_REMEDY, quota_holds},
 };
-use haul_protocol::wire::HostFacts;
+use haul_protocol::message::HostFacts;
 
 /// From this share of the rate that was asked for, that was the limit.
 const PACED_SHARE: f64 = 0.9;

@@ -32,8 +32,8 @@ use crate::{
 use haul_datapath::choose;
 use haul_protocol::{
     FileId, SpanGrid,
+    message::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
     receiver::Answer,
-    wire::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 use std::{
     collections::VecDeque,

@@ -13,7 +13,7 @@ use crate::{
 };
 use haul_datapath::{WireKind, choose};
 use haul_host::FileSystem;
-use haul_protocol::wire::{self, Fault, FaultCode, FileOffer};
+use haul_protocol::message::{self, Fault, FaultCode, FileOffer};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -37,7 +37,7 @@ impl DataStreams {
             TargetPlace::Null => (choose::Target::Null, None),
             TargetPlace::Below { root, base, .. } => {
                 let failed = |what| {
-                    move |error| io_problem_fault(wire::Side::Target, what, &error).at(&**base)
+                    move |error| io_problem_fault(message::Side::Target, what, &error).at(&**base)
                 };
                 let directory = open_existing(root, base, wishes.leaves_nothing())
                     .map_err(failed("the target cannot be opened"))?;
@@ -59,7 +59,7 @@ impl DataStreams {
             forced: self.forced_engine.as_deref(),
         };
         let choice = choose::receive_engine(&facts).map_err(|error| {
-            Fault::new(FaultCode::EngineRefused, wire::Side::Target, error.to_string())
+            Fault::new(FaultCode::EngineRefused, message::Side::Target, error.to_string())
         })?;
         if wishes.explain {
             let words = vec![facts.in_words()];

@@ -10,8 +10,8 @@ use crate::{
 };
 use haul_protocol::{
     FileId,
+    message::{self, Side},
     receiver::Answer,
-    wire::{self, Side},
 };
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ impl Stage for Comparing {
                     {
                         context.tally.forget_offer(&open.offer);
                     }
-                    Answer::Compare(wire::Compare { blake3: content.to_vec() })
+                    Answer::Compare(message::Compare { blake3: content.to_vec() })
                 }
                 Err(error) => {
                     let what = "what is there cannot be compared";

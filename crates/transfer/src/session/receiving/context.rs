@@ -21,8 +21,8 @@ use crate::{
 };
 use haul_protocol::{
     FileId, StreamId,
+    message::{self, Fault, FaultCode, FileOffer},
     receiver::Answer,
-    wire::{self, Fault, FaultCode, FileOffer},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -131,7 +131,7 @@ impl Context<'_> {
     /// Something failed at the end: both sides' users are told, and it counts.
     pub fn failed_late(&mut self, fault: Fault) {
         self.failed_beside(&fault);
-        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        let notice = message::Notice { fault: Some(fault), ..message::Notice::default() };
         lock(&self.shared.machine).notice(notice);
     }
 

@@ -17,7 +17,7 @@ use crate::{
 use haul_protocol::{
     Awaited, StreamId,
     frame::HEADER_BYTES,
-    wire::{self, Fault, FaultCode},
+    message::{self, Fault, FaultCode},
 };
 use std::{
     collections::BTreeMap,
@@ -95,7 +95,7 @@ impl DataStreams {
                 }
                 StreamEvent::Violated { why } => {
                     let what = "a data stream broke the protocol and was closed";
-                    let fault = Fault::new(FaultCode::ProtocolViolation, wire::Side::Path, what);
+                    let fault = Fault::new(FaultCode::ProtocolViolation, message::Side::Path, what);
                     context.tell(Event::Error((&fault.found(why)).into()));
                 }
                 StreamEvent::Ended { stream, why, carried, in_span } => {
@@ -120,7 +120,7 @@ impl DataStreams {
         if is_damaged && !self.damage_told && !self.supply.connects() {
             self.damage_told = true;
             let what = "a span arrived damaged or forged; it is asked for again";
-            let fault = Fault::new(FaultCode::DataDamaged, wire::Side::Path, what);
+            let fault = Fault::new(FaultCode::DataDamaged, message::Side::Path, what);
             context.tell(Event::Error((&fault).into()));
         }
     }
@@ -188,18 +188,18 @@ impl DataStreams {
     }
 
     /// The server has told where the time of its streams goes.
-    pub fn heard_figures(&mut self, figures: &wire::Figures) {
+    pub fn heard_figures(&mut self, figures: &message::Figures) {
         let of_network = [
-            wire::Stage::SendCongestionWindow,
-            wire::Stage::SendReceiverWindow,
-            wire::Stage::SendBuffer,
+            message::Stage::SendCongestionWindow,
+            message::Stage::SendReceiverWindow,
+            message::Stage::SendBuffer,
         ];
-        let sum_ns = |stages: &[wire::Stage]| -> u64 {
+        let sum_ns = |stages: &[message::Stage]| -> u64 {
             let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage()));
             of_stages.map(|time| time.ns).sum()
         };
         // Several streams may share one span's wait: those without work are idle.
-        let busy_ns = figures.streams_ns.saturating_sub(sum_ns(&[wire::Stage::Idle]));
+        let busy_ns = figures.streams_ns.saturating_sub(sum_ns(&[message::Stage::Idle]));
         self.network_holds_sender = sum_ns(&of_network) > busy_ns / 2;
     }
 

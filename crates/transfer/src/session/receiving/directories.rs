@@ -5,7 +5,7 @@ use super::{
     context::Context,
     stage::{Settled, Stage},
 };
-use haul_protocol::wire::{FileKind, FileOffer};
+use haul_protocol::message::{FileKind, FileOffer};
 
 /// The memory of directories whose mode and time are set at the end, at most: beyond, they keep new
 /// ones.

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::{events::Event, problem::Problem};
-use haul_protocol::wire::{Fault, FaultCode, FileOffer, Side};
+use haul_protocol::message::{Fault, FaultCode, FileOffer, Side};
 
 /// A source that was asked for, by the first component of its name.
 #[derive(Debug)]

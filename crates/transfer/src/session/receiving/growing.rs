@@ -9,7 +9,7 @@ use crate::{
 };
 use haul_protocol::{
     SpanGrid, SpanSet,
-    wire::{Compared, Fault, FileOffer, Growth},
+    message::{Compared, Fault, FileOffer, Growth},
 };
 use std::{collections::BTreeMap, time::Instant};
 

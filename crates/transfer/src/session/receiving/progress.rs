@@ -7,7 +7,7 @@ use crate::{
     session::{role::LOOKED_AT_MAX, streams::StreamFigures},
     storage::target_place::TargetPlace,
 };
-use haul_protocol::wire;
+use haul_protocol::message;
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -41,7 +41,7 @@ impl Context<'_> {
     #[must_use]
     pub fn current(&self) -> Option<Name> {
         let mut offers = self.open.values().map(|open| &open.offer).take(LOOKED_AT_MAX);
-        let file = offers.find(|offer| offer.kind() == wire::FileKind::Regular)?;
+        let file = offers.find(|offer| offer.kind() == message::FileKind::Regular)?;
         Some(Name(file.name.clone()))
     }
 
@@ -52,13 +52,14 @@ impl Context<'_> {
         }
         self.progress_at = Some(now);
         self.count_progress();
-        let streams =
-            self.shared.streams.open().into_iter().map(|(stream, figures)| wire::StreamProgress {
+        let streams = self.shared.streams.open().into_iter().map(|(stream, figures)| {
+            message::StreamProgress {
                 stream: stream.0,
                 received_bytes: figures.consumed_bytes,
                 on_storage: figures.on_storage(),
-            });
-        let progress = wire::Progress {
+            }
+        });
+        let progress = message::Progress {
             received_bytes: self.tally.received_bytes,
             durable_bytes: self.tally.durable_bytes,
             streams: streams.collect(),

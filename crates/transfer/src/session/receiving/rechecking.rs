@@ -18,8 +18,8 @@ use crate::{
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
 use haul_protocol::{
     FileId, SpanGrid, SpanSet,
+    message::{self, Fault},
     receiver::Earlier,
-    wire::{self, Fault},
 };
 use std::{
     io,
@@ -146,7 +146,7 @@ impl Rechecking {
         let begun = self.reading.begin(file, move |ending| recheck.run(&target, ending));
         if let Err(error) = begun {
             let what = "what an earlier run left cannot be read back";
-            context.fail(file, io_fault(wire::Side::Target, b"", what, &error));
+            context.fail(file, io_fault(message::Side::Target, b"", what, &error));
         }
     }
 }
@@ -168,7 +168,7 @@ impl Stage for Rechecking {
                 }
                 Err(error) => {
                     let what = "what an earlier run left cannot be read back";
-                    let fault = io_fault(wire::Side::Target, &offer.name, what, &error);
+                    let fault = io_fault(message::Side::Target, &offer.name, what, &error);
                     context.fail(file, fault);
                 }
             }

@@ -19,7 +19,7 @@ use crate::{
 };
 use haul_protocol::{
     limits::REMOVED_MAX,
-    wire::{Fault, FaultCode, FileOffer, Side},
+    message::{Fault, FaultCode, FileOffer, Side},
 };
 use std::{
     collections::BTreeSet,

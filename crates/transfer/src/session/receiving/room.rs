@@ -5,7 +5,7 @@
 
 use super::{context::Context, stage::Stage};
 use crate::{storage::free_space::free_bytes_of, words};
-use haul_protocol::wire::{FileKind, FileOffer};
+use haul_protocol::message::{FileKind, FileOffer};
 
 /// The space that offered files are still to take.
 #[derive(Debug, Default)]

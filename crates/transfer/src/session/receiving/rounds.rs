@@ -14,7 +14,7 @@ use crate::{
 };
 use haul_protocol::{
     FileId, SpanSet,
-    wire::{Fault, FaultCode, FileOffer, Growth, Side},
+    message::{Fault, FaultCode, FileOffer, Growth, Side},
 };
 use std::{sync::atomic::Ordering, time::Instant};
 

@@ -12,7 +12,7 @@ use crate::{
 use haul_protocol::{
     FileId,
     file_life::is_passing,
-    wire::{Fault, FaultCode, FileKind, FileOffer},
+    message::{Fault, FaultCode, FileKind, FileOffer},
 };
 
 impl Receiving<'_> {

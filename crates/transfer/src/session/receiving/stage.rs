@@ -7,7 +7,7 @@ use super::context::Context;
 use crate::{content::FileContent, file_status::FileStatus, name::Name, session::growth::growth};
 use haul_protocol::{
     FileId,
-    wire::{Fault, FileOffer, Growth},
+    message::{Fault, FileOffer, Growth},
 };
 use std::time::Instant;
 

@@ -8,7 +8,7 @@ use crate::{
     storage::source::{Location, SourceEntry},
 };
 use haul_datapath::{WireKind, choose};
-use haul_protocol::wire::{self, Fault, FaultCode};
+use haul_protocol::message::{self, Fault, FaultCode};
 use std::{sync::atomic::Ordering, time::Instant};
 
 impl DataStreams {
@@ -42,7 +42,7 @@ impl DataStreams {
             forced: self.forced_engine.as_deref(),
         };
         let choice = choose::send_engine(&facts).map_err(|error| {
-            Fault::new(FaultCode::EngineRefused, wire::Side::Source, error.to_string())
+            Fault::new(FaultCode::EngineRefused, message::Side::Source, error.to_string())
         })?;
         if context.wishes.explain {
             let words = vec![facts.in_words()];

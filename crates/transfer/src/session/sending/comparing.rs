@@ -13,7 +13,7 @@ use crate::{
 use haul_protocol::{
     FileId,
     file_life::NextStep,
-    wire::{Compared, Side},
+    message::{Compared, Side},
 };
 use std::{collections::BTreeMap, io, time::Instant};
 

@@ -17,7 +17,7 @@ use crate::{
 use haul_protocol::{
     FileId,
     file_life::OfferFacts,
-    wire::{self, Fault},
+    message::{self, Fault},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -92,7 +92,7 @@ impl Context<'_> {
     }
 
     fn notice(&self, fault: Fault) {
-        let notice = wire::Notice { fault: Some(fault), ..wire::Notice::default() };
+        let notice = message::Notice { fault: Some(fault), ..message::Notice::default() };
         lock(&self.shared.machine).notice(notice);
     }
 

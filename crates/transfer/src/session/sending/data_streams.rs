@@ -12,7 +12,7 @@ use crate::{
         supply::{Connect, Supply},
     },
 };
-use haul_protocol::{StreamId, wire::StreamProgress};
+use haul_protocol::{StreamId, message::StreamProgress};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

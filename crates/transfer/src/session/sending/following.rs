@@ -25,7 +25,7 @@ use crate::{
 use haul_protocol::{
     FileId,
     file_life::NextStep,
-    wire::{self, Compared, Fault, FileKind, FileOffer, Growth},
+    message::{self, Compared, Fault, FileKind, FileOffer, Growth},
 };
 use rustix::{
     fs::{Stat, inotify},
@@ -434,7 +434,7 @@ impl Followed {
         let name = &self.entry.offer.name;
         let stat = rustix::fs::fstat(&self.file).map_err(|errno| {
             let what = "cannot be looked at";
-            crate::error::io_fault(wire::Side::Source, name, what, &errno.into())
+            crate::error::io_fault(message::Side::Source, name, what, &errno.into())
         })?;
         if stat.st_nlink == 0 {
             return Err(removed_fault(name));

@@ -4,7 +4,7 @@ use crate::{
     rights::{self, Right},
     state::Grant,
 };
-use haul_protocol::wire::{self, file_answer::Answer};
+use haul_protocol::message::{self, Answer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
@@ -17,12 +17,12 @@ impl Giving {
     /// A dry run that needs the right to list only gives no more to who has no other, and to who
     /// has a token for one transfer, as a listing does not use it up.
     #[must_use]
-    pub fn to(grant: &Grant, open: &wire::Open) -> Self {
+    pub fn to(grant: &Grant, open: &message::Open) -> Self {
         let may_have_files = grant.rights.allows(Right::Read) && !grant.single_use;
         if rights::lists_only(open) && !may_have_files { Self::Listing } else { Self::Files }
     }
 
-    pub(super) fn allows(self, answer: &wire::FileAnswer) -> bool {
+    pub(super) fn allows(self, answer: &message::FileAnswer) -> bool {
         self == Self::Files || !matches!(answer.answer, Some(Answer::Need(_) | Answer::Compare(_)))
     }
 }

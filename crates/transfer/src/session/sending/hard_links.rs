@@ -9,7 +9,7 @@ use crate::storage::source::SourceEntry;
 use haul_protocol::{
     FileId,
     file_life::NextStep,
-    wire::{FileKind, Growth},
+    message::{FileKind, Growth},
 };
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -180,7 +180,7 @@ fn become_link(entry: &mut SourceEntry, first: &[u8]) {
 mod tests {
     use super::*;
     use crate::storage::source::Location;
-    use haul_protocol::wire::FileOffer;
+    use haul_protocol::message::FileOffer;
 
     fn entry(name: &str, inode: u64, links: u64) -> Box<SourceEntry> {
         let kind = FileKind::Regular as i32;

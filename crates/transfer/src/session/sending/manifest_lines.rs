@@ -7,7 +7,7 @@ use super::{
 use crate::manifest::{Lines, Origin};
 use haul_protocol::{
     file_life::{EndResult, NextStep},
-    wire::{self, FileKind},
+    message::{self, FileKind},
 };
 
 pub(super) struct ManifestLines(pub Lines);
@@ -35,7 +35,7 @@ impl Stage for ManifestLines {
         let stored_as = settled.stored_as.as_ref().map(|name| &*name.0);
         if entry.offer.kind() == FileKind::HardLink {
             let (kind, size_bytes) = (FileKind::Regular as i32, entry.size_bytes);
-            let named = wire::FileOffer { kind, size_bytes, ..entry.offer.clone() };
+            let named = message::FileOffer { kind, size_bytes, ..entry.offer.clone() };
             return self.0.settled(&named, stored_as, None, &origin);
         }
         self.0.settled(&entry.offer, stored_as, content, &origin);

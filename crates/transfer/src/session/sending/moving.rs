@@ -5,7 +5,7 @@ use super::{
     stage::{Settled, Stage},
 };
 use crate::storage::source::{Ctime, SourceEntry};
-use haul_protocol::wire::{Fault, FileKind};
+use haul_protocol::message::{Fault, FileKind};
 use std::collections::HashMap;
 
 /// Directories of a move that are removed at its end, in bytes of their names: of more, the first.

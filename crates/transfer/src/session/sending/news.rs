@@ -1,7 +1,7 @@
 //! Faults of a watch that are news: it looks at the same sources again and again, and tells of each
 //! fault once.
 
-use haul_protocol::{file_life::is_passing, wire::Fault};
+use haul_protocol::{file_life::is_passing, message::Fault};
 use std::collections::HashSet;
 
 /// Names that are remembered; beyond that all of them are told once more.
@@ -28,7 +28,7 @@ impl News {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_protocol::wire::{FaultCode, Side};
+    use haul_protocol::message::{FaultCode, Side};
 
     #[test]
     fn a_fault_is_told_once_a_name_and_a_change_never() {

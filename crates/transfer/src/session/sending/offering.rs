@@ -12,8 +12,8 @@ use crate::{
     storage::{source::SourceEntry, walk::Listed},
 };
 use haul_protocol::{
+    message::{self, Fault, FaultCode},
     name::check_relative_name,
-    wire::{self, Fault, FaultCode},
 };
 use std::time::Instant;
 
@@ -64,7 +64,7 @@ impl Sending<'_> {
                     Ok(()) => self.meet(entry, now),
                     Err(why) => {
                         let what = "cannot be offered under this name";
-                        let fault = Fault::new(FaultCode::NameRefused, wire::Side::Source, what);
+                        let fault = Fault::new(FaultCode::NameRefused, message::Side::Source, what);
                         self.context.not_offered(fault.at(entry.offer.name).found(why));
                     }
                 },

@@ -24,8 +24,8 @@ use haul_datapath::{SpanFile, SpanTap};
 use haul_protocol::{
     FileId, SpanGrid, SpanSet,
     frame::FrameHeader,
+    message::{self, Fault, FileKind},
     sender::Resumed,
-    wire::{self, Fault, FileKind},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +60,7 @@ struct ChangedSource {
     entry: Arc<SourceEntry>,
     earlier: Option<Arc<EarlierSpans>>,
     sent: Vec<SentSpan>,
-    digest: wire::Digest,
+    digest: message::Digest,
     keys: Arc<SessionKeys>,
 }
 
@@ -153,7 +153,7 @@ impl Rereading {
         let source = ChangedSource { entry, earlier, sent, digest, keys };
         let begun = self.reading.begin(file, move |ending| Ok(source.read(ending)));
         if let Err(error) = begun {
-            let fault = io_fault(wire::Side::Source, b"", "cannot be read again", &error);
+            let fault = io_fault(message::Side::Source, b"", "cannot be read again", &error);
             lock(&context.shared.machine).source_checked(file, Err(fault));
         }
     }
@@ -171,7 +171,7 @@ impl Stage for Rereading {
                 continue;
             }
             let found = reread.unwrap_or_else(|error| {
-                Err(io_fault(wire::Side::Source, b"", "cannot be read again", &error))
+                Err(io_fault(message::Side::Source, b"", "cannot be read again", &error))
             });
             if let Ok(ctime) = found
                 && let Some(source) = lock(&context.shared.sources).get_mut(&file)
@@ -195,7 +195,7 @@ impl ChangedSource {
         for _ in 0..REREADS_MAX {
             let before = self.entry.check()?;
             let read = |error: io::Error| {
-                io_fault(wire::Side::Source, name, "cannot be read again", &error)
+                io_fault(message::Side::Source, name, "cannot be read again", &error)
             };
             let file = self.entry.open()?;
             self.compare(&file, ending)
@@ -229,7 +229,7 @@ impl ChangedSource {
                 ));
             }
         }
-        if self.digest == wire::Digest::None && !self.sent.is_empty() {
+        if self.digest == message::Digest::None && !self.sent.is_empty() {
             return Ok(Err("its inode changed, and without a digest nothing tells what was sent"));
         }
         let mut digest = SpanDigest::new(self.digest, &self.keys);

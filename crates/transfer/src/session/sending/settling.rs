@@ -13,8 +13,8 @@ use crate::{
 use haul_protocol::{
     FileId,
     file_life::{EndResult, NextStep, OfferFacts, next_step},
+    message::{Fault, FileKind, Growth},
     sender::FileOutcome,
-    wire::{Fault, FileKind, Growth},
 };
 use std::{sync::Arc, time::Instant};
 

@@ -8,7 +8,7 @@ use crate::{
 };
 use haul_protocol::{
     ProtocolError,
-    wire::{self, Fault, FaultCode},
+    message::{self, Fault, FaultCode},
 };
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ impl Sources {
     /// The inner error is a fault of the user's.
     pub(super) fn select(
         &mut self,
-        part: wire::Selection,
+        part: message::Selection,
     ) -> Result<Result<bool, Fault>, ProtocolError> {
         let Self::AwaitSelection { top, options, arriving } = self else {
             return Err(ProtocolError::new("a selection that was not announced"));
@@ -57,7 +57,7 @@ impl Sources {
 /// If a pattern is none: the fault for the user.
 pub fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, Fault> {
     let matcher = selection.compile().map_err(|problem| {
-        Fault::new(FaultCode::NameRefused, wire::Side::Unknown, problem.what)
+        Fault::new(FaultCode::NameRefused, message::Side::Unknown, problem.what)
             .needs(problem.needs)
             .found(problem.found)
     })?;

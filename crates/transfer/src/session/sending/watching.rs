@@ -21,7 +21,7 @@ use crate::{
 };
 use haul_protocol::{
     file_life::NextStep,
-    wire::{Fault, FaultCode, FileKind, FileOffer, Growth, Side as WireSide},
+    message::{Fault, FaultCode, FileKind, FileOffer, Growth, Side as WireSide},
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},

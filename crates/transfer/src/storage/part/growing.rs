@@ -15,7 +15,7 @@ use super::{
 use crate::error::io_fault;
 use haul_protocol::{
     SpanGrid, SpanSet, limits,
-    wire::{Compared, Digest, Fault, FaultCode, FileOffer, Growth, Side, SpanRange},
+    message::{Compared, Digest, Fault, FaultCode, FileOffer, Growth, Side, SpanRange},
 };
 use rustix::fs::fstat;
 use std::io;
@@ -246,7 +246,7 @@ pub fn full_spans(grid: &SpanGrid, size_bytes: u64) -> SpanSet {
 mod tests {
     use super::*;
     use crate::storage::journal::Recorded;
-    use haul_protocol::wire::FileKind;
+    use haul_protocol::message::FileKind;
     use std::os::unix::fs::FileExt;
 
     const SPAN: u64 = 64 << 10;

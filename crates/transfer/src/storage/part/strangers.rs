@@ -2,7 +2,7 @@
 
 use super::Part;
 use crate::error::io_fault;
-use haul_protocol::wire::{Fault, FaultCode, FileOffer, Growth, Side};
+use haul_protocol::message::{Fault, FaultCode, FileOffer, Growth, Side};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use std::{fs::File, io, time::Duration};
 
@@ -66,7 +66,7 @@ mod tests {
     use crate::storage::{journal::Recorded, root::Root};
     use haul_protocol::{
         SpanSet,
-        wire::{Digest, FaultCode, FileOffer, SpanRange},
+        message::{Digest, FaultCode, FileOffer, SpanRange},
     };
     use std::{
         fs::{self, File, Permissions},

@@ -1,0 +1,24 @@
+//! A peer that breaks the protocol: what it said, in words.
+
+use alloc::string::String;
+use core::fmt;
+
+/// The peer said something that the protocol does not allow; the session ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtocolError {
+    pub what: String,
+}
+
+impl ProtocolError {
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into() }
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl core::error::Error for ProtocolError {}
