@@ -2,10 +2,12 @@
 
 use haul_transfer::{
     HaulUrl, Token,
-    manifest::line::Line,
-    probe::net::datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES},
-    size::parse_size,
-    storage::journal::{Identity, decode},
+    internals::{
+        datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES},
+        journal::{Identity, decode},
+        manifest::Line,
+        parse_size,
+    },
 };
 
 /// A token that is read prints the same again.

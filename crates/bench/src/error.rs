@@ -1,6 +1,6 @@
 //! Errors of benches: why one came to nothing.
 
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 
 /// An error of a bench.
 #[derive(Debug, thiserror::Error)]

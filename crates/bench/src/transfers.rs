@@ -3,7 +3,7 @@
 use crate::workshop::Workshop;
 use anyhow::{Context, Result, bail};
 use haul_scratch::child::{Child, Wanted};
-use haul_transfer::{HaulUrl, token::TOKEN_VARIABLE};
+use haul_transfer::{HaulUrl, TOKEN_VARIABLE};
 use serde::Serialize;
 use serde_json::Value;
 use std::{

@@ -9,7 +9,7 @@ use haul_host::{FileSystem, FsKind, Host};
 use haul_report::{steps::Steps, units};
 use haul_scratch::{data_file, leftovers::OwnDirectory};
 use haul_sys::cachestat::cached_bytes;
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::{

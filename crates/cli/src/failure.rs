@@ -1,7 +1,7 @@
 //! The end of a command: its exit status, and its error in words and as JSON.
 
 use crate::ui;
-use haul_transfer::{TransferError, problem::Problem};
+use haul_transfer::{Problem, TransferError};
 
 /// The exit statuses of haul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
     haul_sys::file_size_limit::survive();
-    haul_transfer::grow_descriptor_table();
+    haul_transfer::internals::grow_descriptor_table();
     let words: Vec<OsString> = std::env::args_os().collect();
     let wants_json = words.iter().any(|word| word == "--json");
     match run(words) {

@@ -3,8 +3,7 @@
 //! `cargo run -p haul-transfer --example push FILE DIRECTORY`
 
 use haul_transfer::{
-    Interrupt, PushRequest, ServeOptions, ServeRoot, Server, TransferOptions, options::SourceSpec,
-    push,
+    Interrupt, PushRequest, ServeOptions, ServeRoot, Server, SourceSpec, TransferOptions, push,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -20,7 +20,8 @@ use crate::{
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
     error::{TransferError, problem},
     events::{
-        Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom, Verdict,
+        Check, CheckVerdict, ConnectionState, Event, Explained, Lag, Report, SessionOpened,
+        TargetRoom,
     },
     manifest::{Lines, Manifest, rename_of},
     name::printable,
@@ -434,7 +435,7 @@ impl<'a> Client<'a> {
         let checks = self.checks(run, work, &tally);
         let room = self.target_room(run, work);
         let mut report = self.report(run, tally, begun);
-        report.ok &= checks.iter().all(|check| check.verdict != Verdict::Failed);
+        report.ok &= checks.iter().all(|check| check.verdict != CheckVerdict::Failed);
         (report.preflight, report.target_room) = (checks, room);
         self.with_manifest(report, on_event)
     }

@@ -266,7 +266,7 @@ pub struct RecheckReport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum CheckVerdict {
     Ok,
     /// It works, and could be better.
     Warning,
@@ -278,7 +278,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     pub name: String,
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     pub found: String,
     pub hint: String,
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     clocks::now_ms,
-    events::{Check, Verdict, files_and_directories},
+    events::{Check, CheckVerdict, files_and_directories},
     session::{stages::round, tally::Tally},
     storage::{
         free_space::{free_bytes, target_facts},
@@ -75,13 +75,13 @@ impl Findings<'_> {
         let found = files_and_directories(tally.files_total(), tally.offered_directories);
         if tally.failed_files > 0 {
             let failed = format!("{} of {found} would fail", tally.failed_files);
-            return check("files", Verdict::Failed, failed, "each is named above");
+            return check("files", CheckVerdict::Failed, failed, "each is named above");
         }
         let found = match tally.left_out_files {
             0 => format!("{found} can be looked at"),
             left_out => format!("{found}, {left_out} of a kind that is not moved"),
         };
-        check("files", Verdict::Ok, found, "")
+        check("files", CheckVerdict::Ok, found, "")
     }
 
     fn space(&self, target: &TargetFacts) -> Check {
@@ -90,19 +90,19 @@ impl Findings<'_> {
         let Some(free) = free_bytes(target) else {
             let system = &target.file_system;
             let found = format!("{to_write} to write; {system} does not say how much is free");
-            return check("space", Verdict::Ok, found, "");
+            return check("space", CheckVerdict::Ok, found, "");
         };
         let room = amount(free);
         let found = format!("{to_write} to write, {room} free on {}", target.file_system);
         if needed > free {
             let hint = "free space there, or move less; holes count in full here";
-            return check("space", Verdict::Failed, found, hint);
+            return check("space", CheckVerdict::Failed, found, hint);
         }
         let left = (free - needed) as f64 / free.max(1) as f64;
         if needed > 0 && left < SPACE_LEFT_SHARE_MIN {
-            return check("space", Verdict::Warning, found, "the disk will be all but full");
+            return check("space", CheckVerdict::Warning, found, "the disk will be all but full");
         }
-        check("space", Verdict::Ok, found, "")
+        check("space", CheckVerdict::Ok, found, "")
     }
 
     fn inodes(&self, target: &TargetFacts) -> Check {
@@ -110,23 +110,23 @@ impl Findings<'_> {
         let needed = self.tally.planned_files;
         if target.free_inodes == u64::MAX {
             let found = format!("{} has no fixed number of them", target.file_system);
-            return check("inodes", Verdict::Ok, found, "");
+            return check("inodes", CheckVerdict::Ok, found, "");
         }
         let found = format!("{needed} to make, {} free", target.free_inodes);
         if needed > target.free_inodes {
             let hint = "remove files there, or choose another file system";
-            return check("inodes", Verdict::Failed, found, hint);
+            return check("inodes", CheckVerdict::Failed, found, hint);
         }
-        check("inodes", Verdict::Ok, found, "")
+        check("inodes", CheckVerdict::Ok, found, "")
     }
 
     fn names(&self) -> Check {
         if self.replaced == 0 {
-            return check("names", Verdict::Ok, "nothing would be replaced".into(), "");
+            return check("names", CheckVerdict::Ok, "nothing would be replaced".into(), "");
         }
         let found = format!("{} would be replaced", counted(self.replaced, "file"));
         let hint = "--dry-run names them, --on-conflict chooses otherwise";
-        check("names", Verdict::Warning, found, hint)
+        check("names", CheckVerdict::Warning, found, hint)
     }
 
     fn limits(&self) -> Check {
@@ -134,9 +134,9 @@ impl Findings<'_> {
         let found = format!("open files: {} here, {} there", limit(mine), limit(theirs));
         if mine.min(theirs) < OPEN_FILES_MIN {
             let hint = "raise it (ulimit -n 65536): small files wait for each other below 1024";
-            return check("limits", Verdict::Warning, found, hint);
+            return check("limits", CheckVerdict::Warning, found, hint);
         }
-        check("limits", Verdict::Ok, found, "")
+        check("limits", CheckVerdict::Ok, found, "")
     }
 
     fn port(&self) -> Check {
@@ -144,12 +144,12 @@ impl Findings<'_> {
             Ok(time) => {
                 let ms = round(time.as_secs_f64() * 1e3, 2);
                 let found = format!("a second connection was there in {ms} ms");
-                check("port", Verdict::Ok, found, "")
+                check("port", CheckVerdict::Ok, found, "")
             }
             Err(error) => {
                 let hint = "data streams come to the same port: let more than one connection in";
                 let found = format!("no second connection: {error}");
-                check("port", Verdict::Failed, found, hint)
+                check("port", CheckVerdict::Failed, found, hint)
             }
         }
     }
@@ -162,9 +162,9 @@ impl Findings<'_> {
         let found = format!("the server's is {offset_ms} ms {ahead}");
         if offset_ms > CLOCK_OFFSET_MS_MAX {
             let hint = "set the clocks by NTP: times of files are compared";
-            return check("clock", Verdict::Warning, found, hint);
+            return check("clock", CheckVerdict::Warning, found, hint);
         }
-        check("clock", Verdict::Ok, found, "")
+        check("clock", CheckVerdict::Ok, found, "")
     }
 
     /// A window of the socket's buffers goes through in a round trip.
@@ -174,7 +174,7 @@ impl Findings<'_> {
         let (send, receive) = (sender.send_buffer_bytes_max, receiver.receive_buffer_bytes_max);
         let window = send.min(receive);
         if window == 0 {
-            return check("buffers", Verdict::Ok, "not known".into(), "");
+            return check("buffers", CheckVerdict::Ok, "not known".into(), "");
         }
         let rtt_s = self.rtt.as_secs_f64().max(1e-6);
         // Half of a buffer holds what is on the wire, the rest what the kernel needs for it.
@@ -195,31 +195,36 @@ impl Findings<'_> {
                 ("net.ipv4.tcp_rmem", if self.sends { "there" } else { "here" })
             };
             let hint = format!("raise the last number of {knob} {side}, or take more --streams");
-            return check("buffers", Verdict::Warning, found, &hint);
+            return check("buffers", CheckVerdict::Warning, found, &hint);
         }
-        check("buffers", Verdict::Ok, found, "")
+        check("buffers", CheckVerdict::Ok, found, "")
     }
 
     fn congestion(&self) -> Check {
         let sender = if self.sends { self.mine } else { self.theirs };
         let found = format!("the sender's system has {}", sender.congestion);
-        check("congestion", Verdict::Ok, found, "")
+        check("congestion", CheckVerdict::Ok, found, "")
     }
 }
 
 fn rights(target: &TargetFacts) -> Check {
     if target.read_only {
         let found = format!("the file system ({}) is read-only", target.file_system);
-        return check("rights", Verdict::Failed, found, "remount it writable or choose another");
+        return check(
+            "rights",
+            CheckVerdict::Failed,
+            found,
+            "remount it writable or choose another",
+        );
     }
     if !target.may_write {
         let found = "the target directory may not be written by that user".into();
-        return check("rights", Verdict::Failed, found, "check its owner and mode");
+        return check("rights", CheckVerdict::Failed, found, "check its owner and mode");
     }
-    check("rights", Verdict::Ok, "the target directory may be written".into(), "")
+    check("rights", CheckVerdict::Ok, "the target directory may be written".into(), "")
 }
 
-fn check(name: &str, verdict: Verdict, found: String, hint: &str) -> Check {
+fn check(name: &str, verdict: CheckVerdict, found: String, hint: &str) -> Check {
     Check { name: name.into(), verdict, found, hint: hint.into() }
 }
 
@@ -265,7 +270,7 @@ mod tests {
     fn verdicts(
         change: impl Fn(&mut HostFacts, &mut Tally),
         rtt_ms: u64,
-    ) -> Vec<(String, Verdict)> {
+    ) -> Vec<(String, CheckVerdict)> {
         let (mut theirs, mut tally) = (host(), Tally::default());
         (tally.planned_bytes, tally.planned_files) = (900, 9);
         change(&mut theirs, &mut tally);
@@ -280,7 +285,7 @@ mod tests {
             tally: &tally,
             replaced: 0,
         };
-        let not_ok = |check: &Check| check.verdict != Verdict::Ok;
+        let not_ok = |check: &Check| check.verdict != CheckVerdict::Ok;
         findings.checks().into_iter().filter(not_ok).map(|c| (c.name, c.verdict)).collect()
     }
 
@@ -292,21 +297,21 @@ mod tests {
         let found = |name: &str, verdict| vec![(name.to_owned(), verdict)];
         assert_eq!(verdicts(|_, _| (), 1), []);
         let full = verdicts(|facts, _| target(facts, |t| t.free_bytes = 899), 1);
-        assert_eq!(full, found("space", Verdict::Failed));
+        assert_eq!(full, found("space", CheckVerdict::Failed));
         assert_eq!(verdicts(|facts, _| target(facts, |t| t.free_bytes = NOT_KNOWN), 1), []);
         let nearly = verdicts(|facts, _| target(facts, |t| t.free_bytes = 910), 1);
-        assert_eq!(nearly, found("space", Verdict::Warning));
+        assert_eq!(nearly, found("space", CheckVerdict::Warning));
         let inodes = verdicts(|facts, _| target(facts, |t| t.free_inodes = 8), 1);
-        assert_eq!(inodes, found("inodes", Verdict::Failed));
+        assert_eq!(inodes, found("inodes", CheckVerdict::Failed));
         let rights = verdicts(|facts, _| target(facts, |t| t.may_write = false), 1);
-        assert_eq!(rights, found("rights", Verdict::Failed));
+        assert_eq!(rights, found("rights", CheckVerdict::Failed));
         let clock = verdicts(|facts, _| facts.clock_ms += 3000, 1);
-        assert_eq!(clock, found("clock", Verdict::Warning));
+        assert_eq!(clock, found("clock", CheckVerdict::Warning));
         let files = verdicts(|_, tally| tally.failed_files = 1, 1);
-        assert_eq!(files, found("files", Verdict::Failed));
+        assert_eq!(files, found("files", CheckVerdict::Failed));
         let limits = verdicts(|facts, _| facts.open_files_max = 256, 1);
-        assert_eq!(limits, found("limits", Verdict::Warning));
+        assert_eq!(limits, found("limits", CheckVerdict::Warning));
         // 2 MiB in 100 ms are 0.17 Gbit/s.
-        assert_eq!(verdicts(|_, _| (), 100), found("buffers", Verdict::Warning));
+        assert_eq!(verdicts(|_, _| (), 100), found("buffers", CheckVerdict::Warning));
     }
 }

@@ -16,7 +16,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
 
 /// The effect of a rule on what it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Effect {
     Include,
     Exclude,
 }
@@ -24,7 +24,7 @@ pub enum Verdict {
 /// A pattern and what it is for, in the order in which the user gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    pub verdict: Verdict,
+    pub effect: Effect,
     pub pattern: Vec<u8>,
 }
 
@@ -72,7 +72,7 @@ impl Selection {
         };
         for rule in &self.rules {
             part_for(&mut parts, &rule.pattern);
-            let include = rule.verdict == Verdict::Include;
+            let include = rule.effect == Effect::Include;
             let rule = message::FilterRule { include, pattern: rule.pattern.clone() };
             parts.last_mut().expect("never empty").rules.push(rule);
         }
@@ -104,20 +104,20 @@ impl Selection {
             return Err(problem("the patterns are too long", &needs, &found, hint));
         }
         let mut builder = GlobSetBuilder::new();
-        let mut verdicts = Vec::with_capacity(self.rules.len());
+        let mut effects = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
             for (glob, directories_only) in globs_of(&rule.pattern)? {
                 builder.add(glob);
-                verdicts.push((rule.verdict, directories_only));
+                effects.push((rule.effect, directories_only));
             }
         }
         let globs = builder.build().map_err(|error| {
             problem("the patterns cannot be used", "fewer or shorter ones", &error.to_string(), "")
         })?;
-        let includes_only = !self.rules.is_empty()
-            && self.rules.iter().all(|rule| rule.verdict == Verdict::Include);
+        let includes_only =
+            !self.rules.is_empty() && self.rules.iter().all(|rule| rule.effect == Effect::Include);
         let bounds = Self { rules: Vec::new(), names: None, ..self.clone() };
-        Ok(Matcher { globs, verdicts, includes_only, bounds })
+        Ok(Matcher { globs, effects, includes_only, bounds })
     }
 }
 
@@ -160,7 +160,7 @@ impl Arriving {
         selection.modified_until =
             part.modified_until.map(|m| m.seconds).or(selection.modified_until);
         selection.rules.extend(part.rules.into_iter().map(|rule| Rule {
-            verdict: if rule.include { Verdict::Include } else { Verdict::Exclude },
+            effect: if rule.include { Effect::Include } else { Effect::Exclude },
             pattern: rule.pattern,
         }));
         for name in &part.names {
@@ -229,7 +229,7 @@ pub enum Fit {
 #[derive(Clone, Debug)]
 pub struct Matcher {
     globs: GlobSet,
-    verdicts: Vec<(Verdict, bool)>,
+    effects: Vec<(Effect, bool)>,
     includes_only: bool,
     bounds: Selection,
 }
@@ -248,16 +248,16 @@ impl Matcher {
     }
 
     fn fit_name(&self, name: &[u8], is_directory: bool, above_included: bool) -> Fit {
-        if self.verdicts.is_empty() {
+        if self.effects.is_empty() {
             return Fit::Taken;
         }
         let fitting = self.globs.matches_candidate(&Candidate::new(OsStr::from_bytes(name)));
-        let mut fitting = fitting.into_iter().map(|at| self.verdicts[at]);
+        let mut fitting = fitting.into_iter().map(|at| self.effects[at]);
         let first = fitting.find(|(_, directories_only)| is_directory || !directories_only);
-        match (first.map(|(verdict, _)| verdict), self.includes_only) {
-            (Some(Verdict::Include), true) => Fit::Included,
-            (Some(Verdict::Include), false) | (None, false) => Fit::Taken,
-            (Some(Verdict::Exclude), _) => Fit::LeftOut,
+        match (first.map(|(effect, _)| effect), self.includes_only) {
+            (Some(Effect::Include), true) => Fit::Included,
+            (Some(Effect::Include), false) | (None, false) => Fit::Taken,
+            (Some(Effect::Exclude), _) => Fit::LeftOut,
             (None, true) if above_included => Fit::Included,
             (None, true) if is_directory => Fit::Perhaps,
             (None, true) => Fit::LeftOut,
@@ -283,7 +283,7 @@ mod tests {
 
     fn rules(words: &[&str]) -> Selection {
         let rule = |word: &&str| Rule {
-            verdict: if word.starts_with('+') { Verdict::Include } else { Verdict::Exclude },
+            effect: if word.starts_with('+') { Effect::Include } else { Effect::Exclude },
             pattern: word.as_bytes()[1..].to_vec(),
         };
         Selection { rules: words.iter().map(rule).collect(), ..Selection::default() }
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_refused_in_words() {
         for pattern in [&b"[a"[..], b"", b"/", b"\xff"] {
-            let rule = Rule { verdict: Verdict::Exclude, pattern: pattern.to_vec() };
+            let rule = Rule { effect: Effect::Exclude, pattern: pattern.to_vec() };
             let refused = Selection { rules: vec![rule], ..Selection::default() }.compile();
             assert!(refused.unwrap_err().to_string().contains("pattern"));
         }
@@ -401,12 +401,12 @@ mod tests {
     fn patterns_that_would_take_much_memory_are_refused() {
         let pattern = "?*".repeat(8);
         let selection = |rules: usize| {
-            let rule = Rule { verdict: Verdict::Exclude, pattern: pattern.clone().into_bytes() };
+            let rule = Rule { effect: Effect::Exclude, pattern: pattern.clone().into_bytes() };
             Selection { rules: vec![rule; rules], ..Selection::default() }
         };
         selection(limits::RULES_MAX).compile().unwrap();
         let pattern = pattern.repeat(2);
-        let rule = Rule { verdict: Verdict::Exclude, pattern: pattern.into_bytes() };
+        let rule = Rule { effect: Effect::Exclude, pattern: pattern.into_bytes() };
         let more = Selection { rules: vec![rule; limits::RULES_MAX], ..Selection::default() };
         assert_eq!(more.compile().unwrap_err().what, "the patterns are too long");
     }

@@ -49,6 +49,6 @@ fn journals() {
 fn the_whole_journal_of_the_corpus_is_believed() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/journal/good");
     let bytes = fs::read(root).expect("the corpus has it");
-    let told = haul_transfer::storage::journal::decode(&bytes[..], &bodies::identity());
+    let told = haul_transfer::internals::journal::decode(&bytes[..], &bodies::identity());
     assert_eq!(told.expect("a journal of this transfer").durable.count(), 65);
 }

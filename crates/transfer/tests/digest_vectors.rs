@@ -7,10 +7,7 @@ use haul_protocol::{
     frame::{FrameHeader, PayloadStatus, SpanHeader},
     message::Digest,
 };
-use haul_transfer::{
-    bytes::hex,
-    digest::{EXPORTED_BYTES, SessionKeys, SpanDigest},
-};
+use haul_transfer::internals::{EXPORTED_BYTES, SessionKeys, SpanDigest, hex};
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc};
 

@@ -19,7 +19,7 @@ use haul_emulator::{
 };
 use haul_report::{results::Results, spread::Spread, steps::Steps};
 use haul_scratch::child::{Child, Wanted};
-use haul_transfer::{HaulUrl, problem::Problem, token::TOKEN_VARIABLE};
+use haul_transfer::{HaulUrl, Problem, TOKEN_VARIABLE};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Sizes of what one call moves: a list of them, or a range.
 
 use haul_datapath::BLOCK_BYTES_MIN;
-use haul_transfer::size::parse_size;
+use haul_transfer::internals::parse_size;
 
 /// Largest block: no engine has more buffer.
 const BLOCK_BYTES_MAX: u64 = 32 << 20;

@@ -1,7 +1,7 @@
 //! `haul demo`: what can be chosen.
 
 use clap::Args;
-use haul_transfer::size::parse_size;
+use haul_transfer::internals::parse_size;
 use std::path::PathBuf;
 
 /// Bytes of the demo's file, where there is room for it.

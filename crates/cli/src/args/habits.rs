@@ -3,7 +3,7 @@
 
 use super::usage_problem;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use std::ffi::OsString;
 
 /// Options typed by habit, with what to do instead.

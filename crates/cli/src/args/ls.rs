@@ -2,7 +2,7 @@
 
 use super::transfer::parse_url;
 use clap::Args;
-use haul_transfer::{HaulUrl, client::listing::Depth, problem::Problem};
+use haul_transfer::{Depth, HaulUrl, Problem};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Lists what a server has

@@ -10,7 +10,7 @@ use haul_media::{
     server::{Limits, Options},
     status, tls,
 };
-use haul_transfer::{problem::Problem, size::parse_size};
+use haul_transfer::{Problem, internals::parse_size};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -22,7 +22,7 @@ pub mod values;
 pub mod verify;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use std::path::PathBuf;
 
 /// Moves files between machines, and proves that every byte arrived
@@ -80,7 +80,7 @@ impl LowState {
     #[must_use]
     pub fn directory_or_default(&self) -> PathBuf {
         let named = self.directory.as_ref().filter(|path| !path.as_os_str().is_empty());
-        named.cloned().unwrap_or_else(haul_transfer::state::default_state_directory)
+        named.cloned().unwrap_or_else(haul_transfer::default_state_directory)
     }
 }
 

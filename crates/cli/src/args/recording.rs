@@ -2,11 +2,7 @@
 
 use super::{usage_problem, values::Period};
 use clap::Args;
-use haul_transfer::{
-    TransferOptions,
-    problem::Problem,
-    wishes::{IDLE_DEFAULT, Recording, Wishes},
-};
+use haul_transfer::{IDLE_DEFAULT, Problem, Recording, TransferOptions, Wishes};
 
 /// Options that make no sense for a file that is still being written.
 const NOT_FOLLOWED: [&str; 7] = [

@@ -2,7 +2,7 @@
 
 use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
 use clap::Args;
-use haul_transfer::{ServeOptions, ServeRoot, problem::Problem, url::PORT_DEFAULT};
+use haul_transfer::{PORT_DEFAULT, Problem, ServeOptions, ServeRoot};
 use std::path::PathBuf;
 
 /// The library's defaults, for the help.

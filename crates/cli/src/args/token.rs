@@ -2,9 +2,7 @@
 
 use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};
-use haul_transfer::{
-    problem::Problem, rights::Rights, served_root::ServedRoot, state::NewToken, url::PORT_DEFAULT,
-};
+use haul_transfer::{NewToken, PORT_DEFAULT, Problem, Rights, ServedRoot};
 use std::path::{Component, Path, PathBuf};
 
 /// Makes, lists and revokes the tokens that a server accepts

@@ -10,12 +10,8 @@ use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParse
 use haul_datapath::engines::ENGINES;
 use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
 use haul_transfer::{
-    HaulUrl, TransferOptions,
-    options::{
-        ClearDigest, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT, SourceSpec, TargetSpec,
-    },
-    problem::Problem,
-    size::parse_size,
+    ClearDigest, HaulUrl, Problem, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT, SourceSpec,
+    TargetSpec, TransferOptions, internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},

@@ -9,12 +9,8 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::ValueParser,
 };
 use haul_transfer::{
-    TransferOptions,
-    packed_names::PackedNames,
-    problem::Problem,
-    selection::{Rule, Selection, Verdict},
-    size::parse_size,
-    wishes::{OnConflict, Preserve, Removal, Wishes},
+    Effect, OnConflict, PackedNames, Preserve, Problem, Removal, Rule, Selection, TransferOptions,
+    Wishes, internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -132,11 +128,11 @@ impl Args for LowRules {
 impl FromArgMatches for LowRules {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut rules = Vec::new();
-        for (name, verdict) in [("include", Verdict::Include), ("exclude", Verdict::Exclude)] {
+        for (name, effect) in [("include", Effect::Include), ("exclude", Effect::Exclude)] {
             let patterns = matches.get_many::<OsString>(name).unwrap_or_default();
             let places = matches.indices_of(name).unwrap_or_default();
             rules.extend(places.zip(patterns).map(|(place, pattern)| {
-                (place, Rule { verdict, pattern: pattern.as_bytes().to_vec() })
+                (place, Rule { effect, pattern: pattern.as_bytes().to_vec() })
             }));
         }
         rules.sort_by_key(|(place, _)| *place);

@@ -6,7 +6,7 @@ use haul_host::{
     checks::{self, CHECKS, Check},
     tune::{Role, Wanted, ledger},
 };
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use std::path::PathBuf;
 
 /// Audits this host as a data transfer node, and tunes it, with a way back

@@ -3,7 +3,7 @@
 //! Sizes are powers of 1024 (`10G`, `64KiB`), as dd and iperf take them. A rate in bytes is written
 //! like a size (`500M`); a rate in bits is a power of 1000 (`10Gbit`), as networks count.
 
-use haul_transfer::{size::parse_size, wishes::Preserve};
+use haul_transfer::{Preserve, internals::parse_size};
 use jiff::{Timestamp, Zoned, civil::DateTime};
 use std::{fmt, str::FromStr, time::Duration};
 

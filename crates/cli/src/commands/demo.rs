@@ -21,7 +21,7 @@ use haul_scratch::{
     leftovers::OwnDirectory,
 };
 use haul_transfer::{
-    HaulUrl, Interrupt, PushRequest, Report, TransferOptions, options::SourceSpec, problem::Problem,
+    HaulUrl, Interrupt, Problem, PushRequest, Report, SourceSpec, TransferOptions,
 };
 use std::{
     fs::File,

@@ -8,8 +8,8 @@ use crate::{
 };
 use haul_protocol::message::FileKind;
 use haul_transfer::{
-    client::listing::Entry,
-    name::{Name, exact_path, is_unseen},
+    Entry, Name,
+    internals::{exact_path, is_unseen},
 };
 use serde::Serialize;
 

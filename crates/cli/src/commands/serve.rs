@@ -6,10 +6,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     interrupt, ui,
 };
-use haul_transfer::{
-    HaulUrl, Interrupt, ServeOptions, ServeRoot,
-    server::{Server, event::ServerEvent, reachable::Hosts},
-};
+use haul_transfer::{HaulUrl, Hosts, Interrupt, ServeOptions, ServeRoot, Server, ServerEvent};
 use signal_hook::{consts::SIGHUP, flag, iterator::Signals};
 use std::{
     io::{self, IsTerminal},

@@ -2,7 +2,7 @@
 //! all the same.
 
 use crate::ui;
-use haul_transfer::server::event::ServerEvent;
+use haul_transfer::ServerEvent;
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
@@ -156,10 +156,7 @@ fn wait_a_while(thread: &JoinHandle<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_transfer::{
-        events::{FileCounts, FileEnded},
-        file_status::FileStatus,
-    };
+    use haul_transfer::{FileCounts, FileEnded, FileStatus};
 
     fn log() -> Log {
         let shared = Arc::new(Shared::default());

@@ -9,12 +9,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     ui,
 };
-use haul_transfer::{
-    HaulUrl, Token,
-    rights::Rights,
-    served_root::ServedRoot,
-    state::{NewToken, StateDirectory, TokenRecord},
-};
+use haul_transfer::{HaulUrl, NewToken, Rights, ServedRoot, StateDirectory, Token, TokenRecord};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The source of a token: the URL, `--token-file`, or `HAUL_TOKEN`.
 
 use crate::args::usage_problem;
-use haul_transfer::{HaulUrl, Token, problem::Problem, token::TOKEN_VARIABLE};
+use haul_transfer::{HaulUrl, Problem, TOKEN_VARIABLE, Token};
 use std::{
     fs::File,
     io::{self, Read},

@@ -1,10 +1,6 @@
 //! `--explain`, for people: facts, candidates and the choice of each side, and of the path.
 
-use haul_transfer::{
-    Event,
-    events::{Candidate, Explained},
-    problem::Side,
-};
+use haul_transfer::{Candidate, Event, Explained, Side};
 
 /// Lines of an explanation, if the event is one.
 ///

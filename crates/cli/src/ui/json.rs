@@ -6,7 +6,7 @@ use super::{
     output::Output as StandardOutput,
     write_line,
 };
-use haul_transfer::{Event, Report, problem::Problem};
+use haul_transfer::{Event, Problem, Report};
 use serde::Serialize;
 use std::{
     io::Write,

@@ -1,13 +1,7 @@
 //! Notices of what happens once and is said once: errors, fallbacks, stalls, a resume.
 
 use super::units;
-use haul_transfer::{
-    Event,
-    events::{FileEnded, Lag},
-    file_status::FileStatus,
-    name::Name,
-    problem::{Problem, Side},
-};
+use haul_transfer::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side};
 use std::collections::HashSet;
 
 /// Most fallbacks that are remembered so that they are said once.

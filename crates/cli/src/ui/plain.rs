@@ -7,10 +7,7 @@ use super::{
     progress::outage_parts,
     report, units, write_line,
 };
-use haul_transfer::{
-    Event, Report,
-    events::{Connection, ConnectionState, Limiting, Progress},
-};
+use haul_transfer::{Connection, ConnectionState, Event, Limiting, Progress, Report};
 use std::io::Write;
 
 /// Seconds after which an outage is said again.

@@ -8,10 +8,7 @@ use super::{
     plain::limiting_text,
     report, units, write_line,
 };
-use haul_transfer::{
-    Event, Report,
-    events::{Connection, ConnectionState, Lag, Progress},
-};
+use haul_transfer::{Connection, ConnectionState, Event, Lag, Progress, Report};
 use std::{
     io::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},

@@ -5,10 +5,7 @@ use super::{
     line::{Tone, columns_of, escaped, paint},
     units,
 };
-use haul_transfer::{
-    Report,
-    events::{Bottleneck, Check, Verdict, files_and_directories},
-};
+use haul_transfer::{Bottleneck, Check, CheckVerdict, Report, internals::files_and_directories};
 
 /// Most stages that are named; the rest is small.
 const STAGES_SHOWN: usize = 5;
@@ -77,9 +74,9 @@ pub(crate) fn check_line(check: &Check) -> String {
 
 fn check_line_in(check: &Check, text_columns: usize) -> String {
     let verdict = match check.verdict {
-        Verdict::Ok => "ok: ",
-        Verdict::Warning => "LOOK: ",
-        Verdict::Failed => "FAILS: ",
+        CheckVerdict::Ok => "ok: ",
+        CheckVerdict::Warning => "LOOK: ",
+        CheckVerdict::Failed => "FAILS: ",
     };
     let hint = if check.hint.is_empty() { String::new() } else { format!(" ({})", check.hint) };
     line(&check.name, &format!("{verdict}{}{hint}", check.found), text_columns)

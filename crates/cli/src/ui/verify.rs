@@ -1,10 +1,7 @@
 //! The screen of `haul verify`: each file that is not the same, how far it is, and the end.
 
 use super::{json, units, write_line};
-use haul_transfer::{
-    VerifyEvent, VerifyReport,
-    verify::{VerifiedFile, VerifyProgress, VerifyStatus},
-};
+use haul_transfer::{VerifiedFile, VerifyEvent, VerifyProgress, VerifyReport, VerifyStatus};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 
@@ -190,15 +187,12 @@ fn how_read(report: &VerifyReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_transfer::name::Name;
+    use haul_transfer::Name;
 
     #[test]
     fn a_journal_without_digests_accuses_nobody() {
-        let unfinished = haul_transfer::verify::UnfinishedReport {
-            size_bytes: 9,
-            durable_bytes: 5,
-            compared_bytes: 0,
-        };
+        let unfinished =
+            haul_transfer::UnfinishedReport { size_bytes: 9, durable_bytes: 5, compared_bytes: 0 };
         let report =
             VerifyReport { unreadable: 1, unfinished: Some(unfinished), ..VerifyReport::default() };
         let text = report_text(&report);

@@ -1,6 +1,6 @@
 //! The real `haul` in a fresh directory: help, mistakes, tokens. No transfer.
 
-use haul_transfer::{rights::Rights, served_root::ServedRoot, state::StateDirectory};
+use haul_transfer::{Rights, ServedRoot, StateDirectory};
 use serde_json::Value;
 use std::{
     os::unix::fs::PermissionsExt,

@@ -16,7 +16,7 @@ use haul_testkit::{
     faulty_proxy::{Fault as ProxyFault, FaultyProxy},
     seed::Random,
 };
-use haul_transfer::{Token, digest::SessionKeys};
+use haul_transfer::{Token, internals::SessionKeys};
 use std::{
     fs::{self, File},
     io::{ErrorKind, Read, Write},

@@ -15,7 +15,7 @@ use haul_protocol::{
         self, Answer, Digest, Direction, Fault, FaultCode, FileKind, FileOffer, Growth, Protection,
     },
 };
-use haul_transfer::digest::SessionKeys;
+use haul_transfer::internals::SessionKeys;
 use std::{
     fs,
     io::Write,

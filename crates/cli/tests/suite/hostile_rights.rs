@@ -14,11 +14,7 @@ use haul_protocol::{
     },
 };
 use haul_testkit::{mount::Mount, skip::skip};
-use haul_transfer::{
-    rights::Rights,
-    served_root::ServedRoot,
-    state::{NewToken, StateDirectory},
-};
+use haul_transfer::{NewToken, Rights, ServedRoot, StateDirectory};
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
 
 const WRITE: Rights = Rights { write: true, ..Rights::NONE };

@@ -12,9 +12,7 @@ use crate::harness::{
 };
 use haul_protocol::{Message, message};
 use haul_testkit::{disk_limit::DiskLimit, mount::Mount, skip::skip, strace::Strace};
-use haul_transfer::{
-    HaulUrl, Interrupt, PushRequest, TransferOptions, options::SourceSpec, wishes::Wishes,
-};
+use haul_transfer::{HaulUrl, Interrupt, PushRequest, SourceSpec, TransferOptions, Wishes};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{

@@ -16,15 +16,9 @@ use haul::{
 };
 use haul_media::tls;
 use haul_transfer::{
-    Event, Report, ServeRoot,
-    events::{
-        Bottleneck, Connection, ConnectionState, FileCounts, FileEnded, Lag, Limiting,
-        ManifestReport, Progress, SessionOpened, SideCosts,
-    },
-    file_status::FileStatus,
-    name::Name,
-    problem::{Problem, Side},
-    server::reachable::Hosts,
+    Bottleneck, Connection, ConnectionState, Event, FileCounts, FileEnded, FileStatus, Hosts, Lag,
+    Limiting, ManifestReport, Name, Problem, Progress, Report, ServeRoot, SessionOpened, Side,
+    SideCosts,
 };
 use proptest::prelude::*;
 use std::{

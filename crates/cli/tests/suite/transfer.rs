@@ -7,10 +7,7 @@ use crate::harness::{
     skip_long,
 };
 use haul_datapath::{EngineInfo, Host, Verdict, engines::ENGINES};
-use haul_transfer::{
-    TransferOptions,
-    options::{Protection, digest_name},
-};
+use haul_transfer::{Protection, TransferOptions, internals::digest_name};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{

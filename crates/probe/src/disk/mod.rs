@@ -30,7 +30,7 @@ use haul_host::{
     block_device::{Place, Storage},
 };
 use haul_sys::Ring;
-use haul_transfer::{Interrupt, TransferError, problem::Problem};
+use haul_transfer::{Interrupt, Problem, TransferError};
 use plan::Plan;
 use run::{Load, NoRun, Run};
 use rustix::{

@@ -5,7 +5,7 @@ use haul_host::{
     FileSystem, Host,
     block_device::{Place, Storage},
 };
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 

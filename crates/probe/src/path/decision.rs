@@ -5,7 +5,7 @@
 //! together; one that reads or writes a disk is slower only where that disk is. What never limited
 //! is known to carry at least what went through it.
 
-use haul_transfer::{events::Bottleneck, session::stages::round};
+use haul_transfer::{Bottleneck, internals::round};
 use serde::Serialize;
 
 /// The share of the rate without a disk from which the disk does not limit.

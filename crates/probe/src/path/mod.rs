@@ -10,14 +10,8 @@ pub mod tables;
 
 use decision::{Decision, FourRuns, RunFacts, decide};
 use haul_transfer::{
-    Interrupt,
-    error::TransferError,
-    events::{Check, Event, Report, TargetRoom, Verdict},
-    options::{PushRequest, SourceSpec, TransferOptions},
-    problem::Problem,
-    push,
-    url::HaulUrl,
-    wishes::Wishes,
+    Check, CheckVerdict, Event, HaulUrl, Interrupt, Problem, PushRequest, Report, SourceSpec,
+    TargetRoom, TransferError, TransferOptions, Wishes, push,
 };
 use serde::Serialize;
 pub use source::Residency;
@@ -234,7 +228,7 @@ fn preflight(
         return Err(TransferError::start(problem));
     }
     // Room is only needed for what a run writes, which is seen then.
-    let must = |check: &&Check| check.verdict == Verdict::Failed && check.name != "space";
+    let must = |check: &&Check| check.verdict == CheckVerdict::Failed && check.name != "space";
     if let Some(check) = report.preflight.iter().find(must) {
         let what = format!("the path cannot be probed: {}", check.name);
         return Err(TransferError::start(Problem::in_general(

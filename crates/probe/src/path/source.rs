@@ -3,12 +3,7 @@
 
 use haul_host::{FileSystem, FsKind};
 use haul_sys::cachestat::cached_bytes;
-use haul_transfer::{
-    error::TransferError,
-    name::Name,
-    options::{Beginning, SourceSpec},
-    problem::{Problem, Side},
-};
+use haul_transfer::{Beginning, Name, Problem, Side, SourceSpec, TransferError};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::{

@@ -15,7 +15,7 @@ use haul_report::{
     table::Table,
     units,
 };
-use haul_transfer::events::Check;
+use haul_transfer::Check;
 use serde::Serialize;
 use std::{fs::File, path::Path};
 

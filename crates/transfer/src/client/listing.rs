@@ -11,7 +11,7 @@ use crate::{
     options::TransferOptions,
     places::asked_path,
     problem::Problem,
-    selection::{Rule, Selection, Verdict},
+    selection::{Effect, Rule, Selection},
     session::{
         listening::LOST_AFTER,
         role::{Pumped, Role, SessionEnd, drive},
@@ -75,7 +75,7 @@ pub fn list(
     if let Depth::Names(names) = depth {
         let pattern = b"/*".repeat(names + own_name + 1);
         options.selection = Selection {
-            rules: vec![Rule { verdict: Verdict::Exclude, pattern }],
+            rules: vec![Rule { effect: Effect::Exclude, pattern }],
             ..Selection::default()
         };
     }

@@ -59,7 +59,7 @@ use news::News;
 use offering::Offering;
 use rereading::Rereading;
 use settling::Told;
-pub use sources::{Sources, compiled};
+pub use sources::Sources;
 use stages_in_order::Stages;
 use std::{
     sync::{Arc, Condvar, Mutex, atomic::AtomicU64},

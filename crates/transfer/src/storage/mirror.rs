@@ -305,7 +305,7 @@ fn remove_leftovers_in(root: &Root, directory: &[u8]) {
 mod tests {
     use super::*;
     use crate::{
-        selection::{Rule, Selection, Verdict},
+        selection::{Effect, Rule, Selection},
         storage::name_sorter::NameSorter,
     };
     use std::path::Path;
@@ -391,7 +391,7 @@ mod tests {
     fn what_patterns_leave_out_stays_and_so_does_its_directory() {
         let directory = tempfile::tempdir().unwrap();
         make(directory.path(), &["d/old/a.log", "d/old/b", "d/cache/x", "d/y"]);
-        let rule = |pattern: &str| Rule { verdict: Verdict::Exclude, pattern: pattern.into() };
+        let rule = |pattern: &str| Rule { effect: Effect::Exclude, pattern: pattern.into() };
         let rules = vec![rule("*.log"), rule("cache/")];
         let matcher = Selection { rules, ..Selection::default() }.compile().unwrap();
         let plain = mirror(directory.path(), &["d"], false);

@@ -421,7 +421,7 @@ pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selection::{Rule, Selection, Verdict};
+    use crate::selection::{Effect, Rule, Selection};
     use std::path::Path;
 
     fn tree_of(directory: &Path) {
@@ -432,11 +432,11 @@ mod tests {
         }
     }
 
-    fn walked(rules: &[(&str, Verdict)], names: Option<&[&str]>) -> Vec<String> {
+    fn walked(rules: &[(&str, Effect)], names: Option<&[&str]>) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         tree_of(directory.path());
-        let rule = |(pattern, verdict): &(&str, Verdict)| Rule {
-            verdict: *verdict,
+        let rule = |(pattern, effect): &(&str, Effect)| Rule {
+            effect: *effect,
             pattern: pattern.as_bytes().to_vec(),
         };
         let rules = rules.iter().map(rule).collect();
@@ -473,7 +473,7 @@ mod tests {
             "t/empty/.keep",
         ];
         assert_eq!(all, expected);
-        let some = walked(&[("b/", Verdict::Exclude), ("two*", Verdict::Exclude)], None);
+        let some = walked(&[("b/", Effect::Exclude), ("two*", Effect::Exclude)], None);
         assert_eq!(some, ["t", "t/a", "t/a/one.fits", "t/empty", "t/empty/.keep"]);
     }
 
@@ -498,9 +498,9 @@ mod tests {
 
     #[test]
     fn with_include_rules_alone_no_empty_directories_come() {
-        let fits = walked(&[("*.fits", Verdict::Include)], None);
+        let fits = walked(&[("*.fits", Effect::Include)], None);
         assert_eq!(fits, ["t", "t/a", "t/a/one.fits", "t/b", "t/b/c", "t/b/c/three.fits"]);
-        let below = walked(&[("c/", Verdict::Include)], None);
+        let below = walked(&[("c/", Effect::Include)], None);
         assert_eq!(below, ["t", "t/b", "t/b/c", "t/b/c/three.fits"]);
     }
 

@@ -13,7 +13,7 @@ use clap::{
 };
 use haul_bench::requests::{BenchChooser, BenchEngines, BenchFiles, ChooserSize};
 use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
-use haul_transfer::{HaulUrl, problem::Problem, size::parse_size};
+use haul_transfer::{HaulUrl, Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
 
 /// A file of `haul bench engines`, in bytes: large beside what a pair needs to start.

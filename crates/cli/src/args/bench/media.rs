@@ -12,7 +12,7 @@ use haul_bench::{
 };
 use haul_host::control_group::ReadLimit;
 use haul_media::pace::Rate;
-use haul_transfer::{problem::Problem, size::parse_size};
+use haul_transfer::{Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
 
 /// The study's crowd, made smaller: all that happens in a third of the time at three times the

@@ -7,7 +7,7 @@ use crate::args::{
 };
 use clap::{Args, ValueEnum};
 use haul_bench::requests::{BenchTuning, TuningPath};
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use std::{path::PathBuf, time::Duration};
 
 /// Rounds of each measurement, for a median.

@@ -8,7 +8,7 @@ use crate::args::{
 };
 use clap::{Args, ValueEnum};
 use haul_probe::disk::setting::{DiskRequest, Method};
-use haul_transfer::{problem::Problem, size::parse_size};
+use haul_transfer::{Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
 
 /// Alignment of blocks: O_DIRECT takes whole pages only.

@@ -11,13 +11,14 @@ use haul_protocol::limits::{
     PROBE_MS_MAX,
 };
 use haul_transfer::{
-    HaulUrl,
-    probe::net::{
-        BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, INTERVAL_DEFAULT, NetProbe, OMIT_DEFAULT,
-        Receive, STREAMS_DEFAULT, TIME_DEFAULT, Transport, Ways,
+    HaulUrl, Problem,
+    internals::{
+        net::{
+            BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, INTERVAL_DEFAULT, NetProbe, OMIT_DEFAULT,
+            Receive, STREAMS_DEFAULT, TIME_DEFAULT, Transport, Ways,
+        },
+        parse_size,
     },
-    problem::Problem,
-    size::parse_size,
 };
 use std::{path::PathBuf, time::Duration};
 
@@ -151,7 +152,7 @@ impl LowProbeNet {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<NetProbe, Problem> {
-        let url: HaulUrl = self.url.parse().map_err(|error: haul_transfer::url::UrlError| {
+        let url: HaulUrl = self.url.parse().map_err(|error: haul_transfer::UrlError| {
             // The word itself is not shown: it may hold a token.
             usage_problem(&error.to_string(), "", "", "")
         })?;

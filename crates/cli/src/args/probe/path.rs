@@ -9,7 +9,7 @@ use crate::args::{
 use clap::Args;
 use haul_probe::path::{PathProbe, TIME_DEFAULT};
 use haul_protocol::limits::STREAMS_MAX;
-use haul_transfer::{TransferOptions, options::Protection, problem::Problem, size::parse_size};
+use haul_transfer::{Problem, Protection, TransferOptions, internals::parse_size};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
 /// Shortest run: shorter ones say little, as connecting and the last sync are a part of them.

@@ -19,7 +19,7 @@ use haul_media::{
     measure::{self, DiskMeasured, MeasureError, ProcessorsMeasured},
     pace::{Pacing, Rate},
 };
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

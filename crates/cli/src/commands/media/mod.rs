@@ -22,7 +22,7 @@ use haul_media::{
     status::{Options, Samples, Status, Watch},
     tls::{self, Certificate, CertificateError},
 };
-use haul_transfer::{state::usual_state_directories, storage::root::Root};
+use haul_transfer::internals::{Root, usual_state_directories};
 use lines::Lines;
 use serde_json::{Value, json};
 use signal_hook::{

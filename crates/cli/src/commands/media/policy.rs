@@ -10,7 +10,7 @@ use haul_media::{
     policy::{Policy, RateChoice, Rule},
     settings_file,
 };
-use haul_transfer::problem::Problem;
+use haul_transfer::Problem;
 use serde::Deserialize;
 use std::path::Path;
 

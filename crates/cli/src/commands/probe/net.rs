@@ -15,7 +15,7 @@ use haul_report::{
     results::Results,
     steps::ShowSteps as _,
 };
-use haul_transfer::probe::net::{self, Event, NetReport};
+use haul_transfer::internals::net::{self, Event, NetReport};
 use serde_json::json;
 use std::path::Path;
 

@@ -6,10 +6,7 @@ use haul_report::{
     page::Section,
     table::Table,
 };
-use haul_transfer::probe::net::{
-    NetReport, Round,
-    report::{DatagramFigures, Direction, Way},
-};
+use haul_transfer::internals::net::{DatagramFigures, Direction, NetReport, Round, Way};
 
 /// Most rounds whose streams are shown one by one.
 const STREAM_ROUNDS_MAX: usize = 8;
@@ -176,7 +173,7 @@ fn cost_table(report: &NetReport) -> Table {
     ];
     let mut table = Table::new("What it costs both sides", 2, &columns);
     for (round, way) in ways(report) {
-        let side = |side: &haul_transfer::probe::net::report::SideUse| {
+        let side = |side: &haul_transfer::internals::net::SideUse| {
             [
                 format!("{:.2} of {}", side.cores, side.cores_max),
                 units::percent(side.busiest),

@@ -9,10 +9,7 @@ use crate::{
 };
 use haul_probe::path::{COURSES, PathEvent, probe_path, tables};
 use haul_report::steps::ShowSteps as _;
-use haul_transfer::{
-    TransferError,
-    events::{Check, Verdict},
-};
+use haul_transfer::{Check, CheckVerdict, TransferError};
 
 /// Runs the four probes and shows what limits.
 ///
@@ -55,7 +52,7 @@ pub fn run(low: &LowProbePath) -> Result<ExitStatus, Failure> {
 
 fn show_preflight(checks: &[Check]) {
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let (warnings, failures) = (count(Verdict::Warning), count(Verdict::Failed));
+    let (warnings, failures) = (count(CheckVerdict::Warning), count(CheckVerdict::Failed));
     let mut lines = vec![format!(
         "preflight: {} looked at, {warnings} to look at, {failures} that would fail",
         units::count(checks.len() as u64, "thing")

@@ -20,7 +20,7 @@ use haul_host::{
         ledger::{Ledger, LedgerError, Standing},
     },
 };
-use haul_transfer::probe::net::NetReport;
+use haul_transfer::internals::net::NetReport;
 use peer::Peer;
 
 /// Audits the host, applies changes or sets them back.

@@ -10,7 +10,7 @@ use crate::{
 use haul_host::tune::Role;
 use haul_transfer::{
     HaulUrl, Interrupt,
-    probe::net::{self, AuditGoal, NetProbe, NetReport, PeerAudit, PeerFinding, Ways},
+    internals::net::{self, AuditGoal, NetProbe, NetReport, PeerAudit, PeerFinding, Ways},
 };
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Peer {
     /// If the URL or its token cannot be taken.
     pub fn of(low: &LowTune) -> Result<Option<Self>, Failure> {
         let Some(url) = &low.url else { return Ok(None) };
-        let mut url: HaulUrl = url.parse().map_err(|error: haul_transfer::url::UrlError| {
+        let mut url: HaulUrl = url.parse().map_err(|error: haul_transfer::UrlError| {
             // The word itself is not shown: it may hold a token.
             usage_problem(&error.to_string(), "", "", "")
         })?;

@@ -13,7 +13,7 @@ use haul_report::{
     page::{Page, Section},
     table::Table,
 };
-use haul_transfer::probe::net::NetReport;
+use haul_transfer::internals::net::NetReport;
 use jiff::Timestamp;
 use std::{collections::BTreeSet, path::Path};
 

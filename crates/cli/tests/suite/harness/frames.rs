@@ -8,7 +8,7 @@ use haul_protocol::{
     frame::{FrameHeader, PREFACE_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
     message::Digest,
 };
-use haul_transfer::digest::{SessionKeys, SpanDigest};
+use haul_transfer::internals::{SessionKeys, SpanDigest};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::{
     io::{ErrorKind, Read, Write},

@@ -6,12 +6,8 @@ use haul_protocol::{
     message::{self, Answer, Fault, FileKind, FileOffer},
 };
 use haul_transfer::{
-    Token,
-    state::StateDirectory,
-    transport::{
-        control::{Control, ControlError},
-        tls,
-    },
+    StateDirectory, Token,
+    internals::{Control, ControlError, client_config, server_config},
 };
 use rustls::{ClientConnection, ServerConnection, StreamOwned, pki_types::ServerName};
 use std::{
@@ -55,7 +51,7 @@ impl Peer {
     }
 
     fn tls(fingerprint: [u8; 16]) -> ClientConnection {
-        let config = tls::client_config(fingerprint).unwrap();
+        let config = client_config(fingerprint).unwrap();
         let name = ServerName::try_from("haul").unwrap();
         ClientConnection::new(config, name).unwrap()
     }
@@ -95,7 +91,7 @@ impl Peer {
     pub fn asks(server: &Server, direction: message::Direction, path: &[u8]) -> message::Open {
         message::Open {
             token_secret: server.token().secret.to_vec(),
-            transfer: haul_transfer::bytes::random_bytes::<16>().unwrap().to_vec(),
+            transfer: haul_transfer::internals::random_bytes::<16>().unwrap().to_vec(),
             direction: direction as i32,
             paths: vec![path.to_vec()],
             into_directory: true,
@@ -257,7 +253,7 @@ impl FakeServer {
         mut serve: impl FnMut(Peer, &TcpListener) + Send + 'static,
     ) -> Self {
         let identity = StateDirectory::open(state).unwrap().identity().unwrap();
-        let config = tls::server_config(&identity).unwrap();
+        let config = server_config(&identity).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stopping = Arc::new(AtomicBool::new(false));

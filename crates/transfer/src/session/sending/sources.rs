@@ -55,7 +55,7 @@ impl Sources {
 ///
 /// # Errors
 /// If a pattern is none: the fault for the user.
-pub fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, Fault> {
+fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, Fault> {
     let matcher = selection.compile().map_err(|problem| {
         Fault::new(FaultCode::NameRefused, message::Side::Unknown, problem.what)
             .needs(problem.needs)

@@ -1,0 +1,46 @@
+//! What haul's own command line, benches, probes, tests and fuzz targets use beside the library.
+//!
+//! It changes with them and without notice: no other program can build on it.
+
+pub use crate::{
+    bytes::{hex, random_bytes},
+    descriptors::grow_descriptor_table,
+    digest::{EXPORTED_BYTES, SessionKeys, SpanDigest},
+    events::files_and_directories,
+    name::{exact_path, is_unseen},
+    options::digest_name,
+    session::stages::round,
+    size::parse_size,
+    state::usual_state_directories,
+    storage::root::Root,
+    transport::{
+        control::{Control, ControlError},
+        tls::{client_config, server_config},
+    },
+};
+
+/// Lines of a manifest.
+pub mod manifest {
+    pub use crate::manifest::line::Line;
+}
+
+/// The journal of a file that is not complete.
+pub mod journal {
+    pub use crate::storage::journal::{Identity, decode};
+}
+
+/// Datagrams of `haul probe net`.
+pub mod datagram {
+    pub use crate::probe::net::datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES};
+}
+
+/// `haul probe net`.
+pub mod net {
+    pub use crate::probe::net::{
+        AuditGoal, BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, Event, INTERVAL_DEFAULT, NetProbe,
+        NetReport, OMIT_DEFAULT, PeerAudit, PeerFinding, Receive, Round, STREAMS_DEFAULT,
+        TIME_DEFAULT, Transport, Ways,
+        report::{DatagramFigures, Direction, SideUse, Way},
+        run,
+    };
+}
