@@ -89,10 +89,25 @@ impl TapView {
         }
         if let Err(lost) = seen {
             // The tap saw zeros. What pread(2) says of the same bytes tells why.
-            let read = read_some(span, from_bytes, to_bytes, &mut self.buffer)?;
-            return if read.is_empty() { Ok(0) } else { Err(lost) };
+            let there_bytes = self.count(span, from_bytes, to_bytes)?;
+            let is_whole = there_bytes == to_bytes - from_bytes;
+            return if is_whole { Err(lost) } else { Ok(there_bytes) };
         }
         Ok(to_bytes - from_bytes)
+    }
+
+    /// Reads the span's bytes from `from_bytes` to `to_bytes`; returns how many there are: fewer at
+    /// the end of the file.
+    fn count(&mut self, span: &FileSpan, from_bytes: u64, to_bytes: u64) -> io::Result<u64> {
+        let mut at_bytes = from_bytes;
+        while at_bytes < to_bytes {
+            let part = read_some(span, at_bytes, to_bytes, &mut self.buffer)?;
+            if part.is_empty() {
+                break;
+            }
+            at_bytes += part.len() as u64;
+        }
+        Ok(at_bytes - from_bytes)
     }
 
     /// Maps this part of the span, if it can be; true when a window shows it.
@@ -168,5 +183,41 @@ fn read_some<'buffer>(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SpanFile;
+    use std::{fs::File, sync::Arc};
+
+    /// Touches every byte, as a digest does.
+    #[derive(Default)]
+    struct Sum(u64);
+
+    impl SpanTap for Sum {
+        fn see(&mut self, bytes: &[u8]) {
+            self.0 += bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        }
+    }
+
+    fn span_of(file: &File, len_bytes: u64) -> FileSpan {
+        let file = Arc::new(SpanFile::new(file.try_clone().unwrap()));
+        FileSpan { id: SpanId(1), file, offset_bytes: 0, len_bytes }
+    }
+
+    #[test]
+    fn a_file_cut_within_a_mapped_range_is_shorter_and_not_broken() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 << 20).unwrap();
+        let span = span_of(&file, 2 << 20);
+        let (mut view, mut sum) = (TapView::new(BUFFER_BYTES), Sum::default());
+        assert_eq!(view.show_mapped(&span, 0, 4096, &mut sum).unwrap(), 4096);
+        // The first buffer of the range is there, and its last is not.
+        file.set_len(1 << 20).unwrap();
+        assert!(view.window.is_some(), "a window is open");
+        let shown = view.show_mapped(&span, 4096, 2 << 20, &mut sum).unwrap();
+        assert_eq!(shown, (1 << 20) - 4096);
     }
 }
