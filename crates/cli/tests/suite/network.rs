@@ -122,6 +122,21 @@ fn a_first_handshake_that_is_cut_is_begun_again() {
 }
 
 #[test]
+fn a_handshake_of_a_probe_that_is_cut_is_begun_again() {
+    for after in [0, 1, 100] {
+        let path = Path::new(MIB, move |arrival| match arrival {
+            Arrival { kind: Kind::Control, number: 0 | 1 } => Fault::ResetAfter(after),
+            _ => Fault::None,
+        });
+        let url = path.server.url_by(path.proxy.address(), "");
+        let options = words!["--streams", "1", "--time", "200ms", "--omit", "0s"];
+        let words = [words!["probe", "net", url, "--no-path-mtu"], options].concat();
+        let ran = path.place.run(&words);
+        assert_eq!((ran.status, &ran.report()["ok"]), (0, &true.into()), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_first_handshake_that_is_always_cut_is_told_in_time() {
     let path = Path::new(MIB, |_| Fault::ResetAfter(100));
     let begun = Instant::now();

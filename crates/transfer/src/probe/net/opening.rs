@@ -20,12 +20,17 @@ use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A control connection that brings nothing for this long is made once again, in smaller segments.
 const SILENT_AFTER: Duration = Duration::from_secs(4);
+/// Times a handshake is begun that the network cuts.
+const HANDSHAKES_MAX: u32 = 4;
+/// Time before a handshake that was cut is begun again; twice as long each further time.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) struct OpenedProbe {
     pub control: Control,
@@ -37,8 +42,8 @@ pub(super) struct OpenedProbe {
     pub software: String,
 }
 
-/// Opens the control connection of a probe, once more in smaller segments where nothing comes by
-/// it.
+/// Opens the control connection of a probe: once more in smaller segments where nothing comes by
+/// it, and again where the network cut the handshake.
 ///
 /// # Errors
 /// As the first session of a transfer.
@@ -47,24 +52,50 @@ pub(super) fn open(
     route: &Route,
     interrupt: &Interrupt,
 ) -> Result<OpenedProbe, TransferError> {
-    match open_once(probe, route, interrupt) {
-        Err(NotOpened { is_silent: true, .. }) if route.segments.control_is_silent() => {
-            open_once(probe, route, interrupt)
+    let mut delay = RETRY_DELAY;
+    let mut cuts = 0;
+    loop {
+        match open_once(probe, route, interrupt) {
+            Ok(opened) => return Ok(opened),
+            Err(NotOpened::Silent(_)) if route.segments.control_is_silent() => {}
+            Err(NotOpened::Cut(_)) if cuts + 1 < HANDSHAKES_MAX => {
+                cuts += 1;
+                thread::sleep(delay);
+                delay *= 2;
+            }
+            Err(NotOpened::Silent(error) | NotOpened::Cut(error) | NotOpened::ForGood(error)) => {
+                return Err(error);
+            }
         }
-        opened => opened,
     }
-    .map_err(|not| not.error)
 }
 
-struct NotOpened {
-    error: TransferError,
+/// Why a probe has no control connection.
+enum NotOpened {
     /// A connection was made, and nothing came by it.
-    is_silent: bool,
+    Silent(TransferError),
+    /// The connection ended within the handshake.
+    Cut(TransferError),
+    /// Trying again is of no use.
+    ForGood(TransferError),
 }
 
 impl From<TransferError> for NotOpened {
     fn from(error: TransferError) -> Self {
-        Self { error, is_silent: false }
+        Self::ForGood(error)
+    }
+}
+
+impl NotOpened {
+    /// A handshake that failed, over `control`.
+    fn of_handshake(control: &Control, failure: ConnectFailure) -> Self {
+        let is_cut = failure.is_cut();
+        let error = failure.into_start();
+        match (is_cut, is_silent(control)) {
+            (true, _) => Self::Cut(error),
+            (false, true) => Self::Silent(error),
+            (false, false) => Self::ForGood(error),
+        }
     }
 }
 
@@ -103,8 +134,7 @@ fn open_once(
     };
     let patience =
         if route.segments.control_may_shrink() { SILENT_AFTER } else { HANDSHAKE_TIMEOUT };
-    let granted = shake_hands(&mut control, open, &server, (patience, interrupt));
-    let granted = granted.map_err(|error| NotOpened { is_silent: is_silent(&control), error })?;
+    let granted = shake_hands(&mut control, open, &server, (patience, interrupt))?;
     control.trust();
     let session: [u8; 16] = granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
     let keys = Arc::new(control.session_keys(&session).map_err(|e| broken(&e))?);
@@ -125,15 +155,19 @@ fn shake_hands(
     open: message::Open,
     server: &str,
     (silent_after, interrupt): (Duration, &Interrupt),
-) -> Result<haul_protocol::handshake::Granted, TransferError> {
+) -> Result<haul_protocol::handshake::Granted, NotOpened> {
     let begun = Instant::now();
     let (mut handshake, [hello, open]) = ClientHandshake::start(SOFTWARE, open);
     control.queue(hello);
     let mut open = Some(open);
     loop {
-        let messages = control
-            .turn(Duration::from_millis(100), None)
-            .map_err(|error| ConnectFailure::of_handshake(server, error).into_start())?;
+        let messages = match control.turn(Duration::from_millis(100), None) {
+            Ok(messages) => messages,
+            Err(error) => {
+                let failure = ConnectFailure::of_handshake(server, error);
+                return Err(NotOpened::of_handshake(control, failure));
+            }
+        };
         let mut messages = messages.into_iter();
         while let Some(message) = messages.next() {
             let refused = |fault| ConnectFailure::Refused(fault).into_start();
@@ -143,18 +177,19 @@ fn shake_hands(
             }
             if let Some(reply) = handshake.reply() {
                 if !reply.capabilities.contains(&CAPABILITY_PROBE) {
-                    return Err(too_old(control, server, &reply.software));
+                    return Err(too_old(control, server, &reply.software).into());
                 }
                 open.take().into_iter().for_each(|open| control.queue(open));
             }
         }
         if interrupt.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted);
+            return Err(TransferError::Interrupted.into());
         }
         let patience = if is_silent(control) { silent_after } else { HANDSHAKE_TIMEOUT };
         if begun.elapsed() > patience {
             let error = format!("no answer within {} s", patience.as_secs());
-            return Err(ConnectFailure::Broken { server: server.to_owned(), error }.into_start());
+            let failure = ConnectFailure::Broken { server: server.to_owned(), error };
+            return Err(NotOpened::of_handshake(control, failure));
         }
     }
 }
