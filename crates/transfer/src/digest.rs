@@ -46,6 +46,7 @@ pub struct SessionKeys {
 }
 
 impl SessionKeys {
+    /// Keys of a session, out of what its TLS connection exports.
     #[must_use]
     pub fn from_exporter(bytes: &[u8; EXPORTED_BYTES]) -> Self {
         let gcm = |key: &[u8]| {
@@ -65,6 +66,7 @@ impl SessionKeys {
         Preface { stream, session, mac: tag.as_ref().try_into().expect("SHA-256 has 32 bytes") }
     }
 
+    /// Whether the preface of a data stream was made with the keys of this session.
     #[must_use]
     pub fn verify_preface(&self, preface: &Preface) -> bool {
         let signed = Preface::signed_bytes(preface.stream, &preface.session);
@@ -114,25 +116,25 @@ impl SpanDigest {
 
     /// Computes the BLAKE3 value of each span too.
     #[must_use]
-    pub fn with_content(self) -> Self {
+    pub(crate) fn with_content(self) -> Self {
         Self { content: Some(SpanHasher::default()), ..self }
     }
 
     /// The BLAKE3 value of what was seen since `start`, where that is asked for.
     #[must_use]
-    pub fn content(&self, part: Part) -> Option<Value> {
+    pub(crate) fn content(&self, part: Part) -> Option<Value> {
         self.content.as_ref().map(|content| content.finish(part))
     }
 
     /// The next span goes into a journal, or does not: [`Self::journaled`]. Where nothing verifies
     /// the bytes nothing is journaled of them either.
-    pub fn journals(&mut self, journals: bool) {
+    pub(crate) fn journals(&mut self, journals: bool) {
         self.is_journaled = journals && !matches!(self.state, State::None);
     }
 
     /// Digest that a journal is to hold of the bytes that were seen since `start`.
     #[must_use]
-    pub fn journaled(&self) -> Option<span_digests::Digest> {
+    pub(crate) fn journaled(&self) -> Option<span_digests::Digest> {
         self.is_journaled.then(|| self.journaled.finish())
     }
 

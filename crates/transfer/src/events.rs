@@ -11,61 +11,91 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
+    /// A session is open.
     Session(SessionOpened),
+    /// How far the transfer is, about once a second.
     Progress(Progress),
+    /// A file is settled.
     File(FileEnded),
+    /// Something other than what was chosen goes on: an engine, a stream, a size.
     Fallback {
+        /// Where.
         side: Side,
+        /// What was before and what is now, as `sendfile -> read-write`.
         from_to: String,
+        /// Why.
         why: String,
     },
+    /// A stream brought nothing for a while.
     Stall {
+        /// The stage that the stream is in.
         stage: String,
+        /// How long nothing came.
         seconds: f64,
+        /// What is done about it.
         what: String,
     },
+    /// The target has bytes of an earlier run.
     Resume {
+        /// How many.
         bytes: u64,
+        /// Where they come from.
         why: String,
     },
     /// With `--wait`: the server cannot be reached yet; it is tried for so long. Said once.
     Waiting {
+        /// Host and port.
         server: String,
+        /// How long it is tried.
         seconds: f64,
+        /// Why the server cannot be reached.
         why: String,
     },
     /// The server is silent, its connection is lost, or it is back.
     Connection(Connection),
+    /// How far the target is behind a file that is followed.
     Lag(Lag),
     /// A source is read again, to be compared with what was sent of it.
     Rereading {
+        /// Name of the file.
         #[serde(flatten, serialize_with = "exact_path")]
         path: Name,
+        /// Why it is read again.
         why: String,
     },
     /// With `--explain`: how each side, and the path, was chosen for.
     Explained(Explained),
     /// What is not moved, and is no failure: a FIFO, a device.
     LeftOut(Problem),
+    /// Something failed and the transfer goes on, mostly one file.
     Error(Problem),
+    /// The report, in a program's list of events; [`push`](crate::push) returns it instead.
     Report(Box<Report>),
 }
 
+/// A session that is open.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionOpened {
     /// Hexadecimal; the server's log shows the same.
     pub session: String,
     /// Host and port.
     pub server: String,
+    /// Name and version of the server.
     pub server_software: String,
+    /// Protection of the data streams: `safe` or `clear`.
     pub protection: String,
+    /// Digest that verifies each span.
     pub digest: String,
+    /// Data connections.
     pub streams: u32,
+    /// Round-trip time in microseconds.
     pub rtt_us: u64,
 }
 
+/// How far a transfer is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Progress {
+    /// Since the transfer began.
     pub seconds: f64,
     /// Received and verified in this run, and what was there from an earlier one.
     pub bytes_received: u64,
@@ -77,10 +107,13 @@ pub struct Progress {
     pub bytes_total: u64,
     /// The rate of the last interval.
     pub gbit_per_s: f64,
+    /// Bytes of the last interval.
     pub interval_bytes: u64,
+    /// Length of the last interval.
     pub interval_seconds: f64,
     /// `None` where this side only receives: the kernel of the other one counts them.
     pub retransmits: Option<u64>,
+    /// Data connections that are open.
     pub streams: u32,
     /// Files and links, as in all three.
     pub files_done: u64,
@@ -100,6 +133,7 @@ pub struct Progress {
     pub stages: Vec<(String, f64)>,
 }
 
+/// State of the connection to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {
@@ -107,15 +141,18 @@ pub enum ConnectionState {
     Silent,
     /// There is no connection; another is tried.
     Lost,
+    /// The server answers again.
     Back,
 }
 
 /// How it stands with the server. Told at once when it changes, and again while it is away.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Connection {
+    /// Change of the connection.
     pub state: ConnectionState,
     /// Host and port.
     pub server: String,
+    /// Why.
     pub why: String,
     /// When the server was last there, in milliseconds since 1970.
     pub since_ms: u64,
@@ -128,6 +165,7 @@ pub struct Connection {
 /// The stage that held an interval back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limiting {
+    /// Name of the stage.
     pub stage: String,
     /// Share of the streams' time in the interval, 0 to 1.
     pub share: f64,
@@ -140,6 +178,7 @@ pub struct Limiting {
 /// the file, some a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lag {
+    /// Name of the file.
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
     /// Written and not durable at the target.
@@ -148,12 +187,17 @@ pub struct Lag {
     pub seconds: f64,
 }
 
+/// A file that is settled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileEnded {
+    /// Name of the file.
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
+    /// Outcome for the file.
     pub status: FileStatus,
+    /// Length of the file.
     pub bytes: u64,
+    /// Whether it is a directory.
     #[serde(skip)]
     pub is_directory: bool,
     /// Its name at the target, where something else has its own and stays.
@@ -162,20 +206,24 @@ pub struct FileEnded {
 }
 
 impl FileEnded {
+    /// A file of this length that has its own name at the target.
     #[must_use]
     pub fn new(path: Vec<u8>, status: FileStatus, bytes: u64) -> Self {
         Self { path: Name(path), status, bytes, is_directory: false, stored_as: None }
     }
 }
 
+/// Numbers of files, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileCounts {
     /// Regular files and links.
     pub done: u64,
+    /// Directories that were made or are as they were sent.
     #[serde(skip_serializing_if = "is_zero")]
     pub done_directories: u64,
     /// Regular files and links.
     pub skipped: u64,
+    /// Directories that were there already.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped_directories: u64,
     /// Whatever failed, directories included.
@@ -217,6 +265,7 @@ fn is_nothing(seconds: &f64) -> bool {
     *seconds <= 0.0
 }
 
+/// Costs of a transfer on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SideCosts {
     /// Processor seconds (user and system) of this side's transfer threads per 10^9 moved bytes.
@@ -225,8 +274,10 @@ pub struct SideCosts {
     pub max_rss_bytes: u64,
 }
 
+/// The stage that limited a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Bottleneck {
+    /// Name of the stage.
     pub stage: String,
     /// Share of the time that the streams were open, 0 to 1.
     pub share: f64,
@@ -240,15 +291,18 @@ pub struct Bottleneck {
     pub at_most_gbit_per_s: Option<f64>,
     /// The stage with the next largest share. What it allows is not known.
     pub next_stage: String,
+    /// Share of the next stage, 0 to 1.
     pub next_share: f64,
     /// One thing to do about it.
     pub remedy: String,
+    /// All of it in a sentence.
     pub verdict: String,
 }
 
 /// The file system that a target writes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetRoom {
+    /// Its type, such as `xfs`.
     pub file_system: String,
     /// `None` where the file system does not say.
     pub free_bytes: Option<u64>,
@@ -257,6 +311,7 @@ pub struct TargetRoom {
 /// The outcome of reading back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RecheckReport {
+    /// Bytes that were read back.
     pub bytes: u64,
     /// Bytes of these that were not as journaled: they were sent again.
     pub lost_bytes: u64,
@@ -264,9 +319,11 @@ pub struct RecheckReport {
     pub seconds: f64,
 }
 
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckVerdict {
+    /// Nothing stands in the way.
     Ok,
     /// It works, and could be better.
     Warning,
@@ -277,15 +334,20 @@ pub enum CheckVerdict {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
+    /// Name of the check, such as `space`.
     pub name: String,
+    /// Its outcome.
     pub verdict: CheckVerdict,
+    /// The finding, in words.
     pub found: String,
+    /// Cure; empty: nothing is to be done.
     pub hint: String,
 }
 
 /// The manifest that was written, in the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ManifestReport {
+    /// The file that holds it.
     pub path: Name,
     /// Lines in it.
     pub files: u64,
@@ -315,9 +377,11 @@ pub struct Report {
     /// Files of the same size were compared by their bytes, not by their times.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub compared_content: bool,
+    /// Bytes of these that this run brought.
     pub moved_bytes: u64,
     /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
     pub dry_run: bool,
+    /// Bytes that a dry run would move.
     pub planned_bytes: u64,
     /// Checks of a preflight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -327,24 +391,33 @@ pub struct Report {
     pub target_room: Option<TargetRoom>,
     /// Sources that were removed once they were durable at the target (`--move`).
     pub sources_removed: u64,
+    /// Wall time of the run.
     pub seconds: f64,
     /// Rate of the moved bytes.
     pub gbit_per_s: f64,
+    /// Numbers of files, by outcome.
     pub files: FileCounts,
     /// Files and directories that were there already and got the source's mode, owner, time or
     /// extended attributes; in a dry run, those that would, as far as their inodes tell.
     #[serde(skip_serializing_if = "is_zero")]
     pub updated_attributes: u64,
+    /// Protection of the data streams: `safe` or `clear`.
     pub protection: String,
     /// Digest that verified the bytes; `none` verified nothing.
     pub digest: String,
+    /// Data connections.
     pub streams: u32,
+    /// Bytes of a span, of the file with the largest.
     pub span_bytes: u64,
+    /// Engine of the sending side.
     pub send_engine: String,
+    /// Engine of the receiving side.
     pub receive_engine: String,
+    /// Why these engines.
     pub chosen_because: String,
     /// Bytes that passed through user space or that the kernel copied, on both sides.
     pub copied_bytes: u64,
+    /// Segments that TCP sent again.
     pub retransmits: u64,
     /// Spans that arrived damaged and were sent again.
     pub resent_spans: u64,
@@ -356,8 +429,11 @@ pub struct Report {
     /// The most bytes that the target was behind a file that was followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_lag: Option<Lag>,
+    /// Costs of the sending side.
     pub source: SideCosts,
+    /// Costs of the receiving side.
     pub target: SideCosts,
+    /// The stage that limited the transfer.
     pub bottleneck: Bottleneck,
     /// Share of the streams' time by stage, largest first.
     pub stages: Vec<(String, f64)>,
@@ -369,6 +445,7 @@ pub struct Report {
     /// target's host, or with `--recheck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<RecheckReport>,
+    /// The manifest, where one was asked for and written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestReport>,
 }
@@ -376,16 +453,20 @@ pub struct Report {
 /// How one side, or the path between both, was chosen for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
+    /// The side, or the path.
     pub side: Side,
+    /// Facts that the choice was made by.
     pub facts: Vec<String>,
     /// The best first; empty for the path.
     pub candidates: Vec<Candidate>,
+    /// The choice, and why.
     pub because: Vec<String>,
 }
 
 /// An engine that suits the transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
+    /// Name of the engine.
     pub engine: String,
     /// The first that is usable is the choice; the others go on where it cannot.
     pub usable: bool,

@@ -2,17 +2,23 @@
 
 use serde::Serialize;
 
+/// Outcome for a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileStatus {
+    /// In place and verified.
     Done,
+    /// There already, and the same.
     Skipped,
+    /// Not in place; an error tells why.
     Failed,
     /// `--delete`: the sources do not have it.
     Removed,
     /// `--dry-run`: nothing of that name is there.
     WouldCopy,
+    /// `--dry-run`: another file of that name is there, and would be replaced.
     WouldReplace,
+    /// `--dry-run` with `--delete`: the sources do not have it.
     WouldRemove,
 }
 

@@ -8,10 +8,9 @@ pub use crate::{
     digest::{EXPORTED_BYTES, SessionKeys, SpanDigest},
     events::files_and_directories,
     name::{exact_path, is_unseen},
-    options::digest_name,
     session::stages::round,
-    size::parse_size,
-    state::usual_state_directories,
+    size::{SizeError, parse_size},
+    state::{Identity, usual_state_directories},
     storage::root::Root,
     transport::{
         control::{Control, ControlError},

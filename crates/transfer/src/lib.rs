@@ -3,6 +3,8 @@
 //! [`push`] and [`pull`] run a transfer to its end and tell [`Event`]s meanwhile; [`Server`] is the
 //! other side. `examples/push.rs` is all of it in 20 lines.
 
+#![deny(missing_docs)]
+
 mod bytes;
 mod client;
 mod clocks;
@@ -46,7 +48,7 @@ mod words;
 // Requests and their options.
 pub use client::{
     globs::expand,
-    listing::{Depth, Entry, list},
+    listing::{Depth, Entry, EntryKind, list},
     pull, push,
 };
 pub use descriptors::raise_open_files_limit;
@@ -83,7 +85,7 @@ pub use verify::{
 
 // Tokens and URLs.
 pub use rights::Rights;
-pub use served_root::ServedRoot;
+pub use served_root::{InodeIdentity, ServedRoot};
 pub use state::{NewToken, StateDirectory, TokenRecord, default_state_directory};
 pub use token::{TOKEN_VARIABLE, Token, TokenError};
 pub use url::{HaulUrl, PORT_DEFAULT, UrlError};

@@ -19,6 +19,7 @@ pub enum Protection {
 }
 
 impl Protection {
+    /// Name of the protection, as options and reports have it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +41,9 @@ impl Protection {
 pub enum ClearDigest {
     /// Nothing is verified, and the report says so.
     None,
+    /// CRC-32C: 32 bits.
     Crc32c,
+    /// XXH3 of 128 bits.
     Xxh3,
 }
 
@@ -56,7 +59,7 @@ impl ClearDigest {
 
 /// The name of a digest in reports.
 #[must_use]
-pub fn digest_name(digest: message::Digest) -> &'static str {
+pub(crate) fn digest_name(digest: message::Digest) -> &'static str {
     match digest {
         message::Digest::Unknown | message::Digest::None => "none",
         message::Digest::Crc32c => "crc32c",
@@ -72,6 +75,7 @@ pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// A stream that brought nothing for this long is stalled.
 pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
+/// Wishes for a push or a pull, all of them optional.
 #[derive(Clone, Debug)]
 pub struct TransferOptions {
     /// Data connections; `None`: chosen from cores, RTT and sizes.
@@ -80,15 +84,21 @@ pub struct TransferOptions {
     pub span_bytes: Option<u64>,
     /// Rate of all streams together, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
+    /// Protection of the data streams.
     pub protection: Protection,
     /// Only with [`Protection::Clear`].
     pub digest: Option<ClearDigest>,
+    /// Engine of the sending side; `None`: chosen from the hosts.
     pub send_engine: Option<String>,
+    /// Engine of the receiving side; `None`: chosen from the hosts.
     pub receive_engine: Option<String>,
+    /// Time for which a lost connection is tried again, while nothing gets on.
     pub retry_for: Duration,
     /// A server that cannot be reached at first is waited for, for [`Self::retry_for`] too.
     pub wait: bool,
+    /// Time after which a stream that brought nothing is replaced.
     pub stall_after: Duration,
+    /// Wishes beyond the bytes.
     pub wishes: Wishes,
     /// Which files of the sources are meant.
     pub selection: Selection,
@@ -120,9 +130,15 @@ impl Default for TransferOptions {
 }
 
 impl TransferOptions {
+    /// Name of the digest that verifies each span, as reports have it; `none`: nothing does.
+    #[must_use]
+    pub fn digest_name(&self) -> &'static str {
+        digest_name(self.wire_digest())
+    }
+
     /// The digest that goes over the wire.
     #[must_use]
-    pub fn wire_digest(&self) -> message::Digest {
+    pub(crate) fn wire_digest(&self) -> message::Digest {
         match self.protection {
             Protection::Safe => message::Digest::AesGmac,
             Protection::Clear => self.digest.unwrap_or(CLEAR_DIGEST_DEFAULT).to_wire(),
@@ -144,6 +160,7 @@ pub enum SourceSpec {
 /// The first bytes of a regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beginning {
+    /// The file.
     pub path: PathBuf,
     /// Bytes to send; of a shorter file, all of it.
     pub len_bytes: u64,
@@ -160,38 +177,48 @@ pub enum TargetSpec {
     Null,
 }
 
+/// Files to send to a server.
 #[derive(Clone, Debug)]
 pub struct PushRequest {
+    /// Files and directories to send.
     pub sources: Vec<SourceSpec>,
     /// Its path is the target below the token's root: `dir/`, `name`, or `null:`.
     pub url: HaulUrl,
+    /// How it is done.
     pub options: TransferOptions,
 }
 
+/// Files to fetch from a server.
 #[derive(Clone, Debug)]
 pub struct PullRequest {
     /// All with the same host, port and token; their paths are the sources (`zero:SIZE` too).
     pub urls: Vec<HaulUrl>,
+    /// Place that the files go to.
     pub target: TargetSpec,
+    /// How it is done.
     pub options: TransferOptions,
 }
 
 /// The root of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServeRoot {
+    /// A directory, and everything below it.
     Directory(PathBuf),
     /// `null:`: every push is received and thrown away.
     Null,
 }
 
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
+    /// The directory that is served, or `null:`.
     pub root: ServeRoot,
     /// `ADDRESS:PORT`; port 0 takes a free one.
     pub listen: String,
     /// The host name in the printed URL; `None`: the address that is listened on, or this host's
     /// name where that is the unspecified address.
     pub advertise: Option<String>,
+    /// Directory of the server's key and tokens; made when it is missing.
     pub state_directory: PathBuf,
     /// End after one session.
     pub once: bool,
@@ -199,12 +226,15 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// The least protection a client may ask for.
     pub protection_min: Protection,
+    /// Most sessions at a time.
     pub sessions_max: u32,
     /// Most probes among them; a probe takes all that the network gives.
     pub probes_max: u32,
     /// Connections that have not yet shown who they are.
     pub strangers_max: u32,
+    /// Time that a connection has to show who it is.
     pub handshake_timeout: Duration,
+    /// Most data streams of a session.
     pub streams_max: u32,
 }
 

@@ -28,21 +28,25 @@ impl PackedNames {
         self.places.dedup_by(|a, b| name(a) == name(b));
     }
 
+    /// The name at this place, counted from 0.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let (start, len) = *self.places.get(index)?;
         Some(&self.bytes[start as usize..][..len.into()])
     }
 
+    /// All names, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
+    /// Number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
+    /// Whether there is no name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()

@@ -4,24 +4,35 @@ use crate::name::{Name, exact_path, printable};
 use haul_protocol::message;
 use serde::Serialize;
 
+/// The side of a transfer that something happened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
+    /// The side that sends.
     Source,
+    /// The side that receives.
     Target,
+    /// The network between both.
     Path,
+    /// No side in particular.
     Session,
 }
 
 /// An error in words: what was tried, what it needs, what was found, what to do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Problem {
+    /// The file that it is about; empty: none.
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
+    /// The side that it happened on.
     pub side: Side,
+    /// The attempt that failed.
     pub what: String,
+    /// The requirement; empty: nothing to tell.
     pub needs: String,
+    /// The finding instead of it; empty: nothing to tell.
     pub found: String,
+    /// Cure; empty: nothing to tell.
     pub hint: String,
 }
 
@@ -106,7 +117,7 @@ impl Problem {
     /// The problem of a file by the name that all its events have: a fault may give that of the
     /// other side, or none. What the other side calls by another name is said so.
     #[must_use]
-    pub fn of_file(fault: &message::Fault, name: &[u8]) -> Self {
+    pub(crate) fn of_file(fault: &message::Fault, name: &[u8]) -> Self {
         let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };
         // A directory before it is no other name, and would tell equal problems apart.
         if !fault.path.ends_with(name) && !fault.path.is_empty() {

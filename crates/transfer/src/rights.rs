@@ -42,13 +42,16 @@ impl From<StoredRights> for Rights {
 }
 
 impl Rights {
+    /// Every right.
     pub const ALL: Self = Self { read: true, write: true, list: true, delete: true };
+    /// No right.
     pub const NONE: Self = Self { read: false, write: false, list: false, delete: false };
     /// To fetch what is there, and nothing else.
     pub const READ_ONLY: Self = Self { read: true, list: true, ..Self::NONE };
 
+    /// Whether this right is among them.
     #[must_use]
-    pub fn allows(self, right: Right) -> bool {
+    pub(crate) fn allows(self, right: Right) -> bool {
         match right {
             Right::Read => self.read,
             Right::Write => self.write,
@@ -83,15 +86,6 @@ impl Right {
             Self::Write => "write",
             Self::List => "list",
             Self::Delete => "delete",
-        }
-    }
-
-    /// The right that moving bytes in this direction needs.
-    #[must_use]
-    pub fn of(direction: Direction) -> Self {
-        match direction {
-            Direction::Push => Self::Write,
-            Direction::Pull | Direction::Probe | Direction::Unknown => Self::Read,
         }
     }
 }

@@ -17,33 +17,42 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
 /// The effect of a rule on what it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// What the pattern fits is taken.
     Include,
+    /// What the pattern fits is left out.
     Exclude,
 }
 
 /// A pattern and what it is for, in the order in which the user gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
+    /// Whether what fits is taken or left out.
     pub effect: Effect,
+    /// The pattern, as bytes of a name.
     pub pattern: Vec<u8>,
 }
 
 /// Which files are meant. The default takes all.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
+    /// Rules in order: the first that fits a name decides.
     pub rules: Vec<Rule>,
     /// Below the one source; `None`: all of it.
     pub names: Option<Arc<PackedNames>>,
+    /// Smaller files are left out; in bytes.
     pub size_min: Option<u64>,
+    /// Larger files are left out; in bytes.
     pub size_max: Option<u64>,
     /// Seconds since 1970.
     pub modified_from: Option<i64>,
+    /// Files changed later are left out; seconds since 1970.
     pub modified_until: Option<i64>,
 }
 
 impl Selection {
+    /// Whether nothing is left out.
     #[must_use]
-    pub fn takes_all(&self) -> bool {
+    pub(crate) fn takes_all(&self) -> bool {
         let Self { rules, names, size_min, size_max, modified_from, modified_until } = self;
         let bounds = size_min.or(*size_max).is_some();
         let moments = modified_from.or(*modified_until).is_some();
@@ -87,7 +96,7 @@ impl Selection {
 
     /// # Errors
     /// If a pattern is none, in words for the user.
-    pub fn compile(&self) -> Result<Matcher, Problem> {
+    pub(crate) fn compile(&self) -> Result<Matcher, Problem> {
         let (found, max) = (self.rules.len(), limits::RULES_MAX);
         if found > max {
             let hint = "name what is meant by --files-from";

@@ -20,6 +20,7 @@ use std::{
 pub enum ServedRoot {
     /// `null:`, which throws everything away.
     Null,
+    /// A directory, and everything below it.
     Directory {
         /// Canonical; bytes that are no UTF-8 stand as `\xff`, and a backslash as `\\`.
         path: String,
@@ -102,7 +103,7 @@ impl ServedRoot {
     ///
     /// # Errors
     /// If the file system does not say what it is.
-    pub fn of(directory: impl AsFd, path: &Path) -> io::Result<Self> {
+    pub(crate) fn of(directory: impl AsFd, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let inode = Some(InodeIdentity::of(directory)?);
         Ok(Self::Directory { path: shown(path.as_os_str().as_bytes()), inode })
@@ -127,7 +128,7 @@ impl ServedRoot {
     /// where nobody finds them, as after `umount -l` or `mv`. `None` where it is there, and where
     /// that cannot be looked at.
     #[must_use]
-    pub fn in_its_place(&self, path: &Path) -> Option<&'static str> {
+    pub(crate) fn in_its_place(&self, path: &Path) -> Option<&'static str> {
         let Self::Directory { inode: Some(inode), .. } = self else { return None };
         match Self::at(path) {
             Ok(Self::Directory { inode: Some(now), .. }) if !inode.is(&now) => {
@@ -153,7 +154,7 @@ impl ServedRoot {
 
     /// Whether a token for this one is for `served`.
     #[must_use]
-    pub fn belongs_to(&self, served: &Self) -> Belongs {
+    pub(crate) fn belongs_to(&self, served: &Self) -> Belongs {
         match (self, served) {
             (Self::Null, Self::Null) => Belongs::Here,
             (

@@ -25,14 +25,17 @@ use std::{
 /// The rights and limits of a new token.
 #[derive(Clone, Debug)]
 pub struct NewToken {
+    /// Rights of its bearer.
     pub rights: Rights,
     /// The served root: the token opens no other.
     pub served: ServedRoot,
     /// Below that; empty: all of it.
     pub root: PathBuf,
+    /// Time until it expires; `None`: never.
     pub valid_for: Option<Duration>,
     /// Good for one transfer, which may resume until it is complete.
     pub single_use: bool,
+    /// Words that tell its user what it is for.
     pub label: String,
 }
 
@@ -45,16 +48,20 @@ pub struct TokenRecord {
     /// Only for the token that `haul serve` prints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
+    /// Rights of its bearer.
     pub rights: Rights,
     /// `None` as an older version wrote it, until a server has looked at it.
     #[serde(default)]
     served: Option<ServedRoot>,
     /// Below what is served; empty: all of it.
     pub root: PathBuf,
+    /// Words that tell its user what it is for.
     pub label: String,
     /// Seconds since 1970.
     pub created_s: u64,
+    /// Seconds since 1970; `None`: never.
     pub expires_s: Option<u64>,
+    /// Good for one transfer, which may resume until it is complete.
     pub single_use: bool,
     /// What a single-use token was first shown for; the same may go on until it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +69,7 @@ pub struct TokenRecord {
     /// A single-use token whose transfer is complete.
     #[serde(default)]
     used_up: bool,
+    /// Whether it was revoked.
     pub revoked: bool,
 }
 
@@ -99,11 +107,14 @@ pub struct Grant {
 /// The server's key pair and its certificate, self-signed.
 #[derive(Clone)]
 pub struct Identity {
+    /// The certificate, as DER.
     pub certificate_der: Vec<u8>,
+    /// The private key, as PKCS#8 in DER.
     pub key_der: Vec<u8>,
 }
 
 impl Identity {
+    /// The first 128 bits of the SHA-256 of the certificate, which tokens name.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 16] {
         fingerprint_of(&self.certificate_der)
@@ -136,6 +147,7 @@ impl StateDirectory {
         Ok(Self { path: path.to_owned() })
     }
 
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -145,7 +157,7 @@ impl StateDirectory {
     ///
     /// # Errors
     /// If what is served is this directory, or lies in it.
-    pub fn check_not_served(&self, served: &Path) -> Result<(), Problem> {
+    pub(crate) fn check_not_served(&self, served: &Path) -> Result<(), Problem> {
         let (Ok(here), Ok(served)) = (self.path.canonicalize(), served.canonicalize()) else {
             return Ok(());
         };
@@ -292,7 +304,7 @@ impl StateDirectory {
     /// # Errors
     /// The fault to answer with: unknown, expired, used, revoked, for something else that is
     /// served, or without the right.
-    pub fn authorize(
+    pub(crate) fn authorize(
         &self,
         secret: &[u8],
         served: &ServedRoot,
@@ -324,7 +336,7 @@ impl StateDirectory {
     ///
     /// # Errors
     /// As [`Self::authorize`].
-    pub fn look_at(
+    pub(crate) fn look_at(
         &self,
         secret: &[u8],
         served: &ServedRoot,
@@ -376,7 +388,7 @@ impl StateDirectory {
     ///
     /// # Errors
     /// If the list cannot be written.
-    pub fn use_up(&self, id: &str) -> Result<(), Problem> {
+    pub(crate) fn use_up(&self, id: &str) -> Result<(), Problem> {
         self.change_tokens(|tokens| {
             for token in tokens.iter_mut().filter(|token| token.id == id) {
                 token.used_up = true;

@@ -23,10 +23,13 @@ pub const TOKEN_VARIABLE: &str = "HAUL_TOKEN";
 /// A token in the clear. It prints itself redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
+    /// The part that only its bearers know.
     pub secret: [u8; 16],
+    /// The first 128 bits of the SHA-256 of the server's certificate.
     pub fingerprint: [u8; 16],
 }
 
+/// A text that is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the token is damaged: it has 53 letters and digits, as `haul serve` printed it")]
 pub struct TokenError;
@@ -52,7 +55,7 @@ impl Token {
 
     /// The number by which a server knows the secret without keeping it: its SHA-256.
     #[must_use]
-    pub fn secret_hash(secret: &[u8]) -> [u8; 32] {
+    pub(crate) fn secret_hash(secret: &[u8]) -> [u8; 32] {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest::digest(&digest::SHA256, secret).as_ref());
         hash

@@ -13,11 +13,13 @@ pub struct HaulUrl {
     pub token: Option<Token>,
     /// A name or an address, without the brackets of IPv6.
     pub host: String,
+    /// The port of the server.
     pub port: u16,
     /// The path as written after the host, percent-decoded, without the first `/`. Bytes, not text.
     pub path: Vec<u8>,
 }
 
+/// A text that is no URL of haul, told with what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a haul URL: {0}. It looks like haul://TOKEN@HOST:7117/path; `haul serve` prints one")]
 pub struct UrlError(String);

@@ -25,24 +25,32 @@ pub enum OnConflict {
 /// The attributes that arrive with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preserve {
+    /// Permission bits.
     pub mode: bool,
+    /// Modification time.
     pub mtime: bool,
+    /// Owner, which needs root.
     pub owner: bool,
+    /// Group.
     pub group: bool,
+    /// Extended attributes of the user.
     pub xattrs: bool,
+    /// Access control lists.
     pub acls: bool,
 }
 
 impl Preserve {
+    /// Bytes only.
     pub const NOTHING: Self =
         Self { mode: false, mtime: false, owner: false, group: false, xattrs: false, acls: false };
 
+    /// Every attribute.
     pub const ALL: Self =
         Self { mode: true, mtime: true, owner: true, group: true, xattrs: true, acls: true };
 
     /// Whether something is asked for that a look at the inode does not tell.
     #[must_use]
-    pub fn needs_xattrs(self) -> bool {
+    pub(crate) fn needs_xattrs(self) -> bool {
         self.xattrs || self.acls
     }
 
@@ -106,11 +114,14 @@ impl Default for Recording {
     }
 }
 
+/// Wishes of the user beyond the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
+    /// The treatment of a file whose name is taken at the target.
     pub on_conflict: OnConflict,
     /// A file of the same size is the same when its bytes are, whatever its time.
     pub compare_content: bool,
+    /// Removing what the sources do not have; `None`: nothing is removed.
     pub removal: Option<Removal>,
     /// Nothing is written.
     pub dry_run: bool,
@@ -120,7 +131,9 @@ pub struct Wishes {
     pub explain: bool,
     /// A source is removed once it is durable at the target.
     pub move_sources: bool,
+    /// Attributes that arrive with a file.
     pub preserve: Preserve,
+    /// Sources that are still being written.
     pub recording: Recording,
     /// Whether what arrives is made durable and then thrown away: it was only to be measured.
     pub discard: bool,
@@ -131,7 +144,7 @@ pub struct Wishes {
 impl Wishes {
     /// Whether the target is as it was, whatever was done.
     #[must_use]
-    pub fn leaves_nothing(self) -> bool {
+    pub(crate) fn leaves_nothing(self) -> bool {
         self.dry_run || self.discard
     }
 

@@ -187,7 +187,7 @@ impl LowTree {
                 "move from each directory by a command of its own",
             ));
         }
-        let unverified = options.wire_digest() == haul_protocol::message::Digest::None;
+        let unverified = options.digest_name() == "none";
         if self.move_sources && unverified {
             return Err(usage_problem(
                 "cannot take --move",

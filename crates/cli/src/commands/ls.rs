@@ -6,9 +6,8 @@ use crate::{
     failure::{ExitStatus, Failure},
     interrupt, ui,
 };
-use haul_protocol::message::FileKind;
 use haul_transfer::{
-    Entry, Name,
+    Entry, EntryKind, Name,
     internals::{exact_path, is_unseen},
 };
 use serde::Serialize;
@@ -24,7 +23,7 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
     let own = url.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
     let mut tell = |entry: Entry| {
         let is_itself = entry.name.0.is_empty();
-        if is_itself && entry.kind == FileKind::Directory {
+        if is_itself && entry.kind == EntryKind::Directory {
             return;
         }
         let entry = if is_itself { Entry { name: Name(own.clone()), ..entry } } else { entry };
@@ -60,12 +59,12 @@ struct EntryLine {
 
 impl EntryLine {
     fn of(entry: Entry) -> Self {
-        let is_link = entry.kind == FileKind::Symlink;
+        let is_link = entry.kind == EntryKind::Symlink;
         Self {
             event: "entry",
             kind: match entry.kind {
-                FileKind::Directory => "directory",
-                FileKind::Symlink => "link",
+                EntryKind::Directory => "directory",
+                EntryKind::Symlink => "link",
                 _ => "file",
             },
             bytes: entry.size_bytes,
@@ -79,12 +78,12 @@ impl EntryLine {
 
 fn text(entry: &Entry) -> String {
     let bytes = match entry.kind {
-        FileKind::Directory | FileKind::Symlink => "-".to_owned(),
+        EntryKind::Directory | EntryKind::Symlink => "-".to_owned(),
         _ => entry.size_bytes.to_string(),
     };
     let behind = match entry.kind {
-        FileKind::Directory => "/".to_owned(),
-        FileKind::Symlink => format!(" -> {}", escaped(&entry.link_target.0)),
+        EntryKind::Directory => "/".to_owned(),
+        EntryKind::Symlink => format!(" -> {}", escaped(&entry.link_target.0)),
         _ => String::new(),
     };
     // To the second: a column of one width.
@@ -130,14 +129,14 @@ mod tests {
             mode: 0o644,
             link_target: Name(b"over\x1bthere".to_vec()),
         };
-        let file = text(&entry(FileKind::Regular, b"a b"));
+        let file = text(&entry(EntryKind::File, b"a b"));
         assert_eq!(file, "           1234  1970-01-01T00:00:00Z  a b");
-        let directory = text(&entry(FileKind::Directory, b"d\n"));
+        let directory = text(&entry(EntryKind::Directory, b"d\n"));
         assert_eq!(directory, "              -  1970-01-01T00:00:00Z  d\\n/");
         let names = [&b"a\nb"[..], b"a\\nb", b"\xff", b"\xfe", b"\\xff", "\u{fffd}".as_bytes()];
         let shown: std::collections::BTreeSet<_> = names.iter().map(|name| escaped(name)).collect();
         assert_eq!(shown.len(), names.len(), "{shown:?}");
-        assert!(text(&entry(FileKind::Symlink, b"l")).ends_with("l -> over\\u{1b}there"));
+        assert!(text(&entry(EntryKind::Symlink, b"l")).ends_with("l -> over\\u{1b}there"));
         assert_eq!(escaped("a\u{202e}b\u{61c}".as_bytes()), "a\\u{202e}b\\u{61c}");
         assert_eq!(utc((i64::MAX, 0)), "-");
     }

@@ -7,7 +7,7 @@ use crate::harness::{
     skip_long,
 };
 use haul_datapath::{EngineInfo, Host, Verdict, engines::ENGINES};
-use haul_transfer::{Protection, TransferOptions, internals::digest_name};
+use haul_transfer::{Protection, TransferOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -240,7 +240,7 @@ fn every_protection_and_digest_moves_the_same_bytes_and_is_named() {
     let source = place.source("data");
     place.file(&source, 5 * MIB + 17);
     let clear = TransferOptions { protection: Protection::Clear, ..TransferOptions::default() };
-    let default = digest_name(clear.wire_digest());
+    let default = clear.digest_name();
     for (words, protection, digest) in [
         (words![], "safe", "aes-gmac"),
         (words!["--protection", "safe"], "safe", "aes-gmac"),

@@ -3,7 +3,7 @@
 //! As in a shell `*` and `?` stay within a name, and fit no name with a leading dot unless it is
 //! written. A name that really has such characters comes first.
 
-use super::listing::{Depth, list};
+use super::listing::{Depth, EntryKind, list};
 use crate::{
     Interrupt,
     error::{TransferError, problem},
@@ -11,7 +11,6 @@ use crate::{
     url::HaulUrl,
 };
 use globset::{GlobBuilder, GlobMatcher};
-use haul_protocol::message::FileKind;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 /// The URLs that these stand for: each as it is, or what its pattern fits, in the order of names.
@@ -56,7 +55,7 @@ fn fitting(url: &HaulUrl, interrupt: &Interrupt) -> Result<Vec<HaulUrl>, Transfe
         let names: Vec<&[u8]> = entry.name.0.split(|&byte| byte == b'/').collect();
         let fits = names.len() == patterns.len()
             && names.iter().zip(&patterns).all(|(name, pattern)| pattern.fits(name));
-        if fits && (entry.kind == FileKind::Directory || !contents) {
+        if fits && (entry.kind == EntryKind::Directory || !contents) {
             found.push(entry.name.0);
         }
     })?;

@@ -36,7 +36,30 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub enum Depth {
     /// So many names: 1 is what a directory holds, 0 nothing but what the path is.
     Names(usize),
+    /// Everything below the path.
     All,
+}
+
+/// Kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryKind {
+    /// A regular file, or what the server calls by no other name.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+}
+
+impl EntryKind {
+    fn of(kind: FileKind) -> Self {
+        match kind {
+            FileKind::Directory => Self::Directory,
+            FileKind::Symlink => Self::Symlink,
+            _ => Self::File,
+        }
+    }
 }
 
 /// One thing that is there.
@@ -44,7 +67,9 @@ pub enum Depth {
 pub struct Entry {
     /// Below the path; what the path is has no name of its own.
     pub name: Name,
-    pub kind: FileKind,
+    /// Whether the entry is a file, a directory or a link.
+    pub kind: EntryKind,
+    /// Length of a file; 0 of anything else.
     pub size_bytes: u64,
     /// Seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
@@ -131,7 +156,7 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     fn offered(&mut self, offer: message::FileOffer) -> Result<(), ProtocolError> {
-        let kind = offer.kind();
+        let kind = EntryKind::of(offer.kind());
         let below = match (self.own_name, offer.name.iter().position(|&byte| byte == b'/')) {
             (0, _) => offer.name,
             (_, Some(at)) => offer.name[at + 1..].to_vec(),

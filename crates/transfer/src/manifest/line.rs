@@ -15,7 +15,9 @@ const HASH_DIGITS: usize = 64;
 /// A file and what it shall hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
+    /// BLAKE3 of the file.
     pub hash: Value,
+    /// Name of the file below the directory of the manifest.
     pub name: Vec<u8>,
 }
 

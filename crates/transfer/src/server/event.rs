@@ -12,45 +12,70 @@ use serde::Serialize;
 pub enum ServerEvent {
     /// A client was let in.
     Session {
+        /// Number of the session, hexadecimal; the client shows the same.
         session: String,
+        /// Address and port of the client.
         peer: String,
+        /// `pushes to`, `pulls` or `probe`.
         direction: String,
+        /// Number that names the token in lists.
         token: String,
+        /// Paths that the client asked for.
         path: String,
     },
+    /// A file is settled.
     File {
+        /// Number of the session.
         session: String,
+        /// The file.
         #[serde(flatten)]
         file: FileEnded,
     },
+    /// Something failed and the session goes on.
     Error {
+        /// Number of the session.
         session: String,
+        /// What failed.
         #[serde(flatten)]
         problem: Problem,
     },
+    /// Something other than what was chosen goes on, such as an engine.
     Fallback {
+        /// Number of the session.
         session: String,
+        /// What was before and what is now.
         from_to: String,
+        /// Why.
         why: String,
     },
+    /// A session has ended.
     SessionEnded {
+        /// Number of the session.
         session: String,
+        /// Address and port of the client.
         peer: String,
+        /// Whether all was done, and no file failed.
         ok: bool,
         /// Nothing was written or removed.
         dry_run: bool,
         /// That came in this session, and are as they were sent.
         bytes: u64,
+        /// How long the session took.
         seconds: f64,
+        /// What became of the files.
         files: FileCounts,
+        /// Why it ended early; empty: it did not.
         why: String,
     },
     /// SIGHUP came, and changes nothing: tokens are read at each use.
     Hangup,
     /// A connection that was not let in, or so many of them.
     Refused {
+        /// Address and port of the peer, or only the address of several refusals.
         peer: String,
+        /// Why it was refused.
         why: String,
+        /// Number of refusals that this stands for.
         times: u64,
     },
 }

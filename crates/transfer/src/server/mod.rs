@@ -127,6 +127,7 @@ impl Server {
         })
     }
 
+    /// Address and port that the server listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address

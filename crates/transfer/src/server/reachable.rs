@@ -41,7 +41,7 @@ impl Hosts {
 
     /// Finds the hosts of a server that listens on `listen`.
     #[must_use]
-    pub fn of(listen: IpAddr) -> Self {
+    pub(crate) fn of(listen: IpAddr) -> Self {
         if !listen.is_unspecified() {
             return Self { names: vec![listen.to_string()], for_others: !listen.is_loopback() };
         }

@@ -304,6 +304,7 @@ pub fn costs(report: &SideReport, moved_bytes: u64) -> SideCosts {
     }
 }
 
+/// The value with this many decimal digits.
 #[must_use]
 pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);

@@ -46,13 +46,19 @@ const COUNT: u32 = LOST - 1;
 /// Identity of what is moved, and where to: a journal holds only for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// Length of the source.
     pub size_bytes: u64,
+    /// Modification time of the source, in seconds since 1970.
     pub mtime_s: i64,
+    /// Nanoseconds of the modification time.
     pub mtime_ns: u32,
+    /// Inode of the source.
     pub source_inode: u64,
+    /// Device of the source.
     pub source_device: u64,
     /// Inode of the temporary, so that a journal beside another file is not believed.
     pub target_inode: u64,
+    /// Device of the temporary.
     pub target_device: u64,
     /// Digest that verified the spans: what came under another digest is not taken over.
     pub digest: u32,

@@ -58,6 +58,7 @@ fn inode(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
+/// A directory below which names are opened, and never beyond it.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
@@ -92,7 +93,7 @@ impl Root {
     ///
     /// # Errors
     /// Those of [`Self::open_without`].
-    pub fn open_served(path: &Path, closed: &[PathBuf]) -> io::Result<Arc<Self>> {
+    pub(crate) fn open_served(path: &Path, closed: &[PathBuf]) -> io::Result<Arc<Self>> {
         Self::with_closed(path, closed, true)
     }
 
@@ -155,7 +156,7 @@ impl Root {
 
     /// Whether a directory below holds one that is kept from everybody, and so must stay.
     #[must_use]
-    pub fn holds_closed(&self, name: &[u8]) -> bool {
+    pub(crate) fn holds_closed(&self, name: &[u8]) -> bool {
         let is_in = |here: PathBuf| {
             let here = here.join(os_path(name));
             self.closed.paths.iter().any(|closed| closed.parent() == Some(&here))
@@ -167,7 +168,7 @@ impl Root {
     ///
     /// # Errors
     /// If /proc does not tell where the directory is.
-    pub fn names_closed(&self, directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    pub(crate) fn names_closed(&self, directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
         if self.closed.paths.is_empty() {
             return Ok(Vec::new());
         }
@@ -180,7 +181,7 @@ impl Root {
     ///
     /// # Errors
     /// If there is no such directory; ELOOP where links are refused and one is on the way.
-    pub fn below(self: &Arc<Self>, path: &[u8], links: Links) -> io::Result<Arc<Self>> {
+    pub(crate) fn below(self: &Arc<Self>, path: &[u8], links: Links) -> io::Result<Arc<Self>> {
         if path.is_empty() {
             return Ok(self.clone());
         }
@@ -192,7 +193,7 @@ impl Root {
 
     /// Whether its path still leads to it, as far as can be seen.
     #[must_use]
-    pub fn has_its_name(&self) -> bool {
+    pub(crate) fn has_its_name(&self) -> bool {
         let (Ok(open), named) = (fstat(&self.directory), rustix::fs::stat(&self.path)) else {
             return true;
         };
@@ -212,7 +213,7 @@ impl Root {
     ///
     /// # Errors
     /// Those of openat2(2); EXDEV and ELOOP where the name would lead out.
-    pub fn open_beneath(
+    pub(crate) fn open_beneath(
         &self,
         name: &[u8],
         flags: OFlags,
@@ -236,7 +237,7 @@ impl Root {
 
     /// Lets go of the directories that are kept open: nobody asks for them soon, and they hold
     /// their file system.
-    pub fn close_parents(&self) {
+    pub(crate) fn close_parents(&self) {
         self.parents.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -244,7 +245,10 @@ impl Root {
     ///
     /// # Errors
     /// If the directory is not there or a symbolic link is on the way.
-    pub fn parent_of<'name>(&self, name: &'name [u8]) -> io::Result<(Arc<OwnedFd>, &'name [u8])> {
+    pub(crate) fn parent_of<'name>(
+        &self,
+        name: &'name [u8],
+    ) -> io::Result<(Arc<OwnedFd>, &'name [u8])> {
         let (parent, last) = split_last(name);
         let now = Instant::now();
         let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -273,7 +277,7 @@ impl Root {
     ///
     /// # Errors
     /// If something else has that name, or it may not be made.
-    pub fn make_directories(&self, name: &[u8], mode: u32) -> io::Result<usize> {
+    pub(crate) fn make_directories(&self, name: &[u8], mode: u32) -> io::Result<usize> {
         // A loop: a name may have 2048 components, and a session's stack is small.
         let (mut missing, mut there) = (Vec::new(), name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -302,7 +306,7 @@ impl Root {
     ///
     /// # Errors
     /// If one is not there any more, or what `each` returns.
-    pub fn each_parent(
+    pub(crate) fn each_parent(
         &self,
         mut name: &[u8],
         levels: usize,
@@ -319,7 +323,7 @@ impl Root {
     ///
     /// # Errors
     /// If there is no such name, or it would lead out or to what is kept from everybody.
-    pub fn stat(&self, name: &[u8], links: Links) -> io::Result<Stat> {
+    pub(crate) fn stat(&self, name: &[u8], links: Links) -> io::Result<Stat> {
         if links == Links::Follow || name.is_empty() {
             let path = self.open_beneath(name, OFlags::PATH, Mode::empty(), links)?;
             return Ok(rustix::fs::fstat(&path)?);
@@ -328,8 +332,9 @@ impl Root {
         Ok(statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
+    /// Whether a directory has this name.
     #[must_use]
-    pub fn is_directory(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_directory(&self, name: &[u8]) -> bool {
         self.stat(name, Links::Refuse)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }

@@ -24,18 +24,24 @@ const LINGER: Duration = Duration::from_millis(300);
 /// Why the control connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
+    /// The peer closed the connection.
     #[error("the peer closed the connection")]
     Closed,
+    /// The peer does not read its messages.
     #[error("the peer does not read its messages")]
     Unread,
+    /// The socket failed.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// TLS failed.
     #[error("{0}")]
     Tls(rustls::Error),
+    /// The peer broke the protocol.
     #[error("{0}")]
     Protocol(ProtocolError),
 }
 
+/// A control connection.
 pub struct Control {
     socket: TcpStream,
     tls: rustls::Connection,
@@ -73,6 +79,7 @@ impl Control {
         self.message_bytes_max = limits::MESSAGE_BYTES_MAX;
     }
 
+    /// The socket below TLS.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
@@ -156,7 +163,7 @@ impl Control {
     }
 
     /// Tries for at most `timeout` to get out what is queued, then says goodbye.
-    pub fn close(&mut self, timeout: Duration) {
+    pub(crate) fn close(&mut self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         // The goodbye comes last: nothing can be said behind it.
         if !self.flush_by(deadline) {

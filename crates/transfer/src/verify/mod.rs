@@ -41,6 +41,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Files read at a time, at most: the memory for that is 1 MiB each.
 const THREADS_MAX: usize = 64;
 
+/// A manifest, and the files to compare with it.
 #[derive(Clone, Debug)]
 pub struct VerifyRequest {
     /// Or the journal of an unfinished transfer.
@@ -58,18 +59,27 @@ pub struct VerifyRequest {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum VerifyEvent {
+    /// A file was compared.
     File(VerifiedFile),
+    /// How far it is.
     Progress(VerifyProgress),
+    /// Something could not be looked at.
     Error(Problem),
+    /// The report, in a program's list of events; [`verify`] returns it instead.
     Report(VerifyReport),
 }
 
+/// The outcome for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerifyStatus {
+    /// As the manifest says.
     Ok,
+    /// Other bytes than the manifest says.
     Differs,
+    /// In the manifest, and not there.
     Missing,
+    /// There, and cannot be read.
     Unreadable,
     /// Of a journal that does not say what its spans hold.
     Unknown,
@@ -78,6 +88,7 @@ pub enum VerifyStatus {
 }
 
 impl VerifyStatus {
+    /// Name of the status, as `--json` has it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,21 +102,29 @@ impl VerifyStatus {
     }
 }
 
+/// A file that was compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VerifiedFile {
+    /// Name below the directory.
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
+    /// The outcome.
     pub status: VerifyStatus,
+    /// Bytes that were read.
     pub bytes: u64,
     /// Why it could not be read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
+/// How far a comparison is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct VerifyProgress {
+    /// Since it began.
     pub seconds: f64,
+    /// Bytes that were read so far.
     pub bytes: u64,
+    /// Files that were compared so far.
     pub files: u64,
     /// Lines of the manifest.
     pub files_total: u64,
@@ -113,17 +132,24 @@ pub struct VerifyProgress {
     pub gbit_per_s: f64,
 }
 
+/// Findings of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// Every file of the manifest is there and the same, and none was found that is not in it.
     pub ok: bool,
     /// Lines of the manifest.
     pub files: u64,
+    /// Files as the manifest says.
     pub same: u64,
+    /// Files with other bytes.
     pub differs: u64,
+    /// Files that are not there.
     pub missing: u64,
+    /// Files that could not be read.
     pub unreadable: u64,
+    /// Files without a line in the manifest.
     pub extra: u64,
+    /// Bytes that were read.
     pub bytes: u64,
     /// Bytes among these that were read by O_DIRECT.
     pub direct_bytes: u64,
@@ -131,7 +157,9 @@ pub struct VerifyReport {
     pub dropped_bytes: u64,
     /// Bytes among these on tmpfs, which has no disk.
     pub memory_bytes: u64,
+    /// Wall time.
     pub seconds: f64,
+    /// Rate of reading.
     pub gbit_per_s: f64,
     /// Report on a journal.
     #[serde(skip_serializing_if = "Option::is_none")]

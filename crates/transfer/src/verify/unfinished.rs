@@ -39,6 +39,7 @@ use std::{
 /// Report on how far the transfer came, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnfinishedReport {
+    /// Length of the whole file.
     pub size_bytes: u64,
     /// Bytes from which the same command goes on.
     pub durable_bytes: u64,

@@ -15,6 +15,7 @@ pub(crate) const FINDINGS_MAX: usize = 1024;
 /// The goal that a peer's host is checked for.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditGoal {
+    /// The use that the host is tuned for.
     pub role: Role,
     /// `None`: its own fastest card's.
     pub rate_bits_per_s: Option<u64>,
@@ -25,24 +26,36 @@ pub struct AuditGoal {
 /// Findings of a peer's checks, in its words.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PeerAudit {
+    /// The goal in words: role, rate and round-trip time.
     pub goal: String,
     /// 0 to 100.
     pub score: u32,
+    /// Findings of each check.
     pub findings: Vec<PeerFinding>,
 }
 
 /// A [`Finding`] without its changes, which are made on the peer.
 #[derive(Clone, Debug, Serialize)]
 pub struct PeerFinding {
+    /// Heading that the check stands under.
     pub group: String,
+    /// Name of the check.
     pub check: String,
+    /// The thing that was checked, such as a network card.
     pub subject: String,
+    /// Whether the setting is right, in a word.
     pub state: String,
+    /// How much the setting matters, in a word.
     pub weight: String,
+    /// The value that the host has.
     pub found: String,
+    /// The value that it should have.
     pub wanted: String,
+    /// Why, in a sentence.
     pub note: String,
+    /// Command that sets the wanted value.
     pub command: String,
+    /// Requirement of the command, such as root.
     pub needs: String,
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 /// At the front of each datagram; the protocol's SPEC.md draws it.
 pub const HEADER_BYTES: usize = 48;
+/// Length of the key of a round.
 pub const KEY_BYTES: usize = 16;
 /// A datagram that is late by no more is told from one that came twice.
 const WINDOW: u64 = 1 << 16;
@@ -19,21 +20,29 @@ pub enum Kind {
     Size = 6,
 }
 
+/// The front of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// The use of the datagram.
     pub kind: Kind,
+    /// Number of its stream.
     pub stream: u32,
+    /// Number in the stream.
     pub sequence: u64,
+    /// Time of sending by the sender's clock.
     pub sent_ns: u64,
+    /// A number whose meaning the kind decides.
     pub value: u64,
 }
 
 impl Header {
+    /// A header whose numbers are 0.
     #[must_use]
     pub fn new(kind: Kind, stream: u32) -> Self {
         Self { kind, stream, sequence: 0, sent_ns: 0, value: 0 }
     }
 
+    /// Bytes of the header, with the key of the round in front.
     #[must_use]
     pub fn encode(&self, key: &[u8; KEY_BYTES]) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -75,12 +84,15 @@ impl Header {
 /// Arrivals of one stream: counted once, in order or not, and how evenly.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
+    /// Bytes of the datagrams that arrived.
     pub bytes: u64,
     /// None of them twice.
     pub datagrams: u64,
+    /// The number behind the highest that arrived.
     pub sequence_next: u64,
     /// Behind one with a higher number.
     pub reordered: u64,
+    /// Datagrams that had arrived before.
     pub duplicates: u64,
     jitter_ns: f64,
     /// When the last was sent, and how long it took by clocks that do not agree.
@@ -92,6 +104,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
+    /// Counts a datagram of this length that arrived now.
     pub fn arrived(&mut self, header: &Header, len_bytes: usize, now_ns: u64) {
         let sequence = header.sequence;
         if !self.is_new(sequence) {
@@ -148,6 +161,7 @@ impl Arrivals {
         is_new
     }
 
+    /// Jitter of the arrivals, as RFC 3550 reckons it.
     #[must_use]
     pub fn jitter_ns(&self) -> u64 {
         self.jitter_ns as u64

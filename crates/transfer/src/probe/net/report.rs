@@ -8,15 +8,19 @@ use serde::Serialize;
 pub struct NetReport {
     /// Address and port.
     pub server: String,
+    /// Name and version of the server.
     pub software: String,
     /// Both ends are one host: there was no wire.
     pub loopback: bool,
+    /// Rounds in the order in which they were measured.
     pub rounds: Vec<Round>,
     /// Rounds that could not be, and why.
     pub refused: Vec<RefusedRound>,
+    /// Packet sizes and times of the path.
     pub path: PathFacts,
     /// `None` where no round by TCP was measured.
     pub buffers: Vec<Buffers>,
+    /// Limit of the best round.
     pub verdict: Verdict,
     /// How the server's host is tuned, where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,6 +37,7 @@ pub struct RefusedRound {
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
+    /// Number of the round, from 1.
     pub number: usize,
     /// `tcp` or `udp`.
     pub transport: &'static str,
@@ -42,7 +47,9 @@ pub struct Round {
     pub congestion: Option<String>,
     /// `copy` or `discard`.
     pub receive: &'static str,
+    /// Block of one call, or payload of a datagram.
     pub block_bytes: u32,
+    /// One way, or both.
     pub ways: Vec<Way>,
 }
 
@@ -65,14 +72,18 @@ impl Round {
     }
 }
 
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
+    /// From this host to the server.
     ToServer,
+    /// From the server to this host.
     ToClient,
 }
 
 impl Direction {
+    /// The direction in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -85,14 +96,19 @@ impl Direction {
 /// One way of a round. Shares are of the counted time of each stream, 0 to 1.
 #[derive(Clone, Debug, Serialize)]
 pub struct Way {
+    /// Which way.
     pub direction: Direction,
     /// Counted by the receiver, as all that follows but what the sender's kernel says.
     pub seconds: f64,
+    /// Bytes in the counted time.
     pub bytes: u64,
+    /// Rate in the counted time.
     pub gbit_per_s: f64,
     /// Congestion control as the sender's kernel calls it; empty by UDP.
     pub congestion: String,
+    /// Mean round-trip time in microseconds.
     pub rtt_us: u32,
+    /// Smallest round-trip time in microseconds.
     pub min_rtt_us: u32,
     /// Segments sent again.
     pub retransmits: u64,
@@ -100,12 +116,19 @@ pub struct Way {
     pub resent_share: f64,
     /// All streams together, at the end.
     pub cwnd_bytes: u64,
+    /// Limits that held the sender's sockets back.
     pub limited: Limited,
+    /// Processor time of the sender.
     pub sender: SideUse,
+    /// Processor time of the receiver.
     pub receiver: SideUse,
+    /// Figures of datagrams; `None` by TCP.
     pub datagrams: Option<DatagramFigures>,
+    /// Figures of each stream.
     pub streams: Vec<StreamFigures>,
+    /// Figures over time.
     pub intervals: Vec<Interval>,
+    /// Limit of this way.
     pub verdict: Verdict,
 }
 
@@ -133,22 +156,32 @@ pub struct SideUse {
     pub waited: f64,
     /// Time that the control group's CPU quota took, by the time.
     pub throttled: f64,
+    /// Processor seconds per 10^9 bytes.
     pub cpu_s_per_gb: f64,
     /// Processors of the host.
     pub cores_max: u32,
 }
 
+/// Figures of the datagrams of one way.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DatagramFigures {
+    /// Datagrams sent.
     pub sent: u64,
+    /// Datagrams that arrived, none twice.
     pub received: u64,
+    /// Datagrams that did not arrive.
     pub lost: u64,
+    /// Share of the sent datagrams, 0 to 1.
     pub lost_share: f64,
+    /// Datagrams that arrived behind a later one.
     pub reordered: u64,
+    /// Datagrams that arrived twice.
     pub duplicates: u64,
     /// RFC 3550, the worst stream at the end.
     pub jitter_us: f64,
+    /// Rate at which they were to be sent.
     pub rate_asked_gbit_per_s: f64,
+    /// Payload of a datagram.
     pub datagram_bytes: u32,
 }
 

@@ -18,6 +18,7 @@ pub const TIME_DEFAULT: Duration = Duration::from_secs(5);
 /// Left out at a round's begin, while windows open.
 pub const OMIT_DEFAULT: Duration = Duration::from_secs(1);
 
+/// The time between two figures of a round.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Default rate of datagrams, in bytes a second: 1 Gbit/s.
@@ -26,8 +27,11 @@ pub const DATAGRAM_RATE_DEFAULT: u64 = 125_000_000;
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
+    /// From this host to the server.
     ToServer,
+    /// From the server to this host.
     ToClient,
+    /// Both ways at the same time.
     Both,
 }
 
@@ -41,6 +45,7 @@ pub enum Receive {
 }
 
 impl Receive {
+    /// Name of the way of receiving, as options and reports have it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,26 +60,37 @@ impl Receive {
 pub enum Transport {
     /// The data streams of transfers.
     Tcp,
-    /// Datagrams at the rate that is given, of this payload; `None`: what the path takes whole.
-    Udp { datagram_bytes: Option<u32> },
+    /// Datagrams at the rate that is given.
+    Udp {
+        /// Payload of a datagram; `None`: what the path takes whole.
+        datagram_bytes: Option<u32>,
+    },
 }
 
 /// The measurements to make. Each of the lists is gone through with each of the others.
 #[derive(Clone, Debug)]
 pub struct NetProbe {
+    /// The server, with a token that opens it.
     pub url: HaulUrl,
+    /// TCP or UDP.
     pub transport: Transport,
+    /// Which way the bytes go.
     pub ways: Ways,
     /// Numbers of streams, each way.
     pub streams: Vec<u32>,
     /// Congestion controls; `None`: as a transfer chooses.
     pub congestion: Vec<Option<String>>,
+    /// Uses that the receiver makes of the bytes.
     pub receive: Vec<Receive>,
     /// How often all of it is measured.
     pub rounds: u32,
+    /// Counted time of each round.
     pub time: Duration,
+    /// Time at a round's begin that is left out.
     pub omit: Duration,
+    /// Time between two figures of a round.
     pub interval: Duration,
+    /// Block of one call, in bytes.
     pub block_bytes: u32,
     /// Rate of all streams of a way, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
@@ -110,23 +126,33 @@ impl NetProbe {
 /// An event while a probe runs.
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// The session is open.
     Connected {
         /// Address and port.
         server: String,
+        /// Name and version of the server.
         software: String,
         /// Rounds to come.
         rounds: usize,
     },
+    /// Datagrams of several sizes go out now.
     PathMtuBegins,
+    /// A round begins.
     RoundBegins {
+        /// Number of the round, from 1.
         number: usize,
+        /// The round in a few words.
         what: String,
     },
+    /// A round has ended, with its figures.
     RoundEnded(Box<Round>),
     /// A round could not be; the others go on.
     RoundRefused {
+        /// Number of the round, from 1.
         number: usize,
+        /// The round in a few words.
         what: String,
+        /// Why the round could not be.
         why: String,
     },
 }
