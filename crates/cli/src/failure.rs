@@ -47,7 +47,7 @@ impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         let status = match &error {
             TransferError::CouldNotStart(_) => ExitStatus::CouldNotStart,
-            TransferError::Broken(_) | TransferError::Interrupted => ExitStatus::SomeFailed,
+            _ => ExitStatus::SomeFailed,
         };
         Self { status, words: error.to_string(), problem: error.problem() }
     }

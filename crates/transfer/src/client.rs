@@ -19,10 +19,7 @@ use crate::{
     client::reporting::{Meter, Reporting},
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
     error::{TransferError, problem},
-    events::{
-        Check, CheckVerdict, ConnectionState, Event, Explained, Lag, Report, SessionOpened,
-        TargetRoom,
-    },
+    events::{Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom},
     manifest::{Lines, Manifest, rename_of},
     name::printable,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
@@ -63,7 +60,7 @@ use crate::{
 use account::{Account, Figured};
 use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
-use final_report::of_report;
+use final_report::{named, of_report, until_now};
 use haul_datapath::{Host, choose};
 use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
@@ -123,8 +120,10 @@ pub fn push(
     let work = Work::Push(&request.sources);
     let (report, stored_as) = whereabouts::noting(on_event, |on_event| client.run(&work, on_event));
     let means = TargetMeans::name_if(client.target_is_name.get());
-    let report = whereabouts::of_push(report?, request, &names, means);
-    Ok(whereabouts::stored_as(report, &names, stored_as.as_ref()))
+    named(report, |report| {
+        let report = whereabouts::of_push(report, request, &names, means);
+        whereabouts::stored_as(report, &names, stored_as.as_ref())
+    })
 }
 
 /// Fetches files from a server.
@@ -194,10 +193,12 @@ pub fn pull(
     let client = Client::new(first, &request.options, open, of_base, interrupt)?;
     let work = Work::Pull(place.clone());
     let (report, stored_as) = whereabouts::noting(on_event, |on_event| client.run(&work, on_event));
-    let report = report.inspect_err(|_| unmake_local(&request.target, &place))?;
+    let report = report.inspect_err(|_| unmake_local(&request.target, &place));
     let means = TargetMeans::name_if(client.target_is_name.get());
-    let report = whereabouts::of_pull(report, request, &names, means);
-    Ok(whereabouts::stored_as(report, &names, stored_as.as_ref()))
+    named(report, |report| {
+        let report = whereabouts::of_pull(report, request, &names, means);
+        whereabouts::stored_as(report, &names, stored_as.as_ref())
+    })
 }
 
 /// With none of the sources there, no server needs to be asked.
@@ -304,6 +305,8 @@ struct Run {
     port: Option<io::Result<Duration>>,
     largest_lag: Option<Lag>,
     written: Written,
+    /// How far it was when its last session ended, unless all was settled then.
+    partial: Option<Report>,
 }
 
 impl<'a> Client<'a> {
@@ -363,18 +366,30 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Sessions, one after the other, until the transfer is over.
+    /// The transfer from its begin to its end, or as far as it comes.
     fn run(
         &self,
         work: &Work<'_>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Report, TransferError> {
-        let mut begun = Instant::now();
-        let mut run = Run::default();
+        let (mut begun, mut run) = (Instant::now(), Run::default());
+        let ended = self.sessions(work, &mut run, &mut begun, on_event);
+        let partial = run.partial.map(|report| until_now(report, begun));
+        ended.map_err(|error| error.map_report(|report| report.or(partial)))
+    }
+
+    /// Sessions, one after the other, until the transfer is over.
+    fn sessions(
+        &self,
+        work: &Work<'_>,
+        run: &mut Run,
+        begun: &mut Instant,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Report, TransferError> {
         let mut back = ComingBack::new();
         // Without time for coming back, the first connection has the time that it needs.
         if self.options.wait || !self.options.retry_for.is_zero() {
-            self.headway.begin_waiting(begun);
+            self.headway.begin_waiting(*begun);
         }
         loop {
             let opened = match self.connect() {
@@ -394,22 +409,23 @@ impl<'a> Client<'a> {
                     self.headway.end_waiting();
                     // What was waited for the server to be there is no time of the transfer.
                     if self.options.wait {
-                        begun = Instant::now();
+                        *begun = Instant::now();
                     }
                 }
             }
             self.headway.begin_session(Instant::now());
             let mut names = std::mem::take(&mut run.names);
             names.begin_session();
-            let (end, tally) = self.session(opened, work, &mut run, begun, &mut |event| {
+            let (end, tally) = self.session(opened, work, run, *begun, &mut |event| {
                 names.heard(&event);
                 on_event(event);
             })?;
             run.names = names;
             run.there_before.get_or_insert(tally.there_before());
             if matches!(end, SessionEnd::Finished) {
-                return self.finished((&mut run, tally), work, begun, on_event);
+                return self.finished((run, tally), work, *begun, on_event);
             }
+            run.partial = Some(self.partial_report(run, &tally, *begun));
             let nothing_yet = back.lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
             run.lost(&tally);
@@ -417,49 +433,6 @@ impl<'a> Client<'a> {
             run.resent += tally.resent_spans;
             self.session_lost(&mut back, why, &tally, on_event)?;
         }
-    }
-
-    fn finished(
-        &self,
-        (run, tally): (&mut Run, Tally),
-        work: &Work<'_>,
-        begun: Instant,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<Report, TransferError> {
-        if let Some(problem) = nothing_started(&tally) {
-            return Err(TransferError::start(problem));
-        }
-        if let Work::Pull(place) = work {
-            self.target_is_name.set(new_name(place).is_some() && !tally.keeps_source_name);
-        }
-        let checks = self.checks(run, work, &tally);
-        let room = self.target_room(run, work);
-        let mut report = self.report(run, tally, begun);
-        report.ok &= checks.iter().all(|check| check.verdict != CheckVerdict::Failed);
-        (report.preflight, report.target_room) = (checks, room);
-        self.with_manifest(report, on_event)
-    }
-
-    /// The last step: everything is settled.
-    fn with_manifest(
-        &self,
-        mut report: Report,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<Report, TransferError> {
-        let Some(manifest) = &self.manifest else { return Ok(report) };
-        let mut left_out = |problem| on_event(Event::Error(problem));
-        match manifest.finish(self.interrupt, &mut left_out) {
-            Ok(written) => {
-                report.ok &= written.left_out == 0;
-                report.manifest = Some(written);
-            }
-            Err(None) => return Err(TransferError::Interrupted),
-            Err(Some(problem)) => {
-                report.ok = false;
-                on_event(Event::Error(problem));
-            }
-        }
-        Ok(report)
     }
 
     /// A connection that was lost at `since`, or is back.
@@ -866,15 +839,10 @@ fn offer_limits(granted: &Granted) -> OfferLimits {
 fn why_lost(end: SessionEnd, nothing_yet: bool) -> Result<String, TransferError> {
     match end {
         SessionEnd::Finished => Ok(String::new()),
-        SessionEnd::Interrupted => Err(TransferError::Interrupted),
+        SessionEnd::Interrupted => Err(TransferError::interrupted()),
         SessionEnd::Lost(why) => Ok(why),
         SessionEnd::Refused(fault) if is_passing(&fault) => Ok(Problem::from(&fault).to_string()),
         SessionEnd::Refused(fault) if nothing_yet => Err(TransferError::start((&fault).into())),
         SessionEnd::Refused(fault) => Err(TransferError::broken((&fault).into())),
     }
-}
-
-/// None of the sources could even be offered.
-fn nothing_started(tally: &Tally) -> Option<Problem> {
-    tally.first_problem.clone().filter(|_| tally.offered_files == 0)
 }

@@ -1,6 +1,7 @@
 //! Why a transfer could not start or had to stop.
 
 use crate::{
+    events::Report,
     name::Name,
     problem::{Problem, Side},
 };
@@ -9,16 +10,27 @@ use rustix::process::{Resource, getrlimit};
 
 /// The whole transfer ended. Single files that failed are events, not this.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// Nothing could start: a wrong token, no such source, no connection. Exit status 2.
     #[error("{0}")]
     CouldNotStart(Box<Problem>),
-    /// It had started and cannot go on; the same command resumes it. Exit status 1.
-    #[error("{0}")]
-    Broken(Box<Problem>),
-    /// Ctrl-C; the same command resumes it. Exit status 1.
+    /// It had started and cannot go on; the same request resumes it. Exit status 1.
+    #[error("{problem}")]
+    #[non_exhaustive]
+    Broken {
+        /// Why it cannot go on.
+        problem: Box<Problem>,
+        /// How far it came; `None` where nothing is moved, as in a listing.
+        report: Option<Box<Report>>,
+    },
+    /// The [`Interrupt`](crate::Interrupt) was set; the same request resumes it. Exit status 1.
     #[error("interrupted; run the same command again to go on")]
-    Interrupted,
+    #[non_exhaustive]
+    Interrupted {
+        /// How far it came; `None` before the first session, and where nothing is moved.
+        report: Option<Box<Report>>,
+    },
 }
 
 impl TransferError {
@@ -26,8 +38,20 @@ impl TransferError {
     #[must_use]
     pub fn problem(&self) -> Problem {
         match self {
-            Self::CouldNotStart(problem) | Self::Broken(problem) => (**problem).clone(),
-            Self::Interrupted => problem("interrupted", "", "", "run the same command to go on"),
+            Self::CouldNotStart(problem) | Self::Broken { problem, .. } => (**problem).clone(),
+            Self::Interrupted { .. } => {
+                problem("interrupted", "", "", "run the same command to go on")
+            }
+        }
+    }
+
+    /// How far a push or a pull came before it ended: its `ok` is false, and `unfinished_bytes`
+    /// says what is kept of files that are not complete.
+    #[must_use]
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::CouldNotStart(_) => None,
+            Self::Broken { report, .. } | Self::Interrupted { report } => report.as_deref(),
         }
     }
 
@@ -40,7 +64,24 @@ impl TransferError {
     /// An error midway.
     #[must_use]
     pub fn broken(problem: Problem) -> Self {
-        Self::Broken(Box::new(problem))
+        Self::Broken { problem: Box::new(problem), report: None }
+    }
+
+    /// An end that the user asked for.
+    #[must_use]
+    pub fn interrupted() -> Self {
+        Self::Interrupted { report: None }
+    }
+
+    /// The error with its report changed, or with another.
+    #[must_use]
+    pub(crate) fn map_report(self, change: impl FnOnce(Option<Report>) -> Option<Report>) -> Self {
+        let changed = |old: Option<Box<Report>>| change(old.map(|old| *old)).map(Box::new);
+        match self {
+            Self::CouldNotStart(_) => self,
+            Self::Broken { problem, report } => Self::Broken { problem, report: changed(report) },
+            Self::Interrupted { report } => Self::Interrupted { report: changed(report) },
+        }
     }
 }
 

@@ -377,8 +377,12 @@ pub struct Report {
     /// Files of the same size were compared by their bytes, not by their times.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub compared_content: bool,
-    /// Bytes of these that this run brought.
+    /// Bytes of these, and of `unfinished_bytes`, that this run brought.
     pub moved_bytes: u64,
+    /// Bytes at the target of files that are not complete: the same request goes on behind them.
+    /// Only in the report of a transfer that was interrupted or broke.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unfinished_bytes: u64,
     /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
     pub dry_run: bool,
     /// Bytes that a dry run would move.

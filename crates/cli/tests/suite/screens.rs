@@ -65,6 +65,7 @@ fn full_report() -> Report {
         target_room: None,
         sources_removed: 0,
         moved_bytes: 10 << 30,
+        unfinished_bytes: 0,
         seconds: 4.321,
         gbit_per_s: 19.88,
         updated_attributes: 0,

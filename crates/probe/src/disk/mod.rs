@@ -64,7 +64,7 @@ pub fn probe(
     let steps = 2 * (profiles.len() + settings.len() * request.rounds as usize);
     let mut tell = |what: &str| begin(steps, what);
     let done = prober.measure(&profiles, &settings, &mut tell);
-    done.map_err(|Interrupted| TransferError::Interrupted)?;
+    done.map_err(|Interrupted| TransferError::interrupted())?;
     Ok(prober.report())
 }
 

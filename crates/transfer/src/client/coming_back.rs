@@ -67,7 +67,7 @@ impl Client<'_> {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), TransferError> {
         if self.interrupt.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted);
+            return Err(TransferError::interrupted());
         }
         let Some(why) = &back.lost else {
             back.first_handshakes += 1;
@@ -184,7 +184,7 @@ impl Client<'_> {
         let until = Instant::now() + (*delay).min(left);
         while Instant::now() < until {
             if self.interrupt.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
+                return Err(TransferError::interrupted());
             }
             thread::sleep(Duration::from_millis(20).min(*delay));
         }

@@ -104,7 +104,7 @@ impl ConnectFailure {
 
     pub(crate) fn into_start(self) -> TransferError {
         if matches!(self, Self::Interrupted) {
-            return TransferError::Interrupted;
+            return TransferError::interrupted();
         }
         TransferError::start(self.problem())
     }

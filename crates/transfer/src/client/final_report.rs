@@ -1,10 +1,12 @@
 //! The report at the end of a run, from its last session and the account of all of them.
 
-use super::{Client, Run, account::Figured};
+use super::{Client, Run, Work, account::Figured, new_name};
 use crate::{
-    events::{RecheckReport, Report},
+    error::TransferError,
+    events::{CheckVerdict, Event, RecheckReport, Report},
     name::Name,
     options::digest_name,
+    problem::Problem,
     session::{stages, tally::Tally},
     verdict::{self, Rate},
 };
@@ -18,6 +20,56 @@ pub(super) fn of_report(report: &message::SideReport) -> message::Figures {
 }
 
 impl Client<'_> {
+    /// Everything is settled.
+    ///
+    /// # Errors
+    /// If none of the sources could be offered, or the user ends it while the manifest is written.
+    pub(super) fn finished(
+        &self,
+        (run, tally): (&mut Run, Tally),
+        work: &Work<'_>,
+        begun: Instant,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Report, TransferError> {
+        if let Some(problem) = nothing_started(&tally) {
+            return Err(TransferError::start(problem));
+        }
+        if let Work::Pull(place) = work {
+            self.target_is_name.set(new_name(place).is_some() && !tally.keeps_source_name);
+        }
+        let checks = self.checks(run, work, &tally);
+        let room = self.target_room(run, work);
+        let mut report = self.report(run, &tally, begun);
+        report.ok &= checks.iter().all(|check| check.verdict != CheckVerdict::Failed);
+        (report.preflight, report.target_room) = (checks, room);
+        self.with_manifest(report, on_event)
+    }
+
+    /// The last step: everything is settled.
+    fn with_manifest(
+        &self,
+        mut report: Report,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Report, TransferError> {
+        let Some(manifest) = &self.manifest else { return Ok(report) };
+        let mut left_out = |problem| on_event(Event::Error(problem));
+        match manifest.finish(self.interrupt, &mut left_out) {
+            Ok(written) => {
+                report.ok &= written.left_out == 0;
+                report.manifest = Some(written);
+            }
+            Err(None) => {
+                let report = Some(Box::new(Report { ok: false, ..report }));
+                return Err(TransferError::Interrupted { report });
+            }
+            Err(Some(problem)) => {
+                report.ok = false;
+                on_event(Event::Error(problem));
+            }
+        }
+        Ok(report)
+    }
+
     /// What held the run back in the seconds in which it could move anything.
     fn verdict(&self, run: &Run, last_bytes: u64, seconds: f64) -> verdict::Judged {
         let side = |report: &message::SideReport, figures: &message::Figures| message::SideReport {
@@ -36,13 +88,24 @@ impl Client<'_> {
         verdict::of_reports(source, target, run.path, &rate)
     }
 
-    pub(super) fn report(&self, run: &mut Run, tally: Tally, begun: Instant) -> Report {
+    /// How far the run came with a session that is its last, or was lost, and had this tally.
+    pub(super) fn partial_report(&self, run: &Run, tally: &Tally, begun: Instant) -> Report {
+        let report = self.report(run, tally, begun);
+        let kept = tally.durable_bytes.max(tally.there_before());
+        let unfinished_bytes = kept.saturating_sub(tally.done_bytes + tally.skipped_bytes);
+        let there_before = run.there_before.unwrap_or(0);
+        let moved_bytes = (report.bytes + unfinished_bytes).saturating_sub(there_before);
+        let report = Report { ok: false, unfinished_bytes, moved_bytes, ..report };
+        until_now(report, begun)
+    }
+
+    pub(super) fn report(&self, run: &Run, tally: &Tally, begun: Instant) -> Report {
         let push = self.open.direction() == Direction::Push;
         let (source, target) =
             if push { (&run.mine, &run.theirs) } else { (&run.theirs, &run.mine) };
         let seconds = begun.elapsed().as_secs_f64();
         let moved_now = tally.done_bytes.saturating_sub(tally.resumed_bytes + tally.hole_bytes);
-        let there = run.there(&tally);
+        let there = run.there(tally);
         let moved = there.moved_bytes;
         let away = run.account.away.as_secs_f64().min(seconds);
         let (bottleneck, stages) = self.verdict(run, moved_now, seconds - away);
@@ -56,6 +119,7 @@ impl Client<'_> {
             resumed_bytes: there.resumed_bytes,
             skipped_bytes: there.skipped_bytes,
             moved_bytes: moved,
+            unfinished_bytes: 0,
             compared_content: self.wishes.compare_content,
             dry_run: self.wishes.dry_run,
             planned_bytes: tally.planned_bytes,
@@ -63,7 +127,7 @@ impl Client<'_> {
             target_room: None,
             sources_removed: self.sources_removed(&there, source),
             seconds: stages::round(seconds, 3),
-            gbit_per_s: stages::round_rate(moved as f64 * 8.0 / 1e9 / seconds.max(1e-9)),
+            gbit_per_s: rate_of(moved, seconds),
             files: there.files,
             updated_attributes: target.updated_attributes,
             protection: self.options.protection.name().into(),
@@ -81,7 +145,7 @@ impl Client<'_> {
             resent_spans: (run.resent + tally.resent_spans).max(target.bad_spans),
             reconnections: self.headway.outages(),
             seconds_without_server: stages::round(away, 3),
-            largest_lag: run.largest_lag.take(),
+            largest_lag: run.largest_lag.clone(),
             source: stages::costs(source, moved_now),
             target: stages::costs(target, moved_now),
             bottleneck,
@@ -91,6 +155,30 @@ impl Client<'_> {
             manifest: None,
         }
     }
+}
+
+/// The report with the places of the files, also that of a transfer that ended early.
+pub(super) fn named(
+    ended: Result<Report, TransferError>,
+    name: impl Fn(Report) -> Report,
+) -> Result<Report, TransferError> {
+    ended.map(&name).map_err(|error| error.map_report(|report| report.map(&name)))
+}
+
+/// None of the sources could even be offered.
+fn nothing_started(tally: &Tally) -> Option<Problem> {
+    tally.first_problem.clone().filter(|_| tally.offered_files == 0)
+}
+
+/// The report with the time that passed meanwhile.
+pub(super) fn until_now(report: Report, begun: Instant) -> Report {
+    let seconds = begun.elapsed().as_secs_f64();
+    let gbit_per_s = rate_of(report.moved_bytes, seconds);
+    Report { seconds: stages::round(seconds, 3), gbit_per_s, ..report }
+}
+
+fn rate_of(bytes: u64, seconds: f64) -> f64 {
+    stages::round_rate(bytes as f64 * 8.0 / 1e9 / seconds.max(1e-9))
 }
 
 fn rechecked(target: &message::SideReport) -> Option<RecheckReport> {

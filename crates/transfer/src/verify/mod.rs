@@ -230,7 +230,7 @@ fn directory_of(request: &VerifyRequest) -> Result<PathBuf, TransferError> {
 
 fn extra_failed(directory: &Path, error: &io::Error, interrupt: &Interrupt) -> TransferError {
     if interrupt.load(Ordering::Relaxed) {
-        return TransferError::Interrupted;
+        return TransferError::interrupted();
     }
     let what = format!("cannot look for other files below {}", directory.display());
     TransferError::broken(problem(&what, "", &error.to_string(), "leave out --extra"))
@@ -309,7 +309,7 @@ impl Run<'_> {
         let mut all_given = false;
         while !all_given || self.finished < lines.number {
             if interrupt.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
+                return Err(TransferError::interrupted());
             }
             finished.try_iter().for_each(|outcome| self.take(outcome));
             self.tell_progress(pool);

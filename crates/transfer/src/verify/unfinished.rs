@@ -102,7 +102,7 @@ pub(super) fn verify(
     run.report.files = 1;
     let (bad, read) = read(&found, threads, interrupt);
     if interrupt.load(Ordering::Relaxed) {
-        return Err(TransferError::Interrupted);
+        return Err(TransferError::interrupted());
     }
     let durable_bytes = found.told.durable.bytes(&found.grid);
     let compared_bytes = found.known().bytes(&found.grid);

@@ -25,7 +25,7 @@ pub fn run(low: &LowProbeDisk) -> Result<ExitStatus, Failure> {
     });
     drop(steps);
     let report = report.map_err(|error| match error {
-        TransferError::Interrupted => {
+        TransferError::Interrupted { .. } => {
             let found = "interrupted; nothing is left in the directory";
             let problem = usage_problem("haul probe disk broke off", "", found, "");
             Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) }

@@ -41,7 +41,7 @@ pub fn run(low: &LowProbePath) -> Result<ExitStatus, Failure> {
     let found = probe_path(&probe, &interrupt, &mut tell);
     drop(steps);
     let found = found.map_err(|error| match error {
-        TransferError::Interrupted => {
+        TransferError::Interrupted { .. } => {
             let words = "interrupted; nothing of the probe stays at the target".to_owned();
             Failure { words, ..Failure::from(error) }
         }

@@ -184,7 +184,7 @@ impl Stop {
             Self::Narrowed => Self::Lost("its segments vanish".into()).into_error(server),
             // Of the only ones that there were.
             Self::Round(problem) => TransferError::start(problem),
-            Self::Interrupted => TransferError::Interrupted,
+            Self::Interrupted => TransferError::interrupted(),
             Self::Refused(fault) | Self::Violated(fault) => {
                 TransferError::broken(Problem::from(&fault))
             }

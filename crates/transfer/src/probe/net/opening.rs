@@ -183,7 +183,7 @@ fn shake_hands(
             }
         }
         if interrupt.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted.into());
+            return Err(TransferError::interrupted().into());
         }
         let patience = if is_silent(control) { silent_after } else { HANDSHAKE_TIMEOUT };
         if begun.elapsed() > patience {

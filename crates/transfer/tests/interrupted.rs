@@ -1,0 +1,128 @@
+//! A transfer that ends early tells its program how far it came, and goes on from there.
+
+use haul_transfer::{
+    Event, HaulUrl, Interrupt, PushRequest, Report, ServeOptions, ServeRoot, Server, SourceSpec,
+    TransferError, TransferOptions, push,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+const FILE_BYTES: usize = 48 << 20;
+const SPAN_BYTES: u64 = 1 << 20;
+
+/// A server of a thread, which ends with it.
+struct Served {
+    place: tempfile::TempDir,
+    url: HaulUrl,
+    interrupt: Interrupt,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn start() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at / 7 + at / 4099) as u8).collect();
+        fs::write(place.path().join("source"), bytes).unwrap();
+        let mut options = ServeOptions::new(ServeRoot::Directory(root), place.path().join("state"));
+        options.listen = "127.0.0.1:0".to_owned();
+        let server = Server::bind(options).unwrap();
+        let (url, interrupt) = (server.url(), Interrupt::default());
+        let until = interrupt.clone();
+        let thread = thread::spawn(move || server.run(&until, &|_| {}).unwrap());
+        Self { place, url, interrupt, thread: Some(thread) }
+    }
+
+    fn source(&self) -> PathBuf {
+        self.place.path().join("source")
+    }
+
+    fn arrived(&self) -> Vec<u8> {
+        fs::read(self.place.path().join("root/source")).unwrap()
+    }
+
+    fn stop(&mut self) {
+        self.interrupt.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn request(source: &Path, url: &HaulUrl, rate_bytes_per_s: Option<u64>) -> PushRequest {
+    let mut options = TransferOptions::default();
+    options.span_bytes = Some(SPAN_BYTES);
+    options.rate_bytes_per_s = rate_bytes_per_s;
+    options.retry_for = Duration::ZERO;
+    let sources = vec![SourceSpec::Path(source.into())];
+    PushRequest { sources, url: url.clone(), options }
+}
+
+/// Pushes until some of the file is durable, and then does this.
+fn push_until_durable(request: &PushRequest, then: &mut dyn FnMut(&Interrupt)) -> TransferError {
+    let interrupt = Interrupt::default();
+    let pushed = push(request, &interrupt, &mut |event| {
+        if matches!(event, Event::Progress(progress) if progress.bytes_durable > 0) {
+            then(&interrupt);
+        }
+    });
+    pushed.expect_err("the file is too large to be through by then")
+}
+
+fn check_partial(report: &Report, served: &Served) {
+    assert!(!report.ok && report.files.done == 0 && report.bytes == 0, "{report:?}");
+    assert!(report.unfinished_bytes > 0, "{report:?}");
+    assert!(report.unfinished_bytes < FILE_BYTES as u64, "{report:?}");
+    assert_eq!(report.moved_bytes, report.unfinished_bytes);
+    assert!(report.seconds > 0.0 && report.to.to_string().starts_with("haul://"), "{report:?}");
+    assert_eq!(report.from.to_string(), served.source().display().to_string());
+}
+
+#[test]
+fn an_interrupted_push_gives_its_report_and_the_next_one_resumes() {
+    let served = Served::start();
+    let source = served.source();
+    let slow = request(&source, &served.url, Some(8 << 20));
+    let error = push_until_durable(&slow, &mut |interrupt| {
+        interrupt.store(true, Ordering::Relaxed);
+    });
+    assert!(matches!(error, TransferError::Interrupted { .. }), "{error:?}");
+    let partial = error.report().expect("a session was under way").clone();
+    check_partial(&partial, &served);
+
+    let whole = push(&request(&source, &served.url, None), &Interrupt::default(), &mut |_| {});
+    let whole = whole.unwrap();
+    assert!(whole.ok && whole.unfinished_bytes == 0, "{whole:?}");
+    assert!(whole.resumed_bytes >= partial.unfinished_bytes, "{whole:?} after {partial:?}");
+    assert_eq!(whole.moved_bytes + whole.resumed_bytes, FILE_BYTES as u64);
+    assert_eq!(served.arrived(), fs::read(&source).unwrap());
+}
+
+#[test]
+fn a_push_whose_server_ends_gives_its_report() {
+    let mut served = Served::start();
+    let source = served.source();
+    let slow = request(&source, &served.url, Some(8 << 20));
+    let error = push_until_durable(&slow, &mut |_| served.stop());
+    assert!(matches!(error, TransferError::Broken { .. }), "{error:?}");
+    check_partial(error.report().expect("a session was under way"), &served);
+}
+
+#[test]
+fn a_push_that_could_not_start_has_no_report() {
+    let served = Served::start();
+    let missing = request(&served.place.path().join("missing"), &served.url, None);
+    let error = push(&missing, &Interrupt::default(), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, TransferError::CouldNotStart(_)), "{error:?}");
+    assert!(error.report().is_none());
+}
