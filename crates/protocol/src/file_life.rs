@@ -85,7 +85,7 @@ impl OfferFacts {
     /// The facts of an offer.
     #[must_use]
     pub fn new(offer: &FileOffer, is_followed: bool, wishes: LifeWishes) -> Self {
-        let (kind, growth, compared) = (offer.kind(), offer.growth(), offer.compared());
+        let (kind, growth, compared) = (offer.kind, offer.growth, offer.compared);
         Self { kind, growth, compared, is_followed, source_failed: false, wishes }
     }
 
@@ -139,7 +139,7 @@ pub fn next_step(outcome: FileOutcome, offer: &OfferFacts) -> NextStep {
             return refused("a plan for a file that is no part of a dry run");
         }
         FileOutcome::Failed(fault)
-            if offer.kind == FileKind::HardLink && fault.code() == FaultCode::KindUnsupported =>
+            if offer.kind == FileKind::HardLink && fault.code == FaultCode::KindUnsupported =>
         {
             return NextStep::OfferAsFile;
         }
@@ -165,14 +165,14 @@ fn refused(what: &str) -> NextStep {
 /// Whether a fault says that the source is not what was offered.
 #[must_use]
 pub fn is_source_changed(fault: &Fault) -> bool {
-    fault.code() == FaultCode::SourceChanged && fault.side() == Side::Source
+    fault.code == FaultCode::SourceChanged && fault.side == Side::Source
 }
 
 /// Whether a fault is none for a watch: its source changed, or is gone.
 #[must_use]
 pub fn is_passing(fault: &Fault) -> bool {
     let codes = [FaultCode::SourceChanged, FaultCode::NotFound];
-    fault.side() == Side::Source && codes.contains(&fault.code())
+    fault.side == Side::Source && codes.contains(&fault.code)
 }
 
 #[cfg(test)]

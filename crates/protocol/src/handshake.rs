@@ -122,10 +122,9 @@ fn version_fault(min: u32, max: u32, software: &str) -> Fault {
 mod tests {
     use super::*;
     use crate::message::Ping;
-    use std::vec;
 
     fn open() -> Open {
-        Open { token_secret: vec![1; 16], transfer: vec![2; 16], ..Default::default() }
+        Open { token_secret: [1; 16], transfer: [2; 16], ..Default::default() }
     }
 
     #[test]
@@ -138,7 +137,7 @@ mod tests {
         };
         assert_eq!((software.as_str(), asked), ("haul test", open()));
         assert_eq!(client.handle(reply), Ok(None));
-        let opened = Opened { session: vec![3; 16], streams: 2, ..Default::default() };
+        let opened = Opened { session: [3; 16], streams: 2, ..Default::default() };
         let granted = client.handle(Message::Opened(opened)).expect("accepted").expect("open");
         assert_eq!((granted.version, granted.software.as_str()), (1, "haul server"));
     }
@@ -147,7 +146,7 @@ mod tests {
     fn a_peer_of_another_version_gets_a_clear_answer() {
         let hello = Hello { version_min: 7, version_max: 9, ..Default::default() };
         let fault = ServerHandshake::default().handle(Message::Hello(hello), "x").unwrap_err();
-        assert_eq!(fault.code(), FaultCode::Version);
+        assert_eq!(fault.code, FaultCode::Version);
         assert!(fault.found.contains("7 to 9"), "{}", fault.found);
     }
 

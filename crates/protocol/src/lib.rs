@@ -35,18 +35,18 @@ pub use message::{Message, decode_message, encode_message};
 pub use protocol_error::ProtocolError;
 pub use receiver::{Receiver, ReceiverEvent};
 pub use sender::{Sender, SenderEvent};
-pub use span::{SpanGrid, SpanSet};
+pub use span::{SpanGrid, SpanRange, SpanSet};
 
 /// A file of this session, numbered by the sender from 0 in the order of its offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
 /// A data connection of this session; a number is never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
 /// A span of a file: bytes `index * span_bytes` and on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanIndex(pub u32);
 
 /// The next step that only the peer can take.

@@ -1,15 +1,75 @@
 //! Control messages on the wire: a length, then protobuf; checked against the limits before use.
 
+mod edge;
 mod fault;
+mod files;
+mod opening;
+mod probes;
+mod reports;
 
-use crate::{limits, name, protocol_error::ProtocolError, wire};
+pub use crate::span::SpanRange;
+pub use fault::{Fault, FaultCode, Side};
+pub use files::{
+    Answer, Compare, Compared, Extent, FileAnswer, FileConfirm, FileKind, FileOffer, FileSettled,
+    Growth, Need, OffersEnd, Owner, Plan, Removed, SpanBad, SpansLost, SpansVerified, StreamClosed,
+    StreamDrop, Xattr,
+};
+pub use opening::{
+    Digest, Direction, FilterRule, Hello, HelloReply, OnConflict, Open, Opened, Protection,
+    Selection, Wishes,
+};
+pub use probes::{
+    Audit, AuditFinding, Audited, Probe, ProbeFigures, ProbeKind, ProbeReady, ProbeResult,
+    ProbeStep, ProbeStream,
+};
+pub use reports::{
+    Candidate, Explained, Figures, Finish, HostFacts, Notice, Ping, Progress, SideReport, Stage,
+    StageTime, StreamProgress, TargetFacts,
+};
+
+use crate::{ProtocolError, limits, name, wire};
 use alloc::{format, string::String, vec::Vec};
+use edge::{Edge, kinds};
 use prost::Message as _;
 
-/// One control message.
-pub type Message = wire::control::Kind;
-
-pub use wire::{file_answer::Answer, *};
+kinds! {
+    /// One control message.
+    pub enum Message {
+        Hello(Hello),
+        HelloReply(HelloReply),
+        Open(Open),
+        Opened(Opened),
+        /// Either side, at any time: the session ends with this.
+        Refused(Fault),
+        FileOffer(FileOffer),
+        OffersEnd(OffersEnd),
+        FileAnswer(FileAnswer),
+        SpansVerified(SpansVerified),
+        SpanBad(SpanBad),
+        StreamDrop(StreamDrop),
+        StreamClosed(StreamClosed),
+        FileConfirm(FileConfirm),
+        FileSettled(FileSettled),
+        Progress(Progress),
+        Finish(Finish),
+        Notice(Notice),
+        Ping(Ping),
+        Pong(Ping),
+        Selection(Selection),
+        Removed(Removed),
+        Facts(HostFacts),
+        Explained(Explained),
+        Figures(Figures),
+        Probe(Probe),
+        ProbeReady(ProbeReady),
+        ProbeStep(ProbeStep),
+        ProbeFigures(ProbeFigures),
+        ProbeResult(ProbeResult),
+        SpansLost(SpansLost),
+        Audit(Audit),
+        Audited(Audited),
+    }
+}
 
 /// The length that stands before each message.
 pub const LENGTH_BYTES: usize = 4;
@@ -18,7 +78,7 @@ pub const LENGTH_BYTES: usize = 4;
 /// cut to it: the peer would end the session for it.
 pub fn encode_message(mut message: Message, out: &mut Vec<u8>) {
     cut_texts(&mut message);
-    let control = wire::Control { kind: Some(message) };
+    let control = wire::Control { kind: Some(message.encode()) };
     let len = u32::try_from(control.encoded_len()).expect("messages are far below 4 GiB");
     out.extend_from_slice(&len.to_le_bytes());
     control.encode(out).expect("a Vec grows as needed");
@@ -42,16 +102,16 @@ pub fn decode_message(
     let Some(body) = bytes.get(LENGTH_BYTES..LENGTH_BYTES + len) else { return Ok(None) };
     let control = wire::Control::decode(body)
         .map_err(|error| ProtocolError::new(format!("a control message: {error}")))?;
-    let Some(message) = control.kind else {
+    let Some(kind) = control.kind else {
         return Err(ProtocolError::new("a control message of unknown kind"));
     };
+    let message = Message::decode(kind)?;
     check(&message)?;
     Ok(Some((message, LENGTH_BYTES + len)))
 }
 
 /// Cuts every text that [`check`] measures.
 fn cut_texts(message: &mut Message) {
-    use wire::file_answer::Answer;
     match message {
         Message::Hello(hello) => cut(&mut hello.software),
         Message::HelloReply(reply) => cut(&mut reply.software),
@@ -79,7 +139,7 @@ fn cut_texts(message: &mut Message) {
             result.fault.iter_mut().for_each(cut_fault);
             result.streams.iter_mut().for_each(|stream| cut(&mut stream.congestion));
         }
-        Message::FileAnswer(wire::FileAnswer { answer: Some(Answer::Fault(fault)), .. }) => {
+        Message::FileAnswer(FileAnswer { answer: Answer::Fault(fault), .. }) => {
             cut_fault(fault);
         }
         Message::StreamDrop(drop) => cut(&mut drop.why),
@@ -100,7 +160,7 @@ fn cut_texts(message: &mut Message) {
     }
 }
 
-fn cut_fault(fault: &mut wire::Fault) {
+fn cut_fault(fault: &mut Fault) {
     fault.path.truncate(limits::NAME_BYTES_MAX);
     for text in [&mut fault.what, &mut fault.needs, &mut fault.found, &mut fault.hint] {
         cut(text);
@@ -119,7 +179,7 @@ fn cut(text: &mut String) {
 /// 16 for each hole, 64 for each extended attribute beside what it holds, and 256 for what else is
 /// kept of a file.
 #[must_use]
-pub fn offer_bytes(offer: &wire::FileOffer) -> u64 {
+pub fn offer_bytes(offer: &FileOffer) -> u64 {
     let names = offer.name.len() + offer.link_target.len();
     let xattrs: usize = offer.xattrs.iter().map(|x| 64 + x.name.len() + x.value.len()).sum();
     (256 + names + 16 * offer.holes.len() + xattrs) as u64
@@ -144,7 +204,6 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
         }
         Message::Open(open) => check_open(open),
         Message::Opened(opened) => {
-            ensure(opened.session.len() == 16, "a session id that is not 16 bytes")?;
             ensure((1..=limits::STREAMS_MAX).contains(&opened.streams), "a number of streams")?;
             ensure((1..=limits::OFFERS_MAX).contains(&opened.offers_max), "an offer limit")?;
             let allowed = limits::OFFER_BYTES_MIN..=limits::OFFER_BYTES_MAX;
@@ -184,7 +243,6 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             removed.names.iter().try_for_each(|name| check_name(name))
         }
         Message::Probe(probe) => check_probe(probe),
-        Message::ProbeReady(ready) => check_ready(ready),
         Message::Audit(audit) => check_text(&audit.role),
         Message::Audited(audited) => check_audited(audited),
         Message::ProbeFigures(figures) => check_probe_streams(&figures.streams),
@@ -193,6 +251,7 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             result.fault.as_ref().map_or(Ok(()), check_fault)
         }
         Message::OffersEnd(_)
+        | Message::ProbeReady(_)
         | Message::ProbeStep(_)
         | Message::SpanBad(_)
         | Message::StreamClosed(_)
@@ -201,8 +260,8 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
     }
 }
 
-fn check_explained(explained: &wire::Explained) -> Result<(), ProtocolError> {
-    let wire::Explained { facts, candidates, because } = explained;
+fn check_explained(explained: &Explained) -> Result<(), ProtocolError> {
+    let Explained { facts, candidates, because } = explained;
     let few = facts.len().max(candidates.len()) <= limits::EXPLAINED_MAX;
     ensure(few, "more than 64 facts or candidates")?;
     facts.iter().try_for_each(|fact| check_text(fact))?;
@@ -211,9 +270,7 @@ fn check_explained(explained: &wire::Explained) -> Result<(), ProtocolError> {
     engines.chain(texts).try_for_each(|text| check_text(text))
 }
 
-fn check_open(open: &wire::Open) -> Result<(), ProtocolError> {
-    ensure(open.token_secret.len() == 16, "a token secret that is not 16 bytes")?;
-    ensure(open.transfer.len() == 16, "a transfer id that is not 16 bytes")?;
+fn check_open(open: &Open) -> Result<(), ProtocolError> {
     ensure(open.paths.len() <= limits::PATHS_MAX, "more than 1024 paths")?;
     let short = open.paths.iter().all(|path| path.len() <= limits::NAME_BYTES_MAX);
     ensure(short, "a path longer than 4095 bytes")?;
@@ -225,8 +282,8 @@ fn check_open(open: &wire::Open) -> Result<(), ProtocolError> {
 }
 
 /// What has no name can be neither skipped nor kept, and nothing may be removed for its sake.
-fn check_discard(open: &wire::Open, wishes: &wire::Wishes) -> Result<(), ProtocolError> {
-    let keeps = open.direction() == wire::Direction::Pull
+fn check_discard(open: &Open, wishes: &Wishes) -> Result<(), ProtocolError> {
+    let keeps = open.direction == Direction::Pull
         || open.verify_target
         || wishes.remove_extra
         || wishes.dry_run
@@ -241,26 +298,26 @@ fn check_name(name: &[u8]) -> Result<(), ProtocolError> {
         .map_err(|why| ProtocolError::new(format!("a file name is refused: {why}")))
 }
 
-fn check_selection(selection: &wire::Selection) -> Result<(), ProtocolError> {
+fn check_selection(selection: &Selection) -> Result<(), ProtocolError> {
     selection.names.iter().try_for_each(|name| check_name(name))?;
-    let short = |rule: &wire::FilterRule| rule.pattern.len() <= limits::NAME_BYTES_MAX;
+    let short = |rule: &FilterRule| rule.pattern.len() <= limits::NAME_BYTES_MAX;
     ensure(selection.rules.iter().all(short), "a pattern longer than 4095 bytes")
 }
 
-fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
+fn check_offer(offer: &FileOffer) -> Result<(), ProtocolError> {
     check_name(&offer.name)?;
     ensure(offer.size_bytes <= limits::FILE_BYTES_MAX, "a file larger than 2^50 bytes")?;
-    let may_hold = matches!(offer.kind(), wire::FileKind::Regular | wire::FileKind::Unknown);
+    let may_hold = matches!(offer.kind, FileKind::Regular | FileKind::Unknown);
     let hollow = may_hold || offer.size_bytes == 0;
     ensure(hollow, "bytes of what is no file")?;
     ensure(offer.link_target.len() <= limits::NAME_BYTES_MAX, "a link longer than 4095 bytes")?;
-    match offer.kind() {
-        wire::FileKind::Symlink => {}
-        wire::FileKind::HardLink => check_name(&offer.link_target)?,
+    match offer.kind {
+        FileKind::Symlink => {}
+        FileKind::HardLink => check_name(&offer.link_target)?,
         _ => ensure(offer.link_target.is_empty(), "a link target of what is no link")?,
     }
-    let may_grow = offer.kind() == wire::FileKind::Regular;
-    ensure(may_grow || offer.growth() == wire::Growth::NotGrowing, "growth of what is no file")?;
+    let may_grow = offer.kind == FileKind::Regular;
+    ensure(may_grow || offer.growth == Growth::NotGrowing, "growth of what is no file")?;
     check_holes(offer)?;
     check_attributes(offer)?;
     let times = [offer.mtime_ns, offer.ctime_ns];
@@ -270,7 +327,7 @@ fn check_offer(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
 }
 
 /// In order, apart from each other, within the file.
-fn check_holes(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
+fn check_holes(offer: &FileOffer) -> Result<(), ProtocolError> {
     ensure(offer.holes.len() <= limits::HOLES_MAX, "more than 4096 holes")?;
     let mut end = None;
     for hole in &offer.holes {
@@ -283,7 +340,7 @@ fn check_holes(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
     Ok(())
 }
 
-fn check_attributes(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
+fn check_attributes(offer: &FileOffer) -> Result<(), ProtocolError> {
     let is_short = |name: &[u8]| name.len() <= limits::SHORT_NAME_BYTES_MAX;
     if let Some(owner) = &offer.owner {
         ensure(is_short(&owner.user) && is_short(&owner.group), "a long name of a user or group")?;
@@ -298,24 +355,16 @@ fn check_attributes(offer: &wire::FileOffer) -> Result<(), ProtocolError> {
     ensure(bytes <= limits::XATTR_BYTES_MAX, "more than 256 KiB of extended attributes")
 }
 
-fn check_answer(answer: &wire::FileAnswer) -> Result<(), ProtocolError> {
+fn check_answer(answer: &FileAnswer) -> Result<(), ProtocolError> {
     match &answer.answer {
-        Some(wire::file_answer::Answer::Need(need)) => {
+        Answer::Need(need) => {
             ensure(need.durable.len() <= limits::RANGES_MAX, "too many ranges of spans")?;
             ensure(need.ctime_ns < 1_000_000_000, "a time with more than a second of nanoseconds")?;
-            let len = need.durable_digest.len();
-            let is_whole = len == 0 || len == limits::DURABLE_DIGEST_BYTES;
-            ensure(is_whole, "a digest of durable spans that is not 16 bytes")?;
             check_stored_as(&need.stored_as)
         }
-        Some(wire::file_answer::Answer::Compare(compare)) => {
-            let whole = compare.blake3.len() == limits::CONTENT_BYTES;
-            ensure(whole, "a BLAKE3 that is not 32 bytes")
-        }
-        Some(wire::file_answer::Answer::Plan(plan)) => check_stored_as(&plan.stored_as),
-        Some(wire::file_answer::Answer::Fault(fault)) => check_fault(fault),
-        Some(wire::file_answer::Answer::Skip(_)) => Ok(()),
-        None => Err(ProtocolError::new("an answer to an offer that says nothing")),
+        Answer::Plan(plan) => check_stored_as(&plan.stored_as),
+        Answer::Fault(fault) => check_fault(fault),
+        Answer::Compare(_) | Answer::Skip => Ok(()),
     }
 }
 
@@ -323,7 +372,7 @@ fn check_stored_as(name: &[u8]) -> Result<(), ProtocolError> {
     if name.is_empty() { Ok(()) } else { check_name(name) }
 }
 
-fn check_fault(fault: &wire::Fault) -> Result<(), ProtocolError> {
+fn check_fault(fault: &Fault) -> Result<(), ProtocolError> {
     ensure(fault.path.len() <= limits::NAME_BYTES_MAX, "a path longer than 4095 bytes")?;
     for text in [&fault.what, &fault.needs, &fault.found, &fault.hint] {
         check_text(text)?;
@@ -331,7 +380,7 @@ fn check_fault(fault: &wire::Fault) -> Result<(), ProtocolError> {
     Ok(())
 }
 
-fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
+fn check_report(finish: &Finish) -> Result<(), ProtocolError> {
     let Some(report) = &finish.report else { return Ok(()) };
     check_stages(&report.stages)?;
     check_text(&report.engine)?;
@@ -339,27 +388,17 @@ fn check_report(finish: &wire::Finish) -> Result<(), ProtocolError> {
     check_text(&report.read_back)
 }
 
-fn check_stages(stages: &[wire::StageTime]) -> Result<(), ProtocolError> {
+fn check_stages(stages: &[StageTime]) -> Result<(), ProtocolError> {
     ensure(stages.len() <= limits::STAGES_MAX, "too many stages in a report")
 }
 
-fn texts_of(finding: &mut wire::AuditFinding) -> [&mut String; 10] {
-    let wire::AuditFinding {
-        group,
-        check,
-        subject,
-        state,
-        weight,
-        found,
-        wanted,
-        note,
-        command,
-        needs,
-    } = finding;
+fn texts_of(finding: &mut AuditFinding) -> [&mut String; 10] {
+    let AuditFinding { group, check, subject, state, weight, found, wanted, note, command, needs } =
+        finding;
     [group, check, subject, state, weight, found, wanted, note, command, needs]
 }
 
-fn check_audited(audited: &wire::Audited) -> Result<(), ProtocolError> {
+fn check_audited(audited: &Audited) -> Result<(), ProtocolError> {
     let count = audited.findings.len();
     ensure(count <= limits::AUDIT_FINDINGS_MAX, "more than 16 findings in a part")?;
     check_text(&audited.goal)?;
@@ -367,21 +406,15 @@ fn check_audited(audited: &wire::Audited) -> Result<(), ProtocolError> {
     findings.iter_mut().flat_map(texts_of).try_for_each(|text| check_text(text))
 }
 
-fn check_ready(ready: &wire::ProbeReady) -> Result<(), ProtocolError> {
-    ensure(ready.udp_port <= u32::from(u16::MAX), "a port beyond 65535")?;
-    let len = ready.datagram_key.len();
-    ensure(len == 0 || len == 16, "a datagram key that is not 16 bytes")
-}
-
-fn check_probe(probe: &wire::Probe) -> Result<(), ProtocolError> {
+fn check_probe(probe: &Probe) -> Result<(), ProtocolError> {
     let rounds = 1..=limits::PROBE_ROUNDS_MAX;
     ensure(rounds.contains(&probe.round), "a round of a probe")?;
-    ensure(probe.kind() != wire::ProbeKind::Unknown, "a probe of unknown kind")?;
+    ensure(probe.kind != ProbeKind::Unknown, "a probe of unknown kind")?;
     ensure(probe.to_server || probe.to_client, "a probe of no direction")?;
     ensure((1..=limits::STREAMS_MAX).contains(&probe.streams), "a number of streams")?;
     let blocks = limits::PROBE_BLOCK_BYTES_MIN..=limits::PROBE_BLOCK_BYTES_MAX;
     ensure(blocks.contains(&probe.block_bytes), "a block of a probe")?;
-    let is_udp = probe.kind() == wire::ProbeKind::Datagrams;
+    let is_udp = probe.kind == ProbeKind::Datagrams;
     let carried = !is_udp || probe.block_bytes <= limits::PROBE_DATAGRAM_BYTES_MAX;
     ensure(carried, "a datagram that no packet carries")?;
     let time_ms = probe.time_ms.checked_add(probe.omit_ms);
@@ -389,12 +422,12 @@ fn check_probe(probe: &wire::Probe) -> Result<(), ProtocolError> {
     ensure(fits && probe.time_ms > 0, "a time of a probe")?;
     let slow = probe.interval_ms >= limits::PROBE_INTERVAL_MS_MIN;
     ensure(slow, "an interval shorter than 50 ms")?;
-    let last = probe.first_stream.checked_add(2 * probe.streams);
+    let last = probe.first_stream.0.checked_add(2 * probe.streams);
     ensure(last.is_some(), "a number of a stream")?;
     check_text(&probe.congestion)
 }
 
-fn check_probe_streams(streams: &[wire::ProbeStream]) -> Result<(), ProtocolError> {
+fn check_probe_streams(streams: &[ProbeStream]) -> Result<(), ProtocolError> {
     ensure(streams.len() <= limits::PROBE_STREAMS_MAX, "too many streams of a probe")?;
     streams.iter().try_for_each(|stream| check_text(&stream.congestion))
 }
@@ -406,16 +439,17 @@ fn check_text(text: &str) -> Result<(), ProtocolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FileId;
     use std::vec;
 
     #[test]
     fn a_message_arrives_byte_by_byte() {
         let mut bytes = Vec::new();
-        encode_message(Message::Ping(wire::Ping { number: 300 }), &mut bytes);
+        encode_message(Message::Ping(Ping { number: 300 }), &mut bytes);
         for len in 0..bytes.len() {
             assert_eq!(decode_message(&bytes[..len], 100), Ok(None));
         }
-        let expected = (Message::Ping(wire::Ping { number: 300 }), bytes.len());
+        let expected = (Message::Ping(Ping { number: 300 }), bytes.len());
         assert_eq!(decode_message(&bytes, 100), Ok(Some(expected)));
     }
 
@@ -427,7 +461,7 @@ mod tests {
     #[test]
     fn what_passes_a_limit_is_refused() {
         let offer = |name: &[u8], mode| {
-            let offer = wire::FileOffer { name: name.to_vec(), mode, ..Default::default() };
+            let offer = FileOffer { name: name.to_vec(), mode, ..Default::default() };
             let mut bytes = vec![];
             encode_message(Message::FileOffer(offer), &mut bytes);
             decode_message(&bytes, limits::MESSAGE_BYTES_MAX)
@@ -440,9 +474,8 @@ mod tests {
     /// A fault that quotes a long path in its text ended the whole session.
     #[test]
     fn a_long_text_is_cut_and_does_not_end_the_session() {
-        let fault =
-            wire::Fault { what: "ä".repeat(4000), path: vec![b'x'; 9000], ..Default::default() };
-        let settled = wire::FileSettled { file: 1, fault: Some(fault) };
+        let fault = Fault { what: "ä".repeat(4000), path: vec![b'x'; 9000], ..Default::default() };
+        let settled = FileSettled { file: FileId(1), fault: Some(fault) };
         let mut bytes = vec![];
         encode_message(Message::FileSettled(settled), &mut bytes);
         let decoded = decode_message(&bytes, limits::MESSAGE_BYTES_MAX).expect("allowed");

@@ -11,8 +11,8 @@ use crate::{
     limits,
     message::{
         self, Compare, Fault, FaultCode, FileAnswer, FileConfirm, FileOffer, FileSettled, Finish,
-        Need, Notice, Plan, Progress, Removed, Side, SideReport, Skip, SpanBad, SpanRange,
-        SpansLost, SpansVerified, StreamClosed, offer_bytes,
+        Need, Notice, Plan, Progress, Removed, Side, SideReport, SpanBad, SpanRange, SpansLost,
+        SpansVerified, StreamClosed, offer_bytes,
     },
     taken_names::{NameHash, Repeats, TakenNames, TargetPath},
 };
@@ -229,14 +229,13 @@ impl Receiver {
                 });
                 entry.is_read_back = earlier.is_read_back;
                 let (ctime_s, ctime_ns) = earlier.ctime;
-                let durable_digest = digest.map_or(Vec::new(), |digest| digest.to_vec());
                 let need = Need {
                     span_bytes,
                     durable: ranges,
                     stored_as,
                     ctime_s,
                     ctime_ns,
-                    durable_digest,
+                    durable_digest: digest,
                 };
                 entry.verified = durable;
                 if entry.verified.is_full() {
@@ -246,7 +245,7 @@ impl Receiver {
             }
             Answer::Skip => {
                 self.forget(file, Outcome::InPlace);
-                message::Answer::Skip(Skip {})
+                message::Answer::Skip
             }
             Answer::Fault(fault) => {
                 self.forget(file, Outcome::Nothing);
@@ -261,7 +260,7 @@ impl Receiver {
                 message::Answer::Plan(plan)
             }
         };
-        let answer = FileAnswer { file: file.0, answer: Some(reply) };
+        let answer = FileAnswer { file, answer: reply };
         self.outbox.push_back(Message::FileAnswer(answer));
         Ok(())
     }
@@ -372,7 +371,7 @@ impl Receiver {
                     let fault = Fault::new(FaultCode::DataDamaged, Side::Path, what);
                     return self.give_up(file, fault);
                 }
-                let bad = SpanBad { file: file.0, span: span.0, stream: stream.0 };
+                let bad = SpanBad { file, span, stream };
                 self.outbox.push_back(Message::SpanBad(bad));
             }
             SpanEnd::Abandoned => {
@@ -390,7 +389,7 @@ impl Receiver {
             }
         }
         self.tell_verified();
-        self.outbox.push_back(Message::StreamClosed(StreamClosed { stream: stream.0 }));
+        self.outbox.push_back(Message::StreamClosed(StreamClosed { stream }));
     }
 
     /// Tells the machine that what an earlier session left of the file was read back; `lost` is not
@@ -415,7 +414,7 @@ impl Receiver {
         }
         (entry.confirmed, entry.has_lost) = (false, true);
         for spans in again.to_ranges().chunks(limits::RANGES_MAX) {
-            let lost = SpansLost { file: file.0, spans: spans.to_vec() };
+            let lost = SpansLost { file, spans: spans.to_vec() };
             self.outbox.push_back(Message::SpansLost(lost));
         }
     }
@@ -423,7 +422,7 @@ impl Receiver {
     /// The target cannot take the file: it is settled.
     pub fn file_failed(&mut self, file: FileId, fault: Fault) {
         if self.forget(file, Outcome::Nothing) {
-            let settled = FileSettled { file: file.0, fault: Some(fault) };
+            let settled = FileSettled { file, fault: Some(fault) };
             self.outbox.push_back(Message::FileSettled(settled));
         }
     }
@@ -432,7 +431,7 @@ impl Receiver {
     pub fn committed(&mut self, file: FileId, result: Result<(), Fault>) {
         let outcome = if result.is_ok() { Outcome::InPlace } else { Outcome::Nothing };
         if self.forget(file, outcome) {
-            let settled = FileSettled { file: file.0, fault: result.err() };
+            let settled = FileSettled { file, fault: result.err() };
             self.outbox.push_back(Message::FileSettled(settled));
         }
     }
@@ -520,12 +519,12 @@ impl Receiver {
             let mut spans: Vec<SpanRange> = Vec::new();
             for span in untold {
                 match spans.last_mut() {
-                    Some(last) if last.first + last.count == span.0 => last.count += 1,
-                    _ => spans.push(SpanRange { first: span.0, count: 1 }),
+                    Some(last) if last.first.0 + last.count == span.0 => last.count += 1,
+                    _ => spans.push(SpanRange { first: span, count: 1 }),
                 }
             }
             for spans in spans.chunks(limits::RANGES_MAX) {
-                let verified = SpansVerified { file: file.0, spans: spans.to_vec() };
+                let verified = SpansVerified { file, spans: spans.to_vec() };
                 self.outbox.push_back(Message::SpansVerified(verified));
             }
         }
@@ -561,14 +560,14 @@ impl Receiver {
             }
             Message::FileConfirm(confirm) => self.handle_confirm(confirm),
             Message::StreamDrop(drop) => {
-                let stream = StreamId(drop.stream);
+                let stream = drop.stream;
                 if self.streams.contains_key(&stream) {
                     self.events.push_back(ReceiverEvent::CloseStream { stream, why: drop.why });
                 } else if self.streams_ever.len() < limits::STREAMS_EVER_MAX as usize
                     && self.streams_ever.insert(stream)
                 {
                     // It never came through, and now it never will.
-                    let closed = StreamClosed { stream: stream.0 };
+                    let closed = StreamClosed { stream };
                     self.outbox.push_back(Message::StreamClosed(closed));
                 }
                 // Otherwise it was closed from this side and the answer is on its way.
@@ -596,7 +595,8 @@ impl Receiver {
     }
 
     fn handle_offer(&mut self, offer: FileOffer) -> Result<(), ProtocolError> {
-        if self.offers_ended || offer.file != self.next_file || offer.file >= limits::FILES_MAX {
+        if self.offers_ended || offer.file.0 != self.next_file || offer.file.0 >= limits::FILES_MAX
+        {
             return Err(ProtocolError::new("an offer out of order"));
         }
         if self.files.len() >= self.offers_max as usize {
@@ -611,7 +611,7 @@ impl Receiver {
             Ok(name) => name,
             Err(fault) => {
                 let reply = message::Answer::Fault(fault.clone());
-                let answer = FileAnswer { file: offer.file, answer: Some(reply) };
+                let answer = FileAnswer { file: offer.file, answer: reply };
                 self.outbox.push_back(Message::FileAnswer(answer));
                 self.events.push_back(ReceiverEvent::NameTaken { offer, fault });
                 return Ok(());
@@ -631,7 +631,7 @@ impl Receiver {
             damaged: BTreeMap::new(),
         };
         self.offer_bytes += entry.offer_bytes;
-        self.files.insert(FileId(offer.file), entry);
+        self.files.insert(offer.file, entry);
         self.events.push_back(ReceiverEvent::Offered(offer));
         Ok(())
     }
@@ -648,16 +648,16 @@ impl Receiver {
 
     fn give_up(&mut self, file: FileId, fault: Fault) {
         self.forget(file, Outcome::Nothing);
-        let settled = FileSettled { file: file.0, fault: Some(fault.clone()) };
+        let settled = FileSettled { file, fault: Some(fault.clone()) };
         self.outbox.push_back(Message::FileSettled(settled));
         self.events.push_back(ReceiverEvent::GivenUp { file, fault });
     }
 
     fn handle_confirm(&mut self, confirm: FileConfirm) -> Result<(), ProtocolError> {
-        let file = FileId(confirm.file);
+        let file = confirm.file;
         let Some(entry) = self.files.get_mut(&file) else {
             // Settled by this side while the confirmation was on its way.
-            return if confirm.file < self.next_file {
+            return if confirm.file.0 < self.next_file {
                 Ok(())
             } else {
                 Err(ProtocolError::new("a confirmation of a file that was never offered"))

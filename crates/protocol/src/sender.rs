@@ -202,7 +202,7 @@ impl Sender {
         assert!(self.may_offer(), "ask may_offer first");
         let file = FileId(self.next_file);
         self.next_file += 1;
-        offer.file = file.0;
+        offer.file = file;
         let state = SendFile {
             size_bytes: offer.size_bytes,
             offer_bytes: offer_bytes(&offer),
@@ -316,7 +316,7 @@ impl Sender {
             && !state.dropped
         {
             state.dropped = true;
-            let drop = StreamDrop { stream: stream.0, why: why.into() };
+            let drop = StreamDrop { stream, why: why.into() };
             self.outbox.push_back(Message::StreamDrop(drop));
         }
     }
@@ -361,7 +361,7 @@ impl Sender {
         if !is_confirmed && entry.phase != Phase::GivenUp {
             entry.phase = Phase::GivenUp;
             self.ready.remove(&file);
-            let confirm = FileConfirm { file: file.0, fault: Some(fault) };
+            let confirm = FileConfirm { file, fault: Some(fault) };
             self.outbox.push_back(Message::FileConfirm(confirm));
         }
     }
@@ -374,7 +374,7 @@ impl Sender {
                 let Some(entry) = self.files.get_mut(&file) else { return };
                 if entry.phase == Phase::Checking {
                     entry.phase = Phase::Confirmed;
-                    let confirm = FileConfirm { file: file.0, fault: None };
+                    let confirm = FileConfirm { file, fault: None };
                     self.outbox.push_back(Message::FileConfirm(confirm));
                 }
             }
@@ -404,7 +404,7 @@ impl Sender {
             Message::SpansVerified(verified) => self.handle_verified(&verified),
             Message::SpanBad(bad) => self.handle_bad(&bad),
             Message::SpansLost(lost) => self.handle_lost(&lost),
-            Message::StreamClosed(closed) => self.handle_stream_closed(StreamId(closed.stream)),
+            Message::StreamClosed(closed) => self.handle_stream_closed(closed.stream),
             Message::FileSettled(settled) => self.handle_settled(settled),
             Message::Progress(progress) => {
                 self.events.push_back(SenderEvent::Progress(progress));
@@ -434,10 +434,10 @@ impl Sender {
         }
     }
 
-    fn file(&mut self, file: u32) -> Result<(FileId, &mut SendFile), ProtocolError> {
-        let id = FileId(file);
-        self.files.get_mut(&id).map(|entry| (id, entry)).ok_or_else(|| {
-            ProtocolError::new(format!("the receiver speaks of file {file}, which is not open"))
+    fn file(&mut self, file: FileId) -> Result<(FileId, &mut SendFile), ProtocolError> {
+        self.files.get_mut(&file).map(|entry| (file, entry)).ok_or_else(|| {
+            let FileId(number) = file;
+            ProtocolError::new(format!("the receiver speaks of file {number}, which is not open"))
         })
     }
 
@@ -445,7 +445,7 @@ impl Sender {
         let open_spans = self.open_spans;
         let (file, entry) = self.file(answer.file)?;
         let given_up = entry.phase == Phase::GivenUp && entry.grid.is_none();
-        if given_up && matches!(answer.answer, Some(Answer::Need(_))) {
+        if given_up && matches!(answer.answer, Answer::Need(_)) {
             // We gave the file up before the answer came; `FileSettled` follows. Nothing follows
             // an answer that settles: the receiver has forgotten the file.
             return Ok(());
@@ -454,7 +454,7 @@ impl Sender {
             return Err(ProtocolError::new("the receiver answered an offer twice"));
         }
         match answer.answer {
-            Some(Answer::Need(need)) => {
+            Answer::Need(need) => {
                 let grid = SpanGrid::new(entry.size_bytes, need.span_bytes)?;
                 let open_spans = open_spans + u64::from(grid.count());
                 if open_spans > limits::SPANS_OPEN_MAX {
@@ -471,7 +471,7 @@ impl Sender {
                 entry.pending = pending;
                 entry.earlier = durable.clone();
                 let ctime = (need.ctime_s, need.ctime_ns);
-                let digest = need.durable_digest.try_into().ok();
+                let digest = need.durable_digest;
                 let earlier = Resumed { durable: durable.clone(), ctime, digest };
                 entry.verified = durable;
                 if !need.stored_as.is_empty() {
@@ -485,11 +485,10 @@ impl Sender {
                 }
                 self.advance(file);
             }
-            Some(Answer::Skip(_)) => self.settle(file, FileOutcome::Skipped),
-            Some(Answer::Fault(fault)) => self.settle(file, FileOutcome::Failed(fault)),
-            Some(Answer::Compare(compare)) => self.settle(file, FileOutcome::Compare(compare)),
-            Some(Answer::Plan(plan)) => self.settle(file, FileOutcome::Planned(plan)),
-            None => return Err(ProtocolError::new("an answer to an offer that says nothing")),
+            Answer::Skip => self.settle(file, FileOutcome::Skipped),
+            Answer::Fault(fault) => self.settle(file, FileOutcome::Failed(fault)),
+            Answer::Compare(compare) => self.settle(file, FileOutcome::Compare(compare)),
+            Answer::Plan(plan) => self.settle(file, FileOutcome::Planned(plan)),
         }
         Ok(())
     }
@@ -536,7 +535,7 @@ impl Sender {
     /// have written its header. The stream is dropped, and what it carried goes out again once the
     /// receiver has said what of it came through.
     fn handle_bad(&mut self, bad: &SpanBad) -> Result<(), ProtocolError> {
-        let (file, span, stream) = (FileId(bad.file), SpanIndex(bad.span), StreamId(bad.stream));
+        let (file, span, stream) = (bad.file, bad.span, bad.stream);
         let (_, entry) = self.file(bad.file)?;
         // No receiver takes a frame of a file that it has not answered, or of a span that is none.
         let may_have_come = match entry.grid {

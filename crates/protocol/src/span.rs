@@ -1,6 +1,6 @@
 //! A file cut into spans of one size, and sets of such spans.
 
-use crate::{ProtocolError, SpanIndex, limits, message};
+use crate::{ProtocolError, SpanIndex, limits};
 use alloc::{vec, vec::Vec};
 
 /// How a file is cut: spans of `span_bytes`, the last one shorter.
@@ -56,6 +56,13 @@ impl SpanGrid {
     }
 }
 
+/// A run of spans of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanRange {
+    pub first: SpanIndex,
+    pub count: u32,
+}
+
 /// A set of spans of one file: a bit each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanSet {
@@ -84,14 +91,14 @@ impl SpanSet {
 
     /// # Errors
     /// If a range leaves the file or overlaps an earlier one.
-    pub fn from_ranges(len: u32, ranges: &[message::SpanRange]) -> Result<Self, ProtocolError> {
+    pub fn from_ranges(len: u32, ranges: &[SpanRange]) -> Result<Self, ProtocolError> {
         let mut set = Self::new(len);
         for range in ranges {
-            let end = range.first.checked_add(range.count).filter(|&end| end <= len);
+            let end = range.first.0.checked_add(range.count).filter(|&end| end <= len);
             let Some(end) = end else {
                 return Err(ProtocolError::new("a range of spans leaves the file"));
             };
-            for index in range.first..end {
+            for index in range.first.0..end {
                 if !set.insert(SpanIndex(index)) {
                     return Err(ProtocolError::new("ranges of spans overlap"));
                 }
@@ -187,12 +194,12 @@ impl SpanSet {
 
     /// The set as runs, lowest first.
     #[must_use]
-    pub fn to_ranges(&self) -> Vec<message::SpanRange> {
-        let mut ranges: Vec<message::SpanRange> = Vec::new();
+    pub fn to_ranges(&self) -> Vec<SpanRange> {
+        let mut ranges: Vec<SpanRange> = Vec::new();
         for span in self.iter() {
             match ranges.last_mut() {
-                Some(last) if last.first + last.count == span.0 => last.count += 1,
-                _ => ranges.push(message::SpanRange { first: span.0, count: 1 }),
+                Some(last) if last.first.0 + last.count == span.0 => last.count += 1,
+                _ => ranges.push(SpanRange { first: span, count: 1 }),
             }
         }
         ranges

@@ -60,7 +60,7 @@ impl TakenNames {
             let hint = "give each source a target of its own, by a command each";
             return Err(taken_fault(offer, "a file of that name came before".into(), hint));
         }
-        if offer.kind() == FileKind::Directory {
+        if offer.kind == FileKind::Directory {
             return Ok(None);
         }
         if self.young.len() >= limits::TAKEN_NAMES_MAX / 2 {
@@ -79,7 +79,7 @@ impl TakenNames {
 
     /// Whether a name stays taken once its file is in place.
     pub fn keeps(&self, offer: &FileOffer) -> bool {
-        self.repeats == Repeats::Refused && offer.growth() == Growth::NotGrowing
+        self.repeats == Repeats::Refused && offer.growth == Growth::NotGrowing
     }
 
     /// The name may be offered again: nothing was put there under it.
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn file(name: String) -> FileOffer {
-        let kind = FileKind::Regular as i32;
+        let kind = FileKind::Regular;
         FileOffer { name: name.into_bytes(), kind, ..FileOffer::default() }
     }
 

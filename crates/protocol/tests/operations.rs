@@ -131,13 +131,13 @@ const SPAN: u64 = limits::SPAN_BYTES_MIN;
 
 fn offer(file: u32, spans: u64) -> message::FileOffer {
     let name = format!("file-{file}").into_bytes();
-    message::FileOffer { file, name, size_bytes: spans * SPAN, ..Default::default() }
+    message::FileOffer { file: FileId(file), name, size_bytes: spans * SPAN, ..Default::default() }
 }
 
 fn need(file: FileId, durable: Vec<message::SpanRange>) -> Message {
     let need = message::Need { span_bytes: SPAN, durable, ..Default::default() };
-    let answer = Some(message::Answer::Need(need));
-    Message::FileAnswer(message::FileAnswer { file: file.0, answer })
+    let answer = message::Answer::Need(need);
+    Message::FileAnswer(message::FileAnswer { file, answer })
 }
 
 fn sender_of(spans: u64) -> (Sender, FileId) {
@@ -174,8 +174,8 @@ fn messages(receiver: &mut Receiver) -> Vec<Message> {
 #[test]
 fn a_span_is_acknowledged_only_if_it_was_sent() {
     let (mut sender, file) = sender_of(2);
-    let one = message::SpanRange { first: 0, count: 1 };
-    let verified = message::SpansVerified { file: file.0, spans: vec![one] };
+    let one = message::SpanRange { first: SpanIndex(0), count: 1 };
+    let verified = message::SpansVerified { file, spans: vec![one] };
     assert!(sender.handle(Message::SpansVerified(verified.clone())).is_err());
     let (mut sender, _) = sender_of(2);
     sender.next_span(StreamId(0)).expect("pending");
@@ -188,7 +188,11 @@ fn ranges_stay_within_the_file() {
     for (first, count) in [(2, 1), (0, 3), (u32::MAX, 1), (u32::MAX, u32::MAX), (1, u32::MAX)] {
         let mut sender = Sender::new(1, OFFER_BYTES_MAX);
         let file = sender.offer(offer(0, 2));
-        assert!(sender.handle(need(file, vec![message::SpanRange { first, count }])).is_err());
+        assert!(
+            sender
+                .handle(need(file, vec![message::SpanRange { first: SpanIndex(first), count }]))
+                .is_err()
+        );
     }
 }
 
@@ -202,8 +206,7 @@ fn an_offer_is_answered_once() {
 
 #[test]
 fn a_file_is_settled_as_durable_only_after_its_confirmation() {
-    let settled =
-        |file: FileId| Message::FileSettled(message::FileSettled { file: file.0, fault: None });
+    let settled = |file: FileId| Message::FileSettled(message::FileSettled { file, fault: None });
     let (mut sender, file) = sender_of(2);
     assert!(sender.handle(settled(file)).is_err());
     // A file that was given up before its answer had every span of its empty set.
@@ -248,9 +251,9 @@ fn a_replayed_preface_does_not_touch_the_stream() {
 fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
     let (mut receiver, _) = receiver_of(1);
     messages(&mut receiver);
-    let drop = message::StreamDrop { stream: 9, why: String::new() };
+    let drop = message::StreamDrop { stream: StreamId(9), why: String::new() };
     assert_eq!(receiver.handle(Message::StreamDrop(drop.clone())), Ok(()));
-    let closed = Message::StreamClosed(message::StreamClosed { stream: 9 });
+    let closed = Message::StreamClosed(message::StreamClosed { stream: StreamId(9) });
     assert_eq!(messages(&mut receiver), [closed]);
     assert!(receiver.stream_opened(StreamId(9)).is_err());
     assert_eq!(receiver.handle(Message::StreamDrop(drop)), Ok(()));
@@ -261,7 +264,7 @@ fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
 #[test]
 fn a_stream_may_be_closed_before_its_preface_arrives() {
     let (mut sender, _) = sender_of(1);
-    let closed = || Message::StreamClosed(message::StreamClosed { stream: 9 });
+    let closed = || Message::StreamClosed(message::StreamClosed { stream: StreamId(9) });
     assert_eq!(sender.handle(closed()), Ok(()));
     assert!(sender.stream_opened(StreamId(9)).is_err());
     assert!(sender.handle(closed()).is_err(), "but once only");
@@ -271,7 +274,7 @@ fn a_stream_may_be_closed_before_its_preface_arrives() {
 #[test]
 fn an_answer_that_crosses_a_source_fault_settles_the_file_and_says_that_its_source_failed() {
     let answers = [
-        message::Answer::Skip(message::Skip {}),
+        message::Answer::Skip,
         message::Answer::Plan(message::Plan::default()),
         message::Answer::Compare(message::Compare::default()),
     ];
@@ -280,7 +283,7 @@ fn an_answer_that_crosses_a_source_fault_settles_the_file_and_says_that_its_sour
         let file = sender.offer(offer(0, 1));
         let gone = message::Fault::new(message::FaultCode::NotFound, message::Side::Source, "gone");
         sender.source_failed(file, gone);
-        let answer = message::FileAnswer { file: file.0, answer: Some(answer) };
+        let answer = message::FileAnswer { file, answer };
         assert_eq!(sender.handle(Message::FileAnswer(answer)), Ok(()));
         sender.end_offers(1, 0);
         assert!(sender.all_settled());
@@ -341,7 +344,7 @@ fn a_file_is_confirmed_once() {
         earlier: Earlier::default(),
     };
     receiver.answer(FileId(0), answer).expect("a fitting answer");
-    let confirm = |fault| Message::FileConfirm(message::FileConfirm { file: 0, fault });
+    let confirm = |fault| Message::FileConfirm(message::FileConfirm { file: FileId(0), fault });
     assert_eq!(receiver.handle(confirm(None)), Ok(()));
     assert!(receiver.handle(confirm(Some(message::Fault::default()))).is_err());
 }
@@ -349,9 +352,8 @@ fn a_file_is_confirmed_once() {
 fn answered_with(receiver: &mut Receiver) -> Option<FaultCode> {
     messages(receiver).iter().rev().find_map(|message| match message {
         Message::FileAnswer(message::FileAnswer {
-            answer: Some(message::Answer::Fault(fault)),
-            ..
-        }) => Some(fault.code()),
+            answer: message::Answer::Fault(fault), ..
+        }) => Some(fault.code),
         _ => None,
     })
 }
@@ -371,7 +373,7 @@ fn a_receiver_takes_one_file_for_a_name() {
     receiver.answer(FileId(0), Answer::Skip).expect("an answer");
     assert_eq!(offer_named(&mut receiver, 2, b"scan"), Some(FaultCode::NameTaken), "in place");
     assert_eq!(offer_named(&mut receiver, 3, b"other"), None);
-    let compare = Answer::Compare(message::Compare { blake3: vec![1; 32] });
+    let compare = Answer::Compare(message::Compare { blake3: [1; 32] });
     receiver.answer(FileId(3), compare).expect("an answer");
     assert_eq!(offer_named(&mut receiver, 4, b"other"), None, "offered again to be compared");
     let fault = message::Fault::new(FaultCode::IoFailed, message::Side::Target, "the disk fails");
@@ -392,13 +394,13 @@ fn the_new_name_of_one_source_is_no_name_for_another() {
 }
 
 fn lost(spans: Vec<message::SpanRange>) -> Message {
-    Message::SpansLost(message::SpansLost { file: 0, spans })
+    Message::SpansLost(message::SpansLost { file: FileId(0), spans })
 }
 
 #[test]
 fn what_was_durable_and_is_lost_goes_out_again_before_the_file_is_confirmed() {
-    let both = message::SpanRange { first: 0, count: 2 };
-    let first = || vec![message::SpanRange { first: 0, count: 1 }];
+    let both = message::SpanRange { first: SpanIndex(0), count: 2 };
+    let first = || vec![message::SpanRange { first: SpanIndex(0), count: 1 }];
     let mut sender = Sender::new(4, OFFER_BYTES_MAX);
     let file = sender.offer(offer(0, 2));
     sender.handle(need(file, vec![both])).expect("an honest answer");
@@ -408,7 +410,7 @@ fn what_was_durable_and_is_lost_goes_out_again_before_the_file_is_confirmed() {
     let next = sender.next_span(StreamId(0)).expect("it is pending again");
     assert_eq!(next.span, SpanIndex(0));
     assert!(sender.handle(lost(first())).is_err(), "a span is lost once");
-    let settled = message::FileSettled { file: file.0, fault: None };
+    let settled = message::FileSettled { file, fault: None };
     assert!(sender.handle(Message::FileSettled(settled)).is_err(), "the confirmation is void");
     let (mut sender, _) = sender_of(2);
     assert!(sender.handle(lost(first())).is_err(), "it was never called durable");
@@ -423,7 +425,8 @@ fn a_file_that_is_read_back_is_committed_afterwards_and_confirmed_anew_when_some
         let (span_bytes, durable, stored_as) = (SPAN, SpanSet::full(2), Vec::new());
         let answer = Answer::Need { span_bytes, durable, stored_as, earlier };
         receiver.answer(FileId(0), answer).expect("a fitting answer");
-        let confirm = || Message::FileConfirm(message::FileConfirm { file: 0, fault: None });
+        let confirm =
+            || Message::FileConfirm(message::FileConfirm { file: FileId(0), fault: None });
         let commits = |receiver: &mut Receiver| {
             let events = std::iter::from_fn(|| receiver.poll_event());
             events.filter(|event| matches!(event, ReceiverEvent::Commit(_))).count()

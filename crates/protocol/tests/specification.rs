@@ -1,6 +1,6 @@
 //! `SPEC.md` says what the code says: its tables hold every limit and every fault.
 
-use haul_protocol::{limits, message::FaultCode};
+use haul_protocol::limits;
 
 const SPECIFICATION: &str = include_str!("../SPEC.md");
 const LIMITS: &str = include_str!("../src/limits.rs");
@@ -72,11 +72,12 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
 
 #[test]
 fn the_table_of_faults_holds_every_code() {
-    let codes: Vec<FaultCode> =
-        (0..1000).filter_map(|code| FaultCode::try_from(code).ok()).collect();
+    let faults = PROTO.split("enum FaultCode {").nth(1).and_then(|rest| rest.split('}').next());
+    let lines = faults.expect("the faults").lines().filter_map(|line| line.split(';').next());
+    let codes: Vec<(&str, &str)> = lines.filter_map(|line| line.trim().split_once(" = ")).collect();
     assert!(codes.len() > 20);
-    for code in codes {
-        let row = format!("\n| `{}` | {} | ", code.as_str_name(), code as i32);
+    for (name, number) in codes {
+        let row = format!("\n| `{name}` | {number} | ");
         assert!(SPECIFICATION.contains(&row), "SPEC.md has no row {row}");
     }
 }

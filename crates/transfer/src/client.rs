@@ -109,7 +109,7 @@ pub fn push(
     let of_base = names.contains(&None);
     let into_directory = go_into_directory(&names) || request.sources.iter().any(is_directory);
     let open = message::Open {
-        direction: Direction::Push as i32,
+        direction: Direction::Push,
         paths: vec![request.url.path.clone()],
         into_directory,
         contents_mode: contents_mode::of_named(&request.sources),
@@ -180,7 +180,7 @@ pub fn pull(
     }
     let place = resolve_local(&request.target, into_directory, of_base, wishes)?;
     let open = message::Open {
-        direction: Direction::Pull as i32,
+        direction: Direction::Pull,
         paths,
         peer_engine: request.options.send_engine.clone().unwrap_or_default(),
         ..message::Open::default()
@@ -330,10 +330,10 @@ impl<'a> Client<'a> {
         let transfer: [u8; 16] = random_bytes().map_err(|e| {
             TransferError::start(problem("no random bytes", "", &e.to_string(), ""))
         })?;
-        open.token_secret = token.secret.to_vec();
-        open.transfer = transfer.to_vec();
-        open.protection = options.protection.to_wire() as i32;
-        open.digest = options.wire_digest() as i32;
+        open.token_secret = token.secret;
+        open.transfer = transfer;
+        open.protection = options.protection.to_wire();
+        open.digest = options.wire_digest();
         open.streams = options.streams.unwrap_or(0);
         open.wants_figures = true;
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
@@ -341,7 +341,7 @@ impl<'a> Client<'a> {
         let all = options.selection.takes_all();
         let matcher = options.selection.compile().map_err(TransferError::start)?;
         // A receiver needs to know what is left out only where it removes what is not offered.
-        let pull = open.direction() == Direction::Pull;
+        let pull = open.direction == Direction::Pull;
         let selection_follows = !all && (pull || wishes.removal.is_some());
         open.wishes = Some(wishes.to_wire(selection_follows));
         // A server that only sends has nothing to read back.
@@ -497,7 +497,7 @@ impl<'a> Client<'a> {
     /// server has to send would otherwise wait a round trip for them.
     fn connect_early(&self, control: &TcpStream) -> Option<Early> {
         let rtt = Duration::from_micros(TcpInfo::of(control).ok()?.rtt_us.into());
-        let pulls = self.open.direction() == Direction::Pull && !self.wishes.dry_run;
+        let pulls = self.open.direction == Direction::Pull && !self.wishes.dry_run;
         // A control that is chosen has to be set before the connection is made, and by the server's
         // round trip too.
         let keeps_control = choose_congestion(&self.host, rtt).control.is_none();
@@ -577,7 +577,7 @@ impl<'a> Client<'a> {
             server: self.url.server(),
             server_software: opened.granted.software.clone(),
             protection: self.options.protection.name().into(),
-            digest: digest_name(granted.digest()).into(),
+            digest: digest_name(granted.digest).into(),
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
@@ -741,9 +741,9 @@ impl<'a> Client<'a> {
         Ok(StreamSetup {
             keys: Arc::new(keys),
             session: opened.session,
-            digest: granted.digest(),
+            digest: granted.digest,
             content: self.manifest.is_some()
-                || (self.options.verify_target && self.open.direction() == Direction::Pull),
+                || (self.options.verify_target && self.open.direction == Direction::Pull),
             host: self.host.clone(),
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
@@ -759,7 +759,7 @@ impl<'a> Client<'a> {
         waker: &Waker,
         run: &mut Run,
     ) -> (SessionEnd, Tally) {
-        let their_side = match self.open.direction() {
+        let their_side = match self.open.direction {
             Direction::Push => Side::Target,
             _ => Side::Source,
         };

@@ -168,7 +168,7 @@ mod tests {
     fn a_file_that_is_larger_than_the_user_may_write_says_which_limit_to_raise() {
         let error = std::io::Error::from_raw_os_error(rustix::io::Errno::FBIG.raw_os_error());
         let fault = io_fault(message::Side::Target, b"a", "cannot be written", &error);
-        assert_eq!(fault.code(), message::FaultCode::IoFailed);
+        assert_eq!(fault.code, message::FaultCode::IoFailed);
         assert!(fault.hint.contains("ulimit -f"), "{fault:?}");
     }
 }

@@ -129,7 +129,7 @@ impl Problem {
 
 impl From<&message::Fault> for Problem {
     fn from(fault: &message::Fault) -> Self {
-        let side = match fault.side() {
+        let side = match fault.side {
             message::Side::Source => Side::Source,
             message::Side::Target => Side::Target,
             message::Side::Path => Side::Path,

@@ -129,7 +129,7 @@ const PRESERVED_VALUES: u32 = 16 | 32;
 pub fn needed(open: &message::Open) -> Vec<Need> {
     let wishes = open.wishes.unwrap_or_default();
     let mut needs = Vec::new();
-    match open.direction() {
+    match open.direction {
         Direction::Push => {
             needs.push(Need::new(Right::Write));
             if wishes.remove_extra {
@@ -140,7 +140,7 @@ pub fn needed(open: &message::Open) -> Vec<Need> {
                 needs.push(Need::because(Right::Delete, removes, instead));
             }
             // What is replaced whatever it holds is never read.
-            if wishes.compare_content && wishes.on_conflict() != OnConflict::Replace {
+            if wishes.compare_content && wishes.on_conflict != OnConflict::Replace {
                 let tells = "comparing tells the BLAKE3 of what is there";
                 let instead = "leave out --checksum-compare; with --move, --on-conflict replace \
                                compares nothing";
@@ -164,7 +164,7 @@ pub fn needed(open: &message::Open) -> Vec<Need> {
 #[must_use]
 pub fn lists_only(open: &message::Open) -> bool {
     let wishes = open.wishes.unwrap_or_default();
-    open.direction() == Direction::Pull
+    open.direction == Direction::Pull
         && wishes.dry_run
         && !wishes.compare_content
         && !wishes.follow
@@ -184,11 +184,7 @@ mod tests {
     use message::Wishes;
 
     fn rights_of(direction: Direction, wishes: Wishes) -> Vec<Right> {
-        let open = message::Open {
-            direction: direction as i32,
-            wishes: Some(wishes),
-            ..message::Open::default()
-        };
+        let open = message::Open { direction, wishes: Some(wishes), ..message::Open::default() };
         needed(&open).into_iter().map(|need| need.right).collect()
     }
 
@@ -203,7 +199,7 @@ mod tests {
         let delete = Wishes { remove_extra: true, ..plain() };
         let compare = Wishes { compare_content: true, ..plain() };
         let moves = Wishes { move_sources: true, ..plain() };
-        let replace = OnConflict::Replace as i32;
+        let replace = OnConflict::Replace;
         let dry_and = |wishes: &Wishes| Wishes { dry_run: true, ..*wishes };
         let cases = [
             (plain(), vec![Write], vec![Read]),
@@ -229,8 +225,7 @@ mod tests {
             assert_eq!(rights_of(Direction::Push, wishes), push, "{wishes:?}");
             assert_eq!(rights_of(Direction::Pull, wishes), pull, "{wishes:?}");
         }
-        let no_wishes =
-            message::Open { direction: Direction::Push as i32, ..message::Open::default() };
+        let no_wishes = message::Open { direction: Direction::Push, ..message::Open::default() };
         assert_eq!(needed(&no_wishes), [Need::new(Write)]);
         assert!(!needed(&message::Open::default()).is_empty(), "no request needs nothing");
     }

@@ -61,14 +61,12 @@ impl Selection {
 
     /// In messages of a size that fits.
     pub(crate) fn to_wire(&self) -> Vec<message::Selection> {
-        let bound = |bytes: Option<u64>| bytes.map(|bytes| message::Bound { bytes });
-        let moment = |seconds: Option<i64>| seconds.map(|seconds| message::Moment { seconds });
         let mut parts = vec![message::Selection {
             names_given: self.names.is_some(),
-            size_min: bound(self.size_min),
-            size_max: bound(self.size_max),
-            modified_from: moment(self.modified_from),
-            modified_until: moment(self.modified_until),
+            size_min: self.size_min,
+            size_max: self.size_max,
+            modified_from: self.modified_from,
+            modified_until: self.modified_until,
             ..message::Selection::default()
         }];
         let mut bytes = 0;
@@ -163,11 +161,10 @@ impl Arriving {
         if part.names_given {
             selection.names = Some(Arc::default());
         }
-        selection.size_min = part.size_min.map(|b| b.bytes).or(selection.size_min);
-        selection.size_max = part.size_max.map(|b| b.bytes).or(selection.size_max);
-        selection.modified_from = part.modified_from.map(|m| m.seconds).or(selection.modified_from);
-        selection.modified_until =
-            part.modified_until.map(|m| m.seconds).or(selection.modified_until);
+        selection.size_min = part.size_min.or(selection.size_min);
+        selection.size_max = part.size_max.or(selection.size_max);
+        selection.modified_from = part.modified_from.or(selection.modified_from);
+        selection.modified_until = part.modified_until.or(selection.modified_until);
         selection.rules.extend(part.rules.into_iter().map(|rule| Rule {
             effect: if rule.include { Effect::Include } else { Effect::Exclude },
             pattern: rule.pattern,
@@ -247,7 +244,7 @@ impl Matcher {
     /// Whether the entry is meant; `above_included`: a directory above it was [`Fit::Included`].
     #[must_use]
     pub fn fit(&self, offer: &FileOffer, above_included: bool) -> Fit {
-        let is_directory = offer.kind() == FileKind::Directory;
+        let is_directory = offer.kind == FileKind::Directory;
         let by_name = self.fit_name(&offer.name, is_directory, above_included);
         if is_directory || matches!(by_name, Fit::LeftOut) || self.within_bounds(offer) {
             by_name
@@ -275,7 +272,7 @@ impl Matcher {
 
     /// Sizes and ages are those of regular files.
     fn within_bounds(&self, offer: &FileOffer) -> bool {
-        if offer.kind() != FileKind::Regular {
+        if offer.kind != FileKind::Regular {
             return true;
         }
         let (bounds, size) = (&self.bounds, offer.size_bytes);
@@ -301,7 +298,7 @@ mod tests {
     fn fit(words: &[&str], name: &str) -> Fit {
         let kind = if name.ends_with('/') { FileKind::Directory } else { FileKind::Regular };
         let name = name.trim_end_matches('/').as_bytes().to_vec();
-        let offer = FileOffer { name, kind: kind as i32, ..FileOffer::default() };
+        let offer = FileOffer { name, kind, ..FileOffer::default() };
         rules(words).compile().unwrap().fit(&offer, false)
     }
 
@@ -363,7 +360,7 @@ mod tests {
         };
         let matcher = bounds.compile().unwrap();
         let file = |size_bytes, mtime_s| {
-            let kind = FileKind::Regular as i32;
+            let kind = FileKind::Regular;
             let offer = FileOffer { size_bytes, mtime_s, kind, ..FileOffer::default() };
             matcher.fit(&offer, false)
         };
@@ -373,7 +370,7 @@ mod tests {
         for (size, time) in [(1, 15), (6, 15), (3, 9), (3, 21)] {
             assert_eq!(file(size, time), Fit::LeftOut);
         }
-        let kind = FileKind::Directory as i32;
+        let kind = FileKind::Directory;
         assert_eq!(matcher.fit(&FileOffer { kind, ..FileOffer::default() }, false), Fit::Taken);
     }
 

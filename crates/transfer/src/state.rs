@@ -645,7 +645,7 @@ mod tests {
         fn ask(&self, secret: &[u8], purpose: u8, needs: &[Need]) -> Result<Grant, FaultCode> {
             let served = self.served("a");
             let asked = self.state.authorize(secret, &served, Some(&[purpose; 32]), needs);
-            asked.map_err(|fault| fault.code())
+            asked.map_err(|fault| fault.code)
         }
 
         /// Rewrites the list of tokens as an older version wrote it.
@@ -698,7 +698,7 @@ mod tests {
                             continue;
                         };
                         assert_ne!(name, other, "{fault:?}");
-                        assert_eq!(fault.code(), FaultCode::RightMissing);
+                        assert_eq!(fault.code, FaultCode::RightMissing);
                         assert!(fault.what.contains("another directory of that server"));
                         let place = fixture.place.path().to_str().unwrap();
                         assert!(!format!("{fault:?}").contains(place), "it names a directory");

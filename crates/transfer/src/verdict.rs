@@ -285,7 +285,7 @@ fn sorted(mut shares: Shares) -> Shares {
 }
 
 fn ns_of(figures: &Figures, stage: Stage) -> f64 {
-    let of_stage = figures.stages.iter().filter(|time| time.stage == stage as i32);
+    let of_stage = figures.stages.iter().filter(|time| time.stage == stage);
     // The other side may say any number.
     of_stage.map(|time| time.ns as f64).sum()
 }
@@ -487,7 +487,7 @@ mod tests {
     }
 
     fn figures(stages: &[(Stage, u64)]) -> Figures {
-        let stages = stages.iter().map(|(stage, ns)| StageTime { stage: *stage as i32, ns: *ns });
+        let stages = stages.iter().map(|(stage, ns)| StageTime { stage: *stage, ns: *ns });
         Figures { streams_ns: 1000, stages: stages.collect() }
     }
 
@@ -525,7 +525,7 @@ mod tests {
         let mad = Figures {
             streams_ns: 1,
             stages: [Stage::Sync, Stage::Sync, Stage::TargetDisk]
-                .map(|stage| StageTime { stage: stage as i32, ns: u64::MAX })
+                .map(|stage| StageTime { stage, ns: u64::MAX })
                 .into(),
         };
         for (one, other) in [(&mad, &mad), (&Figures::default(), &mad), (&mad, &Figures::default())]

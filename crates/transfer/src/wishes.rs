@@ -176,7 +176,7 @@ impl Wishes {
             OnConflict::KeepBoth => message::OnConflict::KeepBoth,
         };
         message::Wishes {
-            on_conflict: on_conflict as i32,
+            on_conflict,
             compare_content: self.compare_content,
             remove_extra: self.removal.is_some(),
             mirrors_base: self.removal.is_some_and(|removal| removal.of_base),
@@ -199,7 +199,7 @@ impl Wishes {
 
     pub(crate) fn from_wire(wishes: Option<&message::Wishes>) -> Self {
         let Some(wishes) = wishes else { return Self::default() };
-        let on_conflict = match wishes.on_conflict() {
+        let on_conflict = match wishes.on_conflict {
             message::OnConflict::SkipSame => OnConflict::SkipSame,
             message::OnConflict::Replace => OnConflict::Replace,
             message::OnConflict::Fail => OnConflict::Fail,

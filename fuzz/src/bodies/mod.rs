@@ -7,7 +7,6 @@ use crc::{CRC_32_ISCSI, Crc};
 use haul_protocol::{
     ClientHandshake, ServerHandshake, decode_message, encode_message,
     frame::{FrameHeader, HEADER_BYTES, PREFACE_BYTES, Preface, SpanTrailer, TRAILER_BYTES},
-    handshake::ServerStep,
     limits::MESSAGE_BYTES_MAX,
     message,
     name::check_relative_name,
@@ -40,7 +39,7 @@ pub fn message(data: &[u8]) {
     assert_eq!(again, Ok(Some((message, bytes.len()))));
 }
 
-/// Messages in a row to both sides: no panic, and the server opens only what says who it is.
+/// Messages in a row to both sides: no panic.
 pub fn handshake(data: &[u8]) {
     let mut server = ServerHandshake::default();
     let (mut client, _) = ClientHandshake::start("fuzz", message::Open::default());
@@ -48,13 +47,7 @@ pub fn handshake(data: &[u8]) {
     while let Ok(Some((message, taken))) = decode_message(rest, MESSAGE_BYTES_MAX) {
         rest = &rest[taken..];
         let granted = client.handle(message.clone());
-        if let Ok(Some(granted)) = &granted {
-            assert_eq!(granted.opened.session.len(), 16);
-        }
         let step = server.handle(message, "fuzz");
-        if let Ok(ServerStep::Open { open, .. }) = &step {
-            assert_eq!((open.token_secret.len(), open.transfer.len()), (16, 16));
-        }
         if granted.is_err() && step.is_err() {
             return;
         }

@@ -48,16 +48,16 @@ pub fn size_bytes(byte: u8) -> u64 {
 }
 
 pub fn ranges(bytes: &[(u8, u8)]) -> Vec<message::SpanRange> {
-    let range = |&(first, count)| message::SpanRange { first: number(first), count: number(count) };
+    let range = |&(first, count)| message::SpanRange { first: span(first), count: number(count) };
     bytes.iter().map(range).collect()
 }
 
 /// The spans that a list of ranges names, without those beyond any file of these tests.
 pub fn spans_of(ranges: &[message::SpanRange]) -> impl Iterator<Item = SpanIndex> + '_ {
-    let ends = |range: &message::SpanRange| u64::from(range.first) + u64::from(range.count);
+    let ends = |range: &message::SpanRange| u64::from(range.first.0) + u64::from(range.count);
     ranges
         .iter()
-        .flat_map(move |range| u64::from(range.first)..ends(range).min(1 << 21))
+        .flat_map(move |range| u64::from(range.first.0)..ends(range).min(1 << 21))
         .map(|index| SpanIndex(index as u32))
 }
 

@@ -125,7 +125,7 @@ fn apply(
         }
         Op::Skip(file) => {
             let answer = match file >> 6 {
-                2 => Answer::Compare(message::Compare { blake3: vec![*file; 32] }),
+                2 => Answer::Compare(message::Compare { blake3: [*file; 32] }),
                 3 => Answer::Plan(message::Plan::default()),
                 _ => Answer::Skip,
             };
@@ -177,7 +177,7 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
     use ReceiverOperation as Op;
     Some(match operation {
         Op::Offer { skew, size } => Message::FileOffer(message::FileOffer {
-            file: model.sizes.len() as u32 + if *skew < 250 { 0 } else { u32::from(*skew) },
+            file: FileId(model.sizes.len() as u32 + if *skew < 250 { 0 } else { u32::from(*skew) }),
             // Now and then the name of another file.
             name: vec![if *skew < 128 { model.sizes.len() as u8 } else { *skew & 3 }],
             size_bytes: numbers::size_bytes(*size),
@@ -185,7 +185,7 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
         }),
         Op::OffersEnd => Message::OffersEnd(message::OffersEnd::default()),
         Op::Confirm { file, is_whole } => Message::FileConfirm(message::FileConfirm {
-            file: numbers::number(*file),
+            file: numbers::file(*file),
             fault: (!is_whole).then(|| numbers::fault(1)),
         }),
         Op::ConfirmTold(nth) => {
@@ -193,12 +193,12 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
             let whole: Vec<_> = files
                 .filter(|file| model.is_told_whole(**file) && !model.is_confirmed(**file))
                 .collect();
-            let file = whole.get(usize::from(*nth) % whole.len().max(1))?.0;
+            let &&file = whole.get(usize::from(*nth) % whole.len().max(1))?;
             Message::FileConfirm(message::FileConfirm { file, fault: None })
         }
         Op::Drop(stream) => {
             let why = String::new();
-            Message::StreamDrop(message::StreamDrop { stream: numbers::number(*stream), why })
+            Message::StreamDrop(message::StreamDrop { stream: numbers::stream(*stream), why })
         }
         Op::Notice => Message::Notice(message::Notice::default()),
         Op::PeerFinish => Message::Finish(message::Finish::default()),
@@ -211,7 +211,10 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
 /// A message that a sender never sends here.
 fn stray(which: u8) -> Message {
     match which % 6 {
-        0 => Message::FileAnswer(message::FileAnswer::default()),
+        0 => Message::FileAnswer(message::FileAnswer {
+            file: FileId(0),
+            answer: message::Answer::Skip,
+        }),
         1 => Message::SpansVerified(message::SpansVerified::default()),
         2 => Message::FileSettled(message::FileSettled::default()),
         3 => Message::StreamClosed(message::StreamClosed::default()),
@@ -380,14 +383,13 @@ impl Model {
                 self.names.push(offer.name);
             }
             Message::OffersEnd(_) => self.offers_ended = true,
-            Message::FileConfirm(message::FileConfirm { file, fault: None }) if result.is_ok() => {
-                let file = FileId(file);
-                if self.read_back.contains(&file) && self.is_open(file) {
-                    self.waiting.insert(file);
-                }
+            Message::FileConfirm(message::FileConfirm { file, fault: None })
+                if result.is_ok() && self.read_back.contains(&file) && self.is_open(file) =>
+            {
+                self.waiting.insert(file);
             }
             Message::StreamDrop(drop) if result.is_ok() => {
-                self.streams_ever.insert(StreamId(drop.stream));
+                self.streams_ever.insert(drop.stream);
             }
             _ => {}
         }
@@ -399,14 +401,14 @@ impl Model {
         match message {
             Message::FileOffer(offer) => {
                 let open = self.sizes.len() - self.settled.len();
-                offer.file as usize != self.sizes.len()
+                offer.file.0 as usize != self.sizes.len()
                     || self.offers_ended
                     || open >= OFFERS_MAX as usize
             }
             Message::OffersEnd(_) => self.offers_ended,
             Message::FileConfirm(confirm) => {
-                let file = FileId(confirm.file);
-                let never_offered = confirm.file as usize >= self.sizes.len();
+                let file = confirm.file;
+                let never_offered = confirm.file.0 as usize >= self.sizes.len();
                 let may_cross = self.have_lost.contains(&file);
                 let too_early = confirm.fault.is_none() && !self.is_told_whole(file) && !may_cross;
                 let was_confirmed = self.is_confirmed(file);
@@ -437,7 +439,7 @@ impl Model {
             match message {
                 Message::SpansVerified(verified) => {
                     for span in numbers::spans_of(&verified.spans) {
-                        let span = (FileId(verified.file), span);
+                        let span = (verified.file, span);
                         assert!(self.verified.contains(&span), "told {span:?} unverified");
                         assert!(self.told.insert(span), "told {span:?} twice");
                     }
@@ -445,7 +447,7 @@ impl Model {
                 Message::FileSettled(settled) => {
                     self.settle(settled.file);
                     if settled.fault.is_some() {
-                        self.held.remove(&self.names[settled.file as usize]);
+                        self.held.remove(&self.names[settled.file.0 as usize]);
                     }
                 }
                 Message::FileAnswer(answer) => self.look_at_answer(&answer),
@@ -469,16 +471,16 @@ impl Model {
 
     fn look_at_answer(&mut self, answer: &message::FileAnswer) {
         use message::Answer::{Compare, Fault, Need};
-        if !matches!(answer.answer, Some(Need(_))) {
+        if !matches!(answer.answer, Need(_)) {
             self.settle(answer.file);
         }
-        if !matches!(answer.answer, Some(Compare(_) | Fault(_))) {
-            let name = self.names[answer.file as usize].clone();
+        if !matches!(answer.answer, Compare(_) | Fault(_)) {
+            let name = self.names[answer.file.0 as usize].clone();
             assert!(self.held.insert(name), "two files of one name");
         }
     }
 
-    fn settle(&mut self, file: u32) {
-        assert!(self.settled.insert(FileId(file)), "a file is settled once");
+    fn settle(&mut self, file: FileId) {
+        assert!(self.settled.insert(file), "a file is settled once");
     }
 }

@@ -3,7 +3,8 @@
 use super::numbers;
 use arbitrary::Arbitrary;
 use haul_protocol::{
-    FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId,
+    FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId, decode_message,
+    encode_message,
     file_life::{LifeWishes, NextStep, OfferFacts, next_step},
     limits,
     message::{self, Answer},
@@ -153,6 +154,11 @@ fn apply(
                 assert_eq!(result, Ok(()), "{operation:?} is honest");
             }
         }
+        Op::AnswerNothing(file) => {
+            let bytes = empty_answer(numbers::file(*file));
+            let heard = decode_message(&bytes, limits::MESSAGE_BYTES_MAX);
+            return Err(heard.expect_err("an answer that says nothing is no message"));
+        }
         said => {
             if let Some(message) = message_of(said) {
                 return model.hear(sender, message);
@@ -162,19 +168,31 @@ fn apply(
     Ok(())
 }
 
+/// The bytes of an answer that says nothing: those of a skip, without it.
+fn empty_answer(file: FileId) -> Vec<u8> {
+    let skip = message::FileAnswer { file, answer: Answer::Skip };
+    let mut bytes = Vec::new();
+    encode_message(Message::FileAnswer(skip), &mut bytes);
+    bytes.truncate(bytes.len() - 2);
+    // The length of the message, and that of the answer in it.
+    bytes[0] -= 2;
+    bytes[5] -= 2;
+    bytes
+}
+
 fn message_verified(file: FileId, spans: Vec<message::SpanRange>) -> Message {
-    Message::SpansVerified(message::SpansVerified { file: file.0, spans })
+    Message::SpansVerified(message::SpansVerified { file, spans })
 }
 
 fn message_lost(file: FileId, spans: Vec<message::SpanRange>) -> Message {
-    Message::SpansLost(message::SpansLost { file: file.0, spans })
+    Message::SpansLost(message::SpansLost { file, spans })
 }
 
 /// What the receiver says in an operation.
 fn message_of(operation: &SenderOperation) -> Option<Message> {
     use SenderOperation as Op;
-    let answer = |file: u8, answer: Option<Answer>| {
-        Message::FileAnswer(message::FileAnswer { file: numbers::number(file), answer })
+    let answer = |file: u8, answer: Answer| {
+        Message::FileAnswer(message::FileAnswer { file: numbers::file(file), answer })
     };
     Some(match operation {
         Op::Need { file, span_bytes, durable } => {
@@ -184,32 +202,31 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
                 durable: numbers::ranges(durable),
                 ..Default::default()
             };
-            answer(*file, Some(Answer::Need(need)))
+            answer(*file, Answer::Need(need))
         }
         Op::Skip(file) => answer(
             *file,
-            Some(match file >> 6 {
-                2 => Answer::Compare(message::Compare { blake3: vec![*file; 32] }),
+            match file >> 6 {
+                2 => Answer::Compare(message::Compare { blake3: [*file; 32] }),
                 3 => Answer::Plan(message::Plan::default()),
-                _ => Answer::Skip(message::Skip {}),
-            }),
+                _ => Answer::Skip,
+            },
         ),
-        Op::AnswerFault(file) => answer(*file, Some(Answer::Fault(numbers::fault(0)))),
-        Op::AnswerNothing(file) => answer(*file, None),
+        Op::AnswerFault(file) => answer(*file, Answer::Fault(numbers::fault(0))),
         Op::Verified { file, spans } => {
             message_verified(numbers::file(*file), numbers::ranges(spans))
         }
         Op::Lost { file, spans } => message_lost(numbers::file(*file), numbers::ranges(spans)),
         Op::Bad { file, span, stream } => Message::SpanBad(message::SpanBad {
-            file: numbers::number(*file),
-            span: numbers::number(*span),
-            stream: numbers::number(*stream),
+            file: numbers::file(*file),
+            span: numbers::span(*span),
+            stream: numbers::stream(*stream),
         }),
         Op::Closed(stream) => {
-            Message::StreamClosed(message::StreamClosed { stream: numbers::number(*stream) })
+            Message::StreamClosed(message::StreamClosed { stream: numbers::stream(*stream) })
         }
         Op::Settled { file, is_durable } => Message::FileSettled(message::FileSettled {
-            file: numbers::number(*file),
+            file: numbers::file(*file),
             fault: (!is_durable).then(|| numbers::fault(0)),
         }),
         Op::Progress => Message::Progress(message::Progress::default()),
@@ -245,18 +262,17 @@ impl Model {
         Some(match operation {
             Op::AcknowledgeSent(nth) => {
                 let &(_, file, span) = nth_of(self.outstanding.iter(), *nth)?;
-                message_verified(file, vec![message::SpanRange { first: span.0, count: 1 }])
+                message_verified(file, vec![message::SpanRange { first: span, count: 1 }])
             }
             Op::DamageSent(nth) => {
                 let &(stream, file, span) = nth_of(self.outstanding.iter(), *nth)?;
-                let (file, span, stream) = (file.0, span.0, stream.0);
                 Message::SpanBad(message::SpanBad { file, span, stream })
             }
             Op::LoseDurable(nth) => {
                 let open = self.durable.iter().filter(|(file, _)| !self.settled.contains(file));
                 let open: Vec<_> = open.collect();
                 let &(file, span) = nth_of(open.into_iter(), *nth)?;
-                message_lost(file, vec![message::SpanRange { first: span.0, count: 1 }])
+                message_lost(file, vec![message::SpanRange { first: span, count: 1 }])
             }
             Op::AnswerOffered { nth, durable } => {
                 let (&file, &size_bytes) = nth_of(self.unanswered.iter(), *nth)?;
@@ -265,18 +281,18 @@ impl Model {
                     if small { limits::SPAN_BYTES_MIN } else { limits::SPAN_BYTES_MAX };
                 let durable =
                     numbers::set(size_bytes.div_ceil(span_bytes) as u32, *durable).to_ranges();
-                let answer =
-                    Some(Answer::Need(message::Need { span_bytes, durable, ..Default::default() }));
-                Message::FileAnswer(message::FileAnswer { file: file.0, answer })
+                let need = message::Need { span_bytes, durable, ..Default::default() };
+                let answer = Answer::Need(need);
+                Message::FileAnswer(message::FileAnswer { file, answer })
             }
             Op::CloseOpened(nth) => {
-                let stream = nth_of(self.streams.iter(), *nth)?.0;
+                let &stream = nth_of(self.streams.iter(), *nth)?;
                 Message::StreamClosed(message::StreamClosed { stream })
             }
             Op::SettleConfirmed(nth) => {
                 let all = self.confirmed.union(&self.confirmed_with_span);
                 let open: Vec<_> = all.filter(|file| !self.settled.contains(file)).collect();
-                let file = nth_of(open.into_iter(), *nth)?.0;
+                let &file = nth_of(open.into_iter(), *nth)?;
                 Message::FileSettled(message::FileSettled { file, fault: None })
             }
             _ => return None,
@@ -345,7 +361,7 @@ impl Model {
         assert!(!(is_lie && result.is_ok()), "believed: {message:?}");
         if result.is_ok() {
             if let Message::SpanBad(bad) = &message {
-                let goes_on = sender.open_streams().any(|stream| stream.0 == bad.stream);
+                let goes_on = sender.open_streams().any(|stream| stream == bad.stream);
                 assert!(!goes_on, "a stream goes on whose frames are damaged or forged");
             }
             self.note(&message);
@@ -355,32 +371,32 @@ impl Model {
 
     /// Messages that no honest receiver can have sent after what it was told.
     fn is_lie(&self, message: &Message) -> bool {
-        let is_open = |file: u32| file < self.offered && !self.settled.contains(&FileId(file));
+        let is_open = |file: FileId| file.0 < self.offered && !self.settled.contains(&file);
         match message {
             Message::SpansVerified(verified) => {
                 let sent = |span| {
-                    let file = FileId(verified.file);
+                    let file = verified.file;
                     self.outstanding.iter().any(|sent| (sent.1, sent.2) == (file, span))
                 };
                 !is_open(verified.file) || !numbers::spans_of(&verified.spans).all(sent)
             }
             Message::SpanBad(bad) => {
-                let file = FileId(bad.file);
+                let file = bad.file;
                 let unanswered = self.unanswered.contains_key(&file);
                 !is_open(bad.file)
-                    || !self.streams.contains(&StreamId(bad.stream))
+                    || !self.streams.contains(&bad.stream)
                     || (unanswered && !self.given_up.contains(&file))
             }
             Message::SpansLost(lost) => {
-                let was_there = |span| self.durable.contains(&(FileId(lost.file), span));
+                let was_there = |span| self.durable.contains(&(lost.file, span));
                 let mut spans = numbers::spans_of(&lost.spans).peekable();
-                let is_heard = !self.given_up.contains(&FileId(lost.file));
+                let is_heard = !self.given_up.contains(&lost.file);
                 let is_true = spans.peek().is_some() && spans.all(was_there);
                 !is_open(lost.file) || (is_heard && !is_true)
             }
-            Message::FileAnswer(answer) => !is_open(answer.file) || answer.answer.is_none(),
+            Message::FileAnswer(answer) => !is_open(answer.file),
             Message::FileSettled(settled) => {
-                let confirmed = self.is_confirmed(FileId(settled.file));
+                let confirmed = self.is_confirmed(settled.file);
                 !is_open(settled.file) || (settled.fault.is_none() && !confirmed)
             }
             Message::Finish(_) => self.finishes > 0,
@@ -395,14 +411,14 @@ impl Model {
     fn note(&mut self, message: &Message) {
         match message {
             Message::SpansVerified(message) => {
-                let file = FileId(message.file);
+                let file = message.file;
                 for span in numbers::spans_of(&message.spans) {
                     self.outstanding.retain(|sent| (sent.1, sent.2) != (file, span));
                     self.verified.insert((file, span));
                 }
             }
             Message::SpansLost(lost) => {
-                let file = FileId(lost.file);
+                let file = lost.file;
                 for span in numbers::spans_of(&lost.spans) {
                     self.durable.remove(&(file, span));
                     self.verified.remove(&(file, span));
@@ -411,15 +427,15 @@ impl Model {
                 self.confirmed_with_span.remove(&file);
             }
             Message::StreamClosed(closed) => {
-                self.streams.remove(&StreamId(closed.stream));
-                let lost = self.outstanding.iter().filter(|sent| sent.0.0 == closed.stream);
+                self.streams.remove(&closed.stream);
+                let lost = self.outstanding.iter().filter(|sent| sent.0 == closed.stream);
                 for (_, file, _) in lost {
                     self.confirmed_with_span.remove(file);
                 }
-                self.outstanding.retain(|sent| sent.0 != StreamId(closed.stream));
+                self.outstanding.retain(|sent| sent.0 != closed.stream);
             }
-            Message::FileAnswer(message::FileAnswer { file, answer: Some(Answer::Need(need)) }) => {
-                let file = FileId(*file);
+            Message::FileAnswer(message::FileAnswer { file, answer: Answer::Need(need) }) => {
+                let file = *file;
                 self.unanswered.remove(&file);
                 let durable = numbers::spans_of(&need.durable).take(DURABLE_NOTED_MAX);
                 let durable: Vec<_> = durable.map(|span| (file, span)).collect();
@@ -439,7 +455,7 @@ impl Model {
             if let Message::FileConfirm(confirm) = message {
                 let is_whole = confirm.fault.is_none();
                 let files = if is_whole { &mut self.confirmed } else { &mut self.given_up };
-                assert!(files.insert(FileId(confirm.file)), "confirmed twice");
+                assert!(files.insert(confirm.file), "confirmed twice");
             }
         }
         while let Some(event) = sender.poll_event() {

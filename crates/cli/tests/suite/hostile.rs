@@ -43,7 +43,7 @@ fn a_client_of_another_version_gets_a_clear_answer() {
     let mut peer = Peer::connect(&server);
     peer.say(hello(7, 9));
     let fault = peer.hear_refusal();
-    assert_eq!(fault.code(), FaultCode::Version);
+    assert_eq!(fault.code, FaultCode::Version);
     assert!(fault.needs.contains("version 1") && fault.found.contains("7 to 9"), "{fault:?}");
     assert!(fault.hint.contains("same haul version"), "{fault:?}");
     let refused = server.process.wait_for("refusal", |line| line["event"] == "refused");
@@ -73,7 +73,7 @@ fn a_server_that_says_nothing_or_nonsense_is_left() {
     let begun = Instant::now();
     let running = place.start(&words!["push", place.source("data"), silent.url("")]);
     let odd = FakeServer::start(&place.path("odd"), |mut peer| {
-        peer.say(Message::StreamClosed(message::StreamClosed { stream: 9 }));
+        peer.say(Message::StreamClosed(message::StreamClosed { stream: StreamId(9) }));
         peer.hear_close();
     });
     let ran = place.push(&words![place.source("data"), odd.url("")]);
@@ -121,7 +121,7 @@ fn a_peer_that_plants_a_link_does_not_get_through_it() {
     let server = Server::start(&place);
     let (mut peer, _) = Peer::with_session(&server, Direction::Push);
     for fault in plant(&mut peer) {
-        assert_eq!(fault.side(), message::Side::Target, "{fault:?}");
+        assert_eq!(fault.side, message::Side::Target, "{fault:?}");
     }
     assert!(place.root("d").is_symlink());
     let fake = FakeServer::start(&place.path("fake"), move |mut peer| {
@@ -149,7 +149,7 @@ fn a_client_that_breaks_the_protocol_is_told_so_and_cut_off() {
         vec![Message::FileOffer(huge)],
         vec![many(5)],
         vec![many(0), many(0)],
-        vec![Message::FileAnswer(message::FileAnswer { file: 0, answer: None })],
+        vec![Message::FileAnswer(message::FileAnswer { file: FileId(0), answer: Answer::Skip })],
         vec![hello(1, 1)],
     ];
     for messages in offers {
@@ -157,7 +157,7 @@ fn a_client_that_breaks_the_protocol_is_told_so_and_cut_off() {
         let (mut peer, _) = Peer::with_session(&server, Direction::Push);
         messages.into_iter().for_each(|message| peer.say(message));
         let fault = peer.hear_refusal();
-        assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{told}: {fault:?}");
+        assert_eq!(fault.code, FaultCode::ProtocolViolation, "{told}: {fault:?}");
         assert!(!fault.hint.is_empty(), "{fault:?}");
         peer.hear_close();
     }
@@ -172,7 +172,7 @@ fn a_stranger_may_say_little_and_in_order_only() {
     place.file(&place.root("served"), 10);
     let server = Server::start(&place);
     let open = Peer::asks(&server, Direction::Pull, b"served");
-    let no_secret = message::Open { token_secret: Vec::new(), ..open.clone() };
+    let no_secret = message::Open { token_secret: [0; 16], ..open.clone() };
     let long_path = message::Open { paths: vec![vec![b'x'; 20_000]], ..open.clone() };
     for messages in [
         vec![Message::Open(open)],
@@ -184,7 +184,7 @@ fn a_stranger_may_say_little_and_in_order_only() {
         let mut peer = Peer::connect(&server);
         messages.into_iter().for_each(|message| peer.say(message));
         let fault = peer.hear_refusal();
-        let code = fault.code();
+        let code = fault.code;
         assert!(code == FaultCode::ProtocolViolation || code == FaultCode::TokenWrong, "{fault:?}");
     }
     server.still_serves(&place);
@@ -460,8 +460,8 @@ fn stuck(server: &Server) -> (Peer, TcpStream) {
     let keys = peer.control.session_keys(&session).unwrap();
     peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
     let need = message::Need { span_bytes: 64 * MIB, ..message::Need::default() };
-    let answer = Some(Answer::Need(need));
-    peer.say(Message::FileAnswer(message::FileAnswer { file: 0, answer }));
+    let answer = Answer::Need(need);
+    peer.say(Message::FileAnswer(message::FileAnswer { file: FileId(0), answer }));
     peer.sync().unwrap();
     let stream = data_stream(server, &keys, session, 0);
     stream.peek(&mut [0]).unwrap();
@@ -480,7 +480,7 @@ fn a_client_that_reads_nothing_of_its_stream_holds_no_thread_of_the_server() {
     // It says that the file is over, and keeps the stream.
     let fault = message::Fault::new(FaultCode::IoFailed, message::Side::Target, "enough");
     let begun = Instant::now();
-    peer.say(Message::FileSettled(message::FileSettled { file: 0, fault: Some(fault) }));
+    peer.say(Message::FileSettled(message::FileSettled { file: FileId(0), fault: Some(fault) }));
     peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
     peer.say(Message::Finish(message::Finish::default()));
     peer.hear_close();
@@ -559,7 +559,7 @@ fn clients_that_flood_the_server_with_small_messages_take_little_memory() {
     let server = Server::start(&place);
     let mut bytes = Vec::new();
     for _ in 0..400_000 {
-        let drop = message::StreamDrop { stream: 0, why: String::new() };
+        let drop = message::StreamDrop { stream: StreamId(0), why: String::new() };
         encode_message(Message::StreamDrop(drop), &mut bytes);
     }
     thread::scope(|scope| {
@@ -607,7 +607,7 @@ fn a_client_that_floods_the_server_with_messages_takes_little_memory() {
     });
     flood(&mut peer, 100_000, |number| {
         let stream = number as u32;
-        Message::StreamDrop(message::StreamDrop { stream, why: String::new() })
+        Message::StreamDrop(message::StreamDrop { stream: StreamId(stream), why: String::new() })
     });
     server.still_serves(&place);
     let memory = server.memory_bytes();
@@ -636,7 +636,7 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
         if round < 3 {
             flood(&mut peer, offers_max, |number| {
                 let fault = Some(message::Fault::default());
-                Message::FileConfirm(message::FileConfirm { file: file(number), fault })
+                Message::FileConfirm(message::FileConfirm { file: FileId(file(number)), fault })
             });
         }
     }
@@ -644,21 +644,21 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
         peer.say(largest(4 * offers_max as u32 + number));
     }
     let fault = peer.hear_refusal();
-    assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{fault:?}");
+    assert_eq!(fault.code, FaultCode::ProtocolViolation, "{fault:?}");
     let memory = server.memory_bytes();
     assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
 }
 
 /// A client that has the lock of `data`, 40 MiB of which nothing came.
 fn holder_of_data(server: &Server, token: &Token) -> Peer {
-    let token_secret = token.secret.to_vec();
+    let token_secret = token.secret;
     let open = Peer::asks(server, Direction::Push, b"");
     let (mut peer, _) = Peer::with_session_of(server, message::Open { token_secret, ..open });
     let size_bytes = 40 * MIB;
     let data = FileOffer { size_bytes, ..offer(0, b"data", FileKind::Regular) };
     peer.say(Message::FileOffer(data));
     let answer = peer.hear(|message| match message {
-        Message::FileAnswer(answer) => answer.answer.clone(),
+        Message::FileAnswer(answer) => Some(answer.answer.clone()),
         _ => None,
     });
     assert!(matches!(answer, Ok(Answer::Need(_))), "{answer:?}");

@@ -8,7 +8,7 @@ use crate::harness::{
     server::{IDLE_THREADS, Server, ServerSetup},
 };
 use haul_protocol::{
-    Message,
+    FileId, Message,
     frame::PayloadStatus,
     message::{self, Digest, Direction, FileKind, FileOffer},
 };
@@ -357,7 +357,7 @@ fn packs_of_the_smallest_files_and_headers_without_payload_cost_a_server_little(
     peer.sync().unwrap();
     // The file is settled: a million spans of it are read and thrown away.
     let fault = Some(message::Fault::default());
-    peer.say(Message::FileConfirm(message::FileConfirm { file: 0, fault }));
+    peer.say(Message::FileConfirm(message::FileConfirm { file: FileId(0), fault }));
     peer.sync().unwrap();
     let mut stream = open_stream(server.address(), &keys, session, 0);
     for sequence in 0..200_000 {

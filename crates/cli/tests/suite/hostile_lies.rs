@@ -8,11 +8,12 @@ use crate::harness::{
     server::{Server, ServerSetup},
 };
 use haul_protocol::{
-    Message,
+    FileId, Message, SpanIndex, StreamId,
     frame::{DATA_MAGIC, FrameHeader, PackHeader, PayloadStatus, Preface, SpanHeader},
     limits,
     message::{
         self, Answer, Digest, Direction, Fault, FaultCode, FileKind, FileOffer, Growth, Protection,
+        Stage,
     },
 };
 use haul_transfer::internals::SessionKeys;
@@ -28,26 +29,27 @@ use std::{
 const SAFE: Digest = Digest::AesGmac;
 
 fn answer(file: u32, answer: Answer) -> Message {
-    Message::FileAnswer(message::FileAnswer { file, answer: Some(answer) })
+    Message::FileAnswer(message::FileAnswer { file: FileId(file), answer })
 }
 
 fn need(file: u32, span_bytes: u64, durable: &[(u32, u32)]) -> Message {
-    let range = |&(first, count): &(u32, u32)| message::SpanRange { first, count };
+    let range =
+        |&(first, count): &(u32, u32)| message::SpanRange { first: SpanIndex(first), count };
     let durable = durable.iter().map(range).collect();
     answer(file, Answer::Need(message::Need { span_bytes, durable, ..message::Need::default() }))
 }
 
 fn verified(file: u32, first: u32, count: u32) -> Message {
-    let spans = vec![message::SpanRange { first, count }];
-    Message::SpansVerified(message::SpansVerified { file, spans })
+    let spans = vec![message::SpanRange { first: SpanIndex(first), count }];
+    Message::SpansVerified(message::SpansVerified { file: FileId(file), spans })
 }
 
 fn settled(file: u32) -> Message {
-    Message::FileSettled(message::FileSettled { file, fault: None })
+    Message::FileSettled(message::FileSettled { file: FileId(file), fault: None })
 }
 
 fn closed(stream: u32) -> Message {
-    Message::StreamClosed(message::StreamClosed { stream })
+    Message::StreamClosed(message::StreamClosed { stream: StreamId(stream) })
 }
 
 fn finish() -> Message {
@@ -55,7 +57,7 @@ fn finish() -> Message {
 }
 
 fn confirm(file: u32) -> Message {
-    Message::FileConfirm(message::FileConfirm { file, fault: None })
+    Message::FileConfirm(message::FileConfirm { file: FileId(file), fault: None })
 }
 
 fn ends() -> Message {
@@ -68,8 +70,7 @@ fn lies_of_a_receiver() -> Vec<Vec<Message>> {
     let good = need(0, SPAN_BYTES, &[]);
     vec![
         vec![need(7, SPAN_BYTES, &[])],
-        vec![answer(u32::MAX, Answer::Skip(message::Skip {}))],
-        vec![Message::FileAnswer(message::FileAnswer { file: 0, answer: None })],
+        vec![answer(u32::MAX, Answer::Skip)],
         vec![good.clone(), good.clone()],
         vec![need(0, 3, &[])],
         vec![need(0, 0, &[])],
@@ -82,8 +83,8 @@ fn lies_of_a_receiver() -> Vec<Vec<Message>> {
         vec![verified(9, 0, 1)],
         vec![good.clone(), verified(0, 4, 1)],
         vec![good.clone(), verified(0, 0, u32::MAX)],
-        vec![bad(0, 0, 0)],
-        vec![good.clone(), bad(0, 0, 9)],
+        vec![bad(FileId(0), SpanIndex(0), StreamId(0))],
+        vec![good.clone(), bad(FileId(0), SpanIndex(0), StreamId(9))],
         vec![closed(9), closed(9)],
         vec![settled(0)],
         vec![good.clone(), settled(0)],
@@ -92,7 +93,7 @@ fn lies_of_a_receiver() -> Vec<Vec<Message>> {
         vec![Message::FileOffer(offer(0, b"x", FileKind::Regular))],
         vec![ends()],
         vec![confirm(0)],
-        vec![Message::StreamDrop(message::StreamDrop { stream: 0, why: String::new() })],
+        vec![Message::StreamDrop(message::StreamDrop { stream: StreamId(0), why: String::new() })],
         vec![hello(1, 1)],
         vec![Message::Opened(message::Opened::default())],
     ]
@@ -113,8 +114,8 @@ fn lies_of_a_sender() -> Vec<Vec<Message>> {
         one(FileOffer { link_target: b"/etc".to_vec(), ..regular(0) }),
         one(FileOffer { mode: 0o100_644, ..regular(0) }),
         one(FileOffer { mtime_ns: u32::MAX, ..regular(0) }),
-        one(FileOffer { growth: Growth::Growing as i32, ..whole(0) }),
-        one(FileOffer { growth: Growth::Grown as i32, ..offer(0, b"data", FileKind::Symlink) }),
+        one(FileOffer { growth: Growth::Growing, ..whole(0) }),
+        one(FileOffer { growth: Growth::Grown, ..offer(0, b"data", FileKind::Symlink) }),
         one(FileOffer { name: vec![b'x'; 256], ..regular(0) }),
         one(FileOffer { name: b"data/../../x".to_vec(), ..regular(0) }),
         said(&[ends(), ends()]),
@@ -139,7 +140,7 @@ fn is_refused(peer: &mut Peer, messages: Vec<Message>) {
     let told = format!("{messages:?}");
     messages.into_iter().for_each(|message| peer.say(message));
     let fault = peer.hear_refusal();
-    assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{told}: {fault:?}");
+    assert_eq!(fault.code, FaultCode::ProtocolViolation, "{told}: {fault:?}");
     peer.hear_close();
 }
 
@@ -169,8 +170,8 @@ fn wait_for_lines(server: &Server, address: &str, count: usize) {
 
 fn asks_safe(server: &Server, direction: Direction, path: &[u8]) -> message::Open {
     message::Open {
-        protection: Protection::Safe as i32,
-        digest: SAFE as i32,
+        protection: Protection::Safe,
+        digest: SAFE,
         span_bytes: SPAN_BYTES,
         ..Peer::asks(server, direction, path)
     }
@@ -178,7 +179,7 @@ fn asks_safe(server: &Server, direction: Direction, path: &[u8]) -> message::Ope
 
 /// Acts of strangers, each from an address of its own, with what the log says of them.
 fn acts_of_strangers() -> Vec<(Vec<u8>, &'static str)> {
-    let preface = Preface { stream: haul_protocol::StreamId(0), session: [9; 16], mac: [0; 32] };
+    let preface = Preface { stream: StreamId(0), session: [9; 16], mac: [0; 32] };
     let mut of_version_9 = preface.encode();
     of_version_9[8] = 9;
     vec![
@@ -208,12 +209,10 @@ fn every_act_of_a_stranger_is_logged_once_with_its_address() {
         open.push(socket);
     }
     let clear = Peer::asks(&server, Direction::Pull, b"");
-    let wrong =
-        message::Open { token_secret: vec![0; 16], ..asks_safe(&server, Direction::Pull, b"") };
+    let wrong = message::Open { token_secret: [0; 16], ..asks_safe(&server, Direction::Pull, b"") };
     let long = message::Open { paths: vec![vec![b'x'; 20_000]], ..clear.clone() };
-    let none =
-        message::Open { digest: Digest::None as i32, ..asks_safe(&server, Direction::Push, b"") };
-    let private = message::Open { protection: Protection::Private as i32, ..none.clone() };
+    let none = message::Open { digest: Digest::None, ..asks_safe(&server, Direction::Push, b"") };
+    let private = message::Open { protection: Protection::Private, ..none.clone() };
     let said = [
         (vec![hello(7, 9)], "versions do not meet"),
         (vec![Message::Open(clear.clone())], "out of order"),
@@ -392,7 +391,8 @@ impl Pushing {
     }
 
     fn hear_bad(&mut self, span: u32, stream: u32) {
-        let bad = message::SpanBad { file: 0, span, stream };
+        let bad =
+            message::SpanBad { file: FileId(0), span: SpanIndex(span), stream: StreamId(stream) };
         self.peer.hear(|message| (*message == Message::SpanBad(bad)).then_some(())).unwrap();
     }
 
@@ -439,7 +439,7 @@ fn frames_replayed_swapped_or_of_another_session_are_worth_nothing() {
     let mut stream = later.stream(&server, 0);
     stream.write_all(&first.encode()).unwrap();
     later.hear_bad(0, 0);
-    let preface = push.keys.sign_preface(haul_protocol::StreamId(7), push.session);
+    let preface = push.keys.sign_preface(StreamId(7), push.session);
     for preface in [Preface { session: later.session, ..preface }, preface] {
         let mut socket = TcpStream::connect(server.address()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -526,7 +526,7 @@ fn a_span_that_never_arrives_whole_ends_its_file_and_not_the_client() {
             Message::FileSettled(settled) => settled.fault.clone(),
             _ => None,
         });
-        assert_eq!(fault.unwrap().code(), FaultCode::DataDamaged);
+        assert_eq!(fault.unwrap().code, FaultCode::DataDamaged);
         peer.say(finish());
         peer.hear_close();
     });
@@ -544,13 +544,13 @@ fn a_server_whose_frames_lie_is_left_by_a_pull() {
         let header = SpanHeader {
             offset_bytes,
             len_bytes,
-            stream: haul_protocol::StreamId(stream),
+            stream: StreamId(stream),
             ..header(0, sequence, file, 0, 0)
         };
         FrameHeader::Span(header).encode().to_vec()
     };
     let pack = |spans, len_bytes| {
-        let stream = haul_protocol::StreamId(0);
+        let stream = StreamId(0);
         FrameHeader::Pack(PackHeader { spans, len_bytes, sequence: 0, stream }).encode().to_vec()
     };
     let lies = [
@@ -609,8 +609,8 @@ fn of_two_offers_of_one_name_the_first_arrives_whole() {
     for offer in [large(0), large(1), small(2, b"small"), small(3, b"small")] {
         peer.say(Message::FileOffer(offer));
     }
-    assert_eq!(peer.hear_answer_fault(1).code(), FaultCode::NameTaken);
-    assert_eq!(peer.hear_answer_fault(3).code(), FaultCode::NameTaken);
+    assert_eq!(peer.hear_answer_fault(1).code, FaultCode::NameTaken);
+    assert_eq!(peer.hear_answer_fault(3).code, FaultCode::NameTaken);
     peer.sync().unwrap();
     let mut stream = open_stream(server.address(), &keys, session, 0);
     let mut send = |sequence, file: u32, status| {
@@ -623,12 +623,12 @@ fn of_two_offers_of_one_name_the_first_arrives_whole() {
     assert_eq!(fs::read(place.root("small")).unwrap(), [2; 10]);
     // Neither once it is in place, nor in a directory that the session makes.
     peer.say(Message::FileOffer(small(4, b"small")));
-    assert_eq!(peer.hear_answer_fault(4).code(), FaultCode::NameTaken);
+    assert_eq!(peer.hear_answer_fault(4).code, FaultCode::NameTaken);
     assert_eq!(peer.offer(offer(5, b"d", FileKind::Directory)).unwrap(), None);
     for file in [6, 7] {
         peer.say(Message::FileOffer(small(file, b"d/x")));
     }
-    assert_eq!(peer.hear_answer_fault(7).code(), FaultCode::NameTaken);
+    assert_eq!(peer.hear_answer_fault(7).code, FaultCode::NameTaken);
     peer.sync().unwrap();
     send(1, 6, PayloadStatus::Confirmed);
     peer.hear(|message| (*message == settled(6)).then_some(())).unwrap();
@@ -683,7 +683,7 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
         }
         peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
         let progress = message::StreamProgress {
-            stream: u32::MAX,
+            stream: StreamId(u32::MAX),
             received_bytes: u64::MAX,
             on_storage: true,
         };
@@ -694,9 +694,10 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
         }));
         let (what, why) = ("\x1b[2Jwhat".to_owned(), "why\n\x07".to_owned());
         peer.say(Message::Notice(message::Notice { what, why, ..message::Notice::default() }));
-        peer.say(answer(0, Answer::Skip(message::Skip {})));
+        peer.say(answer(0, Answer::Skip));
         peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
         let stage = |stage| message::StageTime { stage, ns: u64::MAX };
+        let stages = [Stage::Unknown, Stage::SourceDisk, Stage::SendBuffer, Stage::Idle];
         let report = message::SideReport {
             cpu_ns: u64::MAX,
             max_rss_bytes: u64::MAX,
@@ -704,7 +705,7 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
             retransmits: u64::MAX,
             engine: "\x1b[31mengine".into(),
             because: "\x1b[2J".into(),
-            stages: (0..64).map(|number| stage(number % 11)).collect(),
+            stages: stages.into_iter().cycle().take(64).map(stage).collect(),
             threads: u32::MAX,
             bad_spans: u64::MAX,
             ..message::SideReport::default()
@@ -734,8 +735,7 @@ fn a_recording_of_which_a_server_never_tells_the_end_is_a_failure() {
         if peer.let_in().is_err() {
             return;
         }
-        let growth = Growth::Growing as i32;
-        let round = FileOffer { growth, ..offer(0, b"data", FileKind::Regular) };
+        let round = FileOffer { growth: Growth::Growing, ..offer(0, b"data", FileKind::Regular) };
         assert_eq!(peer.offer(round).unwrap(), None);
         peer.say(ends());
         peer.say(finish());

@@ -7,7 +7,7 @@ use crate::harness::{
     server::{Server, ServerSetup},
 };
 use haul_protocol::{
-    Message,
+    FileId, Message,
     message::{
         self, Answer, Compared, Direction, FaultCode, FileKind, FileOffer, Growth, Need,
         OnConflict, Wishes,
@@ -39,7 +39,7 @@ fn session(
     };
     let (token, _) = state.new_token(&new).unwrap();
     let open = message::Open {
-        token_secret: token.secret.to_vec(),
+        token_secret: token.secret,
         wishes: Some(Wishes { preserve: 3, ..wishes }),
         ..Peer::asks(server, direction, b"")
     };
@@ -51,7 +51,7 @@ fn answer_to(peer: &mut Peer, offer: FileOffer) -> Answer {
     let file = offer.file;
     peer.say(Message::FileOffer(offer));
     let heard = peer.hear(|message| match message {
-        Message::FileAnswer(answer) if answer.file == file => answer.answer.clone(),
+        Message::FileAnswer(answer) if answer.file == file => Some(answer.answer.clone()),
         _ => None,
     });
     heard.unwrap()
@@ -68,7 +68,7 @@ fn fault_of(answer: Answer) -> message::Fault {
 fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
     let answers = [
         ("bytes", Answer::Need(Need { span_bytes: SPAN, ..Need::default() })),
-        ("a comparison", Answer::Compare(message::Compare { blake3: vec![0; 32] })),
+        ("a comparison", Answer::Compare(message::Compare { blake3: [0; 32] })),
     ];
     for (what, answer) in answers {
         for kind in [FileKind::Regular, FileKind::HardLink] {
@@ -80,14 +80,14 @@ fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
             let mut peer = session((&place, &server), LIST, Direction::Pull, dry_run);
             let mut next = |fits: FileKind| {
                 let offered = peer.hear(|message| match message {
-                    Message::FileOffer(offer) if offer.kind() == fits => Some(offer.clone()),
+                    Message::FileOffer(offer) if offer.kind == fits => Some(offer.clone()),
                     _ => None,
                 });
                 offered.unwrap()
             };
             let mut file = next(FileKind::Regular).file;
             if kind == FileKind::HardLink {
-                let plan = Some(Answer::Plan(message::Plan::default()));
+                let plan = Answer::Plan(message::Plan::default());
                 peer.say(Message::FileAnswer(message::FileAnswer { file, answer: plan }));
                 let offered = peer.hear(|message| match message {
                     Message::FileOffer(offer) => Some(offer.file),
@@ -95,12 +95,9 @@ fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
                 });
                 file = offered.unwrap();
             }
-            peer.say(Message::FileAnswer(message::FileAnswer {
-                file,
-                answer: Some(answer.clone()),
-            }));
+            peer.say(Message::FileAnswer(message::FileAnswer { file, answer: answer.clone() }));
             let fault = peer.hear_refusal();
-            assert_eq!(fault.code(), FaultCode::ProtocolViolation, "{what} of {kind:?}: {fault:?}");
+            assert_eq!(fault.code, FaultCode::ProtocolViolation, "{what} of {kind:?}: {fault:?}");
             server.still_serves(&place);
         }
     }
@@ -117,12 +114,12 @@ fn a_client_that_may_not_read_makes_no_link_to_what_is_there() {
         ..offer(file, name, FileKind::HardLink)
     };
     let fault = fault_of(answer_to(&mut peer, link(0, b"mine", b"secret")));
-    assert_eq!(fault.code(), FaultCode::KindUnsupported);
+    assert_eq!(fault.code, FaultCode::KindUnsupported);
     // An offer that nobody has brought yet puts nothing in place.
     let pending = FileOffer { size_bytes: 9, ..offer(1, b"secret", FileKind::Regular) };
     assert!(matches!(answer_to(&mut peer, pending), Answer::Need(_)));
     let fault = fault_of(answer_to(&mut peer, link(2, b"mine", b"secret")));
-    assert_eq!(fault.code(), FaultCode::KindUnsupported);
+    assert_eq!(fault.code, FaultCode::KindUnsupported);
     // What it brought itself it may link to.
     assert_eq!(peer.offer(offer(3, b"own", FileKind::Regular)).unwrap(), None);
     assert_eq!(peer.offer(link(4, b"other-name", b"own")).unwrap(), None);
@@ -135,11 +132,11 @@ fn a_client_that_may_not_read_is_told_neither_size_nor_hash_of_what_is_there() {
     let place = Place::new();
     fs::write(place.root("there"), [7; 1234]).unwrap();
     let server = Server::start(&place);
-    let fail = Wishes { on_conflict: OnConflict::Fail as i32, ..Wishes::default() };
+    let fail = Wishes { on_conflict: OnConflict::Fail, ..Wishes::default() };
     let asked = FileOffer { size_bytes: 5, ..offer(0, b"there", FileKind::Regular) };
     let mut peer = session((&place, &server), WRITE, Direction::Push, fail);
     let fault = fault_of(answer_to(&mut peer, asked.clone()));
-    assert_eq!((fault.code(), &*fault.found), (FaultCode::Exists, ""));
+    assert_eq!((fault.code, &*fault.found), (FaultCode::Exists, ""));
     drop(peer);
     let mut peer = session((&place, &server), Rights::ALL, Direction::Push, fail);
     assert!(fault_of(answer_to(&mut peer, asked)).found.contains("1234"));
@@ -150,7 +147,7 @@ fn a_client_that_may_not_read_is_told_neither_size_nor_hash_of_what_is_there() {
     let grown = FileOffer {
         size_bytes: SPAN,
         inode: 1,
-        growth: Growth::Grown as i32,
+        growth: Growth::Grown,
         ..offer(0, b"recording", FileKind::Regular)
     };
     left_by_another(&server);
@@ -181,8 +178,8 @@ fn left_by_another(server: &Server) {
     let round = FileOffer {
         size_bytes: SPAN,
         inode: 1,
-        growth: Growth::Growing as i32,
-        compared: Compared::NotCompared as i32,
+        growth: Growth::Growing,
+        compared: Compared::NotCompared,
         ..offer(0, b"recording", FileKind::Regular)
     };
     assert!(matches!(answer_to(&mut peer, round), Answer::Need(_)));
@@ -193,7 +190,7 @@ fn left_by_another(server: &Server) {
     stream.write_all(&frame.encode()).unwrap();
     let verified = peer.hear(|message| matches!(message, Message::SpansVerified(_)).then_some(()));
     verified.unwrap();
-    peer.say(Message::FileConfirm(message::FileConfirm { file: 0, fault: None }));
+    peer.say(Message::FileConfirm(message::FileConfirm { file: FileId(0), fault: None }));
     peer.hear(|message| matches!(message, Message::FileSettled(_)).then_some(())).unwrap();
     drop(peer);
     server.wait_for_sessions(3);

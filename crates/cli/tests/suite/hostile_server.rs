@@ -7,7 +7,7 @@ use crate::harness::{
     process::Ran,
 };
 use haul_protocol::{
-    Message,
+    FileId, Message,
     frame::{FrameHeader, PREFACE_BYTES, Preface},
     message::{self, Answer, Digest, Fault, FaultCode, FileKind, Protection, Side},
 };
@@ -49,7 +49,7 @@ fn granted(change: fn(&mut message::Opened), options: &[&str]) -> Vec<(Ran, Vec<
     let of_thread = heard.clone();
     let serve = move |mut peer: Peer, listener: &TcpListener| {
         if let Ok(open) = peer.let_in_granting(change) {
-            if open.direction() == message::Direction::Pull {
+            if open.direction == message::Direction::Pull {
                 peer.say(Message::FileOffer(offer(0, b"data", FileKind::Regular)));
             }
             let heard = peer.hear(|message| Some(format!("{message:?}")));
@@ -78,10 +78,10 @@ fn granted(change: fn(&mut message::Opened), options: &[&str]) -> Vec<(Ran, Vec<
 fn a_server_that_grants_something_else_than_was_asked_gets_no_byte() {
     type Change = fn(&mut message::Opened);
     let clear: Change = |opened| {
-        opened.protection = Protection::Clear as i32;
-        opened.digest = Digest::Crc32c as i32;
+        opened.protection = Protection::Clear;
+        opened.digest = Digest::Crc32c;
     };
-    let none: Change = |opened| opened.digest = Digest::None as i32;
+    let none: Change = |opened| opened.digest = Digest::None;
     let more: Change = |opened| opened.streams = 3;
     for (change, options, asked, granted_is) in [
         (clear, &[][..], "safe with aes-gmac", "clear with crc32c"),
@@ -123,7 +123,7 @@ fn a_server_that_offers_a_name_that_nobody_asked_for_writes_nothing() {
                 bad.link_target = b"/".to_vec();
             }
             let fault = peer.offer(bad).unwrap().expect("it was taken");
-            assert_eq!((fault.code(), fault.side()), (FaultCode::NameRefused, Side::Source));
+            assert_eq!((fault.code, fault.side), (FaultCode::NameRefused, Side::Source));
             assert_eq!(fault.path, name, "{fault:?}");
             number += 1;
         }
@@ -166,12 +166,15 @@ fn a_server_that_takes_a_stream_and_reads_nothing_of_it_holds_no_client() {
         }
         peer.hear(|message| matches!(message, Message::OffersEnd(_)).then_some(())).unwrap();
         let need = message::Need { span_bytes: 64 * MIB, ..message::Need::default() };
-        let answer = message::FileAnswer { file: 0, answer: Some(Answer::Need(need)) };
+        let answer = message::FileAnswer { file: FileId(0), answer: Answer::Need(need) };
         peer.say(Message::FileAnswer(answer));
         peer.sync().unwrap();
         let stream = take_stream(listener);
         let fault = Fault::new(FaultCode::IoFailed, Side::Target, "the disk is gone");
-        peer.say(Message::FileSettled(message::FileSettled { file: 0, fault: Some(fault) }));
+        peer.say(Message::FileSettled(message::FileSettled {
+            file: FileId(0),
+            fault: Some(fault),
+        }));
         peer.hear(|message| matches!(message, Message::Finish(_)).then_some(())).unwrap();
         peer.say(Message::Finish(message::Finish::default()));
         peer.hear_close();
@@ -223,8 +226,8 @@ fn hear_offers(peer: &mut Peer) {
 fn a_server_that_never_says_goodbye_is_left_in_words() {
     let skips = |peer: &mut Peer, _: &TcpListener| {
         hear_offers(peer);
-        let answer = Some(Answer::Skip(message::Skip {}));
-        peer.say(Message::FileAnswer(message::FileAnswer { file: 0, answer }));
+        let answer = Answer::Skip;
+        peer.say(Message::FileAnswer(message::FileAnswer { file: FileId(0), answer }));
     };
     let ran = left_waiting(&words!["push"], skips, "the goodbye");
     assert_eq!(ran.named("file").len(), 1, "{ran:?}");
@@ -261,8 +264,8 @@ fn a_server_that_acknowledges_nothing_of_what_it_reads_is_left_in_words() {
     let reads_only = |peer: &mut Peer, listener: &TcpListener| {
         hear_offers(peer);
         let need = message::Need { span_bytes: 64 << 10, ..message::Need::default() };
-        let answer = Some(Answer::Need(need));
-        peer.say(Message::FileAnswer(message::FileAnswer { file: 0, answer }));
+        let answer = Answer::Need(need);
+        peer.say(Message::FileAnswer(message::FileAnswer { file: FileId(0), answer }));
         peer.sync().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));

@@ -12,7 +12,7 @@ use crate::harness::{
     wait_until,
 };
 use haul_protocol::{
-    Message,
+    Message, StreamId,
     message::{self, Direction, FaultCode, ProbeKind},
 };
 use haul_testkit::{skip::skip, wan::Path};
@@ -517,7 +517,7 @@ fn a_probe_of_more_memory_than_a_session_may_have_is_refused() {
 fn asked(round: u32) -> message::Probe {
     message::Probe {
         round,
-        kind: ProbeKind::Datagrams as i32,
+        kind: ProbeKind::Datagrams,
         to_client: true,
         streams: 1,
         block_bytes: 100,
@@ -548,14 +548,14 @@ fn a_server_sends_datagrams_to_nobody_who_did_not_prove_his_address() {
         _ => None,
     });
     let ready = ready.unwrap();
-    let target = (server.address().ip(), u16::try_from(ready.udp_port).unwrap());
+    let target = (server.address().ip(), ready.udp_port);
     let socket = UdpSocket::bind((IpAddr::from([127, 0, 0, 1]), 0)).unwrap();
     let heard = |patience_ms: u64| {
         socket.set_read_timeout(Some(Duration::from_millis(patience_ms))).unwrap();
         let mut bytes = [0; 2048];
         socket.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())
     };
-    let key = &ready.datagram_key;
+    let key = &ready.datagram_key.unwrap();
     // Another key, half a header, data, a proof of nothing.
     socket.send_to(&datagram(&[0; 16], 1, 0), target).unwrap();
     socket.send_to(&datagram(key, 1, 0)[..40], target).unwrap();
@@ -601,7 +601,7 @@ fn a_client_that_breaks_the_rules_of_a_probe_is_told_so() {
         let open = Peer::asks(&server, Direction::Probe, b"");
         let (mut peer, _) = Peer::with_session_of(&server, open);
         says(&mut peer);
-        assert_eq!(peer.hear_refusal().code(), FaultCode::ProtocolViolation);
+        assert_eq!(peer.hear_refusal().code, FaultCode::ProtocolViolation);
     }
     server.still_serves(&place);
 }
@@ -614,13 +614,16 @@ fn datagrams_that_never_come_end_the_round_and_not_the_session() {
     let (mut peer, _) = Peer::with_session_of(&server, open);
     for round in [1, 2] {
         let first_stream = (round - 1) * 2;
-        peer.say(Message::Probe(message::Probe { first_stream, ..asked(round) }));
+        peer.say(Message::Probe(message::Probe {
+            first_stream: StreamId(first_stream),
+            ..asked(round)
+        }));
         let result = peer.hear(|message| match message {
             Message::ProbeResult(result) => Some(result.clone()),
             _ => None,
         });
         let fault = result.unwrap().fault.unwrap();
-        assert_eq!(fault.code(), FaultCode::Stalled);
+        assert_eq!(fault.code, FaultCode::Stalled);
         assert!(fault.hint.contains("UDP"), "{fault:?}");
     }
 }

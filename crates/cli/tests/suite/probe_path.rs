@@ -317,7 +317,7 @@ fn a_client_that_asks_for_more_than_to_measure_is_refused() {
     place.file(&place.root("there"), 10);
     let server = Server::start(&place);
     let changes: [Change; 7] = [
-        |open, _| open.direction = message::Direction::Pull as i32,
+        |open, _| open.direction = message::Direction::Pull,
         |open, _| open.verify_target = true,
         |_, wishes| wishes.remove_extra = true,
         |_, wishes| wishes.dry_run = true,

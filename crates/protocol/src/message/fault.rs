@@ -1,15 +1,77 @@
 //! What went wrong, by whose fault, in words that a user can act on.
 
-use super::{Fault, FaultCode, Side};
-use crate::protocol_error::ProtocolError;
+use super::edge::{Edge, enumeration, message};
+use crate::{ProtocolError, wire};
 use alloc::{format, string::String, vec::Vec};
+
+enumeration! {
+    /// What is at fault, by what can be done about it.
+    pub enum FaultCode, else FaultUnknown {
+        FaultUnknown,
+        // The session's faults.
+        Version,
+        TokenWrong,
+        TokenExpired,
+        TokenUsed,
+        TokenRevoked,
+        RightMissing,
+        ProtectionTooLow,
+        TooManySessions,
+        ProtocolViolation,
+        ShuttingDown,
+        Stalled,
+        /// The same transfer came back on another connection.
+        Superseded,
+        // A file's faults, or the session's where no file is concerned.
+        NameRefused,
+        NotFound,
+        NotPermitted,
+        NoSpace,
+        ReadOnly,
+        Locked,
+        SourceChanged,
+        DataDamaged,
+        IoFailed,
+        KindUnsupported,
+        EngineRefused,
+        /// Something else is there, and it was to stay.
+        Exists,
+        TooManyRemovals,
+        /// Another file of the session has the name.
+        NameTaken,
+    }
+}
+
+enumeration! {
+    /// The side that something went wrong on.
+    pub enum Side, else Unknown {
+        Unknown,
+        Source,
+        Target,
+        /// The network between them.
+        Path,
+    }
+}
+
+message! {
+    /// Whose fault it is, what was tried, what it needs, what was found, what to do.
+    pub struct Fault {
+        pub code: FaultCode,
+        pub side: Side,
+        pub path: Vec<u8>,
+        pub what: String,
+        pub needs: String,
+        pub found: String,
+        pub hint: String,
+    }
+}
 
 impl ProtocolError {
     /// The message that tells the peer.
     #[must_use]
     pub fn to_fault(&self) -> Fault {
         Fault {
-            code: FaultCode::ProtocolViolation as i32,
+            code: FaultCode::ProtocolViolation,
             what: format!("the peer broke the protocol: {}", self.what),
             hint: "run the same haul version on both ends; if it is, report this".into(),
             ..Fault::default()
@@ -20,7 +82,7 @@ impl ProtocolError {
 impl Fault {
     #[must_use]
     pub fn new(code: FaultCode, side: Side, what: impl Into<String>) -> Self {
-        Self { code: code as i32, side: side as i32, what: what.into(), ..Self::default() }
+        Self { code, side, what: what.into(), ..Self::default() }
     }
 
     #[must_use]

@@ -135,7 +135,7 @@ impl ReceivingSide {
                     self.commits.push((now + random.below(plan.latency), file));
                 }
                 ReceiverEvent::GivenUp { file, fault } => {
-                    self.settle(file, Outcome::Failed(fault.code()));
+                    self.settle(file, Outcome::Failed(fault.code));
                 }
                 ReceiverEvent::CloseStream { stream, .. } => {
                     let connection = connections.get_mut(&stream).expect("it was opened");
@@ -172,7 +172,7 @@ impl ReceivingSide {
         random: &mut Random,
         witness: &mut Witness,
     ) {
-        let file = FileId(offer.file);
+        let file = offer.file;
         if self.outcomes.contains_key(&file) {
             // The sender gave it up meanwhile; the machine must not mind.
             self.receiver.answer(file, Answer::Skip).expect("forgotten");
@@ -187,13 +187,13 @@ impl ReceivingSide {
             // To the machines these are the same: the file is settled by the answer.
             if OfferFacts::new(offer, false, plan.wishes).may_be_compared() {
                 self.settle(file, Outcome::Compared);
-                Answer::Compare(message::Compare { blake3: vec![7; limits::CONTENT_BYTES] })
+                Answer::Compare(message::Compare { blake3: [7; limits::CONTENT_BYTES] })
             } else {
                 self.settle(file, Outcome::Skipped);
                 let plans = plan.wishes.dry_run && random.chance(50);
                 if plans { Answer::Plan(message::Plan::default()) } else { Answer::Skip }
             }
-        } else if offer.kind() == message::FileKind::HardLink
+        } else if offer.kind == message::FileKind::HardLink
             && plan.files[index].trouble == Trouble::NoLinks
         {
             self.settle(file, Outcome::Failed(message::FaultCode::KindUnsupported));

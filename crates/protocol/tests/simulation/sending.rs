@@ -108,15 +108,15 @@ impl SendingSide {
         match &message {
             Message::SpansVerified(verified) => {
                 for range in &verified.spans {
-                    for span in range.first..range.first + range.count {
-                        self.answered(FileId(verified.file), SpanIndex(span), now);
+                    for span in range.first.0..range.first.0 + range.count {
+                        self.answered(verified.file, SpanIndex(span), now);
                     }
                 }
             }
             Message::SpanBad(bad) => {
                 witness.counts.damaged += 1;
-                let of = self.in_flight.get(&(FileId(bad.file), SpanIndex(bad.span)));
-                let was_sent = of.is_some_and(|stream| stream.0 == bad.stream);
+                let of = self.in_flight.get(&(bad.file, bad.span));
+                let was_sent = of == Some(&bad.stream);
                 witness.counts.forged += u64::from(!was_sent);
             }
             _ => {}
@@ -183,8 +183,8 @@ impl SendingSide {
             let link_target = if is_link { b"in-place".to_vec() } else { Vec::new() };
             let offer = message::FileOffer {
                 name: format!("file-{index}").into_bytes(),
-                kind: kind as i32,
-                compared: compared as i32,
+                kind,
+                compared,
                 size_bytes: file.size_bytes,
                 mtime_s: version,
                 link_target,
@@ -271,7 +271,7 @@ impl SendingSide {
                 match end.result {
                     EndResult::Done => Outcome::Done,
                     EndResult::Skipped | EndResult::Planned(_) => Outcome::Skipped,
-                    EndResult::Failed(fault) => Outcome::Failed(fault.code()),
+                    EndResult::Failed(fault) => Outcome::Failed(fault.code),
                 }
             }
             other => panic!("the receiver is honest, and nothing is watched: {other:?}"),

@@ -65,9 +65,9 @@ impl<'a> Session<'a> {
         let is_push = plan.direction == message::Direction::Push;
         let ends = if is_push { (End::Client, End::Server) } else { (End::Server, End::Client) };
         let open = message::Open {
-            token_secret: vec![1; 16],
-            transfer: vec![2; 16],
-            direction: plan.direction as i32,
+            token_secret: [1; 16],
+            transfer: [2; 16],
+            direction: plan.direction,
             ..Default::default()
         };
         let limits = (plan.offers_max, plan.offer_bytes_max);
@@ -165,10 +165,10 @@ impl<'a> Session<'a> {
         match self.server.handle(message, "simulation").expect("an honest client") {
             ServerStep::Reply(reply) => self.send_control(End::Server, reply),
             ServerStep::Open { open, .. } => {
-                assert_eq!(open.direction(), self.plan.direction);
+                assert_eq!(open.direction, self.plan.direction);
                 self.server_is_open = true;
                 let opened = message::Opened {
-                    session: self.id.to_vec(),
+                    session: self.id,
                     streams: self.plan.streams as u32,
                     offers_max: self.plan.offers_max,
                     offer_bytes_max: haul_protocol::limits::OFFER_BYTES_MAX,

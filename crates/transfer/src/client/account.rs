@@ -137,7 +137,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn figures(streams_s: u64, stages: &[(Stage, u64)]) -> Figures {
-        let time = |(stage, s): &(Stage, u64)| StageTime { stage: *stage as i32, ns: s * S };
+        let time = |(stage, s): &(Stage, u64)| StageTime { stage: *stage, ns: s * S };
         Figures { streams_ns: streams_s * S, stages: stages.iter().map(time).collect() }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         heard.figures(second(2), after(2));
         assert!(heard.is_missing(second(4), Duration::from_secs(1)));
         let mut silent = after(17);
-        silent.mine.stages.push(StageTime { stage: Stage::SourceDisk as i32, ns: 9 * S });
+        silent.mine.stages.push(StageTime { stage: Stage::SourceDisk, ns: 9 * S });
         heard.figures(second(17), silent.clone());
         assert!(!heard.is_missing(second(17), Duration::from_secs(1)));
         let mut account = Account::default();

@@ -112,5 +112,5 @@ impl ConnectFailure {
 
 /// Whether trying again may help.
 pub(crate) fn is_passing(fault: &Fault) -> bool {
-    matches!(fault.code(), FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
+    matches!(fault.code, FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
 }

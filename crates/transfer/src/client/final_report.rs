@@ -81,7 +81,7 @@ impl Client<'_> {
         };
         let Figured { mine, theirs } = &run.account.figures;
         let (mine, theirs) = (side(&run.mine, mine), side(&run.theirs, theirs));
-        let push = self.open.direction() == Direction::Push;
+        let push = self.open.direction == Direction::Push;
         let (source, target) = if push { (&mine, &theirs) } else { (&theirs, &mine) };
         let limit = self.options.rate_bytes_per_s;
         let rate = Rate { bytes: run.account.bytes + last_bytes, seconds, limit };
@@ -100,7 +100,7 @@ impl Client<'_> {
     }
 
     pub(super) fn report(&self, run: &Run, tally: &Tally, begun: Instant) -> Report {
-        let push = self.open.direction() == Direction::Push;
+        let push = self.open.direction == Direction::Push;
         let (source, target) =
             if push { (&run.mine, &run.theirs) } else { (&run.theirs, &run.mine) };
         let seconds = begun.elapsed().as_secs_f64();

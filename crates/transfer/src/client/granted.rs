@@ -13,7 +13,7 @@ impl Client<'_> {
     /// A server that grants less protection than it was asked for is not believed.
     pub(super) fn check_granted(&self, granted: &Granted) -> Result<(), Fault> {
         let opened = &granted.opened;
-        let asked = (self.open.protection(), self.open.digest());
+        let asked = (self.open.protection, self.open.digest);
         let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
         if !opened.discard && self.wishes.discard {
             let what = "the server would keep what is only to be measured";
@@ -36,7 +36,7 @@ impl Client<'_> {
                 .found("one that does not")
                 .hint("install the same haul version on both ends, or leave --verify-target out"));
         }
-        if (opened.protection(), opened.digest()) == asked && opened.streams <= streams {
+        if (opened.protection, opened.digest) == asked && opened.streams <= streams {
             return Ok(());
         }
         let what = "the server granted something else than it was asked for";
@@ -45,7 +45,7 @@ impl Client<'_> {
         };
         Err(Fault::new(FaultCode::ProtectionTooLow, message::Side::Unknown, what)
             .needs(name(asked.0, asked.1, streams) + " at most")
-            .found(name(opened.protection(), opened.digest(), opened.streams))
+            .found(name(opened.protection, opened.digest, opened.streams))
             .hint("do not trust this server"))
     }
 }

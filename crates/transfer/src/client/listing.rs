@@ -22,7 +22,7 @@ use crate::{
     wishes::{OnConflict, Wishes},
 };
 use haul_protocol::{
-    FileId, Message, ProtocolError, Receiver, ReceiverEvent,
+    Message, ProtocolError, Receiver, ReceiverEvent,
     message::{self, Direction, Fault, FaultCode, FileKind},
     receiver::Answer,
 };
@@ -105,7 +105,7 @@ pub fn list(
         };
     }
     let open = message::Open {
-        direction: Direction::Pull as i32,
+        direction: Direction::Pull,
         paths: vec![trimmed.to_vec()],
         ..message::Open::default()
     };
@@ -156,7 +156,7 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     fn offered(&mut self, offer: message::FileOffer) -> Result<(), ProtocolError> {
-        let kind = EntryKind::of(offer.kind());
+        let kind = EntryKind::of(offer.kind);
         let below = match (self.own_name, offer.name.iter().position(|&byte| byte == b'/')) {
             (0, _) => offer.name,
             (_, Some(at)) => offer.name[at + 1..].to_vec(),
@@ -171,7 +171,7 @@ impl Listing<'_> {
             mode: offer.mode,
             link_target: Name(offer.link_target),
         });
-        self.machine.answer(FileId(offer.file), Answer::Plan(message::Plan::default()))
+        self.machine.answer(offer.file, Answer::Plan(message::Plan::default()))
     }
 }
 

@@ -112,9 +112,9 @@ impl Lines {
             }
             _ => Origin::of_target(place, &offer.name),
         };
-        if let (FileKind::HardLink, Origin::Target(path)) = (offer.kind(), &origin) {
+        if let (FileKind::HardLink, Origin::Target(path)) = (offer.kind, &origin) {
             let size_bytes = fs::metadata(path).map_or(0, |found| found.len());
-            let kind = FileKind::Regular as i32;
+            let kind = FileKind::Regular;
             let named = FileOffer { kind, size_bytes, ..offer.clone() };
             return self.settled(&named, stored_as, None, &origin);
         }
@@ -148,7 +148,7 @@ impl Lines {
     }
 
     fn add(&self, offer: &FileOffer, stored_as: Option<&[u8]>, known: Known) {
-        if offer.kind() != FileKind::Regular {
+        if offer.kind != FileKind::Regular {
             return;
         }
         let name = match stored_as {

@@ -61,7 +61,7 @@ impl Server {
         control.trust();
         let streams_max = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
         control.queue(Message::Opened(message::Opened {
-            session: admitted.id.to_vec(),
+            session: admitted.id,
             streams: streams_max,
             // It says nothing here, but has to be something.
             offers_max: 1,
@@ -136,7 +136,7 @@ impl Server {
         let rtt = Duration::from_micros(tcp.rtt_us.into());
         let entry = Entry {
             streams_granted: connections_max(self.options.streams_max),
-            transfer: open.transfer.clone(),
+            transfer: open.transfer,
             token_id: grant.token_id.clone(),
             keys: keys.clone(),
             attach,

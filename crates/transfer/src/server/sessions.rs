@@ -88,7 +88,7 @@ const PROBLEMS_TOLD_MAX: u64 = 1000;
 const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Entry {
-    pub transfer: Vec<u8>,
+    pub transfer: [u8; 16],
     pub token_id: String,
     pub keys: Arc<SessionKeys>,
     pub attach: mpsc::Sender<(StreamId, TcpStream)>,
@@ -171,7 +171,7 @@ impl Accepted {
     /// What the client is told once there is something to do.
     fn opened(&self, work: &Work) -> message::Opened {
         message::Opened {
-            session: self.session.to_vec(),
+            session: self.session,
             protection: self.open.protection,
             digest: self.open.digest,
             streams: self.streams_granted,
@@ -218,7 +218,7 @@ impl Server {
             Err(HandshakeFailure::Fault(fault)) => return refuse(&mut control, fault),
             Err(HandshakeFailure::Control(error)) => return Err(NotLetIn::Handshake(error)),
         };
-        if open.direction() == Direction::Probe {
+        if open.direction == Direction::Probe {
             return match self.probe(&mut control, &open, (peer, stranger), on_event) {
                 Ok(()) => Ok(()),
                 Err(HandshakeFailure::Fault(fault)) => refuse(&mut control, fault),
@@ -253,12 +253,12 @@ impl Server {
         // No token would help then, so that its rights are no matter.
         let is_let_in = match &grant {
             Ok(_) => true,
-            Err(fault) => fault.code() == FaultCode::RightMissing,
+            Err(fault) => fault.code == FaultCode::RightMissing,
         };
         if is_let_in && self.options.read_only && rights::changes_files(&needs) {
             let what = "the server is read-only";
             let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
-            return Err(fault.hint(match open.direction() {
+            return Err(fault.hint(match open.direction {
                 Direction::Pull => {
                     "pull from it without --move, or have it started without --read-only"
                 }
@@ -292,7 +292,7 @@ impl Server {
         let count = self.stream_count(&open, rtt);
         let entry = Entry {
             streams_granted: count.into(),
-            transfer: open.transfer.clone(),
+            transfer: open.transfer,
             token_id: grant.token_id.clone(),
             keys: keys.clone(),
             attach,
@@ -305,8 +305,8 @@ impl Server {
         let setup = StreamSetup {
             keys,
             session,
-            digest: open.digest(),
-            content: open.verify_target && open.direction() == Direction::Push,
+            digest: open.digest,
+            content: open.verify_target && open.direction == Direction::Push,
             host: self.host.clone(),
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: rate.map(|rate| (rate / u64::from(count)).max(1)),
@@ -397,7 +397,7 @@ impl Server {
             // Not known yet; spans beyond the first few change nothing.
             size_bytes: u64::MAX,
             span_bytes: choose::span_bytes(0, Some(open.span_bytes).filter(|bytes| *bytes > 0)),
-            sees_copy: open.digest() != Digest::None || open.verify_target,
+            sees_copy: open.digest != Digest::None || open.verify_target,
             // A limited rate needs no second stream, and one keeps to it exactly.
             forced: Some(open.streams)
                 .filter(|streams| *streams > 0)
@@ -430,7 +430,7 @@ impl Server {
                 Some(root.map_err(|error| no_token_root(&error))?)
             }
         };
-        match open.direction() {
+        match open.direction {
             Direction::Push => {
                 let path = open.paths.first().map_or(&b""[..], Vec::as_slice);
                 let wishes = Wishes::from_wire(open.wishes.as_ref());
@@ -711,7 +711,7 @@ fn shake_hands(
 }
 
 fn check_protection(open: &message::Open, least: Protection) -> Result<(), Fault> {
-    let fits = match (open.protection(), open.digest()) {
+    let fits = match (open.protection, open.digest) {
         (message::Protection::Safe, Digest::AesGmac) => true,
         (message::Protection::Clear, Digest::None | Digest::Crc32c | Digest::Xxh3128) => {
             least == Protection::Clear
@@ -724,9 +724,7 @@ fn check_protection(open: &message::Open, least: Protection) -> Result<(), Fault
     let what = "the server does not take this protection";
     Err(Fault::new(FaultCode::ProtectionTooLow, Side::Unknown, what)
         .needs(format!("--protection {} or more", least.name()))
-        .found(
-            format!("{:?} with {}", open.protection(), digest_name(open.digest())).to_lowercase(),
-        )
+        .found(format!("{:?} with {}", open.protection, digest_name(open.digest)).to_lowercase())
         .hint("leave --protection and --digest out"))
 }
 
@@ -758,10 +756,11 @@ fn purpose_of(open: &message::Open) -> Option<[u8; 32]> {
     let wishes = Wishes::from_wire(open.wishes.as_ref());
     // A pull that lists is held to that: session/sending/giving.rs.
     let lists = rights::lists_only(open);
-    if lists || (wishes.leaves_nothing() && open.direction() == Direction::Push) {
+    if lists || (wishes.leaves_nothing() && open.direction == Direction::Push) {
         return None;
     }
-    let mut text = open.direction.to_le_bytes().to_vec();
+    // Tokens keep this hash across versions, so it is of the number that the wire has.
+    let mut text = (open.direction as i32).to_le_bytes().to_vec();
     for path in &open.paths {
         text.extend_from_slice(path);
         text.push(0);

@@ -634,8 +634,8 @@ fn ranges_of(spans: &[SpanIndex]) -> Vec<SpanRange> {
     let mut ranges: Vec<SpanRange> = Vec::new();
     for span in spans {
         match ranges.last_mut() {
-            Some(last) if last.first + last.count == span.0 => last.count += 1,
-            _ => ranges.push(SpanRange { first: span.0, count: 1 }),
+            Some(last) if last.first.0 + last.count == span.0 => last.count += 1,
+            _ => ranges.push(SpanRange { first: *span, count: 1 }),
         }
     }
     ranges

@@ -251,10 +251,9 @@ impl Engines {
     /// to many.
     pub fn offered(&mut self, offer: &FileOffer) -> Option<u64> {
         // A file that was compared, or grew meanwhile, was offered before.
-        let is_new =
-            offer.compared() == Compared::NotCompared && offer.growth() == Growth::NotGrowing;
+        let is_new = offer.compared == Compared::NotCompared && offer.growth == Growth::NotGrowing;
         let counts = is_new || self.chosen.is_none();
-        if offer.kind() != FileKind::Regular || !counts {
+        if offer.kind != FileKind::Regular || !counts {
             return None;
         }
         if offer.size_bytes > SMALL_FILE_BYTES_MAX {
@@ -386,7 +385,7 @@ mod tests {
     }
 
     fn file(size_bytes: u64) -> FileOffer {
-        FileOffer { size_bytes, kind: FileKind::Regular as i32, ..FileOffer::default() }
+        FileOffer { size_bytes, kind: FileKind::Regular, ..FileOffer::default() }
     }
 
     #[test]
@@ -430,12 +429,12 @@ mod tests {
 
         // What was offered before is no other file, and a directory is none.
         let mut all = Engines::new(Side::Target);
-        let directory = FileOffer { kind: FileKind::Directory as i32, ..file(1 << 40) };
+        let directory = FileOffer { kind: FileKind::Directory, ..file(1 << 40) };
         assert_eq!(all.offered(&directory), None);
-        let round = FileOffer { growth: Growth::Growing as i32, ..file(MIB) };
+        let round = FileOffer { growth: Growth::Growing, ..file(MIB) };
         assert_eq!(all.offered(&round), Some(MIB));
         all.choose(chosen(&engines::read_write::INFO), false, true, &orders);
-        let compared = FileOffer { compared: Compared::OtherContent as i32, ..file(MIB) };
+        let compared = FileOffer { compared: Compared::OtherContent, ..file(MIB) };
         assert!((0..100).all(|_| [&round, &compared].iter().all(|o| all.offered(o).is_none())));
         assert_eq!(all.bulk_bytes(), MIB);
     }

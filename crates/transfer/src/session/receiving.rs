@@ -286,7 +286,7 @@ impl<'a> Receiving<'a> {
             ReceiverEvent::GivenUp { file, fault } => self.given_up(file, fault),
             ReceiverEvent::CloseStream { stream, .. } => context.shared.streams.shut(stream),
             ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. })
-                if fault.code() == FaultCode::KindUnsupported =>
+                if fault.code == FaultCode::KindUnsupported =>
             {
                 context.tally.left_out_files += 1;
                 if let Some(removing) = &mut self.stages.removing {

@@ -49,7 +49,7 @@ use following::{Following, Written};
 pub use giving::Giving;
 use hard_links::HardLinks;
 use haul_protocol::{
-    FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid, StreamId,
+    FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid,
     message::{self, Fault, FileKind},
 };
 use loss::LossWatch;
@@ -204,7 +204,7 @@ impl<'a> Sending<'a> {
     pub fn current(&self) -> Option<Name> {
         let sources = lock(&self.context.shared.sources);
         let mut offers = sources.values().take(LOOKED_AT_MAX).map(|source| &source.entry.offer);
-        let file = offers.find(|offer| offer.kind() == FileKind::Regular)?;
+        let file = offers.find(|offer| offer.kind == FileKind::Regular)?;
         Some(Name(file.name.clone()))
     }
 
@@ -267,7 +267,7 @@ impl<'a> Sending<'a> {
                 let durable = progress.durable_bytes.min(received);
                 tally.durable_bytes = tally.durable_bytes.max(durable);
                 let streams = progress.streams.into_iter();
-                self.streams.watch.receiver = streams.map(|s| (StreamId(s.stream), s)).collect();
+                self.streams.watch.receiver = streams.map(|s| (s.stream, s)).collect();
             }
             SenderEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                 context.tally.failed_files += 1;

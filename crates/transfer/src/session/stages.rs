@@ -214,9 +214,9 @@ fn at_work(streams: &[StreamFigures], of: fn(&StreamFigures) -> Spent) -> Figure
 }
 
 fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
-    match stages.iter_mut().find(|time| time.stage == stage as i32) {
+    match stages.iter_mut().find(|time| time.stage == stage) {
         Some(time) => time.ns += ns,
-        None => stages.push(StageTime { stage: stage as i32, ns }),
+        None => stages.push(StageTime { stage, ns }),
     }
 }
 
@@ -326,7 +326,7 @@ pub fn round_rate(gbit_per_s: f64) -> f64 {
 /// at until it returns, so a stage may also lose some.
 #[must_use]
 pub fn since(now: &Figures, before: &Figures) -> Figures {
-    let earlier = |stage: i32| before.stages.iter().find(|time| time.stage == stage);
+    let earlier = |stage: Stage| before.stages.iter().find(|time| time.stage == stage);
     let stages = now.stages.iter().map(|time| StageTime {
         stage: time.stage,
         ns: time.ns.saturating_sub(earlier(time.stage).map_or(0, |time| time.ns)),
@@ -424,7 +424,7 @@ mod tests {
         };
         let waits = |streams: &[StreamFigures]| {
             let all = at_work(streams, sender_stages);
-            let of = all.stages.iter().find(|time| time.stage == Stage::Idle as i32).unwrap();
+            let of = all.stages.iter().find(|time| time.stage == Stage::Idle).unwrap();
             (of.ns / MS, all.streams_ns / MS)
         };
         assert_eq!(waits(&[idle(0), idle(1000)]), (0, 1000));

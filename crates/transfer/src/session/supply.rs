@@ -183,7 +183,7 @@ pub fn narrowed_event(narrowed: Narrowed) -> Event {
 /// The notice for the other side's user when an engine gave up.
 #[must_use]
 pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> message::Notice {
-    message::Notice { what: from_to.into(), why: why.into(), stream: stream.0, fault: None }
+    message::Notice { what: from_to.into(), why: why.into(), stream, fault: None }
 }
 
 /// Opens a data connection as a client and shows its preface.

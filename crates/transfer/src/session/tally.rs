@@ -148,5 +148,5 @@ impl Tally {
 }
 
 fn one_if_directory(offer: &message::FileOffer) -> u64 {
-    u64::from(offer.kind() == message::FileKind::Directory)
+    u64::from(offer.kind == message::FileKind::Directory)
 }

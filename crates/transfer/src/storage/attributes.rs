@@ -345,7 +345,7 @@ pub(super) fn has_time(offer: &FileOffer) -> bool {
 #[must_use]
 pub fn attributes_fault(name: &[u8], error: &io::Error) -> Fault {
     let fault = io_fault(Side::Target, name, "cannot be given its attributes", error);
-    if fault.code() == FaultCode::NotPermitted {
+    if fault.code == FaultCode::NotPermitted {
         return fault.hint("run that side as root, or leave it out of --preserve");
     }
     fault

@@ -46,12 +46,12 @@ pub fn decide(
             false => Ok(Decision::Skip(Box::new(there))),
         };
     }
-    let is_file = offer.kind() == FileKind::Regular;
+    let is_file = offer.kind == FileKind::Regular;
     let keeps_same = wishes.on_conflict != OnConflict::Replace;
     let same_size = is_file && is_regular(&there) && same_size(&there, offer);
-    let compared = offer.compared();
+    let compared = offer.compared;
     // Of a file that grows it is what came of it that is compared, not what has its name.
-    let compares = wishes.compare_content && offer.growth() == Growth::NotGrowing;
+    let compares = wishes.compare_content && offer.growth == Growth::NotGrowing;
     if same_size && compares && keeps_same {
         match compared {
             Compared::NotCompared => return Ok(Decision::Compare),
@@ -94,7 +94,7 @@ fn is_special(there: &Stat) -> bool {
 pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
     let is_below = offer.name.contains(&b'/');
     let replaces = matches!(wishes.on_conflict, OnConflict::SkipSame | OnConflict::Replace);
-    offer.kind() != FileKind::Directory
+    offer.kind != FileKind::Directory
         && replaces
         && wishes.removal.is_some_and(|removal| removal.of_base || is_below)
 }
@@ -180,7 +180,7 @@ pub(super) fn keeps_and_removes(path: &[u8]) -> Fault {
 fn exists(name: &[u8], there: &Stat, offer: &FileOffer) -> Fault {
     let found = if is_regular(there) && !same_size(there, offer) {
         format!("a file of {} bytes, not of {}", there.st_size, offer.size_bytes)
-    } else if is_regular(there) && offer.compared() == Compared::OtherContent {
+    } else if is_regular(there) && offer.compared == Compared::OtherContent {
         "a file of the same size with other bytes".to_owned()
     } else if is_regular(there) {
         "a file of another time".to_owned()
@@ -207,7 +207,7 @@ fn same_size(there: &Stat, offer: &FileOffer) -> bool {
 
 /// By size and time; a link by where it leads.
 fn is_same(root: &Root, name: &[u8], there: &Stat, offer: &FileOffer) -> bool {
-    match offer.kind() {
+    match offer.kind {
         FileKind::Regular => {
             is_regular(there)
                 && same_size(there, offer)

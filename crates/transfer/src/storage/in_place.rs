@@ -111,7 +111,7 @@ mod tests {
         let root = Root::open(directory).unwrap();
         let means = PathMeans::Directory;
         let place = TargetPlace::resolve(&root, b"", means, Wishes::default()).unwrap();
-        let (name, kind) = (b"d/x".to_vec(), FileKind::Regular as i32);
+        let (name, kind) = (b"d/x".to_vec(), FileKind::Regular);
         let offer = FileOffer { name, kind, size_bytes: 5, ..FileOffer::default() };
         let prepared = place.prepare(&offer, 64 << 10, Digest::AesGmac, &mut Fresh::default());
         let Prepared::Ready { mut target, .. } = prepared.unwrap() else { panic!("it is new") };

@@ -193,9 +193,9 @@ impl Journal {
         let span_bytes = smaller.span_bytes();
         let parts = u32::try_from(told.span_bytes / span_bytes).map_err(io::Error::other)?;
         let ranges = told.durable.to_ranges().into_iter().map(|range| {
-            let first = range.first.saturating_mul(parts);
-            let end = (range.first + range.count).saturating_mul(parts).min(smaller.count());
-            SpanRange { first, count: end.saturating_sub(first) }
+            let first = range.first.0.saturating_mul(parts);
+            let end = (range.first.0 + range.count).saturating_mul(parts).min(smaller.count());
+            SpanRange { first: SpanIndex(first), count: end.saturating_sub(first) }
         });
         let ranges = ranges.filter(|range| range.count > 0).collect::<Vec<_>>();
         let durable = SpanSet::from_ranges(smaller.count(), &ranges);
@@ -310,8 +310,8 @@ impl Told {
     /// `None` where the file has no such spans.
     fn take(&mut self, record: &Record, grid: &SpanGrid) -> Option<()> {
         let Record { range, is_lost, digests, values } = record;
-        let end = range.first.checked_add(range.count).filter(|end| *end <= grid.count())?;
-        for (at, span) in (range.first..end).map(SpanIndex).enumerate() {
+        let end = range.first.0.checked_add(range.count).filter(|end| *end <= grid.count())?;
+        for (at, span) in (range.first.0..end).map(SpanIndex).enumerate() {
             if *is_lost {
                 self.durable.remove(span);
             } else {
@@ -378,7 +378,7 @@ fn read_record(
         return Ok(None);
     }
     let flags = u32_at(&head, 4) & !COUNT;
-    let range = SpanRange { first: u32_at(&head, 0), count: u32_at(&head, 4) & COUNT };
+    let range = SpanRange { first: SpanIndex(u32_at(&head, 0)), count: u32_at(&head, 4) & COUNT };
     let (mut digests, mut values) = (Vec::new(), Vec::new());
     // No more memory than a file of so many spans is good for.
     if flags & !LOST != 0 && range.count > grid.count() {
@@ -448,7 +448,7 @@ fn encode_record(
     let with_digests = if digests.is_empty() { 0 } else { WITH_DIGESTS };
     let with_values = if values.is_empty() { 0 } else { WITH_VALUES };
     let mut covered = Vec::with_capacity(12 + size_of_val(digests) + size_of_val(values));
-    covered.extend_from_slice(&range.first.to_le_bytes());
+    covered.extend_from_slice(&range.first.0.to_le_bytes());
     covered.extend_from_slice(&(range.count | with_digests | with_values).to_le_bytes());
     covered.extend_from_slice(&number.to_le_bytes());
     covered.extend_from_slice(digests.as_flattened());
@@ -508,8 +508,8 @@ mod tests {
     fn written() -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
         let mut journal = begin(&file);
-        journal.record(spans(&[SpanRange { first: 0, count: 3 }])).unwrap();
-        journal.record(spans(&[SpanRange { first: 7, count: 1 }])).unwrap();
+        journal.record(spans(&[SpanRange { first: SpanIndex(0), count: 3 }])).unwrap();
+        journal.record(spans(&[SpanRange { first: SpanIndex(7), count: 1 }])).unwrap();
         all_of(&file)
     }
 
@@ -526,10 +526,10 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mut journal =
             Journal::begin(file.try_clone().unwrap(), &larger, SPAN * 4, THEN).unwrap();
-        let first = [SpanRange { first: 0, count: 1 }];
+        let first = [SpanRange { first: SpanIndex(0), count: 1 }];
         let digests = [[9; 16]];
         journal.record(Recorded { spans: &first, digests: &digests, values: &[[7; 32]] }).unwrap();
-        journal.record(spans(&[SpanRange { first: 2, count: 1 }])).unwrap();
+        journal.record(spans(&[SpanRange { first: SpanIndex(2), count: 1 }])).unwrap();
         let (journal, told) = Journal::resume(file.try_clone().unwrap(), &larger).unwrap();
         let (_, cut) = journal.cut_smaller(&larger, &told, grid(SPAN)).unwrap();
         let (_, again) = Journal::resume(file, &larger).unwrap();
@@ -551,8 +551,8 @@ mod tests {
     fn a_journal_longer_than_any_buffer_is_read_to_its_end() {
         let file = tempfile::tempfile().unwrap();
         let mut journal = begin(&file);
-        journal.record(spans(&[SpanRange { first: 1, count: 1 }; 20_000])).unwrap();
-        journal.record(spans(&[SpanRange { first: 9, count: 1 }])).unwrap();
+        journal.record(spans(&[SpanRange { first: SpanIndex(1), count: 1 }; 20_000])).unwrap();
+        journal.record(spans(&[SpanRange { first: SpanIndex(9), count: 1 }])).unwrap();
         let (mut journal, told) = Journal::resume(file, &identity()).unwrap();
         assert_eq!(told.durable.iter().map(|span| span.0).collect::<Vec<_>>(), [1, 9]);
         assert_eq!(journal.file.stream_position().unwrap(), journal.file.metadata().unwrap().len());
@@ -618,7 +618,7 @@ mod tests {
     fn with_values() -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
         let mut journal = begin(&file);
-        let range = |first, count| SpanRange { first, count };
+        let range = |first, count| SpanRange { first: SpanIndex(first), count };
         let (digests, values) = ([[1; 16], [2; 16], [3; 16]], [[1; 32], [2; 32], [3; 32]]);
         let first = [range(0, 3)];
         journal.record(Recorded { spans: &first, digests: &digests, values: &values }).unwrap();
@@ -700,7 +700,7 @@ mod tests {
         let (mut journal, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
         let now = Circumstances { ctime: (3, 4), boot: [1; 16] };
         journal.confirm(now).unwrap();
-        let (again, digests) = ([SpanRange { first: 7, count: 1 }], [[5; 16]]);
+        let (again, digests) = ([SpanRange { first: SpanIndex(7), count: 1 }], [[5; 16]]);
         journal.record(Recorded { spans: &again, digests: &digests, values: &[] }).unwrap();
         let (journal, told) = Journal::resume(file, &identity()).unwrap();
         assert_eq!((journal.circumstances(), told.circumstances), (now, now));
@@ -714,7 +714,7 @@ mod tests {
         bytes.truncate(bytes.len() - 3);
         let file = file_with(&bytes);
         let (mut journal, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
-        journal.record(spans(&[SpanRange { first: 9, count: 1 }])).unwrap();
+        journal.record(spans(&[SpanRange { first: SpanIndex(9), count: 1 }])).unwrap();
         let (_, told) = Journal::resume(file, &identity()).unwrap();
         assert_eq!(told.durable.iter().map(|span| span.0).collect::<Vec<_>>(), [0, 1, 2, 9]);
     }

@@ -232,7 +232,7 @@ impl Sweep<'_> {
         let source_name = self.mirror.source_name(&name);
         let offer = stat_offer(stat, &source_name).unwrap_or_else(|| FileOffer {
             name: source_name,
-            kind: FileKind::Unknown as i32,
+            kind: FileKind::Unknown,
             ..FileOffer::default()
         });
         let matcher = self.mirror.matcher.as_ref();
@@ -409,10 +409,7 @@ mod tests {
         let removal = |names_max| Removal { names_max: Some(names_max), of_base: false };
         let few = Mirror { removal: removal(7), ..plain };
         let refused = swept(&few).unwrap_err();
-        assert_eq!(
-            (refused.code(), refused.found.get(..1)),
-            (FaultCode::TooManyRemovals, Some("8"))
-        );
+        assert_eq!((refused.code, refused.found.get(..1)), (FaultCode::TooManyRemovals, Some("8")));
         assert!(directory.path().join("d/gone/x").exists());
         assert_eq!(swept(&Mirror { removal: removal(8), ..few }).unwrap().len(), 8);
     }

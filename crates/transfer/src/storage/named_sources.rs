@@ -35,7 +35,7 @@ fn beginning(part: &Beginning) -> Top {
     let looked_at = rustix::fs::stat(&part.path);
     let offer = looked_at.map(|stat| stat_offer(&stat, part.name.as_bytes()));
     let offer = match offer {
-        Ok(Some(offer)) if offer.kind() == FileKind::Regular => offer,
+        Ok(Some(offer)) if offer.kind == FileKind::Regular => offer,
         Ok(_) => {
             let fault = message::Fault::new(FaultCode::KindUnsupported, Side::Source, "is no file");
             return Top::Listed(Listed::Failed(fault.at(part.path.as_os_str().as_bytes())));
@@ -88,7 +88,7 @@ pub fn asked_sources(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> Vec<Top> {
 fn zero_entry(size_bytes: u64) -> SourceEntry {
     let offer = message::FileOffer {
         name: format!("zero-{size_bytes}").into_bytes(),
-        kind: FileKind::Regular as i32,
+        kind: FileKind::Regular,
         size_bytes,
         mode: 0o644,
         ..message::FileOffer::default()

@@ -371,7 +371,7 @@ impl Part {
         if wanted.spans > 1 {
             let journal = self.create_journal().map_err(failed)?;
             // A file that grows has another ctime with each byte.
-            let grows = offer.growth() != Growth::NotGrowing;
+            let grows = offer.growth != Growth::NotGrowing;
             let ctime = if grows { (0, 0) } else { (offer.ctime_s, offer.ctime_ns) };
             let now = Circumstances { ctime, boot: boot() };
             let begun = Journal::begin(journal, identity, wanted.span_bytes, now);

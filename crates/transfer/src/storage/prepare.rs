@@ -243,12 +243,12 @@ impl Preparing<'_> {
     }
 
     fn receive(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
-        if self.offer.kind() == FileKind::Symlink {
+        if self.offer.kind == FileKind::Symlink {
             let link_name = hidden_link_name(&name);
             let shape = Shape::Link { root: self.root.clone(), link_name, is_made: false };
             return Ok(self.ready(name, shape, None));
         }
-        if self.offer.growth() != Growth::NotGrowing {
+        if self.offer.growth != Growth::NotGrowing {
             return self.receive_growing(name);
         }
         if self.grid.count() <= 1 {
@@ -306,11 +306,11 @@ impl Preparing<'_> {
     /// A file that is only measured: written and synced where it would be, without a name. What has
     /// no bytes goes as into `null:`.
     pub fn discarded(&self, base: &[u8]) -> Result<Prepared, Fault> {
-        if self.offer.growth() != Growth::NotGrowing {
+        if self.offer.growth != Growth::NotGrowing {
             let what = "a file that grows cannot be discarded";
             return Err(Fault::new(FaultCode::ProtocolViolation, Side::Source, what));
         }
-        if self.offer.kind() != FileKind::Regular {
+        if self.offer.kind != FileKind::Regular {
             return Ok(null_target(self.offer, &self.grid));
         }
         let name = join(base, &self.offer.name);
@@ -325,7 +325,7 @@ impl Preparing<'_> {
 
     /// What holds the same bytes gets mode, owner and the like of the source too.
     fn bring_up_to_date(&self, name: &[u8], there: &Stat) -> Result<(), Fault> {
-        if self.offer.kind() != FileKind::Regular {
+        if self.offer.kind != FileKind::Regular {
             return Ok(());
         }
         let dry_run = self.rules.wishes.dry_run;
@@ -373,7 +373,7 @@ mod tests {
     fn a_directory_is_never_wider_than_its_source_while_it_is_received() {
         let directory = tempfile::tempdir().unwrap();
         for (name, mode) in [("private", 0o700), ("closed", 0o500), ("group", 0o750)] {
-            let kind = FileKind::Directory as i32;
+            let kind = FileKind::Directory;
             let offer = FileOffer { name: name.into(), kind, mode, ..FileOffer::default() };
             let fresh = &mut Fresh::default();
             let root = Root::open(directory.path()).unwrap();

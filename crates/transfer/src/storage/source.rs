@@ -6,7 +6,10 @@ use super::{
 };
 use crate::error::io_fault;
 use haul_datapath::SpanFile;
-use haul_protocol::message::{self, FaultCode, FileKind, Growth, Side};
+use haul_protocol::{
+    FileId,
+    message::{self, FaultCode, FileKind, Growth, Side},
+};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::{fs::File, io, path::PathBuf, sync::Arc};
 
@@ -84,8 +87,7 @@ impl SourceEntry {
         let failed = |error: &io::Error| io_fault(Side::Source, name, "cannot be read", error);
         let file = self.open_as_is().map_err(|error| failed(&error))?;
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed(&errno.into()))?;
-        let Some(now) = stat_offer(&stat, name).filter(|now| now.kind() == FileKind::Regular)
-        else {
+        let Some(now) = stat_offer(&stat, name).filter(|now| now.kind == FileKind::Regular) else {
             return Err(changed_fault(name, "is no file any more".to_owned()));
         };
         let offer = &mut self.offer;
@@ -141,7 +143,7 @@ impl SourceEntry {
         let stat = stat.map_err(|error| {
             io_fault(Side::Source, &self.offer.name, "went away meanwhile", &error)
         })?;
-        match self.offer.kind() {
+        match self.offer.kind {
             FileKind::Regular | FileKind::HardLink | FileKind::Symlink => self.compare(&stat),
             // What comes into a directory, or goes, changes it.
             _ => Ok(Ctime::default()),
@@ -165,7 +167,7 @@ impl SourceEntry {
 
     /// A source named by a client may be a link below the root; within a tree links stay links.
     pub(super) fn links(&self) -> Links {
-        if self.offer.kind() == FileKind::Symlink { Links::Refuse } else { Links::Follow }
+        if self.offer.kind == FileKind::Symlink { Links::Refuse } else { Links::Follow }
     }
 
     pub(super) fn compare(&self, stat: &Stat) -> Result<Ctime, message::Fault> {
@@ -189,7 +191,7 @@ impl SourceEntry {
 
     /// Reads the link where the entry is one.
     pub(super) fn with_link(mut self) -> Result<Self, message::Fault> {
-        if self.offer.kind() == FileKind::Symlink
+        if self.offer.kind == FileKind::Symlink
             && let Location::Beneath(root, path) = &self.location
         {
             let link = root
@@ -223,7 +225,7 @@ fn check_held(stat: &Stat, offer: &message::FileOffer) -> Result<(), message::Fa
         return Err(removed_fault(&offer.name));
     }
     let mtime = (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0));
-    let is_end = offer.growth() == Growth::Grown;
+    let is_end = offer.growth == Growth::Grown;
     if size_bytes < offer.size_bytes || (is_end && size_bytes != offer.size_bytes) {
         let found = format!("now has {size_bytes} bytes, had {}", offer.size_bytes);
         return Err(changed_fault(&offer.name, found));
@@ -253,9 +255,9 @@ pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<message::FileOffer>
         _ => return None,
     };
     Some(message::FileOffer {
-        file: 0,
+        file: FileId(0),
         name: name.to_vec(),
-        kind: kind as i32,
+        kind,
         size_bytes: u64::try_from(size).unwrap_or(0),
         mtime_s: stat.st_mtime,
         mtime_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),

@@ -68,7 +68,7 @@ impl SourceEntry {
             io_fault(Side::Source, &self.offer.name, "was moved and cannot be removed", &error)
         };
         let then = then.unwrap_or_else(|| Ctime::of_offer(&self.offer));
-        if self.offer.kind() == FileKind::Directory {
+        if self.offer.kind == FileKind::Directory {
             return self.unlink().map(|()| None).map_err(failed);
         }
         let Some(file) = self.open_for_removal().map_err(failed)? else { return Ok(None) };
@@ -90,7 +90,7 @@ impl SourceEntry {
 
     /// Its inode, open for reading where it can be; `None`: it has no name to be removed.
     fn open_for_removal(&self) -> io::Result<Option<File>> {
-        let opened = match self.offer.kind() {
+        let opened = match self.offer.kind {
             FileKind::Symlink => Err(io::ErrorKind::Unsupported.into()),
             _ => self.open_as_is(),
         };
@@ -110,7 +110,7 @@ impl SourceEntry {
     }
 
     fn unlink(&self) -> io::Result<()> {
-        let is_directory = self.offer.kind() == FileKind::Directory;
+        let is_directory = self.offer.kind == FileKind::Directory;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let removed = match &self.location {
             Location::Zero | Location::Held(_) => return Ok(()),
@@ -220,7 +220,7 @@ mod tests {
         let path = directory.path().join("data");
         let mapping = mapped(&path);
         let entry = listed(&path);
-        assert_eq!(entry.open().unwrap_err().code(), FaultCode::SourceChanged);
+        assert_eq!(entry.open().unwrap_err().code, FaultCode::SourceChanged);
         drop(mapping);
         entry.open().unwrap();
         entry.remove(None).unwrap();

@@ -201,7 +201,7 @@ impl TargetFile {
     /// Says whether it gets no name yet: its file grows, and another round follows.
     #[must_use]
     pub fn is_growing(&self) -> bool {
-        self.offer.growth() == Growth::Growing
+        self.offer.growth == Growth::Growing
     }
 
     /// Makes what the last round of a file that grows brought ready for this one: the spans that
@@ -218,13 +218,13 @@ impl TargetFile {
         let is_same = (self.offer.inode, self.offer.device) == (offer.inode, offer.device);
         let mut offer = offer.clone();
         if !is_same {
-            offer.compared = Compared::OtherContent as i32;
+            offer.compared = Compared::OtherContent;
         }
         let grid = growing_grid(&offer, span_bytes)?;
         let durable = match &mut self.shape {
             Shape::Regular(part) => part.next_round(&offer, &self.name, last_size_bytes)?,
             // Nothing is kept in `null:`, and so nothing comes twice.
-            _ if takes_up(&offer) || offer.growth() == Growth::Grown => {
+            _ if takes_up(&offer) || offer.growth == Growth::Grown => {
                 full_spans(&grid, last_size_bytes)
             }
             _ => SpanSet::new(grid.count()),
@@ -412,7 +412,7 @@ fn publish_link(
 ) -> io::Result<()> {
     let (parent, last) = root.parent_of(name)?;
     let mut renamed = renameat(&parent, part, &parent, last);
-    if renamed == Err(Errno::NOENT) && offer.kind() == FileKind::Symlink {
+    if renamed == Err(Errno::NOENT) && offer.kind == FileKind::Symlink {
         // Somebody else made the same link meanwhile, and took this one for a leftover.
         make_link(root, name, part, offer, rules)?;
         renamed = renameat(&parent, part, &parent, last);
@@ -440,7 +440,7 @@ mod tests {
     const PART: &str = ".x.haul-part";
 
     fn offer(name: &[u8], size_bytes: u64) -> FileOffer {
-        let kind = FileKind::Regular as i32;
+        let kind = FileKind::Regular;
         FileOffer { name: name.to_vec(), kind, size_bytes, inode: 1, ..FileOffer::default() }
     }
 
@@ -518,7 +518,7 @@ mod tests {
     fn a_link_that_a_killed_run_did_not_publish_is_taken_up_by_the_next() {
         let directory = tempfile::tempdir().unwrap();
         let link = |to: &[u8]| {
-            let kind = FileKind::Symlink as i32;
+            let kind = FileKind::Symlink;
             let offer = FileOffer { kind, link_target: to.to_vec(), ..offer(b"x", 0) };
             let place = place(directory.path());
             let prepared = place.prepare(&offer, 64 << 10, Digest::None, &mut Fresh::default());
@@ -565,7 +565,7 @@ mod tests {
     fn in_fresh_directory(directory: &Path, size_bytes: u64) -> TargetFile {
         let fresh = &mut Fresh::default();
         let place = place(directory);
-        let made = FileOffer { kind: FileKind::Directory as i32, ..offer(b"d", 0) };
+        let made = FileOffer { kind: FileKind::Directory, ..offer(b"d", 0) };
         place.prepare(&made, 64 << 10, Digest::None, fresh).unwrap();
         match place.prepare(&offer(b"d/x", size_bytes), 64 << 10, Digest::None, fresh).unwrap() {
             Prepared::Ready { target, .. } => *target,
@@ -639,7 +639,7 @@ mod tests {
             let refused =
                 place(directory.path()).prepare(&offer(name, 4), 64 << 10, Digest::None, fresh);
             let Err(fault) = refused else { panic!("it is taken") };
-            assert_eq!(fault.code(), FaultCode::NameRefused);
+            assert_eq!(fault.code, FaultCode::NameRefused);
         }
     }
 }

@@ -119,7 +119,7 @@ impl TargetPlace {
     /// a single file would take. True if that changes the place.
     pub fn learn_source(&mut self, offer: &FileOffer) -> bool {
         let Self::Below { base, rename, .. } = self else { return false };
-        let is_directory = offer.kind() == FileKind::Directory || offer.name.contains(&b'/');
+        let is_directory = offer.kind == FileKind::Directory || offer.name.contains(&b'/');
         let Some(new) = rename.take_if(|_| is_directory) else { return false };
         *base = join(base, &new);
         true
@@ -169,7 +169,7 @@ impl TargetPlace {
         let in_fresh = !rules.wishes.recording.watch && fresh.holds(split_last(&name).0);
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
         let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
-        match offer.kind() {
+        match offer.kind {
             _ if rules.wishes.discard => preparing.discarded(base),
             FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
             FileKind::HardLink => {
@@ -206,7 +206,7 @@ impl TargetPlace {
         }
         let fault = attributes_fault(&name, &error);
         let is_default = rules.wishes.preserve == Preserve::default();
-        if fault.code() == FaultCode::NotPermitted && is_default { Ok(()) } else { Err(fault) }
+        if fault.code == FaultCode::NotPermitted && is_default { Ok(()) } else { Err(fault) }
     }
 }
 

@@ -288,7 +288,7 @@ impl Walk {
             Ok(None) => return self.ready.push_back(Listed::LeftOut(unsupported(&tree.name))),
             Err(fault) => return self.ready.push_back(Listed::Failed(fault)),
         };
-        let is_directory = entry.offer.kind() == FileKind::Directory;
+        let is_directory = entry.offer.kind == FileKind::Directory;
         match self.fit(&entry, above_included) {
             Fit::LeftOut => {}
             // Listed by its name: what is below does not decide.
@@ -325,7 +325,7 @@ impl Walk {
         let Some(mut offer) = stat_offer(stat, name) else { return Ok(None) };
         let attributes = &self.options.attributes;
         attributes.describe_owner(stat, &mut offer);
-        let is_regular = offer.kind() == FileKind::Regular;
+        let is_regular = offer.kind == FileKind::Regular;
         let links = if is_regular { stat.st_nlink } else { 1 };
         let size_bytes = offer.size_bytes;
         let is_moved = self.options.is_moved;
@@ -333,7 +333,7 @@ impl Walk {
         let mut entry = entry.with_link()?;
         let wants_holes = is_regular && holes::may_have_holes(stat);
         let wants_xattrs =
-            attributes.preserve.needs_xattrs() && entry.offer.kind() != FileKind::Symlink;
+            attributes.preserve.needs_xattrs() && entry.offer.kind != FileKind::Symlink;
         if wants_holes || wants_xattrs {
             match entry.open_as_is() {
                 Ok(file) => {
@@ -393,7 +393,7 @@ fn unsupported(name: &[u8]) -> Fault {
 
 /// The same for a source that the user named himself, which is an error.
 fn not_moved(name: &[u8]) -> Fault {
-    Fault { code: FaultCode::NameRefused as i32, ..unsupported(name) }
+    Fault { code: FaultCode::NameRefused, ..unsupported(name) }
 }
 
 /// The names in a directory, sorted, without `.`, `..`, haul's own hidden files and what the root

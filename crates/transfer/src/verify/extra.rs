@@ -53,7 +53,7 @@ pub fn find(
         match entry {
             Listed::Entry(entry) => {
                 let offer = entry.offer;
-                let is_file = offer.kind() == FileKind::Regular;
+                let is_file = offer.kind == FileKind::Regular;
                 if is_file && (offer.inode, offer.device) != itself {
                     let found = [&[FOUND], &offer.size_bytes.to_le_bytes()[..]].concat();
                     names.add(&offer.name, &found)?;

@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, server::Server};
 use haul_protocol::{
-    Message, decode_message, encode_message, limits,
+    FileId, Message, decode_message, encode_message, limits,
     message::{self, Answer, Fault, FileKind, FileOffer},
 };
 use haul_transfer::{
@@ -90,13 +90,13 @@ impl Peer {
     /// The request of a client of this server, with its token.
     pub fn asks(server: &Server, direction: message::Direction, path: &[u8]) -> message::Open {
         message::Open {
-            token_secret: server.token().secret.to_vec(),
-            transfer: haul_transfer::internals::random_bytes::<16>().unwrap().to_vec(),
-            direction: direction as i32,
+            token_secret: server.token().secret,
+            transfer: haul_transfer::internals::random_bytes().unwrap(),
+            direction,
             paths: vec![path.to_vec()],
             into_directory: true,
-            protection: message::Protection::Clear as i32,
-            digest: message::Digest::Crc32c as i32,
+            protection: message::Protection::Clear,
+            digest: message::Digest::Crc32c,
             streams: 1,
             ..message::Open::default()
         }
@@ -122,7 +122,7 @@ impl Peer {
             _ => None,
         });
         peer.control.trust();
-        (peer, opened.unwrap().session.try_into().unwrap())
+        (peer, opened.unwrap().session)
     }
 
     pub fn say(&mut self, message: Message) {
@@ -166,7 +166,9 @@ impl Peer {
     #[track_caller]
     pub fn hear_answer_fault(&mut self, file: u32) -> Fault {
         let heard = self.hear(|message| match message {
-            Message::FileAnswer(answer) if answer.file == file => answer.answer.clone(),
+            Message::FileAnswer(answer) if answer.file == FileId(file) => {
+                Some(answer.answer.clone())
+            }
             _ => None,
         });
         match heard {
@@ -200,11 +202,11 @@ impl Peer {
         let file = offer.file;
         self.say(Message::FileOffer(offer));
         let answer = self.hear(|message| match message {
-            Message::FileAnswer(answer) if answer.file == file => answer.answer.clone(),
+            Message::FileAnswer(answer) if answer.file == file => Some(answer.answer.clone()),
             _ => None,
         })?;
         match answer {
-            Answer::Skip(_) | Answer::Compare(_) | Answer::Plan(_) => return Ok(None),
+            Answer::Skip | Answer::Compare(_) | Answer::Plan(_) => return Ok(None),
             Answer::Fault(fault) => return Ok(Some(fault)),
             Answer::Need(_) => {}
         }
@@ -228,8 +230,14 @@ pub fn hello(version_min: u32, version_max: u32) -> Message {
 
 /// An offer of a file, directory or link by its name.
 pub fn offer(file: u32, name: &[u8], kind: FileKind) -> FileOffer {
-    let kind = kind as i32;
-    FileOffer { file, name: name.to_vec(), kind, mode: 0o644, mtime_s: 1, ..FileOffer::default() }
+    FileOffer {
+        file: FileId(file),
+        name: name.to_vec(),
+        kind,
+        mode: 0o644,
+        mtime_s: 1,
+        ..FileOffer::default()
+    }
 }
 
 /// A server that does what the test says with each client.
@@ -314,7 +322,7 @@ impl Peer {
             ..Default::default()
         }));
         let mut opened = message::Opened {
-            session: vec![7; 16],
+            session: [7; 16],
             protection: open.protection,
             digest: open.digest,
             streams: 1,

@@ -377,9 +377,9 @@ impl Session<'_> {
     }
 
     /// The number of the next round, and that of its first stream.
-    fn next_numbers(&mut self, streams: u32) -> (u32, u32) {
+    fn next_numbers(&mut self, streams: u32) -> (u32, StreamId) {
         self.round += 1;
-        let first = self.next_stream;
+        let first = StreamId(self.next_stream);
         self.next_stream += 2 * streams;
         (self.round, first)
     }
@@ -401,7 +401,7 @@ impl Session<'_> {
         };
         message::Probe {
             round,
-            kind: kind as i32,
+            kind,
             to_server: ways != Ways::ToClient,
             to_client: ways != Ways::ToServer,
             streams: planned.streams,
@@ -453,7 +453,7 @@ impl Session<'_> {
         loopback: bool,
     ) -> Result<Vec<super::report::Way>, Stop> {
         let ready = self.ready(asked)?;
-        let (running, marks) = match asked.kind() {
+        let (running, marks) = match asked.kind {
             ProbeKind::Streams => self.begin_streams(asked)?,
             _ => self.begin_datagrams(asked, &ready)?,
         };
@@ -533,16 +533,16 @@ impl Session<'_> {
         setup: &StreamSetup,
     ) -> io::Result<Vec<(StreamId, TcpStream, Work)>> {
         let congestion = setup.congestion.control.as_deref();
-        let connect = |stream: u32, sends: bool| {
+        let connect = |stream: StreamId, sends: bool| {
             let mut socket = self.route.connect_stream(congestion, &|| false)?;
-            let preface = self.keys.sign_preface(StreamId(stream), self.session);
+            let preface = self.keys.sign_preface(stream, self.session);
             socket.write_all(&preface.encode())?;
             let work = match (sends, asked.discard) {
                 (true, _) => Work::Send,
                 (false, false) => Work::Receive,
                 (false, true) => Work::Discard,
             };
-            Ok((StreamId(stream), socket, work))
+            Ok((stream, socket, work))
         };
         thread::scope(|scope| {
             let threads: Vec<_> = streams_of(asked, false)
@@ -575,11 +575,10 @@ impl Session<'_> {
         asked: &message::Probe,
         ready: &message::ProbeReady,
     ) -> Result<Datagrams, Stop> {
-        let key = ready.datagram_key.as_slice().try_into().map_err(|_| out_of_place())?;
-        let port = u16::try_from(ready.udp_port).map_err(|_| out_of_place())?;
+        let key = ready.datagram_key.ok_or_else(out_of_place)?;
         let local = canonical(self.addresses.0).ip();
         let mut server = self.addresses.1;
-        server.set_port(port);
+        server.set_port(ready.udp_port);
         let server = canonical(server);
         let datagrams = Datagrams::connect(asked, (local, server), key)
             .map_err(|error| Stop::here("no datagrams can be sent", &error))?;
@@ -725,7 +724,7 @@ impl Session<'_> {
         let ways = self.probe.ways;
         let asked = message::Probe {
             round,
-            kind: ProbeKind::PathMtu as i32,
+            kind: ProbeKind::PathMtu,
             to_server: ways != Ways::ToClient,
             // One way is enough: everything is sent back.
             to_client: ways == Ways::ToClient,

@@ -1,5 +1,6 @@
 //! The datagrams of a probe: what stands at their front, and what their numbers tell a receiver.
 
+use haul_protocol::StreamId;
 use std::collections::VecDeque;
 
 /// At the front of each datagram; the protocol's SPEC.md draws it.
@@ -26,7 +27,7 @@ pub struct Header {
     /// The use of the datagram.
     pub kind: Kind,
     /// Number of its stream.
-    pub stream: u32,
+    pub stream: StreamId,
     /// Number in the stream.
     pub sequence: u64,
     /// Time of sending by the sender's clock.
@@ -38,7 +39,7 @@ pub struct Header {
 impl Header {
     /// A header whose numbers are 0.
     #[must_use]
-    pub fn new(kind: Kind, stream: u32) -> Self {
+    pub fn new(kind: Kind, stream: StreamId) -> Self {
         Self { kind, stream, sequence: 0, sent_ns: 0, value: 0 }
     }
 
@@ -48,7 +49,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..16].copy_from_slice(key);
         bytes[16] = self.kind as u8;
-        bytes[20..24].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.stream.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.sent_ns.to_le_bytes());
         bytes[40..].copy_from_slice(&self.value.to_le_bytes());
@@ -73,7 +74,7 @@ impl Header {
                 6 => Kind::Size,
                 _ => return None,
             },
-            stream: u32::from_le_bytes(bytes[20..24].try_into().ok()?),
+            stream: StreamId(u32::from_le_bytes(bytes[20..24].try_into().ok()?)),
             sequence: number(24)?,
             sent_ns: number(32)?,
             value: number(40)?,
@@ -175,7 +176,7 @@ mod tests {
     const KEY: [u8; KEY_BYTES] = [3; KEY_BYTES];
 
     fn data(sequence: u64, sent_ns: u64) -> Header {
-        Header { sequence, sent_ns, ..Header::new(Kind::Data, 1) }
+        Header { sequence, sent_ns, ..Header::new(Kind::Data, StreamId(1)) }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     paced::{Paced, Sent},
 };
 use crate::{bytes::random_bytes, locks::lock, session::streams::schedstat};
-use haul_protocol::message;
+use haul_protocol::{StreamId, message};
 use haul_sys::datagrams::{Batch, join_receives};
 use rustix::{
     net::sockopt::{
@@ -37,7 +37,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// One stream of datagrams.
 #[derive(Debug)]
 struct Leg {
-    stream: u32,
+    stream: StreamId,
     sends: bool,
     socket: Arc<UdpSocket>,
     /// The server's: what makes a challenge of each address. A client challenges nobody.
@@ -61,11 +61,11 @@ pub struct Datagrams {
 
 /// The streams of a round and whether this side sends on each.
 #[must_use]
-pub fn streams_of(probe: &message::Probe, is_server: bool) -> Vec<(u32, bool)> {
-    let (mut streams, mut next) = (Vec::new(), probe.first_stream);
+pub fn streams_of(probe: &message::Probe, is_server: bool) -> Vec<(StreamId, bool)> {
+    let (mut streams, mut next) = (Vec::new(), probe.first_stream.0);
     for (wanted, sends) in [(probe.to_server, !is_server), (probe.to_client, is_server)] {
         if wanted {
-            streams.extend((next..next + probe.streams).map(|stream| (stream, sends)));
+            streams.extend((next..next + probe.streams).map(|stream| (StreamId(stream), sends)));
             next += probe.streams;
         }
     }
@@ -111,7 +111,7 @@ impl Datagrams {
         socket: UdpSocket,
         key: [u8; KEY_BYTES],
     ) -> io::Result<Self> {
-        if probe.kind() == message::ProbeKind::PathMtu {
+        if probe.kind == message::ProbeKind::PathMtu {
             never_cut(&socket)?;
         }
         let socket = Arc::new(socket);
@@ -306,7 +306,7 @@ fn challenge_of(secret: &[u8; blake3::KEY_LEN], address: SocketAddr) -> u64 {
 }
 
 fn leg(
-    stream: u32,
+    stream: StreamId,
     sends: bool,
     socket: Arc<UdpSocket>,
     secret: Option<[u8; blake3::KEY_LEN]>,
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn who_heard_his_own_challenge_cannot_prove_the_address_of_another() {
         let probe = message::Probe {
-            kind: message::ProbeKind::Datagrams as i32,
+            kind: message::ProbeKind::Datagrams,
             to_client: true,
             streams: 1,
             block_bytes: 1000,

@@ -127,9 +127,9 @@ fn open_once(
     let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
     let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
     let open = message::Open {
-        token_secret: token.secret.to_vec(),
-        transfer: transfer.to_vec(),
-        direction: message::Direction::Probe as i32,
+        token_secret: token.secret,
+        transfer,
+        direction: message::Direction::Probe,
         ..message::Open::default()
     };
     let patience =

@@ -1,6 +1,7 @@
 //! Sends datagrams at a rate: as many at a time as one call takes, and no more than are due.
 
 use super::datagram::{HEADER_BYTES, Header, KEY_BYTES, Kind};
+use haul_protocol::StreamId;
 use haul_sys::datagrams::cut_sends;
 use rustix::{
     io::Errno,
@@ -39,7 +40,7 @@ pub struct Paced<'a> {
     pub socket: &'a UdpSocket,
     pub target: SocketAddr,
     pub key: [u8; KEY_BYTES],
-    pub stream: u32,
+    pub stream: StreamId,
     pub datagram_bytes: usize,
     pub rate_bytes_per_s: u64,
     /// The kernel may cut one call's bytes into datagrams: no other stream uses this socket.
@@ -170,7 +171,7 @@ mod tests {
             socket: &socket,
             target: receiver.local_addr().unwrap(),
             key: [5; KEY_BYTES],
-            stream: 3,
+            stream: StreamId(3),
             datagram_bytes: 40_000,
             // More than is due in any time at all.
             rate_bytes_per_s: u64::MAX,
@@ -184,7 +185,7 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(receiver.recv(&mut bytes).unwrap(), 40_000);
                 let header = Header::decode(&bytes, &paced.key).unwrap();
-                assert_eq!((header.kind, header.stream), (Kind::Data, 3));
+                assert_eq!((header.kind, header.stream), (Kind::Data, StreamId(3)));
             }
             over.store(true, Ordering::Relaxed);
             run.join().unwrap().unwrap();
@@ -200,7 +201,7 @@ mod tests {
             socket: &socket,
             target: socket.local_addr().unwrap(),
             key: [0; KEY_BYTES],
-            stream: 0,
+            stream: StreamId(0),
             datagram_bytes: 1000,
             rate_bytes_per_s: 1_000_000,
             may_cut: true,

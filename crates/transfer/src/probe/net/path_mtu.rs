@@ -9,6 +9,7 @@ use super::{
     report::{BlackHole, Direction, PathFacts},
 };
 use crate::session::listening::LOST_AFTER;
+use haul_protocol::StreamId;
 use rustix::net::sockopt;
 use std::{
     collections::BTreeMap,
@@ -43,7 +44,7 @@ struct Answered {
 struct Sizes<'a> {
     socket: &'a UdpSocket,
     datagrams: &'a Datagrams,
-    stream: u32,
+    stream: StreamId,
     header_bytes: u32,
     wait: Duration,
     /// By size of the packet.
@@ -55,7 +56,7 @@ struct Sizes<'a> {
 ///
 /// # Errors
 /// If the socket cannot be used.
-pub fn measure(datagrams: &Datagrams, stream: u32, rtt: Duration) -> io::Result<PathFacts> {
+pub fn measure(datagrams: &Datagrams, stream: StreamId, rtt: Duration) -> io::Result<PathFacts> {
     let Some(socket) = datagrams.socket() else { return Ok(PathFacts::default()) };
     never_cut(socket)?;
     let local = socket.local_addr()?;

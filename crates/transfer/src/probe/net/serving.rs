@@ -79,13 +79,13 @@ impl Serving<'_> {
                 Ok(probe) => probe,
                 Err(ended) => return (self.ended(ended), moved),
             };
-            let known = probe.round == moved.rounds + 1 && probe.first_stream >= next_stream;
+            let known = probe.round == moved.rounds + 1 && probe.first_stream.0 >= next_stream;
             if !known {
                 let error = ProtocolError::new("a round or stream of a probe out of order");
                 return (self.ended(Ended::Violated(error.to_fault())), moved);
             }
             moved.rounds = probe.round;
-            next_stream = probe.first_stream + 2 * probe.streams;
+            next_stream = probe.first_stream.0 + 2 * probe.streams;
             if begun.elapsed() > SESSION_MAX {
                 let what = "the probe takes longer than a server allows";
                 let needs = format!("at most {} hours", SESSION_MAX.as_secs() / 3600);
@@ -149,7 +149,7 @@ impl Serving<'_> {
         let refused = (self.allows)(probe).and_then(|()| self.check(probe)).err();
         let outcome = match refused {
             Some(fault) => Err(Stop::Round(fault)),
-            None if probe.kind() == ProbeKind::Streams => self.streams_round(probe),
+            None if probe.kind == ProbeKind::Streams => self.streams_round(probe),
             None => self.datagrams_round(probe),
         };
         let result = match outcome {
@@ -221,7 +221,7 @@ impl Serving<'_> {
     /// Waits for all streams of a round.
     fn gather(
         &mut self,
-        wanted: &[(u32, bool)],
+        wanted: &[(StreamId, bool)],
         probe: &message::Probe,
         claimed: &mut Claimed,
     ) -> Result<Vec<(StreamId, TcpStream, Work)>, Stop> {
@@ -230,7 +230,7 @@ impl Serving<'_> {
         while streams.len() < wanted.len() {
             for (id, socket) in self.attached.try_iter() {
                 claimed.ids.push(id);
-                let Some((_, sends)) = wanted.iter().find(|(stream, _)| *stream == id.0) else {
+                let Some((_, sends)) = wanted.iter().find(|(stream, _)| *stream == id) else {
                     continue;
                 };
                 let work = match (sends, probe.discard) {
@@ -269,8 +269,8 @@ impl Serving<'_> {
         let datagrams = Datagrams::serve(probe, socket, key).map_err(Stop::io)?;
         self.talk.say(Message::ProbeReady(message::ProbeReady {
             round: probe.round,
-            udp_port: udp_port.into(),
-            datagram_key: key.to_vec(),
+            udp_port,
+            datagram_key: Some(key),
         }));
         let until = Instant::now() + HELLO_MAX;
         while !datagrams.are_proved() {
@@ -298,7 +298,7 @@ impl Serving<'_> {
     ) -> Result<Vec<message::ProbeStream>, Stop> {
         let round = probe.round;
         self.talk.say(Message::ProbeStep(message::ProbeStep { round, over: false }));
-        let is_path_mtu = probe.kind() == ProbeKind::PathMtu;
+        let is_path_mtu = probe.kind == ProbeKind::PathMtu;
         if let Running::Datagrams(datagrams) = &mut running
             && !is_path_mtu
         {

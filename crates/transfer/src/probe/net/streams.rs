@@ -206,7 +206,7 @@ impl Running {
         let (cpu_ns, run_queue_ns) = ended().or_else(running).or_else(ended).unwrap_or_default();
         let sends = self.work == Work::Send;
         let stream = message::ProbeStream {
-            stream: self.id.0,
+            stream: self.id,
             sends,
             bytes,
             cpu_ns,

@@ -3,7 +3,10 @@
 use super::report::{
     DatagramFigures, Direction, Interval, Limited, SideUse, StreamFigures, StreamInterval, Way,
 };
-use haul_protocol::message::{self, ProbeStream};
+use haul_protocol::{
+    StreamId,
+    message::{self, ProbeStream},
+};
 
 /// A side's figures at one moment.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +32,7 @@ impl SideSamples {
         (at(to).saturating_sub(at(from)) as f64 / 1e6).max(1e-6)
     }
 
-    fn of(&self, sample: usize, stream: u32) -> ProbeStream {
+    fn of(&self, sample: usize, stream: StreamId) -> ProbeStream {
         let streams = self.samples.get(sample).map_or(&[][..], |sample| &sample.streams);
         find(streams, stream)
     }
@@ -44,7 +47,7 @@ impl SideSamples {
     }
 }
 
-fn find(streams: &[ProbeStream], stream: u32) -> ProbeStream {
+fn find(streams: &[ProbeStream], stream: StreamId) -> ProbeStream {
     streams.iter().find(|found| found.stream == stream).cloned().unwrap_or_default()
 }
 
@@ -92,23 +95,23 @@ impl Counted<'_> {
     }
 
     /// The streams of this way.
-    fn ids(&self) -> Vec<u32> {
+    fn ids(&self) -> Vec<StreamId> {
         let sends = |stream: &&ProbeStream| stream.sends;
         let first = self.sender.samples.first();
         first.map_or(&[][..], |s| &s.streams).iter().filter(sends).map(|s| s.stream).collect()
     }
 
-    fn received(&self, id: u32, from: usize, to: usize) -> u64 {
+    fn received(&self, id: StreamId, from: usize, to: usize) -> u64 {
         let bytes = |sample: usize| self.receiver.of(sample, id).bytes;
         bytes(to).saturating_sub(bytes(from))
     }
 
-    fn sent(&self, id: u32, from: usize, to: usize, pick: fn(&ProbeStream) -> u64) -> u64 {
+    fn sent(&self, id: StreamId, from: usize, to: usize, pick: fn(&ProbeStream) -> u64) -> u64 {
         let of = |sample: usize| pick(&self.sender.of(sample, id));
         of(to).saturating_sub(of(from))
     }
 
-    fn limited(&self, id: u32, from: usize, to: usize) -> Limited {
+    fn limited(&self, id: StreamId, from: usize, to: usize) -> Limited {
         let whole_us = self.sender.seconds(from, to) * 1e6;
         let of = |pick: fn(&ProbeStream) -> u64| {
             (self.sent(id, from, to, pick) as f64 / whole_us).min(1.0)
@@ -124,7 +127,7 @@ impl Counted<'_> {
         }
     }
 
-    fn stream(&self, id: u32) -> StreamFigures {
+    fn stream(&self, id: StreamId) -> StreamFigures {
         let (from, end) = (self.counted_from, self.receiver.end());
         let last = self.sender.of(self.sender.end(), id);
         let cpu = |side: &SideSamples| {
@@ -132,7 +135,7 @@ impl Counted<'_> {
             ns as f64 / 1e9 / side.seconds(from, side.end())
         };
         StreamFigures {
-            stream: id,
+            stream: id.0,
             gbit_per_s: gbit(self.received(id, from, end), self.receiver.seconds(from, end)),
             retransmits: self.sent(id, from, self.sender.end(), |s| s.retransmits.into()),
             rtt_us: last.rtt_us,
@@ -144,7 +147,7 @@ impl Counted<'_> {
         }
     }
 
-    fn interval(&self, ids: &[u32], to: usize) -> Interval {
+    fn interval(&self, ids: &[StreamId], to: usize) -> Interval {
         let from = to - 1;
         let seconds = self.receiver.seconds(from, to);
         let at_s = |sample: usize| {
@@ -155,7 +158,7 @@ impl Counted<'_> {
             .map(|id| {
                 let now = self.sender.of(to, *id);
                 StreamInterval {
-                    stream: *id,
+                    stream: id.0,
                     gbit_per_s: gbit(self.received(*id, from, to), seconds),
                     retransmits: self.sent(*id, from, to, |s| s.retransmits.into()),
                     rtt_us: now.rtt_us,
@@ -166,7 +169,7 @@ impl Counted<'_> {
                 }
             })
             .collect();
-        let missing = |id: &u32| {
+        let missing = |id: &StreamId| {
             let (now, before) = (self.receiver.of(to, *id), self.receiver.of(from, *id));
             let expected = now.sequence_next.saturating_sub(before.sequence_next);
             expected.saturating_sub(now.datagrams.saturating_sub(before.datagrams))
@@ -184,8 +187,8 @@ impl Counted<'_> {
     }
 
     /// What was sent behind the last that had arrived when counting began, and what of it arrived.
-    fn datagrams(&self, ids: &[u32]) -> Option<DatagramFigures> {
-        if self.asked.kind() != message::ProbeKind::Datagrams {
+    fn datagrams(&self, ids: &[StreamId]) -> Option<DatagramFigures> {
+        if self.asked.kind != message::ProbeKind::Datagrams {
             return None;
         }
         let (mut sent, mut received, mut reordered, mut duplicates, mut jitter_ns) =
@@ -214,9 +217,9 @@ impl Counted<'_> {
     }
 }
 
-fn side_use(side: &SideSamples, ids: &[u32], from: usize, bytes: u64) -> SideUse {
+fn side_use(side: &SideSamples, ids: &[StreamId], from: usize, bytes: u64) -> SideUse {
     let whole_ns = side.seconds(from, side.end()) * 1e9;
-    let since = |id: u32, pick: fn(&ProbeStream) -> u64| {
+    let since = |id: StreamId, pick: fn(&ProbeStream) -> u64| {
         let begin = pick(&side.of(from, id));
         pick(&side.of(side.end(), id)).saturating_sub(begin) as f64
     };

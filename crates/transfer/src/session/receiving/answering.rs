@@ -62,7 +62,7 @@ impl Answering {
 impl Receiving<'_> {
     /// A file was offered.
     pub(super) fn offered(&mut self, offer: &FileOffer) {
-        let file = FileId(offer.file);
+        let file = offer.file;
         self.learn_source(offer);
         if growth(offer).is_none() {
             self.context.tally.offered(offer);
@@ -124,8 +124,7 @@ impl Receiving<'_> {
         match prepared {
             // The sender offers the file itself in its place.
             Err(fault)
-                if offer.kind() == FileKind::HardLink
-                    && fault.code() == FaultCode::KindUnsupported =>
+                if offer.kind == FileKind::HardLink && fault.code == FaultCode::KindUnsupported =>
             {
                 context.open.remove(&file);
                 context.tally.forget_offer(offer);
@@ -156,7 +155,7 @@ impl Receiving<'_> {
     fn refuse(&mut self, file: FileId, fault: Fault) {
         let context = &mut self.context;
         if let (Some(removing), Some(offer)) = (&mut self.stages.removing, context.offer(file))
-            && fault.code() == FaultCode::NameRefused
+            && fault.code == FaultCode::NameRefused
             && is_in_the_way(&context.place, offer)
         {
             removing.gives_way(&offer.name);
@@ -271,21 +270,21 @@ fn prepare(
     if context.rules.telling == Telling::All {
         return look(offer);
     }
-    let is_link = offer.kind() == FileKind::HardLink;
+    let is_link = offer.kind == FileKind::HardLink;
     if is_link && !lock(&context.shared.machine).has_in_place(&offer.link_target) {
         let what = "cannot be made as a hard link";
         let fault = Fault::new(FaultCode::KindUnsupported, Side::Target, what);
         return Err(fault.at(&*offer.name).needs("a file of this session to link to"));
     }
-    let asks = offer.growth() == Growth::Grown && offer.compared() == Compared::NotCompared;
+    let asks = offer.growth == Growth::Grown && offer.compared == Compared::NotCompared;
     let prepared = if asks && !is_of_session {
         // What an earlier run left may be another's: it comes again and is not compared.
-        let compared = Compared::OtherContent as i32;
+        let compared = Compared::OtherContent;
         look(&FileOffer { compared, ..offer.clone() })
     } else {
         look(offer)
     };
-    prepared.map_err(|fault| match fault.code() {
+    prepared.map_err(|fault| match fault.code {
         FaultCode::Exists => fault.found(""),
         _ => fault,
     })

@@ -51,7 +51,7 @@ impl Stage for Comparing {
                     {
                         context.tally.forget_offer(&open.offer);
                     }
-                    Answer::Compare(message::Compare { blake3: content.to_vec() })
+                    Answer::Compare(message::Compare { blake3: content })
                 }
                 Err(error) => {
                     let what = "what is there cannot be compared";

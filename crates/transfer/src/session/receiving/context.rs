@@ -110,7 +110,7 @@ impl Context<'_> {
             return;
         }
         // What its disk has changed is of no use any more.
-        self.drop_target(file, fault.code() != FaultCode::DataDamaged);
+        self.drop_target(file, fault.code != FaultCode::DataDamaged);
         self.settle(file, FileStatus::Failed, Some(fault.clone()));
         lock(&self.shared.machine).file_failed(file, fault);
     }

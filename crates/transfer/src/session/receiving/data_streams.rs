@@ -195,7 +195,7 @@ impl DataStreams {
             message::Stage::SendBuffer,
         ];
         let sum_ns = |stages: &[message::Stage]| -> u64 {
-            let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage()));
+            let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage));
             of_stages.map(|time| time.ns).sum()
         };
         // Several streams may share one span's wait: those without work are idle.

@@ -78,7 +78,7 @@ impl Growing {
     pub fn prepare(&mut self, offer: &FileOffer) -> Option<Result<Prepared, Fault>> {
         let file = self.files.get_mut(&offer.name)?;
         let mut target = file.target.take()?;
-        let asks = offer.growth() == Growth::Grown && offer.compared() == Compared::NotCompared;
+        let asks = offer.growth == Growth::Grown && offer.compared == Compared::NotCompared;
         if asks
             && file.settled_bytes == offer.size_bytes
             && let Some(open) = target.to_compare()
@@ -199,7 +199,7 @@ mod tests {
     const SPAN: u64 = 64 << 10;
 
     fn offer(size_bytes: u64) -> FileOffer {
-        let growth = Growth::Growing as i32;
+        let growth = Growth::Growing;
         FileOffer { name: b"x".to_vec(), size_bytes, growth, ..FileOffer::default() }
     }
 

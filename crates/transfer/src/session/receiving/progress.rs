@@ -41,7 +41,7 @@ impl Context<'_> {
     #[must_use]
     pub fn current(&self) -> Option<Name> {
         let mut offers = self.open.values().map(|open| &open.offer).take(LOOKED_AT_MAX);
-        let file = offers.find(|offer| offer.kind() == message::FileKind::Regular)?;
+        let file = offers.find(|offer| offer.kind == message::FileKind::Regular)?;
         Some(Name(file.name.clone()))
     }
 
@@ -54,7 +54,7 @@ impl Context<'_> {
         self.count_progress();
         let streams = self.shared.streams.open().into_iter().map(|(stream, figures)| {
             message::StreamProgress {
-                stream: stream.0,
+                stream,
                 received_bytes: figures.consumed_bytes,
                 on_storage: figures.on_storage(),
             }

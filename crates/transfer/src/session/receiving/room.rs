@@ -48,7 +48,7 @@ impl Room {
 impl Stage for Room {
     /// Looks at the free space before the first file takes any of it.
     fn offered(&mut self, offer: &FileOffer, context: &mut Context<'_>) {
-        let is_file = offer.kind() == FileKind::Regular;
+        let is_file = offer.kind == FileKind::Regular;
         if is_file && !std::mem::replace(&mut self.is_looked_at, true) {
             self.free_bytes = free_bytes_of(&context.place);
         }

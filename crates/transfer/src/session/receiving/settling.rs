@@ -46,7 +46,7 @@ impl Receiving<'_> {
     pub(super) fn given_up(&mut self, file: FileId, fault: Fault) {
         let context = &mut self.context;
         let grows = context.offer(file).is_some_and(|offer| growth(offer).is_some());
-        let changed = fault.code() == FaultCode::SourceChanged;
+        let changed = fault.code == FaultCode::SourceChanged;
         // Of a source that changed nothing is of use any more, unless that is what it shall do.
         context.drop_target(file, grows || !changed);
         let watches = context.place.wishes().recording.watch;
@@ -91,7 +91,7 @@ impl Receiving<'_> {
         if let Some(fault) = fault {
             context.tell(Event::Error(Problem::of_file(&fault, &offer.name)));
         }
-        let is_directory = offer.kind() == FileKind::Directory;
+        let is_directory = offer.kind == FileKind::Directory;
         let ended = FileEnded::new(offer.name, status, offer.size_bytes);
         context.tell(Event::File(FileEnded { stored_as, is_directory, ..ended }));
     }

@@ -36,7 +36,7 @@ impl Comparing {
 impl Stage for Comparing {
     fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
         let NextStep::Compare(compare) = &settled.step else { return };
-        let Ok(theirs) = Content::try_from(&*compare.blake3) else { return };
+        let theirs = compare.blake3;
         let Settled { file, entry, .. } = settled;
         let source = entry.clone();
         let begun = self.hashing.begin_hash(*file, entry.offer.size_bytes, move || {
@@ -56,7 +56,7 @@ impl Stage for Comparing {
                     let is_same = mine == theirs;
                     let compared =
                         if is_same { Compared::SameContent } else { Compared::OtherContent };
-                    entry.offer.compared = compared as i32;
+                    entry.offer.compared = compared;
                     context.offer(entry, Some(file));
                 }
                 Err(error) => not_compared(file, entry, &error, context),

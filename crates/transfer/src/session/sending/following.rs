@@ -256,7 +256,7 @@ impl Following {
             if file.phase == Phase::Resting
                 && let Some(mut entry) = file.next_offer(now, recording)
             {
-                if entry.offer.growth() == Growth::Grown {
+                if entry.offer.growth == Growth::Grown {
                     file.describe(&self.attributes, &mut entry.offer);
                 }
                 file.phase = Phase::Offering;
@@ -348,7 +348,7 @@ impl Stage for Following {
             }
             return None;
         }
-        let is_file = offer.kind() == FileKind::Regular && offer.device != 0;
+        let is_file = offer.kind == FileKind::Regular && offer.device != 0;
         if !is_file || self.is_over(&found.entry, found.is_complete) {
             return Some(found);
         }
@@ -362,9 +362,9 @@ impl Stage for Following {
         let Some(followed) = self.offered_by(offered) else { return };
         let offer = &offered.entry.offer;
         followed.phase = Phase::Offered(offered.file);
-        followed.growth = offer.growth();
+        followed.growth = offer.growth;
         followed.offered_bytes = offer.size_bytes;
-        if offer.compared() == Compared::OtherContent {
+        if offer.compared == Compared::OtherContent {
             // All of it comes again, also what an earlier run left.
             let resumed = followed.resumed_bytes.as_mut().map_or(0, std::mem::take);
             context.tally.resumed_bytes = context.tally.resumed_bytes.saturating_sub(resumed);
@@ -514,7 +514,7 @@ impl Followed {
         entry.location = Location::Held(self.file.clone());
         entry.size_bytes = size_bytes;
         let offer = &mut entry.offer;
-        (offer.size_bytes, offer.growth) = (size_bytes, growth as i32);
+        (offer.size_bytes, offer.growth) = (size_bytes, growth);
         (offer.mtime_s, offer.mtime_ns) = self.mtime;
         let compared = match growth {
             Growth::Growing if self.anew => Compared::OtherContent,
@@ -523,7 +523,7 @@ impl Followed {
             }
             _ => Compared::NotCompared,
         };
-        offer.compared = compared as i32;
+        offer.compared = compared;
         entry
     }
 

@@ -23,6 +23,6 @@ impl Giving {
     }
 
     pub(super) fn allows(self, answer: &message::FileAnswer) -> bool {
-        self == Self::Files || !matches!(answer.answer, Some(Answer::Need(_) | Answer::Compare(_)))
+        self == Self::Files || !matches!(answer.answer, Answer::Need(_) | Answer::Compare(_))
     }
 }

@@ -48,7 +48,7 @@ fn key(entry: &SourceEntry) -> (u64, u64) {
 }
 
 fn is_one_of_many(entry: &SourceEntry) -> bool {
-    entry.links > 1 && entry.offer.kind() == FileKind::Regular
+    entry.links > 1 && entry.offer.kind == FileKind::Regular
 }
 
 impl HardLinks {
@@ -123,7 +123,7 @@ impl HardLinks {
     #[must_use]
     fn as_file(mut entry: SourceEntry) -> SourceEntry {
         entry.offer.link_target.clear();
-        entry.offer.kind = FileKind::Regular as i32;
+        entry.offer.kind = FileKind::Regular;
         entry.offer.size_bytes = entry.size_bytes;
         entry.links = 1;
         entry
@@ -140,7 +140,7 @@ impl Stage for HardLinks {
     }
 
     fn offered(&mut self, offered: &Offered<'_>, _context: &mut Context<'_>) {
-        if !self.keeps_links || offered.entry.offer.growth() != Growth::NotGrowing {
+        if !self.keeps_links || offered.entry.offer.growth != Growth::NotGrowing {
             return;
         }
         match offered.before {
@@ -170,7 +170,7 @@ impl Stage for HardLinks {
 }
 
 fn become_link(entry: &mut SourceEntry, first: &[u8]) {
-    entry.offer.kind = FileKind::HardLink as i32;
+    entry.offer.kind = FileKind::HardLink;
     entry.offer.link_target = first.to_vec();
     entry.offer.size_bytes = 0;
     entry.offer.holes.clear();
@@ -183,7 +183,7 @@ mod tests {
     use haul_protocol::message::FileOffer;
 
     fn entry(name: &str, inode: u64, links: u64) -> Box<SourceEntry> {
-        let kind = FileKind::Regular as i32;
+        let kind = FileKind::Regular;
         let name = name.as_bytes().to_vec();
         let offer = FileOffer { name, inode, kind, size_bytes: 9, ..FileOffer::default() };
         let (location, is_moved) = (Location::Zero, false);
@@ -193,7 +193,7 @@ mod tests {
     fn offer(links: &mut HardLinks, file: u32, entry: Box<SourceEntry>) -> FileKind {
         let entry = links.meet(entry).expect("it waits");
         links.first_offered(FileId(file), &entry);
-        entry.offer.kind()
+        entry.offer.kind
     }
 
     #[test]
@@ -205,14 +205,14 @@ mod tests {
         let ready = links.first_settled(FileId(0), true);
         assert_eq!(ready.len(), 1);
         let link = &ready[0].offer;
-        assert_eq!((link.kind(), &*link.link_target), (FileKind::HardLink, &b"a"[..]));
+        assert_eq!((link.kind, &*link.link_target), (FileKind::HardLink, &b"a"[..]));
         assert_eq!((link.size_bytes, links.keeps_some()), (0, false));
         assert_eq!(offer(&mut links, 2, entry("c", 1, 4)), FileKind::HardLink);
         assert_eq!(links.inodes.len(), 1);
         assert_eq!(offer(&mut links, 3, entry("d", 1, 4)), FileKind::HardLink);
         assert!(links.inodes.is_empty(), "all names were met");
         let again = HardLinks::as_file(ready[0].clone());
-        assert_eq!((again.offer.kind(), again.offer.size_bytes), (FileKind::Regular, 9));
+        assert_eq!((again.offer.kind, again.offer.size_bytes), (FileKind::Regular, 9));
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         offer(&mut links, 0, entry("a", 1, 3));
         assert!(links.meet(entry("b", 1, 3)).is_none());
         let ready = links.first_settled(FileId(0), false);
-        assert_eq!(ready[0].offer.kind(), FileKind::Regular);
+        assert_eq!(ready[0].offer.kind, FileKind::Regular);
         assert_eq!(offer(&mut links, 1, entry("c", 1, 3)), FileKind::Regular);
     }
 }

@@ -33,8 +33,8 @@ impl Stage for ManifestLines {
         let entry = &settled.entry;
         let origin = Origin::of_source(entry);
         let stored_as = settled.stored_as.as_ref().map(|name| &*name.0);
-        if entry.offer.kind() == FileKind::HardLink {
-            let (kind, size_bytes) = (FileKind::Regular as i32, entry.size_bytes);
+        if entry.offer.kind == FileKind::HardLink {
+            let (kind, size_bytes) = (FileKind::Regular, entry.size_bytes);
             let named = message::FileOffer { kind, size_bytes, ..entry.offer.clone() };
             return self.0.settled(&named, stored_as, None, &origin);
         }

@@ -108,7 +108,7 @@ impl Stage for Moving {
         }
         let mut entry = settled.entry.clone();
         entry.offer.xattrs.clear();
-        if entry.offer.kind() == FileKind::Directory {
+        if entry.offer.kind == FileKind::Directory {
             return self.wait_until_empty(entry);
         }
         if context.wishes.dry_run {
@@ -149,7 +149,7 @@ mod tests {
         let sources = [SourceSpec::Path(directory.to_path_buf().into())];
         let options = WalkOptions::default;
         let mut entries: Vec<_> = walk_named(&sources, options()).map(entry).collect();
-        entries.retain(|entry| entry.offer.kind() != FileKind::Directory);
+        entries.retain(|entry| entry.offer.kind != FileKind::Directory);
         entries.sort_by(|one, two| one.offer.name.cmp(&two.offer.name));
         entries
     }

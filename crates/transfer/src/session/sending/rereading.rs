@@ -116,7 +116,7 @@ impl Rereading {
         let earlier = self.earlier.get(&file);
         let earlier = earlier.filter(|earlier| earlier.ctime.differs(offered)).cloned();
         let found = match entry.check() {
-            Ok(now) if entry.offer.kind() == FileKind::Regular => {
+            Ok(now) if entry.offer.kind == FileKind::Regular => {
                 let differs = now.differs(offered);
                 if !differs && earlier.is_none() {
                     Ok(())

@@ -80,12 +80,12 @@ impl Sending<'_> {
             NextStep::Ends(end) => end,
             NextStep::Refused(error) => return context.refuse(error.to_fault()),
             NextStep::NextRound | NextStep::ChangedAgain => return,
-            NextStep::Compare(_) if offer.growth() != Growth::NotGrowing => return,
+            NextStep::Compare(_) if offer.growth != Growth::NotGrowing => return,
             NextStep::Compare(_) | NextStep::OfferAsFile | NextStep::ComesLater(_) => {
                 return context.tally.forget_offer(&offer);
             }
         };
-        let is_directory = offer.kind() == FileKind::Directory;
+        let is_directory = offer.kind == FileKind::Directory;
         let ended = FileEnded::new(offer.name.clone(), FileStatus::Done, offer.size_bytes);
         let mut ended = FileEnded { stored_as, is_directory, ..ended };
         match end.result {

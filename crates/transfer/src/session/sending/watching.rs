@@ -238,7 +238,7 @@ impl Watching {
         if self.sent.contains(&print) {
             return false;
         }
-        let may_grow = offer.kind() == FileKind::Regular && !self.recording.follow;
+        let may_grow = offer.kind == FileKind::Regular && !self.recording.follow;
         if may_grow && !self.is_complete(&offer.name) {
             let left = self.recording.idle.saturating_sub(age_of(offer));
             if !left.is_zero() {
@@ -253,7 +253,7 @@ impl Watching {
         }
         self.young.remove(&offer.name);
         self.new_at = self.new_at.max(now);
-        if !self.recording.follow || offer.kind() != FileKind::Regular {
+        if !self.recording.follow || offer.kind != FileKind::Regular {
             self.remember(offer);
         }
         true
@@ -275,7 +275,7 @@ impl Watching {
 
     /// A file changed or went away before it was sent.
     fn comes_later(&mut self, fault: &Fault, now: Instant) {
-        if fault.code() == FaultCode::SourceChanged {
+        if fault.code == FaultCode::SourceChanged {
             self.rescan_by(now + self.recording.idle);
         }
     }
@@ -301,7 +301,7 @@ impl Stage for Watching {
 
     fn offered(&mut self, offered: &Offered<'_>, _context: &mut Context<'_>) {
         let offer = &offered.entry.offer;
-        if offer.kind() != FileKind::Regular || offer.growth() != Growth::NotGrowing {
+        if offer.kind != FileKind::Regular || offer.growth != Growth::NotGrowing {
             return;
         }
         self.begins(&offer.name);
@@ -318,7 +318,7 @@ impl Stage for Watching {
                 self.comes_later(fault, settled.now);
             }
             // Whatever came of what grew, it has come to its end.
-            NextStep::Ends(_) if offer.growth() != Growth::NotGrowing => self.remember(offer),
+            NextStep::Ends(_) if offer.growth != Growth::NotGrowing => self.remember(offer),
             NextStep::Ends(_) if settled.has_failed() => self.forget(offer),
             NextStep::Ends(_) => {}
             _ => return,
@@ -339,12 +339,12 @@ fn age_of(offer: &FileOffer) -> Duration {
 /// Names what was sent: a file of another size, time or inode is another.
 fn fingerprint(offer: &FileOffer) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&[u8::try_from(offer.kind).unwrap_or(u8::MAX)]);
+    hasher.update(&[offer.kind as u8]);
     for number in [offer.inode, offer.device] {
         hasher.update(&number.to_le_bytes());
     }
     // What is in a directory changes its time.
-    if offer.kind() != FileKind::Directory {
+    if offer.kind != FileKind::Directory {
         hasher.update(&offer.size_bytes.to_le_bytes());
         hasher.update(&offer.mtime_s.to_le_bytes());
         hasher.update(&offer.mtime_ns.to_le_bytes());
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     fn offer(name: &[u8], size_bytes: u64, mtime_s: i64) -> FileOffer {
-        let kind = FileKind::Regular as i32;
+        let kind = FileKind::Regular;
         FileOffer { name: name.to_vec(), kind, size_bytes, mtime_s, ..FileOffer::default() }
     }
 

@@ -38,7 +38,7 @@ impl Rounds {
     pub fn full_spans(&self, spans: &[SpanRange]) -> Vec<SpanRange> {
         let full = u32::try_from(self.size_bytes / self.span_bytes).unwrap_or(u32::MAX);
         let cut = |range: &SpanRange| {
-            let count = range.count.min(full.saturating_sub(range.first));
+            let count = range.count.min(full.saturating_sub(range.first.0));
             (count > 0).then_some(SpanRange { first: range.first, count })
         };
         spans.iter().filter_map(cut).collect()
@@ -75,10 +75,10 @@ pub fn growing_grid(offer: &FileOffer, span_bytes: u64) -> Result<SpanGrid, Faul
 /// Whether what an earlier round left is of use to this one.
 #[must_use]
 pub fn takes_up(offer: &FileOffer) -> bool {
-    match offer.growth() {
-        Growth::Growing => offer.compared() != Compared::OtherContent,
+    match offer.growth {
+        Growth::Growing => offer.compared != Compared::OtherContent,
         // Earlier bytes may have changed since they came: somebody has to say that they did not.
-        Growth::Grown => offer.compared() == Compared::SameContent,
+        Growth::Grown => offer.compared == Compared::SameContent,
         Growth::NotGrowing => false,
     }
 }
@@ -107,8 +107,8 @@ impl Part {
         let file = open_locked(&directory, &hidden_name(last, PART_SUFFIX), name)?;
         let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
         let mut part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));
-        let compares = offer.growth() == Growth::Grown
-            && offer.compared() == Compared::NotCompared
+        let compares = offer.growth == Growth::Grown
+            && offer.compared == Compared::NotCompared
             && stat.st_size.try_into() == Ok(offer.size_bytes);
         if (takes_up(offer) || compares)
             && let Some((span_bytes, durable)) = part.resume_growing(offer, name, wanted, compares)
@@ -246,7 +246,7 @@ pub fn full_spans(grid: &SpanGrid, size_bytes: u64) -> SpanSet {
 mod tests {
     use super::*;
     use crate::storage::journal::Recorded;
-    use haul_protocol::message::FileKind;
+    use haul_protocol::{SpanIndex, message::FileKind};
     use std::os::unix::fs::FileExt;
 
     const SPAN: u64 = 64 << 10;
@@ -254,11 +254,11 @@ mod tests {
     fn offer(size_bytes: u64, growth: Growth) -> FileOffer {
         FileOffer {
             name: b"x".to_vec(),
-            kind: FileKind::Regular as i32,
+            kind: FileKind::Regular,
             size_bytes,
             inode: 7,
             mtime_s: i64::try_from(size_bytes).unwrap(),
-            growth: growth as i32,
+            growth,
             ..FileOffer::default()
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn all(found: &mut Found, spans: u32) {
-        let spans = &[SpanRange { first: 0, count: spans }];
+        let spans = &[SpanRange { first: SpanIndex(0), count: spans }];
         found.part.make_durable(Recorded { spans, ..Recorded::default() }).unwrap();
     }
 
@@ -322,10 +322,7 @@ mod tests {
         for other in [
             offer(SPAN * 2, Growth::Growing),
             FileOffer { inode: 8, ..offer(SPAN * 4, Growth::Growing) },
-            FileOffer {
-                compared: Compared::OtherContent as i32,
-                ..offer(SPAN * 4, Growth::Growing)
-            },
+            FileOffer { compared: Compared::OtherContent, ..offer(SPAN * 4, Growth::Growing) },
         ] {
             let directory = tempfile::tempdir().unwrap();
             two_and_a_half(directory.path());
@@ -350,10 +347,8 @@ mod tests {
 
     #[test]
     fn a_grown_file_is_believed_only_when_somebody_says_that_it_is_the_same() {
-        let same = |compared: Compared| FileOffer {
-            compared: compared as i32,
-            ..offer(SPAN * 5 / 2, Growth::Grown)
-        };
+        let same =
+            |compared: Compared| FileOffer { compared, ..offer(SPAN * 5 / 2, Growth::Grown) };
         let directory = tempfile::tempdir().unwrap();
         two_and_a_half(directory.path());
         let asked = found(directory.path(), &same(Compared::NotCompared));

@@ -47,7 +47,7 @@ impl Part {
         let what = "its temporary cannot be looked at";
         let there = self.file.file().metadata();
         let there = there.map_err(|error| io_fault(Side::Target, name, what, &error))?.len();
-        if offer.growth() != Growth::NotGrowing || there == offer.size_bytes {
+        if offer.growth != Growth::NotGrowing || there == offer.size_bytes {
             return Ok(());
         }
         self.poisoned = true;
@@ -65,7 +65,7 @@ mod tests {
     use super::super::{Part, Suspicion, Wanted};
     use crate::storage::{journal::Recorded, root::Root};
     use haul_protocol::{
-        SpanSet,
+        SpanIndex, SpanSet,
         message::{Digest, FaultCode, FileOffer, SpanRange},
     };
     use std::{
@@ -96,7 +96,7 @@ mod tests {
     /// A run received the first span, and ended.
     fn left(directory: &Path) {
         let (mut part, ..) = open(directory);
-        let spans = [SpanRange { first: 0, count: 1 }];
+        let spans = [SpanRange { first: SpanIndex(0), count: 1 }];
         let recorded = Recorded { spans: &spans, ..Recorded::default() };
         part.make_durable(recorded).unwrap();
         part.leave();
@@ -138,7 +138,7 @@ mod tests {
             let there = File::options().write(true).open(directory.path().join(PART)).unwrap();
             there.set_len(size).unwrap();
             let fault = part.check_size(&offer(), b"x").unwrap_err();
-            assert_eq!(fault.code(), FaultCode::IoFailed);
+            assert_eq!(fault.code, FaultCode::IoFailed);
             assert!(fault.found.contains(&size.to_string()), "{fault:?}");
             assert!(part.publish().is_err());
         }

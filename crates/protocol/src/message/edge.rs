@@ -1,0 +1,272 @@
+//! The edge of the protocol: what goes over the wire on one side, types that say what it is on the
+//! other.
+//!
+//! The generated types hold a number where an enum is meant, bytes of any length where an id is
+//! meant, and nothing where something must be. They go no further than this module: each type of a
+//! message is declared once, by `message!`, `enumeration!` or `kinds!`, and comes with both ways.
+
+use crate::{FileId, ProtocolError, SpanIndex, StreamId, wire};
+use alloc::{format, string::String, vec::Vec};
+
+/// A type that a message is made of, and the generated type that carries it.
+pub trait Edge: Sized {
+    type Wire;
+
+    /// # Errors
+    /// If the peer left out what must be there, or it is none of what it may be.
+    fn decode(wire: Self::Wire) -> Result<Self, ProtocolError>;
+
+    fn encode(self) -> Self::Wire;
+
+    /// # Errors
+    /// If one of them is refused.
+    fn decode_list(list: Vec<Self::Wire>) -> Result<Vec<Self>, ProtocolError> {
+        list.into_iter().map(Self::decode).collect()
+    }
+
+    fn encode_list(list: Vec<Self>) -> Vec<Self::Wire> {
+        list.into_iter().map(Self::encode).collect()
+    }
+}
+
+/// Types that are on both sides of the edge what they are.
+macro_rules! as_they_are {
+    ($($type:ty),* $(,)?) => {$(
+        impl Edge for $type {
+            type Wire = Self;
+
+            fn decode(wire: Self) -> Result<Self, ProtocolError> {
+                Ok(wire)
+            }
+
+            fn encode(self) -> Self {
+                self
+            }
+
+            fn decode_list(list: Vec<Self>) -> Result<Vec<Self>, ProtocolError> {
+                Ok(list)
+            }
+
+            fn encode_list(list: Vec<Self>) -> Vec<Self> {
+                list
+            }
+        }
+    )*};
+}
+
+/// Ids, which are numbers on the wire.
+macro_rules! ids {
+    ($($id:ident),* $(,)?) => {$(
+        impl Edge for $id {
+            type Wire = u32;
+
+            fn decode(number: u32) -> Result<Self, ProtocolError> {
+                Ok(Self(number))
+            }
+
+            fn encode(self) -> u32 {
+                self.0
+            }
+        }
+    )*};
+}
+
+/// A struct that has the name and the fields of a generated one. Words behind the type of a field
+/// say what is wrong where the peer's value does not fit it.
+macro_rules! message {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $($(#[$of_field:meta])* pub $field:ident: $type:ty $(=> $refusal:literal)?),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$of_field])* pub $field: $type,)*
+        }
+
+        impl Edge for $name {
+            type Wire = wire::$name;
+
+            fn decode(wire: wire::$name) -> Result<Self, ProtocolError> {
+                // Without `..`: a field that the protocol gets cannot be forgotten here.
+                let wire::$name { $($field),* } = wire;
+                Ok(Self {
+                    $($field: Edge::decode($field)
+                        $(.map_err(|_| ProtocolError::new($refusal)))??,)*
+                })
+            }
+
+            fn encode(self) -> wire::$name {
+                let Self { $($field),* } = self;
+                wire::$name { $($field: Edge::encode($field),)* }
+            }
+        }
+
+        impl Edge for Option<$name> {
+            type Wire = Option<wire::$name>;
+
+            fn decode(wire: Self::Wire) -> Result<Self, ProtocolError> {
+                wire.map(Edge::decode).transpose()
+            }
+
+            fn encode(self) -> Self::Wire {
+                self.map(Edge::encode)
+            }
+        }
+    };
+}
+
+/// An enum that has the name, the variants and the numbers of a generated one, and the variant that
+/// a number of a later version, or none, stands for.
+macro_rules! enumeration {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident, else $otherwise:ident {
+            $($(#[$of_variant:meta])* $variant:ident),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(i32)]
+        pub enum $name {
+            $($(#[$of_variant])* $variant = wire::$name::$variant as i32,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::$otherwise
+            }
+        }
+
+        impl Edge for $name {
+            type Wire = i32;
+
+            fn decode(number: i32) -> Result<Self, ProtocolError> {
+                Ok(match wire::$name::try_from(number) {
+                    $(Ok(wire::$name::$variant) => Self::$variant,)*
+                    Err(_) => Self::$otherwise,
+                })
+            }
+
+            fn encode(self) -> i32 {
+                self as i32
+            }
+        }
+    };
+}
+
+/// The enum of all kinds of messages.
+macro_rules! kinds {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $($(#[$of_kind:meta])* $kind:ident($type:ty)),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $name {
+            $($(#[$of_kind])* $kind($type),)*
+        }
+
+        impl Edge for $name {
+            type Wire = wire::control::Kind;
+
+            fn decode(wire: wire::control::Kind) -> Result<Self, ProtocolError> {
+                Ok(match wire {
+                    $(wire::control::Kind::$kind(message) => Self::$kind(Edge::decode(message)?),)*
+                })
+            }
+
+            fn encode(self) -> wire::control::Kind {
+                match self {
+                    $(Self::$kind(message) => wire::control::Kind::$kind(message.encode()),)*
+                }
+            }
+        }
+    };
+}
+
+pub(super) use {enumeration, kinds, message};
+
+as_they_are!(bool, u8, u32, u64, i64, String);
+
+ids!(FileId, StreamId, SpanIndex);
+
+impl<T: Edge> Edge for Vec<T> {
+    type Wire = Vec<T::Wire>;
+
+    fn decode(wire: Self::Wire) -> Result<Self, ProtocolError> {
+        T::decode_list(wire)
+    }
+
+    fn encode(self) -> Self::Wire {
+        T::encode_list(self)
+    }
+}
+
+impl Edge for u16 {
+    type Wire = u32;
+
+    fn decode(number: u32) -> Result<Self, ProtocolError> {
+        Self::try_from(number).map_err(|_| ProtocolError::new("a number beyond 65535"))
+    }
+
+    fn encode(self) -> u32 {
+        self.into()
+    }
+}
+
+impl<const LEN: usize> Edge for [u8; LEN] {
+    type Wire = Vec<u8>;
+
+    fn decode(bytes: Vec<u8>) -> Result<Self, ProtocolError> {
+        let refused = |bytes: Vec<u8>| format!("{} bytes where {LEN} are due", bytes.len());
+        bytes.try_into().map_err(|bytes| ProtocolError::new(refused(bytes)))
+    }
+
+    fn encode(self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+/// Bytes of one length, or none at all.
+impl<const LEN: usize> Edge for Option<[u8; LEN]> {
+    type Wire = Vec<u8>;
+
+    fn decode(bytes: Vec<u8>) -> Result<Self, ProtocolError> {
+        if bytes.is_empty() { Ok(None) } else { Edge::decode(bytes).map(Some) }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        self.map_or(Vec::new(), Edge::encode)
+    }
+}
+
+/// A size that bounds which files are meant, where there is one.
+impl Edge for Option<u64> {
+    type Wire = Option<wire::Bound>;
+
+    fn decode(wire: Self::Wire) -> Result<Self, ProtocolError> {
+        Ok(wire.map(|bound| bound.bytes))
+    }
+
+    fn encode(self) -> Self::Wire {
+        self.map(|bytes| wire::Bound { bytes })
+    }
+}
+
+/// A moment that bounds which files are meant, in seconds since 1970, where there is one.
+impl Edge for Option<i64> {
+    type Wire = Option<wire::Moment>;
+
+    fn decode(wire: Self::Wire) -> Result<Self, ProtocolError> {
+        Ok(wire.map(|moment| moment.seconds))
+    }
+
+    fn encode(self) -> Self::Wire {
+        self.map(|seconds| wire::Moment { seconds })
+    }
+}

@@ -1,0 +1,287 @@
+//! Messages about files: what is offered, what is needed of it, and how it ended.
+
+use super::{
+    Fault,
+    edge::{Edge, enumeration, message},
+};
+use crate::{
+    FileId, ProtocolError, SpanIndex, SpanRange, StreamId,
+    limits::{CONTENT_BYTES, DURABLE_DIGEST_BYTES},
+    wire,
+};
+use alloc::{string::String, vec::Vec};
+
+enumeration! {
+    /// A kind of file.
+    pub enum FileKind, else Unknown {
+        Unknown,
+        Regular,
+        Directory,
+        /// A link that arrives as a link and is never followed.
+        Symlink,
+        /// Another name of a file that is in place: [`FileOffer::link_target`].
+        HardLink,
+    }
+}
+
+message! {
+    /// A run of bytes.
+    #[derive(Copy)]
+    pub struct Extent {
+        pub offset_bytes: u64,
+        pub len_bytes: u64,
+    }
+}
+
+enumeration! {
+    /// What the sender found when it compared a file's content with the receiver's.
+    pub enum Compared, else NotCompared {
+        NotCompared,
+        /// It is the receiver's, which gives it the offer's mode, time and the like.
+        SameContent,
+        /// It differs: the receiver is to take it.
+        OtherContent,
+    }
+}
+
+enumeration! {
+    /// Whether a file is still written. One that is followed is offered again and again under its
+    /// name, each time with its size then.
+    pub enum Growth, else NotGrowing {
+        NotGrowing,
+        /// A round: what came is made durable, and gets no name yet.
+        Growing,
+        /// Nothing is written to it any more: this is its last size.
+        Grown,
+    }
+}
+
+message! {
+    /// The owner of a file, by number and by name: a receiver that knows the name takes its number.
+    pub struct Owner {
+        pub uid: u32,
+        pub gid: u32,
+        pub user: Vec<u8>,
+        pub group: Vec<u8>,
+    }
+}
+
+message! {
+    /// An extended attribute.
+    pub struct Xattr {
+        pub name: Vec<u8>,
+        pub value: Vec<u8>,
+    }
+}
+
+message! {
+    /// Sender to receiver: a file.
+    pub struct FileOffer {
+        pub file: FileId,
+        /// Name below the target, its components separated by `/`.
+        pub name: Vec<u8>,
+        pub kind: FileKind,
+        pub size_bytes: u64,
+        pub mtime_s: i64,
+        pub mtime_ns: u32,
+        /// Permission bits.
+        pub mode: u32,
+        /// Inode of the source: a restart marker holds only for the same one.
+        pub inode: u64,
+        pub device: u64,
+        /// Target of a symlink; of a hard link the name of what it is a link to.
+        pub link_target: Vec<u8>,
+        /// Runs that read as zeros and take no space, in order, not touching.
+        pub holes: Vec<Extent>,
+        /// In answer to [`Answer::Compare`], as a new offer.
+        pub compared: Compared,
+        pub owner: Option<Owner>,
+        /// Extended attributes, ACLs too, as the kernel writes them.
+        pub xattrs: Vec<Xattr>,
+        pub growth: Growth,
+        /// Change time of the source's inode; 0 with `ctime_ns`: not known.
+        pub ctime_s: i64,
+        pub ctime_ns: u32,
+    }
+}
+
+message! {
+    /// Sender to receiver: nothing more will be offered.
+    #[derive(Copy)]
+    pub struct OffersEnd {
+        pub files: u64,
+        pub bytes: u64,
+    }
+}
+
+/// Receiver to sender, once for each offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileAnswer {
+    pub file: FileId,
+    pub answer: Answer,
+}
+
+/// A receiver's answer to an offer, as it is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Need(Need),
+    /// What is there is the same: the file is settled.
+    Skip,
+    /// The file is settled.
+    Fault(Fault),
+    /// The file is settled; the sender offers it again and says what it found.
+    Compare(Compare),
+    /// What would be done, in a dry run: the file is settled.
+    Plan(Plan),
+}
+
+impl Edge for FileAnswer {
+    type Wire = wire::FileAnswer;
+
+    fn decode(wire: wire::FileAnswer) -> Result<Self, ProtocolError> {
+        use wire::file_answer::Answer as Wire;
+        let wire::FileAnswer { file, answer } = wire;
+        let answer = match answer {
+            Some(Wire::Need(need)) => Answer::Need(Edge::decode(need)?),
+            Some(Wire::Skip(wire::Skip {})) => Answer::Skip,
+            Some(Wire::Fault(fault)) => Answer::Fault(Edge::decode(fault)?),
+            Some(Wire::Compare(compare)) => Answer::Compare(Edge::decode(compare)?),
+            Some(Wire::Plan(plan)) => Answer::Plan(Edge::decode(plan)?),
+            None => return Err(ProtocolError::new("an answer to an offer that says nothing")),
+        };
+        Ok(Self { file: FileId(file), answer })
+    }
+
+    fn encode(self) -> wire::FileAnswer {
+        use wire::file_answer::Answer as Wire;
+        let answer = match self.answer {
+            Answer::Need(need) => Wire::Need(need.encode()),
+            Answer::Skip => Wire::Skip(wire::Skip {}),
+            Answer::Fault(fault) => Wire::Fault(fault.encode()),
+            Answer::Compare(compare) => Wire::Compare(compare.encode()),
+            Answer::Plan(plan) => Wire::Plan(plan.encode()),
+        };
+        wire::FileAnswer { file: self.file.0, answer: Some(answer) }
+    }
+}
+
+impl Edge for SpanRange {
+    type Wire = wire::SpanRange;
+
+    fn decode(wire: wire::SpanRange) -> Result<Self, ProtocolError> {
+        let wire::SpanRange { first, count } = wire;
+        Ok(Self { first: SpanIndex(first), count })
+    }
+
+    fn encode(self) -> wire::SpanRange {
+        wire::SpanRange { first: self.first.0, count: self.count }
+    }
+}
+
+message! {
+    /// The receiver wants the file, but for what is durable.
+    pub struct Need {
+        pub span_bytes: u64,
+        /// Spans that an earlier session left verified and durable, or that are a hole.
+        pub durable: Vec<SpanRange>,
+        /// The target's name, where it is not the one offered; else empty.
+        pub stored_as: Vec<u8>,
+        /// Change time of the source's inode when the first of `durable` came.
+        pub ctime_s: i64,
+        pub ctime_ns: u32,
+        /// Digest of what `durable` holds; `None`: not known.
+        pub durable_digest: Option<[u8; DURABLE_DIGEST_BYTES]>
+            => "a digest of durable spans that is not 16 bytes",
+    }
+}
+
+message! {
+    /// A file of this size is there, and this is what it holds.
+    #[derive(Copy)]
+    pub struct Compare {
+        pub blake3: [u8; CONTENT_BYTES] => "a BLAKE3 that is not 32 bytes",
+    }
+}
+
+message! {
+    /// What a receiver would do with an offer, in a dry run.
+    pub struct Plan {
+        /// Something else is there.
+        pub replaces: bool,
+        /// Bytes that an earlier session left: these would not be sent.
+        pub durable_bytes: u64,
+        /// The target's name, where it is not the one offered; else empty.
+        pub stored_as: Vec<u8>,
+    }
+}
+
+message! {
+    /// Receiver to sender: these arrived and their digests agree.
+    pub struct SpansVerified {
+        pub file: FileId,
+        pub spans: Vec<SpanRange>,
+    }
+}
+
+message! {
+    /// Receiver to sender: this arrived damaged; send it again.
+    #[derive(Copy)]
+    pub struct SpanBad {
+        pub file: FileId,
+        pub span: SpanIndex,
+        pub stream: StreamId,
+    }
+}
+
+message! {
+    /// Receiver to sender, where both have [`CAPABILITY_RECHECK`](crate::CAPABILITY_RECHECK): of
+    /// the spans that [`Need`] called durable these are not what was journaled. They are to be sent
+    /// again, and a confirmation of the file is void.
+    pub struct SpansLost {
+        pub file: FileId,
+        pub spans: Vec<SpanRange>,
+    }
+}
+
+message! {
+    /// Sender to receiver: this data stream is lost or stalled. The receiver closes it and says so.
+    pub struct StreamDrop {
+        pub stream: StreamId,
+        pub why: String,
+    }
+}
+
+message! {
+    /// Receiver to sender: nothing of this stream is being written any more, and every span that it
+    /// brought has been acknowledged by an earlier message.
+    #[derive(Copy)]
+    pub struct StreamClosed {
+        pub stream: StreamId,
+    }
+}
+
+message! {
+    /// Sender to receiver: all spans are verified and the source is still what was offered; or a
+    /// fault.
+    pub struct FileConfirm {
+        pub file: FileId,
+        pub fault: Option<Fault>,
+    }
+}
+
+message! {
+    /// Receiver to sender: durable under its name, or a fault.
+    pub struct FileSettled {
+        pub file: FileId,
+        pub fault: Option<Fault>,
+    }
+}
+
+message! {
+    /// Receiver to sender, with [`Wishes::remove_extra`](super::Wishes::remove_extra), when every
+    /// file is settled: what was removed, or in a dry run would be. Directories behind what is in
+    /// them.
+    pub struct Removed {
+        pub names: Vec<Vec<u8>>,
+    }
+}

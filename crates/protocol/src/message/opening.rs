@@ -1,0 +1,199 @@
+//! Messages that open a session: who the client is, what it wants, and what the server grants.
+
+use super::edge::{Edge, enumeration, message};
+use crate::{ProtocolError, wire};
+use alloc::{string::String, vec::Vec};
+
+message! {
+    /// Client to server, first. A server that supports none of the versions refuses.
+    pub struct Hello {
+        pub version_min: u32,
+        pub version_max: u32,
+        pub capabilities: Vec<u32>,
+        pub software: String,
+    }
+}
+
+message! {
+    /// The answer to [`Hello`].
+    pub struct HelloReply {
+        pub version: u32,
+        pub capabilities: Vec<u32>,
+        pub software: String,
+    }
+}
+
+enumeration! {
+    /// Which side sends.
+    pub enum Direction, else Unknown {
+        Unknown,
+        /// The client sends.
+        Push,
+        /// The client receives.
+        Pull,
+        /// There are no files: the path is measured, where both sides have
+        /// [`CAPABILITY_PROBE`](crate::CAPABILITY_PROBE).
+        Probe,
+    }
+}
+
+enumeration! {
+    /// Protection of the data streams.
+    pub enum Protection, else Unknown {
+        Unknown,
+        Clear,
+        Safe,
+        Private,
+    }
+}
+
+enumeration! {
+    /// What a span's bytes are checked by.
+    pub enum Digest, else Unknown {
+        Unknown,
+        None,
+        Crc32c,
+        Xxh3128,
+        AesGmac,
+    }
+}
+
+message! {
+    /// Client to server: who it is and what it wants.
+    pub struct Open {
+        pub token_secret: [u8; 16] => "a token secret that is not 16 bytes",
+        /// Number of the transfer: the same after a reconnection, so that the old session yields.
+        pub transfer: [u8; 16] => "a transfer id that is not 16 bytes",
+        pub direction: Direction,
+        /// The one target of a push, or the sources of a pull, below the token's root.
+        pub paths: Vec<Vec<u8>>,
+        /// The target of a push is a directory, made when missing.
+        pub into_directory: bool,
+        pub protection: Protection,
+        pub digest: Digest,
+        /// Streams that the client wants; 0: the server's choice.
+        pub streams: u32,
+        /// Size of a span; 0: the receiver's choice for each file.
+        pub span_bytes: u64,
+        /// Rate of all streams; 0: no limit.
+        pub rate_bytes_per_s: u64,
+        /// The server's engine, when the user names one.
+        pub peer_engine: String,
+        pub wishes: Option<Wishes>,
+        /// Each file of a push is read back from its disk before it is settled.
+        pub verify_target: bool,
+        /// The path of a push is a name, as an earlier session of this transfer was told.
+        pub target_is_name: bool,
+        /// The server says [`Figures`](super::Figures) about twice a second.
+        pub wants_figures: bool,
+        /// `st_mode` of the directory whose contents are pushed; 0: not known.
+        pub contents_mode: u32,
+    }
+}
+
+enumeration! {
+    /// What is done with a file that is there already.
+    pub enum OnConflict, else SkipSame {
+        /// What is the same stays, what differs is replaced.
+        SkipSame,
+        /// Even what is the same is replaced.
+        Replace,
+        /// What differs stays, and is the file's fault.
+        Fail,
+        /// What differs stays, and the file gets another name.
+        KeepBoth,
+    }
+}
+
+message! {
+    /// Wishes of the user beyond the bytes, of whichever side the server is.
+    #[derive(Copy)]
+    pub struct Wishes {
+        pub on_conflict: OnConflict,
+        /// A file of the same size is the same when its bytes are.
+        pub compare_content: bool,
+        /// What was not offered is removed from the target, after the rest.
+        pub remove_extra: bool,
+        /// Removals allowed: if there are more, nothing is removed; 0: any number.
+        pub removals_max: u64,
+        /// Every offer is answered, nothing is written.
+        pub dry_run: bool,
+        /// The sender removes what is durable at the receiver.
+        pub move_sources: bool,
+        /// Attributes as bits: 1 mode, 2 mtime, 4 owner, 8 group, 16 xattrs, 32 ACLs.
+        pub preserve: u32,
+        /// [`Selection`] is the client's next message.
+        pub selection_follows: bool,
+        /// With `remove_extra`: in the target directory itself, too.
+        pub mirrors_base: bool,
+        /// Files are sent while they are written, in rounds.
+        pub follow: bool,
+        /// With `follow` or `watch`: unwritten for this long, a file is complete.
+        pub idle_ms: u64,
+        /// With `follow`: no written byte ever changes, so none is read again.
+        pub append_only: bool,
+        /// What appears in the source directories is sent too.
+        pub watch: bool,
+        /// With `dry_run`: the server says [`HostFacts`](super::HostFacts) first.
+        pub preflight: bool,
+        /// With `watch`: the end after this long without anything new; 0: never.
+        pub watch_for_ms: u64,
+        /// The server says [`Explained`](super::Explained) when it has chosen its engine.
+        pub explain: bool,
+        /// What an earlier session left is read back before it is believed.
+        pub recheck: bool,
+        /// What is pushed is made durable, gets no name and is gone then.
+        pub discard: bool,
+    }
+}
+
+message! {
+    /// A rule that takes files in or leaves them out.
+    pub struct FilterRule {
+        pub include: bool,
+        pub pattern: Vec<u8>,
+    }
+}
+
+message! {
+    /// Client to server, behind [`Opened`], once or in several parts: which files of a tree are
+    /// meant.
+    pub struct Selection {
+        /// Rules of which the first that fits decides.
+        pub rules: Vec<FilterRule>,
+        /// Names below the one source; without `names_given` all are meant.
+        pub names: Vec<Vec<u8>>,
+        pub names_given: bool,
+        pub size_min: Option<u64>,
+        pub size_max: Option<u64>,
+        /// Moment in seconds since 1970.
+        pub modified_from: Option<i64>,
+        pub modified_until: Option<i64>,
+        pub more_follows: bool,
+    }
+}
+
+message! {
+    /// Server to client: the session that it grants.
+    pub struct Opened {
+        pub session: [u8; 16] => "a session id that is not 16 bytes",
+        pub protection: Protection,
+        pub digest: Digest,
+        /// Data connections that the client is to open.
+        pub streams: u32,
+        /// Offered files without an answer or unsettled, at most.
+        pub offers_max: u32,
+        /// Round trip time as the server's kernel measured it.
+        pub rtt_us: u64,
+        /// No more offers are made once those that are open take this much memory.
+        pub offer_bytes_max: u64,
+        /// Each file is read back, as the client asked.
+        pub verify_target: bool,
+        /// The path of a push is the new name of the one source, no directory.
+        pub target_is_name: bool,
+        /// `st_mode` of the directory whose contents are pulled; 0: not known.
+        pub contents_mode: u32,
+        /// What arrives gets no name, as the client asked.
+        pub discard: bool,
+    }
+}
