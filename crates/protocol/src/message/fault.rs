@@ -5,7 +5,7 @@ use crate::{ProtocolError, wire};
 use alloc::{format, string::String, vec::Vec};
 
 enumeration! {
-    /// What is at fault, by what can be done about it.
+    /// A kind of fault, by what can be done about it.
     pub enum FaultCode, else FaultUnknown {
         FaultUnknown,
         // The session's faults.

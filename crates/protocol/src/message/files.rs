@@ -1,8 +1,8 @@
 //! Messages about files: what is offered, what is needed of it, and how it ended.
 
 use super::{
-    Fault,
     edge::{Edge, enumeration, message},
+    fault::Fault,
 };
 use crate::{
     FileId, ProtocolError, SpanIndex, SpanRange, StreamId,
@@ -34,7 +34,7 @@ message! {
 }
 
 enumeration! {
-    /// What the sender found when it compared a file's content with the receiver's.
+    /// The sender's finding when it compared a file's content with the receiver's.
     pub enum Compared, else NotCompared {
         NotCompared,
         /// It is the receiver's, which gives it the offer's mode, time and the like.
@@ -125,7 +125,7 @@ pub struct FileAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Need(Need),
-    /// What is there is the same: the file is settled.
+    /// The file that is there is the same: it is settled.
     Skip,
     /// The file is settled.
     Fault(Fault),
@@ -204,7 +204,7 @@ message! {
 }
 
 message! {
-    /// What a receiver would do with an offer, in a dry run.
+    /// A receiver's plan for an offer, in a dry run.
     pub struct Plan {
         /// Something else is there.
         pub replaces: bool,

@@ -48,7 +48,7 @@ enumeration! {
 }
 
 enumeration! {
-    /// What a span's bytes are checked by.
+    /// A check of a span's bytes.
     pub enum Digest, else Unknown {
         Unknown,
         None,
@@ -92,15 +92,15 @@ message! {
 }
 
 enumeration! {
-    /// What is done with a file that is there already.
+    /// The treatment of a file that is there already.
     pub enum OnConflict, else SkipSame {
-        /// What is the same stays, what differs is replaced.
+        /// A file that is the same stays, one that differs is replaced.
         SkipSame,
-        /// Even what is the same is replaced.
+        /// A file is replaced even if it is the same.
         Replace,
-        /// What differs stays, and is the file's fault.
+        /// A file that differs stays, and the offer fails.
         Fail,
-        /// What differs stays, and the file gets another name.
+        /// A file that differs stays, and the offered one gets another name.
         KeepBoth,
     }
 }
@@ -112,7 +112,7 @@ message! {
         pub on_conflict: OnConflict,
         /// A file of the same size is the same when its bytes are.
         pub compare_content: bool,
-        /// What was not offered is removed from the target, after the rest.
+        /// Files that were not offered are removed from the target, after the rest.
         pub remove_extra: bool,
         /// Removals allowed: if there are more, nothing is removed; 0: any number.
         pub removals_max: u64,
@@ -132,7 +132,7 @@ message! {
         pub idle_ms: u64,
         /// With `follow`: no written byte ever changes, so none is read again.
         pub append_only: bool,
-        /// What appears in the source directories is sent too.
+        /// Files that appear in the source directories are sent too.
         pub watch: bool,
         /// With `dry_run`: the server says [`HostFacts`](super::HostFacts) first.
         pub preflight: bool,
@@ -140,9 +140,9 @@ message! {
         pub watch_for_ms: u64,
         /// The server says [`Explained`](super::Explained) when it has chosen its engine.
         pub explain: bool,
-        /// What an earlier session left is read back before it is believed.
+        /// Spans that an earlier session left are read back before they are believed.
         pub recheck: bool,
-        /// What is pushed is made durable, gets no name and is gone then.
+        /// A pushed file is made durable, gets no name and is gone then.
         pub discard: bool,
     }
 }
@@ -193,7 +193,7 @@ message! {
         pub target_is_name: bool,
         /// `st_mode` of the directory whose contents are pulled; 0: not known.
         pub contents_mode: u32,
-        /// What arrives gets no name, as the client asked.
+        /// A file gets no name, as the client asked.
         pub discard: bool,
     }
 }

@@ -1,8 +1,8 @@
 //! Messages of a probe, which measures the path, and of an audit, which asks how a host is tuned.
 
 use super::{
-    Fault,
     edge::{Edge, enumeration, message},
+    fault::Fault,
 };
 use crate::{ProtocolError, StreamId, wire};
 use alloc::{string::String, vec::Vec};
@@ -166,7 +166,7 @@ message! {
         pub wanted: String,
         pub note: String,
         pub command: String,
-        /// Whoever can change it, in words.
+        /// People who can change it, in words.
         pub needs: String,
     }
 }

@@ -1,8 +1,8 @@
 //! Messages for the user of the other side: how far it is, what it found, what it cost.
 
 use super::{
-    Fault,
     edge::{Edge, enumeration, message},
+    fault::Fault,
 };
 use crate::{ProtocolError, StreamId, wire};
 use alloc::{string::String, vec::Vec};
