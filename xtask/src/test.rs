@@ -1,8 +1,13 @@
 //! `cargo xtask test`: runs every test of the workspace and counts those this host cannot run.
 //!
+//! Tests wait more than they compute, so several run on each core; those that judge a rate or a
+//! clock run afterwards, one after the other. A test that failed beside others runs once more
+//! alone: what passes then counts as passed and is named, as its first failure may be a race.
+//!
 //! The output of `cargo test` is passed on as it comes. After it stand the reasons of the skipped
 //! tests, and on the last line `N passed, N failed, N skipped`.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -14,32 +19,94 @@ use crate::{Outcome, child, prerequisites};
 
 /// The variable that tells `haul_testkit::skip` where to write.
 const SKIP_LOG_VARIABLE: &str = "HAUL_SKIP_LOG";
+/// Tests that run at a time, on each core.
+const TESTS_PER_CORE: usize = 2;
+/// Beginnings of the names of tests in the suite that measure the host, and so need it alone.
+const QUIET: [&str; 3] = ["verdicts::", "tune::a_change_that_helps", "media_players::ffmpeg_seeks"];
+/// Failures above which none is tried again: a change broke them, and no neighbour.
+const SECOND_CHANCES_MAX: usize = 5;
 
-/// Runs the tests of the project at `root`; `arguments` go to `cargo test`.
+/// Runs the tests of the project at `root`, or those that `arguments` of `cargo test` name.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     prerequisites::provide(root);
     let skip_log = SkipLog::create()?;
     let mut totals = TestTotals::default();
-    let status = run_cargo_test(root, arguments, &skip_log, &mut totals)?;
+    let mut is_in_order = true;
+    let passes = if arguments.is_empty() { all_tests() } else { vec![named_tests(arguments)] };
+    for pass in &passes {
+        let failed_before = totals.failures();
+        let status = run_cargo_test(root, pass, &skip_log, &mut totals)?;
+        if !status.success() && totals.failures() == failed_before {
+            println!("test: cargo test ended with {status}");
+            is_in_order = false;
+        }
+    }
+    if arguments.is_empty() {
+        try_again(root, &skip_log, &mut totals)?;
+    }
     let skipped = skip_log.read()?;
     let counts = totals.finish(&skipped);
     print_reasons(&skipped);
-    if !status.success() {
-        println!("test: cargo test ended with {status}");
-    }
     println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
-    let is_in_order = status.success() && counts.failed == 0;
+    is_in_order &= counts.failed == 0;
     Ok(if is_in_order { Outcome::InOrder } else { Outcome::NotInOrder })
+}
+
+/// The words after `cargo` of each run that all tests take.
+fn all_tests() -> Vec<Vec<String>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (cores * TESTS_PER_CORE).to_string();
+    let crowd = ["test", "--workspace", "--no-fail-fast", "--", "--test-threads", &threads];
+    let skips = QUIET.iter().flat_map(|name| ["--skip", name]);
+    let quiet = ["test", "--package", "haul", "--test", "suite", "--", "--test-threads", "1"];
+    let to_owned = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
+    vec![
+        to_owned(crowd.into_iter().chain(skips).collect()),
+        to_owned(quiet.into_iter().chain(QUIET).collect()),
+    ]
+}
+
+/// The words after `cargo` of a run with a user's own arguments.
+fn named_tests(arguments: &[&str]) -> Vec<String> {
+    let words = ["test", "--workspace", "--no-fail-fast"];
+    words.iter().chain(arguments).map(|word| (*word).to_owned()).collect()
+}
+
+/// Runs the few tests that failed once more, one after the other.
+fn try_again(root: &Path, skip_log: &SkipLog, totals: &mut TestTotals) -> Result<()> {
+    let failed = totals.failed_names().clone();
+    if failed.is_empty() || failed.len() > SECOND_CHANCES_MAX {
+        return Ok(());
+    }
+    println!("test: {} failed; once more, alone: {}", failed.len(), listed(&failed));
+    let words = ["--", "--exact", "--test-threads", "1"];
+    let names = failed.iter().map(String::as_str);
+    let pass = named_tests(&words.into_iter().chain(names).collect::<Vec<_>>());
+    let mut second = TestTotals::default();
+    run_cargo_test(root, &pass, skip_log, &mut second)?;
+    let passed = totals.forgive(&second);
+    if !passed.is_empty() {
+        println!(
+            "test: {} failed beside others and passed alone: {}",
+            passed.len(),
+            listed(&passed)
+        );
+    }
+    Ok(())
+}
+
+fn listed(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn run_cargo_test(
     root: &Path,
-    arguments: &[&str],
+    words: &[String],
     skip_log: &SkipLog,
     totals: &mut TestTotals,
 ) -> Result<ExitStatus> {
-    let mut command = child::cargo(root, &["test", "--workspace", "--no-fail-fast"]);
-    command.args(arguments).env(SKIP_LOG_VARIABLE, &skip_log.path);
+    let mut command = child::cargo(root, &[]);
+    command.args(words).env(SKIP_LOG_VARIABLE, &skip_log.path);
     command.env("PATH", std::env::join_paths(child::search_path())?);
     let mut cargo = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
     #[expect(clippy::disallowed_methods, reason = "an error of it is returned")]
@@ -119,5 +186,26 @@ mod tests {
         pass_on(output, &mut passed_on, &mut totals).unwrap();
         assert_eq!(passed_on, output);
         assert_eq!(totals.finish(""), Counts { passed: 1, failed: 0, skipped: 0 });
+    }
+
+    #[test]
+    fn tests_that_need_the_host_alone_run_once() {
+        let passes = all_tests();
+        for name in QUIET {
+            let skips =
+                passes[0].windows(2).filter(|words| words[0] == "--skip" && words[1] == name);
+            assert_eq!(skips.count(), 1, "{name}");
+            assert_eq!(passes[1].iter().filter(|word| *word == name).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_quiet_test_is_one_in_the_suite() {
+        let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cli/tests/suite");
+        for name in QUIET {
+            let (file, test) = name.split_once("::").unwrap();
+            let text = std::fs::read_to_string(suite.join(file).with_extension("rs")).unwrap();
+            assert!(text.contains(&format!("fn {test}")), "{name}");
+        }
     }
 }

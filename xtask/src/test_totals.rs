@@ -15,6 +15,7 @@ pub struct TestTotals {
     failed: u64,
     ignored: u64,
     failed_names: BTreeSet<String>,
+    passed_names: BTreeSet<String>,
     running: Option<Running>,
 }
 
@@ -24,6 +25,13 @@ struct Running {
     tests: u64,
     passed: u64,
     ignored: u64,
+}
+
+impl Running {
+    /// Tests that have not said how they went.
+    fn unheard(&self) -> u64 {
+        self.tests.saturating_sub(self.passed + self.ignored)
+    }
 }
 
 /// The three numbers of the closing line.
@@ -48,11 +56,40 @@ impl TestTotals {
         } else if let Some((name, outcome)) = test_outcome(line) {
             if outcome.starts_with("FAILED") {
                 self.failed_names.insert(name.into());
-            } else if let Some(running) = &mut self.running {
+                return;
+            }
+            if outcome.starts_with("ok") {
+                self.passed_names.insert(name.into());
+            }
+            if let Some(running) = &mut self.running {
                 running.passed += u64::from(outcome.starts_with("ok"));
                 running.ignored += u64::from(outcome.starts_with("ignored"));
             }
         }
+    }
+
+    /// Tests that have failed so far, those of a binary that died with them.
+    pub fn failures(&self) -> u64 {
+        let unheard = self.running.as_ref().map_or(0, Running::unheard);
+        self.failed + unheard
+    }
+
+    /// Names of the tests that said they failed.
+    pub fn failed_names(&self) -> &BTreeSet<String> {
+        &self.failed_names
+    }
+
+    /// Counts those failed tests as passed that passed in `second`, in which they ran once more;
+    /// returns their names.
+    pub fn forgive(&mut self, second: &TestTotals) -> BTreeSet<String> {
+        let passed = second.passed_names.difference(&second.failed_names);
+        let forgiven: BTreeSet<String> =
+            passed.filter(|name| self.failed_names.contains(*name)).cloned().collect();
+        self.failed_names.retain(|name| !forgiven.contains(name));
+        let count = (forgiven.len() as u64).min(self.failed);
+        self.failed -= count;
+        self.passed += count;
+        forgiven
     }
 
     /// Counts the tests of a binary that died and has no result line: those that had not passed by
@@ -61,7 +98,7 @@ impl TestTotals {
         if let Some(running) = self.running.take() {
             self.passed += running.passed;
             self.ignored += running.ignored;
-            self.failed += running.tests.saturating_sub(running.passed + running.ignored);
+            self.failed += running.unheard();
         }
     }
 
@@ -167,5 +204,26 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; fini
         let output = format!("running 4 tests\ntest a ... ok\n{TWO_BINARIES}");
         assert_eq!(count(&output, ""), Counts { passed: 4, failed: 4, skipped: 0 });
         assert_eq!(count("running 2 tests\n", ""), Counts { passed: 0, failed: 2, skipped: 0 });
+    }
+
+    #[test]
+    fn a_test_that_passes_alone_counts_as_passed_and_is_named() {
+        let totals_of = |output: &str| {
+            let mut totals = TestTotals::default();
+            output.lines().for_each(|line| totals.read_line(line));
+            totals
+        };
+        let mut totals = totals_of(TWO_BINARIES);
+        assert_eq!(totals.failures(), 1);
+        let again = "running 1 test\ntest a::two ... FAILED\n\
+            test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out\n";
+        assert!(totals.forgive(&totals_of(again)).is_empty());
+        // Of two tests of one name, one has failed again.
+        let both = format!("running 1 test\ntest a::two ... ok\n{again}");
+        assert!(totals.forgive(&totals_of(&both)).is_empty());
+        assert!(totals.forgive(&totals_of("running 1 test\n")).is_empty(), "it died");
+        let passed = totals.forgive(&totals_of("running 1 test\ntest a::two ... ok\n"));
+        assert_eq!(passed, BTreeSet::from(["a::two".to_owned()]));
+        assert_eq!(totals.finish(""), Counts { passed: 4, failed: 0, skipped: 0 });
     }
 }
