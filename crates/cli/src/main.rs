@@ -8,8 +8,8 @@
 use haul::{args::usage_problem, failure::Failure};
 use std::{
     ffi::OsString,
-    hint, io,
-    process::ExitCode,
+    hint, io, panic,
+    process::{self, ExitCode},
     thread::{self, JoinHandle},
 };
 
@@ -23,6 +23,7 @@ const HEAP_BYTES_MIN: usize = 32 << 20;
 const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
+    end_at_a_panic();
     haul_sys::file_size_limit::survive();
     haul_transfer::internals::grow_descriptor_table();
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -43,6 +44,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// Makes a panic on any thread the end of the program, in builds that unwind, too: nobody waits for
+/// a thread that is gone, and no lock is found as a panic left it. The next run resumes.
+fn end_at_a_panic() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        usual(panic);
+        process::abort();
+    }));
+}
+
 fn run(words: Vec<OsString>) -> io::Result<JoinHandle<ExitCode>> {
     // Reserved and given back untouched: it costs nothing.
     let mut room = Vec::<u8>::new();
@@ -50,4 +61,27 @@ fn run(words: Vec<OsString>) -> io::Result<JoinHandle<ExitCode>> {
     drop(hint::black_box(room));
     let builder = thread::Builder::new().name("haul".to_owned()).stack_size(STACK_BYTES);
     builder.spawn(|| haul::run(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{os::unix::process::ExitStatusExt, process::Command};
+
+    /// Variable that makes a test panic, in a process of its own.
+    const PANICS: &str = "HAUL_TEST_PANICS";
+
+    #[test]
+    fn a_panic_on_any_thread_ends_the_program() {
+        if std::env::var_os(PANICS).is_some() {
+            end_at_a_panic();
+            let _ = thread::spawn(|| panic!("of a test")).join();
+            process::exit(0);
+        }
+        let program = std::env::current_exe().unwrap();
+        let name = "tests::a_panic_on_any_thread_ends_the_program";
+        let ended =
+            Command::new(program).args(["--exact", name]).env(PANICS, "1").output().unwrap();
+        assert_eq!(ended.status.signal(), Some(6), "SIGABRT: {ended:?}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
     content::{FileContent, hash_of_nothing},
     error::problem,
     events::ManifestReport,
-    locks::lock,
+    locks::{Lock, lock},
     name::Name,
     problem::{Problem, Side},
     storage::{
@@ -36,14 +36,14 @@ use std::{
     os::fd::AsRawFd,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 /// The manifest of a running transfer, over all its sessions.
 #[derive(Debug)]
 pub struct Manifest {
     path: PathBuf,
-    records: Mutex<io::Result<SortedRecords>>,
+    records: Lock<io::Result<SortedRecords>>,
 }
 
 /// The manifest in which a session's settled files get their lines.
@@ -181,7 +181,7 @@ impl Manifest {
             return Err(failed("a FIFO, socket or device of that name"));
         }
         let sorter = SortedRecords::new(directory_of(path)).map_err(|e| failed(&e.to_string()))?;
-        Ok(Self { path: path.to_owned(), records: Mutex::new(Ok(sorter)) })
+        Ok(Self { path: path.to_owned(), records: Lock::new(Ok(sorter)) })
     }
 
     /// Writes it; `left_out` is told of each file that is in place and gets no line.

@@ -4,7 +4,7 @@ use super::{Origin, record::Record};
 use crate::{
     Interrupt,
     content::{FileContent, SpanHasher, Value},
-    locks::lock,
+    locks::{Lock, lock},
 };
 use haul_datapath::{SpanFile, choose};
 use haul_protocol::{SpanGrid, SpanIndex};
@@ -14,10 +14,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
@@ -97,7 +94,7 @@ fn read_unknown(
         thread::available_parallelism().map_or(1, usize::from).min(unknown.len())
     };
     let next = AtomicUsize::new(0);
-    let results: Mutex<io::Result<Vec<(SpanIndex, Value)>>> = Mutex::new(Ok(Vec::new()));
+    let results: Lock<io::Result<Vec<(SpanIndex, Value)>>> = Lock::new(Ok(Vec::new()));
     let work = || {
         let mut buffer = vec![0; BLOCK_BYTES];
         while let Some(span) = unknown.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -118,7 +115,7 @@ fn read_unknown(
     } else {
         thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     }
-    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let results = results.into_inner();
     results?.into_iter().for_each(|(span, value)| content.insert(span, value));
     let hash = content.hash().ok_or_else(|| io::Error::other("it was not read to its end"))?;
     Ok((hash, read_bytes))

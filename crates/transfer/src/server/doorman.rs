@@ -6,14 +6,18 @@
 //! that have all but ended would pile up behind the next connections.
 
 use super::{Server, not_let_in::NotLetIn};
-use crate::{bytes::random_bytes, locks::lock, server::event::ServerEvent};
+use crate::{
+    bytes::random_bytes,
+    locks::{Lock, lock},
+    server::event::ServerEvent,
+};
 use haul_protocol::frame::{DATA_MAGIC, PREFACE_BYTES, Preface};
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, ScopedJoinHandle},
@@ -29,7 +33,7 @@ const TLS_HANDSHAKE: u8 = 22;
 #[derive(Debug)]
 pub struct Strangers {
     max: usize,
-    waiting: Mutex<(u64, BTreeMap<u64, Waiting>)>,
+    waiting: Lock<(u64, BTreeMap<u64, Waiting>)>,
 }
 
 #[derive(Debug)]
@@ -41,7 +45,7 @@ struct Waiting {
 impl Strangers {
     pub fn new(max: u32) -> Self {
         let max = max.max(1) as usize;
-        Self { max, waiting: Mutex::default() }
+        Self { max, waiting: Lock::default() }
     }
 
     /// Takes a place for a connection.

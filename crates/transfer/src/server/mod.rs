@@ -11,6 +11,7 @@ mod sessions;
 use crate::{
     Interrupt,
     error::problem,
+    locks::{Lock, lock, rank},
     options::{ServeOptions, ServeRoot},
     rights::Rights,
     served_root::ServedRoot,
@@ -36,7 +37,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -69,7 +70,7 @@ pub struct Server {
     served: ServedRoot,
     strangers: Strangers,
     refusals: Refusals,
-    sessions: Mutex<Sessions>,
+    sessions: Lock<Sessions, rank::Sessions>,
 }
 
 impl Server {
@@ -123,7 +124,7 @@ impl Server {
             host,
             root,
             served,
-            sessions: Mutex::default(),
+            sessions: Lock::default(),
         })
     }
 
@@ -203,7 +204,7 @@ impl Server {
                 }
             };
             self.strangers.close_all();
-            crate::locks::lock(&self.sessions).interrupt_all();
+            lock(&self.sessions).interrupt_all();
             assert!(!threads.panicked, "the thread of a connection panicked");
             result
         });
@@ -243,7 +244,7 @@ impl Server {
         if !self.options.once {
             return false;
         }
-        let sessions = crate::locks::lock(&self.sessions);
+        let sessions = lock(&self.sessions);
         sessions.ended_for_good
             || (sessions.is_empty()
                 && sessions.cut_off_at.is_some_and(|at: Instant| at.elapsed() > ONCE_LINGER))

@@ -3,11 +3,13 @@
 //! So many lines an address and ten seconds, so many of all addresses together; what is beyond
 //! them is counted, and told in a line for each address when the time is over.
 
-use crate::{locks::lock, server::event::ServerEvent};
+use crate::{
+    locks::{Lock, lock},
+    server::event::ServerEvent,
+};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -40,11 +42,11 @@ impl Window {
 }
 
 #[derive(Debug)]
-pub struct Refusals(Mutex<Window>);
+pub struct Refusals(Lock<Window>);
 
 impl Refusals {
     pub fn new() -> Self {
-        Self(Mutex::new(Window::new()))
+        Self(Lock::new(Window::new()))
     }
 
     /// A connection was refused: the line for it, if it is told now.

@@ -8,7 +8,7 @@ use crate::{
     digest::SessionKeys,
     error::{io_problem_fault, problem},
     events::{Event, FileCounts},
-    locks::lock,
+    locks::{Guard, lock},
     name::Name,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
     preflight, rights,
@@ -57,7 +57,7 @@ use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpStream},
     sync::{
-        Arc, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -333,11 +333,7 @@ impl Server {
     ///
     /// The same transfer on an earlier connection is a leftover and yields. A single-use token has
     /// one session at a time, and none once its transfer is complete.
-    fn place_for(
-        &self,
-        open: &message::Open,
-        grant: &Grant,
-    ) -> Result<MutexGuard<'_, Sessions>, Fault> {
+    fn place_for(&self, open: &message::Open, grant: &Grant) -> Result<Guard<'_, Sessions>, Fault> {
         let begun = Instant::now();
         let mut waiting = None;
         loop {

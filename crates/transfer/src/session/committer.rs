@@ -6,7 +6,7 @@
 use super::{contents::Contents, target_check::TargetCheck};
 use crate::{
     clocks::elapsed_ns,
-    locks::lock,
+    locks::{Lock, lock, rank},
     storage::{
         aborted::check_not_aborted, in_place::Looked, journal::Recorded,
         open_files::empty_files_max, root::Root, span_digests::Digest, target::TargetFile,
@@ -22,7 +22,7 @@ use std::{
     collections::{BTreeMap, VecDeque, btree_map},
     fs::File,
     sync::{
-        Arc, Condvar, Mutex,
+        Arc, Condvar,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -47,7 +47,7 @@ const GATHER_FILES: usize = 2048;
 const GROUP_MIN: usize = 4;
 
 /// A target shared by streams, committer and session.
-pub type SharedTarget = Arc<Mutex<Option<TargetFile>>>;
+pub type SharedTarget = Arc<Lock<Option<TargetFile>, rank::Target>>;
 
 /// A span that no checkpoint has journaled, and what it holds, where that is known.
 type Unjournaled = (SpanIndex, Option<Digest>);
@@ -107,17 +107,17 @@ impl Queue {
 
 #[derive(Default)]
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Lock<Queue>,
     changed: Condvar,
     to_publish: Condvar,
-    results: Mutex<Vec<Committed>>,
+    results: Lock<Vec<Committed>>,
     durable_bytes: AtomicU64,
     sync_ns: AtomicU64,
     /// When the sync under way began.
-    sync_begun: Mutex<Option<Instant>>,
+    sync_begun: Lock<Option<Instant>>,
     read_back_ns: AtomicU64,
     /// When the reading back under way began.
-    read_back_begun: Mutex<Option<Instant>>,
+    read_back_begun: Lock<Option<Instant>>,
     cpu_ns: AtomicU64,
     publisher_cpu_ns: AtomicU64,
     contents: Arc<Contents>,
@@ -293,7 +293,7 @@ impl CommitterHandle {
         let cpu_ns = [&self.0.cpu_ns, &self.0.publisher_cpu_ns];
         let cpu_ns: u64 = cpu_ns.iter().map(|ns| ns.load(Ordering::Relaxed)).sum();
         let cpu_ns = cpu_ns + self.0.check.as_ref().map_or(0, TargetCheck::cpu_ns);
-        let wall_ns = |ended: &AtomicU64, begun: &Mutex<Option<Instant>>| {
+        let wall_ns = |ended: &AtomicU64, begun: &Lock<Option<Instant>>| {
             ended.load(Ordering::Relaxed) + lock(begun).map_or(0, elapsed_ns)
         };
         Costs {
@@ -357,11 +357,7 @@ impl Shared {
             !queue.has_all && !queue.ending && !queue.hurried && queue.commits.len() < GATHER_FILES
         };
         while !left.is_zero() && waits(&queue) {
-            queue = self
-                .changed
-                .wait_timeout(queue, left)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .0;
+            queue = queue.wait_timeout(&self.changed, left);
             left = deadline.saturating_duration_since(Instant::now());
         }
         queue.hurried = false;
@@ -376,11 +372,7 @@ impl Shared {
                 break;
             }
             queue.idle = true;
-            queue = self
-                .changed
-                .wait_timeout(queue, left)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .0;
+            queue = queue.wait_timeout(&self.changed, left);
         }
         queue.idle = false;
         let commits = std::mem::take(&mut queue.commits);
@@ -395,8 +387,7 @@ impl Shared {
                 if queue.published_all {
                     return;
                 }
-                let waited = self.to_publish.wait(queue);
-                queue = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+                queue = queue.wait(&self.to_publish);
             }
             let mut batch = Vec::from(std::mem::take(&mut queue.synced));
             queue.publishing = true;

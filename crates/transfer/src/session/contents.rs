@@ -2,15 +2,15 @@
 
 use crate::{
     content::{FileContent, Value},
-    locks::lock,
+    locks::{Lock, lock},
 };
 use haul_protocol::{FileId, SpanGrid, SpanIndex};
-use std::{collections::BTreeMap, sync::Mutex};
+use std::collections::BTreeMap;
 
 /// The values of the spans that this session moved, of files that are not settled.
 #[derive(Debug, Default)]
 pub struct Contents {
-    files: Mutex<BTreeMap<FileId, FileContent>>,
+    files: Lock<BTreeMap<FileId, FileContent>>,
 }
 
 impl Contents {

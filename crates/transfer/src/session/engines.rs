@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     events::{Event, Explained},
-    locks::lock,
+    locks::{Lock, lock},
     problem::Side,
 };
 use haul_datapath::{
@@ -28,7 +28,7 @@ use std::{
     fs::File,
     ops::Range,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -56,7 +56,7 @@ impl Chosen {
 #[derive(Debug, Default)]
 pub struct Orders {
     number: AtomicU64,
-    latest: Mutex<Order>,
+    latest: Lock<Order>,
 }
 
 /// Engine that the streams are to go over to between two spans.

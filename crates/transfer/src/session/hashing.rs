@@ -1,7 +1,7 @@
 //! Reads files beside the session's thread: whole ones for their BLAKE3, to tell whether what is at
 //! the target is the same as the source; and what is to be looked at once more.
 
-use crate::locks::lock;
+use crate::locks::{Lock, lock};
 use haul_datapath::SpanFile;
 use haul_protocol::FileId;
 use std::{
@@ -9,7 +9,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -34,7 +34,7 @@ type Job<T> = (FileId, Box<dyn FnOnce(&AtomicBool) -> io::Result<T> + Send>);
 pub struct Hashing<T = Content> {
     wake: Arc<dyn Fn() + Send + Sync>,
     jobs: Option<mpsc::Sender<Job<T>>>,
-    results: Arc<Mutex<Vec<Hashed<T>>>>,
+    results: Arc<Lock<Vec<Hashed<T>>>>,
     ending: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     /// Given and not taken back.
@@ -74,7 +74,7 @@ impl<T: Send + 'static> Hashing<T> {
 
     fn start(&mut self) -> io::Result<()> {
         let (jobs, taken) = mpsc::channel();
-        let taken = Arc::new(Mutex::new(taken));
+        let taken = Arc::new(Lock::<_>::new(taken));
         for number in 0..THREADS {
             let (taken, results) = (taken.clone(), self.results.clone());
             let (ending, wake) = (self.ending.clone(), self.wake.clone());

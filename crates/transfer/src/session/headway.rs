@@ -9,15 +9,15 @@
 //! One of these lasts for all sessions of a run. It has no clock and no socket.
 
 use super::streams::StreamFigures;
-use crate::{locks::lock, session::listening::LOST_AFTER};
+use crate::{
+    locks::{Lock, lock},
+    session::listening::LOST_AFTER,
+};
 use haul_protocol::{
     frame::{HEADER_BYTES, PREFACE_BYTES},
     limits,
 };
-use std::{
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// Connections that break within this time of each other broke for one reason.
 const ROUND: Duration = Duration::from_millis(200);
@@ -78,7 +78,7 @@ pub enum Next {
 }
 
 #[derive(Debug)]
-pub struct Headway(Mutex<State>);
+pub struct Headway(Lock<State>);
 
 #[derive(Debug)]
 struct State {
@@ -111,7 +111,7 @@ struct State {
 impl Headway {
     #[must_use]
     pub fn new(retry_for: Duration, span_bytes: u64) -> Self {
-        Self(Mutex::new(State {
+        Self(Lock::new(State {
             retry_for,
             session_at: None,
             heard_at: None,

@@ -12,7 +12,7 @@ use crate::{
     content::Part,
     digest::SpanDigest,
     error::io_fault,
-    locks::lock,
+    locks::{Lock, lock, rank},
     storage::{open_files::Share, span_digests::Digest, waited_for::Held},
 };
 use haul_datapath::{
@@ -31,7 +31,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -39,8 +39,8 @@ use std::{
 
 /// State that the streams and the session's thread share.
 pub struct ReceiveShared {
-    pub machine: Mutex<Receiver>,
-    pub targets: Mutex<BTreeMap<FileId, Target>>,
+    pub machine: Lock<Receiver, rank::Machine>,
+    pub targets: Lock<BTreeMap<FileId, Target>>,
     pub contents: Arc<Contents>,
     pub committer: CommitterHandle,
     pub streams: Arc<Streams>,
@@ -52,7 +52,7 @@ pub struct ReceiveShared {
     /// Share of the small files that all sessions may have open.
     pub small_files: Share,
     /// Files that a stream found it cannot write.
-    pub failed: Mutex<Vec<(FileId, Fault)>>,
+    pub failed: Lock<Vec<(FileId, Fault)>>,
 }
 
 impl ReceiveShared {
@@ -61,7 +61,7 @@ impl ReceiveShared {
     pub fn holds(&self, held: &Held) -> bool {
         let Held::File(inode, device) = held else { return false };
         let is_it = |target: &Target| {
-            let file = target.shared.try_lock().ok();
+            let file = target.shared.try_lock();
             file.and_then(|file| file.as_ref()?.inode()) == Some((*inode, *device))
         };
         lock(&self.targets).values().any(is_it)
@@ -108,7 +108,7 @@ pub struct ReceiveStream {
     pub(super) pack: Vec<u8>,
     next_id: u64,
     done: Vec<SpanDone>,
-    pub(super) figures: Arc<Mutex<StreamFigures>>,
+    pub(super) figures: Arc<Lock<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
     /// The last order that was followed.
@@ -141,7 +141,7 @@ pub fn run(
     stream: StreamId,
     socket: OwnedFd,
     candidates: Vec<&'static EngineInfo>,
-    figures: &Arc<Mutex<StreamFigures>>,
+    figures: &Arc<Lock<StreamFigures>>,
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     events::{Event, Lag},
-    locks::lock,
+    locks::{Lock, lock},
     manifest::Lines,
     name::{Name, printable},
     problem::Side,
@@ -66,7 +66,7 @@ use stages_in_order::{Stages, TakenUp};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -150,8 +150,8 @@ impl<'a> Receiving<'a> {
             directories: Directories::default(),
         };
         let shared = Arc::new(ReceiveShared {
-            machine: Mutex::new(machine(&place, options.offers)),
-            targets: Mutex::default(),
+            machine: Lock::new(machine(&place, options.offers)),
+            targets: Lock::default(),
             contents,
             committer: committer.handle(),
             streams,
@@ -160,7 +160,7 @@ impl<'a> Receiving<'a> {
             verified_bytes: AtomicU64::new(0),
             damaged_spans: AtomicU64::new(0),
             small_files: Share::of_small_files(),
-            failed: Mutex::default(),
+            failed: Lock::default(),
         });
         Ok(Self {
             context: Context {
@@ -279,8 +279,11 @@ impl<'a> Receiving<'a> {
             }
             ReceiverEvent::AllVerified(_) => {}
             ReceiverEvent::Commit(file) => {
-                if let Some(target) = lock(&context.shared.targets).get(&file) {
-                    context.shared.committer.commit(file, &target.shared);
+                let targets = lock(&context.shared.targets);
+                let target = targets.get(&file).map(|target| target.shared.clone());
+                drop(targets);
+                if let Some(target) = target {
+                    context.shared.committer.commit(file, &target);
                 }
             }
             ReceiverEvent::GivenUp { file, fault } => self.given_up(file, fault),

@@ -13,7 +13,7 @@ use crate::{
     content::Part,
     digest::SpanDigest,
     error::io_fault,
-    locks::lock,
+    locks::{Lock, lock, rank},
     name::Name,
     storage::source::{Ctime, SourceEntry},
 };
@@ -33,7 +33,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex,
+        Arc, Condvar,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -46,10 +46,10 @@ static FILLER: [u8; 64 << 10] = [0; 64 << 10];
 
 /// State that the streams and the session's thread share.
 pub struct SendShared {
-    pub machine: Mutex<Sender>,
+    pub machine: Lock<Sender, rank::Machine>,
     /// Spans may have come free.
     pub spans: Condvar,
-    pub sources: Mutex<BTreeMap<FileId, Source>>,
+    pub sources: Lock<BTreeMap<FileId, Source>>,
     pub contents: Contents,
     pub sent: SentSpans,
     pub streams: Arc<Streams>,
@@ -113,7 +113,7 @@ pub struct SendStream {
     pub(super) pack_fill_bytes: u64,
     pub(super) sequence: u64,
     done: Vec<SpanDone>,
-    figures: Arc<Mutex<StreamFigures>>,
+    figures: Arc<Lock<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
     watch: Option<SourceWatch>,
@@ -132,7 +132,7 @@ pub fn run(
     stream: StreamId,
     socket: OwnedFd,
     chosen: &Chosen,
-    figures: &Arc<Mutex<StreamFigures>>,
+    figures: &Arc<Lock<StreamFigures>>,
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
@@ -232,7 +232,7 @@ impl SendStream {
             if machine.has_pending() || shared.streams.stopping() {
                 continue;
             }
-            let _ = shared.spans.wait_timeout(machine, IDLE_POLL);
+            let _ = machine.wait_timeout(&shared.spans, IDLE_POLL);
         };
         self.idle_ns += elapsed_ns(begun);
         lock(&self.figures).in_span = work.is_some();

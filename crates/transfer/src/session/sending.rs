@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     events::{Event, FileEnded, Lag},
-    locks::lock,
+    locks::{Lock, lock},
     manifest::Lines,
     name::{Name, printable},
     problem::Side,
@@ -62,7 +62,7 @@ use settling::Told;
 pub use sources::Sources;
 use stages_in_order::Stages;
 use std::{
-    sync::{Arc, Condvar, Mutex, atomic::AtomicU64},
+    sync::{Arc, Condvar, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -128,9 +128,9 @@ impl<'a> Sending<'a> {
             moving: Moving::default(),
         };
         let shared = Arc::new(SendShared {
-            machine: Mutex::new(Sender::new(options.offers.files, options.offers.bytes)),
+            machine: Lock::new(Sender::new(options.offers.files, options.offers.bytes)),
             spans: Condvar::new(),
-            sources: Mutex::default(),
+            sources: Lock::default(),
             contents: Contents::default(),
             sent: SentSpans::default(),
             streams,

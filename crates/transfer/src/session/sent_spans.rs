@@ -1,12 +1,12 @@
 //! By which digest each span of a session's files left, so that a source can be read again and
 //! compared: 40 bytes of memory a span, while its file is open.
 
-use crate::locks::lock;
+use crate::locks::{Lock, lock};
 use haul_protocol::{
     FileId, SpanGrid, SpanIndex,
     frame::{PayloadStatus, SpanHeader},
 };
-use std::{collections::BTreeMap, sync::Mutex};
+use std::collections::BTreeMap;
 
 /// A span that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct SentSpan {
 /// The spans of the files that are not settled; of a span that went out twice, the last time.
 #[derive(Debug, Default)]
 pub struct SentSpans {
-    files: Mutex<BTreeMap<FileId, BTreeMap<SpanIndex, SentSpan>>>,
+    files: Lock<BTreeMap<FileId, BTreeMap<SpanIndex, SentSpan>>>,
 }
 
 impl SentSpans {

@@ -3,7 +3,7 @@
 use super::headway::Carried;
 use crate::{
     digest::{SessionKeys, SpanDigest},
-    locks::lock,
+    locks::{Lock, lock, rank},
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
@@ -24,7 +24,7 @@ use std::{
     net::{Shutdown, TcpStream},
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -178,13 +178,13 @@ fn read_bytes(thread: Pid) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
 }
 
-pub type SharedFigures = Arc<Mutex<StreamFigures>>;
+pub type SharedFigures = Arc<Lock<StreamFigures>>;
 
 /// An open stream, as the session's thread sees it.
 #[derive(Debug)]
 struct StreamHandle {
     socket: TcpStream,
-    figures: Arc<Mutex<StreamFigures>>,
+    figures: Arc<Lock<StreamFigures>>,
 }
 
 /// An event that a stream's thread tells the session's thread.
@@ -212,13 +212,13 @@ pub enum StreamEvent {
 /// The streams of one session.
 #[derive(Debug)]
 pub struct Streams {
-    handles: Mutex<BTreeMap<StreamId, StreamHandle>>,
-    events: Mutex<Vec<StreamEvent>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    handles: Lock<BTreeMap<StreamId, StreamHandle>, rank::Streams>,
+    events: Lock<Vec<StreamEvent>>,
+    threads: Lock<Vec<JoinHandle<()>>>,
     /// Figures of streams that have ended.
-    ended: Mutex<Vec<StreamFigures>>,
+    ended: Lock<Vec<StreamFigures>>,
     /// Every number that a connection was attached with: a preface that is replayed finds it here.
-    claimed: Mutex<BTreeSet<StreamId>>,
+    claimed: Lock<BTreeSet<StreamId>>,
     /// Attached and not yet running, or running.
     alive: AtomicU64,
     next: AtomicU64,
@@ -263,11 +263,11 @@ impl Streams {
     #[must_use]
     pub fn new(waker: Waker) -> Arc<Self> {
         Arc::new(Self {
-            handles: Mutex::default(),
-            events: Mutex::default(),
-            threads: Mutex::default(),
-            ended: Mutex::default(),
-            claimed: Mutex::default(),
+            handles: Lock::default(),
+            events: Lock::default(),
+            threads: Lock::default(),
+            ended: Lock::default(),
+            claimed: Lock::default(),
             alive: AtomicU64::new(0),
             next: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -328,7 +328,7 @@ impl Streams {
             thread::Builder::new().name(format!("haul-stream-{}", stream.0)).spawn(move || {
                 let (thread, is_open) = (Some(gettid()), true);
                 let figures = StreamFigures { thread, is_open, ..StreamFigures::default() };
-                let figures = Arc::new(Mutex::new(figures));
+                let figures = Arc::new(Lock::new(figures));
                 let result = connect()
                     .and_then(|socket| {
                         lock(&figures).opened_at = Some(Instant::now());
@@ -356,7 +356,8 @@ impl Streams {
 
     fn end(&self, stream: StreamId, why: Option<String>) {
         let (mut carried, mut in_span) = (Carried::default(), false);
-        if let Some(handle) = lock(&self.handles).remove(&stream) {
+        let handle = lock(&self.handles).remove(&stream);
+        if let Some(handle) = handle {
             let _ = handle.socket.shutdown(Shutdown::Both);
             let mut figures = lock(&handle.figures).clone();
             figures.look(&handle.socket);

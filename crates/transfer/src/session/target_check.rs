@@ -9,7 +9,7 @@ use crate::{
     clocks::thread_cpu_ns,
     content::FileContent,
     error::io_fault,
-    locks::lock,
+    locks::{Lock, lock},
     storage::{
         holes,
         open_files::empty_files_max,
@@ -24,7 +24,7 @@ use haul_protocol::{
 use std::{
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
@@ -54,7 +54,7 @@ struct Reading {
     within_holes: SpanSet,
     name: Vec<u8>,
     /// The first span that is not as it arrived, or cannot be read.
-    bad: Mutex<Option<(SpanIndex, io::Result<()>)>>,
+    bad: Lock<Option<(SpanIndex, io::Result<()>)>>,
 }
 
 impl TargetCheck {
@@ -139,7 +139,7 @@ impl TargetCheck {
             return Err(no_record());
         }
         let read_back = ReadBack::new(opened);
-        let bad = Mutex::default();
+        let bad = Lock::default();
         Ok(Some(Reading { read_back, content, within_holes, name, bad }))
     }
 
@@ -197,7 +197,7 @@ impl TargetCheck {
 }
 
 fn judge(reading: Reading) -> Result<(), Fault> {
-    let bad = reading.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let bad = reading.bad.into_inner();
     let Some((span, why)) = bad else { return Ok(()) };
     let (offset, len) = reading.content.grid().range(span);
     match why {

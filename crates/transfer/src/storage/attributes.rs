@@ -5,7 +5,11 @@
 //! attributes only `user.*` arrive: `security.*` could give rights that nobody here gave, and
 //! `trusted.*` steers file systems such as overlayfs.
 
-use crate::{error::io_fault, wishes::Preserve};
+use crate::{
+    error::io_fault,
+    locks::{Lock, lock},
+    wishes::Preserve,
+};
 use haul_protocol::{
     limits,
     message::{Fault, FaultCode, FileOffer, Owner, Side, Xattr},
@@ -27,7 +31,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -51,7 +55,7 @@ struct Names {
 #[derive(Debug, Default)]
 pub struct Attributes {
     pub preserve: Preserve,
-    names: Mutex<Names>,
+    names: Lock<Names>,
     /// The first time that a file system did not keep, in words.
     unkept_time: OnceLock<String>,
     unkept_told: AtomicBool,
@@ -72,7 +76,7 @@ impl Attributes {
         if !self.preserve.owner && !self.preserve.group {
             return;
         }
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         let (uid, gid) = (stat.st_uid, stat.st_gid);
         let user = names.users.entry(uid).or_insert_with(|| {
             let user = uzers::get_user_by_uid(uid);
@@ -295,7 +299,7 @@ impl Attributes {
     /// The owner and group here, as far as they are asked for and were offered.
     fn owner_of(&self, offer: &FileOffer) -> Option<(Option<Uid>, Option<Gid>)> {
         let owner = offer.owner.as_ref()?;
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         let uid = self.preserve.owner.then(|| {
             let known = names.uids.entry(owner.user.clone()).or_insert_with(|| {
                 uzers::get_user_by_name(OsStr::from_bytes(&owner.user)).map(|user| user.uid())

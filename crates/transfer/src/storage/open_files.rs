@@ -5,10 +5,11 @@
 //! streams wait before they open more of them than this process can have. What is free is shared
 //! anew by who comes: a session may hold no more than it leaves, and each always has one.
 
+use crate::locks::{Guard, Lock, lock};
 use rustix::process::{Resource, getrlimit};
 use std::{
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Condvar, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -48,7 +49,7 @@ pub fn empty_files_max() -> usize {
 /// The files of one kind that all sessions of this process have open.
 #[derive(Debug)]
 struct Gate {
-    counts: Mutex<Counts>,
+    counts: Lock<Counts>,
     changed: Condvar,
     most: u64,
     most_each: u64,
@@ -63,11 +64,11 @@ struct Counts {
 
 impl Gate {
     fn new(most: u64, most_each: u64) -> Self {
-        Self { counts: Mutex::default(), changed: Condvar::new(), most, most_each }
+        Self { counts: Lock::default(), changed: Condvar::new(), most, most_each }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Guard<'_, Counts> {
+        lock(&self.counts)
     }
 }
 
@@ -119,8 +120,7 @@ impl Share {
                 return None;
             }
             counts.waiting += 1;
-            let waited = self.gate.changed.wait_timeout(counts, LOOK_EVERY);
-            counts = waited.unwrap_or_else(PoisonError::into_inner).0;
+            counts = counts.wait_timeout(&self.gate.changed, LOOK_EVERY);
             counts.waiting -= 1;
         }
     }

@@ -4,6 +4,7 @@
 //! `..` nor a symbolic link, planted before or meanwhile, leads out. Where something is written,
 //! symbolic links are not followed at all.
 
+use crate::locks::{Lock, lock};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, statat},
     io::Errno,
@@ -16,7 +17,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -63,7 +64,7 @@ fn inode(stat: &Stat) -> (u64, u64) {
 pub struct Root {
     directory: OwnedFd,
     /// The ones asked for last, the oldest first.
-    parents: Mutex<VecDeque<Parent>>,
+    parents: Lock<VecDeque<Parent>>,
     closed: Arc<Closed>,
     /// For messages only.
     path: PathBuf,
@@ -75,7 +76,7 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        let (parents, closed) = (Mutex::default(), Arc::default());
+        let (parents, closed) = (Lock::default(), Arc::default());
         Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
     }
 
@@ -121,7 +122,7 @@ impl Root {
         }
         all.paths.sort();
         all.paths.dedup();
-        let (parents, closed) = (Mutex::default(), Arc::new(all));
+        let (parents, closed) = (Lock::default(), Arc::new(all));
         Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
     }
 
@@ -188,7 +189,7 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.open_beneath(path, flags, Mode::empty(), links)?;
         let (path, closed) = (self.path.join(os_path(path)), self.closed.clone());
-        Ok(Arc::new(Self { directory, parents: Mutex::default(), closed, path }))
+        Ok(Arc::new(Self { directory, parents: Lock::default(), closed, path }))
     }
 
     /// Whether its path still leads to it, as far as can be seen.
@@ -238,7 +239,7 @@ impl Root {
     /// Lets go of the directories that are kept open: nobody asks for them soon, and they hold
     /// their file system.
     pub(crate) fn close_parents(&self) {
-        self.parents.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.parents).clear();
     }
 
     /// The directory that holds `name`, and its last component.
@@ -251,7 +252,7 @@ impl Root {
     ) -> io::Result<(Arc<OwnedFd>, &'name [u8])> {
         let (parent, last) = split_last(name);
         let now = Instant::now();
-        let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parents = lock(&self.parents);
         parents.retain(|kept| now.saturating_duration_since(kept.opened_at) < PARENT_KEPT);
         if let Some(kept) = parents.iter().find(|kept| kept.path == parent)
             // One that was removed has no links left; another may stand under its name.
@@ -468,6 +469,6 @@ mod tests {
             std::fs::create_dir(directory.path().join(number.to_string())).unwrap();
             root.parent_of(format!("{number}/f").as_bytes()).unwrap();
         }
-        assert!(root.parents.lock().unwrap().len() <= PARENTS_MAX);
+        assert!(lock(&root.parents).len() <= PARENTS_MAX);
     }
 }

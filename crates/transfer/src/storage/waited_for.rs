@@ -5,13 +5,11 @@
 //! any outage. Its user, who runs the same command again, need not wait for that: who waits says so
 //! here, and the session that holds asks its peer at once whether it is still there.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU32, AtomicUsize, Ordering},
-};
+use crate::locks::{Guard, Lock, lock};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Waiters are few: a search is cheap, and none is done while there are none.
-static WAITERS: Mutex<Vec<Waiter>> = Mutex::new(Vec::new());
+static WAITERS: Lock<Vec<Waiter>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -77,6 +75,6 @@ pub fn is_waited_for(is_doubted: bool, holds: impl Fn(&Held) -> bool) -> bool {
     any
 }
 
-fn waiters() -> MutexGuard<'static, Vec<Waiter>> {
-    WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn waiters() -> Guard<'static, Vec<Waiter>> {
+    lock(&WAITERS)
 }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     error::io_fault,
+    locks::{Lock, lock},
     packed_names::PackedNames,
     selection::{Fit, Matcher},
     storage::{named_sources::asked, tree::Tree},
@@ -23,7 +24,7 @@ use rustix::fs::{Dir, Mode, OFlags, Stat};
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 /// Trees of one request that are open at a time: each has a descriptor until its last file is
@@ -49,7 +50,7 @@ pub struct WalkOptions {
     pub names: Option<Arc<PackedNames>>,
     pub attributes: Arc<Attributes>,
     /// Told of each directory that is entered.
-    pub watch: Option<Arc<Mutex<DirectoryWatch>>>,
+    pub watch: Option<Arc<Lock<DirectoryWatch>>>,
     /// Whether what is listed goes when it is at the target.
     pub is_moved: bool,
 }
@@ -115,7 +116,7 @@ impl Walk {
 
     /// The watch that is told of the directories that are entered.
     #[must_use]
-    pub fn watch(&self) -> Option<Arc<Mutex<DirectoryWatch>>> {
+    pub fn watch(&self) -> Option<Arc<Lock<DirectoryWatch>>> {
         self.options.watch.clone()
     }
 
@@ -188,7 +189,7 @@ impl Walk {
         if let Some(watch) = &self.options.watch {
             let is_offered =
                 waiting.is_none() && self.levels.iter().all(|level| level.waiting.is_none());
-            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut watch = lock(&watch);
             watch.add(&tree, included, is_offered);
         }
         match list(&tree.root, &tree.path) {

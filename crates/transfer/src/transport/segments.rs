@@ -11,11 +11,9 @@
 //! stalls them stalls everything. Streams get shorter ones step by step, and the user hears of it
 //! once that has helped.
 
+use crate::locks::{Guard, Lock, lock};
 use haul_sys::tcp_info::TcpInfo;
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// What is tried, one after the other. Packets of 1280 bytes pass wherever IPv6 does (RFC 8200,
 /// section 5); 536 bytes are the segments of the least that IPv4 asks of a host (RFC 9293, 3.7.1).
@@ -31,7 +29,7 @@ pub const NOTHING_AFTER: Duration = Duration::from_secs(3);
 
 /// Findings of the connections of a run about segments, shared by them.
 #[derive(Debug, Default)]
-pub struct Segments(Mutex<State>);
+pub struct Segments(Lock<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -165,8 +163,8 @@ impl Segments {
         Some(Narrowed { from_bytes: segment_bytes, to_bytes, packet_bytes, by })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Guard<'_, State> {
+        lock(&self.0)
     }
 }
 

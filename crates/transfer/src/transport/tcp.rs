@@ -4,10 +4,11 @@ use super::{
     race::{self, Setup},
     segments::Segments,
 };
+use crate::locks::{Lock, lock};
 use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -37,7 +38,7 @@ pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> 
 pub struct Route {
     server: String,
     /// The address that answered last.
-    winner: Mutex<Option<SocketAddr>>,
+    winner: Lock<Option<SocketAddr>>,
     /// How large its packets may be.
     pub segments: Segments,
 }
@@ -46,7 +47,7 @@ impl Route {
     /// To `server` (`host:port`).
     #[must_use]
     pub fn new(server: String) -> Self {
-        Self { server, winner: Mutex::default(), segments: Segments::default() }
+        Self { server, winner: Lock::default(), segments: Segments::default() }
     }
 
     /// A control connection, to the address that answers first; one that has answered before is
@@ -66,7 +67,7 @@ impl Route {
         let segment_bytes = Some(self.segments.of_control());
         let setup = Setup { congestion: None, segment_bytes };
         let socket = race::connect(&addresses, setup, patience, stop)?;
-        *self.winner.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.peer_addr()?);
+        *lock(&self.winner) = Some(socket.peer_addr()?);
         Ok(socket)
     }
 
@@ -88,14 +89,14 @@ impl Route {
     }
 
     fn winner(&self) -> Option<SocketAddr> {
-        *self.winner.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.winner)
     }
 }
 
 /// Connections that are made while something else is waited for.
 #[derive(Clone, Debug)]
 pub struct Early {
-    made: Arc<Mutex<mpsc::Receiver<TcpStream>>>,
+    made: Arc<Lock<mpsc::Receiver<TcpStream>>>,
     begun: Instant,
 }
 
@@ -111,7 +112,7 @@ impl Early {
                 let _ = route.connect_stream(None, &|| false).map(|socket| made.send(socket));
             });
         }
-        Self { made: Arc::new(Mutex::new(taken)), begun: Instant::now() }
+        Self { made: Arc::new(Lock::new(taken)), begun: Instant::now() }
     }
 
     /// A server waits for the first word of a connection for some seconds only.
@@ -123,7 +124,7 @@ impl Early {
     /// One that is there already.
     #[must_use]
     pub fn take(&self) -> Option<TcpStream> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = lock(&self.made);
         made.try_recv().ok().filter(|_| !self.is_over())
     }
 }

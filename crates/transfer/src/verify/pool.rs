@@ -3,7 +3,7 @@
 use super::{VerifiedFile, VerifyStatus};
 use crate::{
     content::{FileContent, Part},
-    locks::lock,
+    locks::{Lock, lock},
     manifest::line::Line,
     name::Name,
     storage::{
@@ -21,7 +21,7 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar,
         atomic::{AtomicBool, Ordering},
         mpsc::Sender,
     },
@@ -45,7 +45,7 @@ struct Large {
     line: Line,
     read_back: ReadBack,
     before: Stat,
-    state: Mutex<LargeState>,
+    state: Lock<LargeState>,
 }
 
 struct LargeState {
@@ -66,7 +66,7 @@ struct Queue {
 
 pub struct Pool {
     directory: PathBuf,
-    queue: Mutex<Queue>,
+    queue: Lock<Queue>,
     changed: Condvar,
     results: Sender<Outcome>,
     stopping: AtomicBool,
@@ -77,7 +77,7 @@ impl Pool {
     pub fn new(directory: PathBuf, results: Sender<Outcome>) -> Self {
         Self {
             directory,
-            queue: Mutex::default(),
+            queue: Lock::default(),
             changed: Condvar::new(),
             results,
             stopping: AtomicBool::new(false),
@@ -144,7 +144,7 @@ impl Pool {
             if queue.ended && queue.busy == 0 {
                 return None;
             }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = queue.wait(&self.changed);
         }
     }
 
@@ -174,7 +174,7 @@ impl Pool {
             Ok(grid) => {
                 let content = FileContent::new(grid);
                 let state = LargeState { content, next: 0, left: grid.count(), failed: None };
-                let large = Large { line, read_back, before, state: Mutex::new(state) };
+                let large = Large { line, read_back, before, state: Lock::new(state) };
                 lock(&self.queue).jobs.push_front(Job::Large(Arc::new(large)));
             }
         }

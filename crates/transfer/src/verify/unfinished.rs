@@ -8,7 +8,7 @@ use crate::{
     Interrupt,
     content::FileContent,
     error::{TransferError, problem},
-    locks::lock,
+    locks::{Lock, lock},
     name::Name,
     storage::{
         hidden_names::part_of_journal,
@@ -30,7 +30,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -178,7 +178,7 @@ type Bad = Option<(SpanIndex, Option<io::Error>)>;
 fn read(found: &Found, threads: usize, interrupt: &Interrupt) -> (Bad, WayBytes) {
     let spans: Vec<SpanIndex> = found.known().iter().collect();
     let (next, bytes) = (AtomicUsize::new(0), WayBytes::default());
-    let bad: Mutex<Bad> = Mutex::new(None);
+    let bad: Lock<Bad> = Lock::new(None);
     let work = || {
         let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
         while let Some(span) = spans.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -201,6 +201,6 @@ fn read(found: &Found, threads: usize, interrupt: &Interrupt) -> (Bad, WayBytes)
         }
     };
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let bad = bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let bad = bad.into_inner();
     (bad, bytes)
 }

@@ -7,7 +7,11 @@ use super::{
     datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES, Kind},
     paced::{Paced, Sent},
 };
-use crate::{bytes::random_bytes, locks::lock, session::streams::schedstat};
+use crate::{
+    bytes::random_bytes,
+    locks::{Lock, lock},
+    session::streams::schedstat,
+};
 use haul_protocol::{StreamId, message};
 use haul_sys::datagrams::{Batch, join_receives};
 use rustix::{
@@ -21,7 +25,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -45,7 +49,7 @@ struct Leg {
     /// Whoever did. A client knows the server from the begin.
     peer: OnceLock<SocketAddr>,
     sent: Sent,
-    arrivals: Mutex<Arrivals>,
+    arrivals: Lock<Arrivals>,
     thread: OnceLock<Pid>,
 }
 
@@ -55,7 +59,7 @@ pub struct Datagrams {
     legs: Vec<Arc<Leg>>,
     over: Arc<AtomicBool>,
     stopped: Arc<AtomicBool>,
-    broken: Arc<Mutex<Option<String>>>,
+    broken: Arc<Lock<Option<String>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -318,7 +322,7 @@ fn leg(
         secret,
         peer: OnceLock::new(),
         sent: Sent::default(),
-        arrivals: Mutex::default(),
+        arrivals: Lock::default(),
         thread: OnceLock::new(),
     })
 }

@@ -5,7 +5,7 @@
 //! notices on loopback, where the kernel copies such sends after all.
 
 use crate::{
-    locks::lock,
+    locks::{Lock, lock},
     session::{
         placing, stages,
         streams::{self, StreamSetup, schedstat, set_up_sender},
@@ -24,7 +24,7 @@ use std::{
     io::{self, IoSlice},
     net::{Shutdown, TcpStream},
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -63,7 +63,7 @@ struct Shared {
     over: AtomicBool,
     /// Whatever it is at.
     stopped: AtomicBool,
-    broken: Mutex<Option<String>>,
+    broken: Lock<Option<String>>,
 }
 
 struct Running {
@@ -73,7 +73,7 @@ struct Running {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// Of a sender: what its socket said whenever it was looked at.
-    looks: Mutex<streams::StreamFigures>,
+    looks: Lock<streams::StreamFigures>,
 }
 
 /// The streams of one round; they end when it is dropped.
@@ -111,7 +111,7 @@ impl RunningStreams {
                 })?;
             // It has always more to send.
             let looks = streams::StreamFigures { in_span: true, ..Default::default() };
-            let (looks, thread) = (Mutex::new(looks), Some(thread));
+            let (looks, thread) = (Lock::new(looks), Some(thread));
             running.streams.push(Running { id, work, socket, shared, thread, looks });
         }
         Ok(running)
@@ -361,7 +361,7 @@ mod tests {
             socket: far,
             shared,
             thread: None,
-            looks: Mutex::default(),
+            looks: Lock::default(),
         };
         let figures = running.figures();
         assert_eq!(figures.bytes, 20 << 20);

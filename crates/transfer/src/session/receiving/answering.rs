@@ -17,7 +17,7 @@ use crate::{
     error::io_problem_fault,
     events::Event,
     file_status::FileStatus,
-    locks::lock,
+    locks::{Lock, lock},
     name::Name,
     session::{growth::growth, receive_stream::Target, telling::Telling},
     storage::{
@@ -35,10 +35,7 @@ use haul_protocol::{
     message::{Compared, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
     receiver::Answer,
 };
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 /// What a role remembers to answer offers.
 pub(super) struct Answering {
@@ -206,7 +203,7 @@ impl Receiving<'_> {
                     name: target.name.clone(),
                     file: span_file,
                     is_whole,
-                    shared: Arc::new(Mutex::new(Some(*target))),
+                    shared: Arc::new(Lock::new(Some(*target))),
                 };
                 let shared = target.shared.clone();
                 lock(&context.shared.targets).insert(file, target);

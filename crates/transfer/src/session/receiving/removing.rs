@@ -5,7 +5,7 @@ use super::{context::Context, stage::Stage};
 use crate::{
     error::io_fault,
     events::{Event, FileEnded},
-    locks::lock,
+    locks::{Lock, lock},
     selection::Matcher,
     session::streams::Streams,
     storage::{
@@ -25,7 +25,7 @@ use std::{
     collections::BTreeSet,
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -46,7 +46,7 @@ enum RemovingEvent {
 
 #[derive(Debug, Default)]
 struct Shared {
-    events: Mutex<Vec<RemovingEvent>>,
+    events: Lock<Vec<RemovingEvent>>,
     is_over: AtomicBool,
     ending: AtomicBool,
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     events::Event,
-    locks::lock,
+    locks::{Lock, lock},
     problem::Side,
     storage::{
         walk::Walk,
@@ -25,7 +25,7 @@ use haul_protocol::{
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -42,7 +42,7 @@ const SCAN_SHARE: u32 = 10;
 
 pub struct Watching {
     recording: Recording,
-    watch: Arc<Mutex<DirectoryWatch>>,
+    watch: Arc<Lock<DirectoryWatch>>,
     changes: VecDeque<Change>,
     sent: HashSet<[u8; 16]>,
     /// Files whose writers may still write to them, as of the last look.
@@ -87,7 +87,7 @@ pub enum Next {
 
 impl Watching {
     #[must_use]
-    pub fn new(recording: Recording, watch: Arc<Mutex<DirectoryWatch>>, now: Instant) -> Self {
+    pub fn new(recording: Recording, watch: Arc<Lock<DirectoryWatch>>, now: Instant) -> Self {
         Self {
             recording,
             watch,
