@@ -19,6 +19,7 @@ mod command_line;
 mod counts;
 mod crash;
 mod hostile;
+mod hostile_bytes;
 mod hostile_floods;
 mod hostile_lies;
 mod hostile_links;

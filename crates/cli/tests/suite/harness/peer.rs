@@ -50,7 +50,8 @@ impl Peer {
         Self::new(Control::new(socket, Self::tls(fingerprint).into()).unwrap())
     }
 
-    fn tls(fingerprint: [u8; 16]) -> ClientConnection {
+    /// The TLS of a client that knows a server by this key.
+    pub fn tls(fingerprint: [u8; 16]) -> ClientConnection {
         let config = client_config(fingerprint).unwrap();
         let name = ServerName::try_from("haul").unwrap();
         ClientConnection::new(config, name).unwrap()
@@ -260,6 +261,16 @@ impl FakeServer {
         state: &Path,
         mut serve: impl FnMut(Peer, &TcpListener) + Send + 'static,
     ) -> Self {
+        Self::start_with_tls(state, move |socket, tls, listener| {
+            serve(Peer::new(Control::new(socket, tls.into()).unwrap()), listener);
+        })
+    }
+
+    /// Takes clients one after the other; `serve` gets each before TLS has begun.
+    pub fn start_with_tls(
+        state: &Path,
+        mut serve: impl FnMut(TcpStream, ServerConnection, &TcpListener) + Send + 'static,
+    ) -> Self {
         let identity = StateDirectory::open(state).unwrap().identity().unwrap();
         let config = server_config(&identity).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -272,7 +283,7 @@ impl FakeServer {
                     return;
                 }
                 let tls = ServerConnection::new(config.clone()).unwrap();
-                serve(Peer::new(Control::new(socket, tls.into()).unwrap()), &listener);
+                serve(socket, tls, &listener);
             }
         });
         let token = Token::generate(identity.fingerprint()).unwrap();
