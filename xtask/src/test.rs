@@ -58,7 +58,7 @@ fn all_tests() -> Vec<Vec<String>> {
     let threads = (cores * TESTS_PER_CORE).to_string();
     let crowd = ["test", "--workspace", "--no-fail-fast", "--", "--test-threads", &threads];
     let skips = QUIET.iter().flat_map(|name| ["--skip", name]);
-    let quiet = ["test", "--package", "haul", "--test", "suite", "--", "--test-threads", "1"];
+    let quiet = ["test", "--workspace", "--test", "suite", "--", "--test-threads", "1"];
     let to_owned = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
     vec![
         to_owned(crowd.into_iter().chain(skips).collect()),
