@@ -23,16 +23,14 @@ use crate::{
     manifest::{Lines, Manifest, rename_of},
     name::printable,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
-    places::{
-        asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
-        source_name, unmake_local,
-    },
+    policies::{Removal, Wishes},
     preflight::{self, Findings},
     problem::{Problem, Side},
     selection::Matcher,
     session::{
+        disclosure::Telling,
         headway::{Carried, Cut, Headway},
-        placing,
+        numa,
         receiving::{Receiving, ReceivingOptions},
         reported::Reported,
         role::{SessionEnd, drive},
@@ -40,12 +38,15 @@ use crate::{
         streams::{StreamFigures, StreamSetup, Streams, choose_congestion},
         supply,
         tally::{OfferLimits, Tally},
-        telling::Telling,
     },
     source_name::go_into_directory,
     storage::{
         attributes::Attributes, contents_mode, free_space::free_bytes, named_sources::walk_named,
         target_place::TargetPlace, walk::WalkOptions,
+    },
+    target_names::{
+        asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
+        source_name, unmake_local,
     },
     transport::{
         control::Control,
@@ -55,7 +56,6 @@ use crate::{
     },
     url::HaulUrl,
     verdict,
-    wishes::{Removal, Wishes},
 };
 use account::{Account, Figured};
 use coming_back::ComingBack;
@@ -655,7 +655,7 @@ impl<'a> Client<'a> {
         let noun = if granted.streams == 1 { "stream" } else { "streams" };
         let streams = format!("{} {noun}: {because}", granted.streams);
         let same_host = tcp::ends_on_this_host(opened.control.socket());
-        let placed = placing::near_interface(opened.control.socket(), &self.host);
+        let placed = numa::near_interface(opened.control.socket(), &self.host);
         let placed = placed.map(|placement| placement.because);
         Explained::path(rtt, same_host, setup, streams, placed)
     }

@@ -24,7 +24,7 @@ mod name;
 mod options;
 mod packed_names;
 mod patterns;
-mod places;
+mod policies;
 mod preflight;
 mod probe;
 mod problem;
@@ -37,12 +37,12 @@ mod size;
 mod source_name;
 mod state;
 mod storage;
+mod target_names;
 mod token;
 mod transport;
 mod url;
 mod verdict;
 mod verify;
-mod wishes;
 mod words;
 
 // Requests and their options.
@@ -57,8 +57,8 @@ pub use options::{
     STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;
+pub use policies::{IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal, Wishes};
 pub use selection::{Effect, Rule, Selection};
-pub use wishes::{IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal, Wishes};
 
 // Events and the report.
 pub use events::{

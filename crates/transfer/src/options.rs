@@ -1,9 +1,9 @@
 //! What the user asks of a transfer, and each default, written once.
 
 use crate::{
+    policies::Wishes,
     selection::Selection,
     url::{HaulUrl, PORT_DEFAULT},
-    wishes::Wishes,
 };
 use haul_protocol::message;
 use std::{ffi::OsString, path::PathBuf, time::Duration};

@@ -4,6 +4,7 @@ use crate::{
     error::{TransferError, problem},
     name::Name,
     options::{SourceSpec, TargetSpec},
+    policies::Wishes,
     session::receiving::Expected,
     size::parse_size,
     source_name::name_of_source,
@@ -13,7 +14,6 @@ use crate::{
         root::{Root, join, os_path},
         target_place::{PathMeans, TargetPlace},
     },
-    wishes::Wishes,
 };
 use std::{
     fs::DirBuilder,

@@ -9,7 +9,7 @@ use crate::{
     error::TransferError,
     name::Name,
     options::TransferOptions,
-    places::asked_path,
+    policies::{OnConflict, Wishes},
     problem::Problem,
     selection::{Effect, Rule, Selection},
     session::{
@@ -17,9 +17,9 @@ use crate::{
         role::{Pumped, Role, SessionEnd, drive},
     },
     source_name::name_of_source,
+    target_names::asked_path,
     transport::waker::Waker,
     url::HaulUrl,
-    wishes::{OnConflict, Wishes},
 };
 use haul_protocol::{
     Message, ProtocolError, Receiver, ReceiverEvent,

@@ -136,7 +136,7 @@ mod tests {
             url: url.parse().unwrap(),
             options: TransferOptions::default(),
         };
-        let names: Vec<_> = request.sources.iter().map(crate::places::source_name).collect();
+        let names: Vec<_> = request.sources.iter().map(crate::target_names::source_name).collect();
         let report = of_push(Report::default(), &request, &names, means);
         (report.from.to_string(), report.to.to_string())
     }

@@ -20,7 +20,7 @@ use crate::{
     name::Name,
     problem::{Problem, Side},
     storage::{
-        final_name::final_name,
+        name_at_target::final_name,
         root::{join, split_last},
         source::{Location, SourceEntry},
         target_place::TargetPlace,

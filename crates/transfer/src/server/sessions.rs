@@ -11,10 +11,13 @@ use crate::{
     locks::{Guard, lock},
     name::Name,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
+    policies::Wishes,
     preflight, rights,
     selection::Arriving,
     server::event::ServerEvent,
     session::{
+        disclosure::Telling,
+        figures_for_client::TellingFigures,
         listening::LOST_AFTER,
         receiving::{Receiving, ReceivingOptions},
         role::{SessionEnd, drive},
@@ -22,14 +25,12 @@ use crate::{
         streams::{StreamSetup, Streams, choose_congestion},
         supply,
         tally::{OfferLimits, Tally},
-        telling::Telling,
-        telling_figures::TellingFigures,
     },
     state::Grant,
     storage::{
         attributes::Attributes,
         contents_mode,
-        final_name::final_name,
+        name_at_target::final_name,
         named_sources::asked_sources,
         root::Links,
         target_place::{PathMeans, TargetPlace},
@@ -41,7 +42,6 @@ use crate::{
         control::{Control, ControlError},
         waker::Waker,
     },
-    wishes::Wishes,
 };
 use haul_datapath::choose::{self, StreamFacts};
 use haul_protocol::{

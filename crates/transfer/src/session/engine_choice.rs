@@ -5,7 +5,7 @@
 //! looks at the disk's rate ([`DiskWatch`]). Either way a stream changes between two spans.
 
 use super::{
-    send_pack::SMALL_FILE_BYTES_MAX,
+    sending::pack::SMALL_FILE_BYTES_MAX,
     streams::{StreamFigures, Streams},
     supply::fallback_notice,
 };

@@ -4,30 +4,23 @@
 //! or [`receiving::Receiving`]) holds the protocol's state machine and does what it asks for; the
 //! streams have a thread each ([`send_stream`], [`receive_stream`]).
 
-pub mod committer;
 pub mod contents;
-mod engines;
+pub mod disclosure;
+mod engine_choice;
+pub mod figures_for_client;
 pub mod growth;
 mod hashing;
 pub mod headway;
 mod lag;
 pub mod listening;
+pub mod numa;
 mod patience;
-pub mod placing;
-mod receive_pack;
-pub mod receive_stream;
 pub mod receiving;
 pub mod reported;
+mod resumed;
 pub mod role;
-mod send_pack;
-pub mod send_stream;
 pub mod sending;
-mod sent_spans;
 pub mod stages;
 pub mod streams;
 pub mod supply;
-mod taken_up;
 pub mod tally;
-pub mod target_check;
-pub mod telling;
-pub mod telling_figures;

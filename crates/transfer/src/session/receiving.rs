@@ -3,14 +3,16 @@
 //! What happens to a file beside that is the business of its stages: see `stage`.
 
 mod answering;
-mod choosing;
+pub(crate) mod committer;
 mod comparing;
 mod context;
 mod data_streams;
 mod directories;
+mod engine;
 mod expected;
 mod growing;
 mod manifest_lines;
+pub(crate) mod pack;
 mod progress;
 mod rechecking;
 mod removing;
@@ -19,22 +21,24 @@ mod rounds;
 mod settling;
 mod stage;
 mod stages_in_order;
+pub(crate) mod stream;
+pub(crate) mod target_check;
 
 use super::{
-    committer::Committer,
     contents::Contents,
-    engines::Orders,
+    disclosure::Telling,
+    engine_choice::Orders,
     growth::growth,
     patience::Patience,
-    receive_stream::ReceiveShared,
+    receiving::committer::Committer,
+    receiving::stream::ReceiveShared,
+    receiving::target_check::TargetCheck,
+    resumed::TakenUpBytes,
     role::{EventSink, Pumped, Role, SessionEnd},
     stages::Part,
     streams::{StreamSetup, Streams},
     supply::{self, Supply},
-    taken_up::TakenUpBytes,
     tally::{OfferLimits, Tally},
-    target_check::TargetCheck,
-    telling::Telling,
 };
 use crate::{
     events::{Event, Lag},

@@ -2,10 +2,10 @@
 //!
 //! What happens to a file beside that is the business of its stages: see `stage`.
 
-mod choosing;
 mod comparing;
 mod context;
 mod data_streams;
+mod engine;
 pub mod following;
 mod giving;
 mod hard_links;
@@ -14,24 +14,27 @@ mod manifest_lines;
 mod moving;
 mod news;
 mod offering;
+pub(crate) mod pack;
 mod rereading;
+pub(crate) mod sent_spans;
 mod settling;
 mod sources;
 mod stage;
 mod stages_in_order;
+pub(crate) mod stream;
 mod watching;
 
 use super::{
     contents::Contents,
-    engines::{Engines, Orders},
+    engine_choice::{Engines, Orders},
     patience::Patience,
+    resumed::TakenUpBytes,
     role::{EventSink, LOOKED_AT_MAX, Pumped, Role, SessionEnd},
-    send_stream::SendShared,
-    sent_spans::SentSpans,
+    sending::sent_spans::SentSpans,
+    sending::stream::SendShared,
     stages::Part,
     streams::{StreamSetup, Streams},
     supply::{self, Supply},
-    taken_up::TakenUpBytes,
     tally::{OfferLimits, Tally},
 };
 use crate::{
@@ -39,9 +42,9 @@ use crate::{
     locks::{Lock, lock},
     manifest::Lines,
     name::{Name, printable},
+    policies::{OnConflict, Wishes},
     problem::Side,
     storage::holes,
-    wishes::{OnConflict, Wishes},
 };
 use context::Context;
 use data_streams::{DataStreams, Watch};

@@ -11,7 +11,7 @@ use crate::{
     clocks::elapsed_ns,
     events::SideCosts,
     session::{
-        committer::Costs,
+        receiving::committer::Costs,
         streams::{StreamFigures, Streams},
     },
 };

@@ -8,7 +8,7 @@
 use crate::{
     error::io_fault,
     locks::{Lock, lock},
-    wishes::Preserve,
+    policies::Preserve,
 };
 use haul_protocol::{
     limits,

@@ -3,8 +3,8 @@
 
 use super::root::{Links, Root, split_last};
 use crate::{
+    policies::{OnConflict, Wishes},
     storage::attributes::has_time,
-    wishes::{OnConflict, Wishes},
 };
 use haul_protocol::{
     limits::COMPONENT_BYTES_MAX,

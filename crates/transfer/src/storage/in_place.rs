@@ -95,12 +95,12 @@ impl TargetFile {
 mod tests {
     use super::*;
     use crate::{
+        policies::Wishes,
         storage::{
             fresh::Fresh,
             prepare::Prepared,
             target_place::{PathMeans, TargetPlace},
         },
-        wishes::Wishes,
     };
     use haul_protocol::message::{Digest, FileKind, FileOffer};
     use std::{fs, path::Path};

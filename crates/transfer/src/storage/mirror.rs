@@ -14,9 +14,9 @@ use super::{
 use crate::{
     error::io_fault,
     packed_names::{PackedNames, in_walk_order},
+    policies::Removal,
     selection::{Fit, Matcher},
     storage::{leftovers::remove_leftover, tree::is_directory},
-    wishes::Removal,
 };
 use haul_protocol::message::{Fault, FaultCode, FileKind, FileOffer, Side};
 use rustix::{

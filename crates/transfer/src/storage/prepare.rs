@@ -7,14 +7,14 @@ use super::{
     fresh::Fresh,
     hidden_names::hidden_link_name,
     holes,
-    part::{Named, Naming, Part, Wanted},
     root::{Links, Root, join},
     target::{Shape, TargetFile, TargetRules},
+    temporary::{Named, Naming, Part, Wanted},
 };
 use crate::{
     error::io_fault,
-    storage::{leftovers::remove_leftovers, part::Left, target::OpenFile},
-    wishes::Preserve,
+    policies::Preserve,
+    storage::{leftovers::remove_leftovers, target::OpenFile, temporary::Left},
 };
 use haul_datapath::SpanFile;
 use haul_protocol::{
@@ -364,8 +364,8 @@ impl Preparing<'_> {
 mod tests {
     use super::*;
     use crate::{
+        policies::Wishes,
         storage::target_place::{PathMeans, TargetPlace},
-        wishes::Wishes,
     };
     use std::os::unix::fs::MetadataExt;
 

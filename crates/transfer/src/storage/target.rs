@@ -9,13 +9,13 @@ use super::{
     attributes::{Attributes, attributes_fault},
     journal::Recorded,
     open_files::Pass,
-    part::{
+    root::Root,
+    temporary::{
         Named, Naming, Part,
         growing::{full_spans, growing_grid, takes_up},
     },
-    root::Root,
 };
-use crate::{error::io_fault, wishes::Wishes};
+use crate::{error::io_fault, policies::Wishes};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanSet,
@@ -427,12 +427,12 @@ fn publish_link(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::Wishes;
     use crate::storage::{
         fresh::Fresh,
         prepare::Prepared,
         target_place::{PathMeans, TargetPlace},
     };
-    use crate::wishes::Wishes;
     use haul_protocol::message::Digest;
     use rustix::fs::{FlockOperation, flock};
     use std::{os::unix::fs::MetadataExt, path::Path};

@@ -2,18 +2,18 @@
 
 use crate::{
     error::io_fault,
+    policies::{Preserve, Wishes},
     storage::{
         aborted::sync_directory,
         attributes::attributes_fault,
         conflict::{gives_way, is_directory},
-        final_name::{final_name, name_refused},
         fresh::Fresh,
         hidden_names::is_hidden,
+        name_at_target::{final_name, name_refused},
         prepare::{Prepared, Preparing, null_target},
         root::{DIRECTORY_MODE, Links, Root, join, split_last},
         target::TargetRules,
     },
-    wishes::{Preserve, Wishes},
 };
 use haul_protocol::{
     SpanGrid,
@@ -70,7 +70,7 @@ impl TargetPlace {
         if path == b"null:" {
             return Ok(Self::Null);
         }
-        if wishes.removal.is_some() && wishes.on_conflict == crate::wishes::OnConflict::KeepBoth {
+        if wishes.removal.is_some() && wishes.on_conflict == crate::policies::OnConflict::KeepBoth {
             return Err(super::conflict::keeps_and_removes(path));
         }
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);

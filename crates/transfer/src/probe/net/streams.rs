@@ -7,7 +7,7 @@
 use crate::{
     locks::{Lock, lock},
     session::{
-        placing, stages,
+        numa, stages,
         streams::{self, StreamSetup, schedstat, set_up_sender},
     },
     transport::segments,
@@ -254,7 +254,7 @@ fn check_congestion(socket: &TcpStream, wanted: &str) -> io::Result<()> {
 }
 
 fn run(socket: &TcpStream, work: Work, block_bytes: usize, shared: &Shared, host: &Host) {
-    placing::run_near_interface(socket, host);
+    numa::run_near_interface(socket, host);
     let _ = shared.thread.set(gettid());
     let ended = match work {
         Work::Send => send_all(socket, block_bytes, shared),

@@ -19,14 +19,14 @@ use crate::{
     file_status::FileStatus,
     locks::{Lock, lock},
     name::Name,
-    session::{growth::growth, receive_stream::Target, telling::Telling},
+    session::{disclosure::Telling, growth::growth, receiving::stream::Target},
     storage::{
         fresh::Fresh,
         holes,
         open_files::Share,
-        part::growing::growing_span_bytes,
         prepare::Prepared,
         target_place::{TargetPlace, is_in_the_way},
+        temporary::growing::growing_span_bytes,
     },
 };
 use haul_datapath::choose;

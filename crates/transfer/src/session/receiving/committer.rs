@@ -3,7 +3,7 @@
 //! Two threads a session, beside the streams, so that no stream ever waits for a sync: one syncs,
 //! the other puts what is synced under its name.
 
-use super::{contents::Contents, target_check::TargetCheck};
+use crate::session::{contents::Contents, receiving::target_check::TargetCheck};
 use crate::{
     clocks::elapsed_ns,
     locks::{Lock, lock, rank},

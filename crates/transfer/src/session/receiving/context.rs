@@ -10,12 +10,12 @@ use crate::{
     problem::Side,
     selection::Matcher,
     session::{
-        engines::{Change, told_to_both},
-        receive_stream::ReceiveShared,
+        disclosure::Telling,
+        engine_choice::{Change, told_to_both},
+        receiving::stream::ReceiveShared,
+        resumed::TakenUpBytes,
         role::{EventSink, SessionEnd},
-        taken_up::TakenUpBytes,
         tally::Tally,
-        telling::Telling,
     },
     storage::{open_files::Pass, target_place::TargetPlace},
 };

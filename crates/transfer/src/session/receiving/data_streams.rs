@@ -6,9 +6,9 @@ use crate::{
     locks::lock,
     problem::Side,
     session::{
-        engines::Engines,
+        engine_choice::Engines,
         headway::{Carried, Cut},
-        receive_stream,
+        receiving::stream,
         streams::{StreamEvent, StreamFigures},
         supply::{Connect, Supply},
     },
@@ -82,7 +82,7 @@ impl DataStreams {
             self.engines.chosen.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
         context.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
-            receive_stream::run(&shared, stream, socket, candidates, figures)
+            stream::run(&shared, stream, socket, candidates, figures)
         });
     }
 

@@ -1,9 +1,9 @@
 //! Receiving a pack: small files that came in one piece are checked and written one by one, and
 //! acknowledged together.
 
-use super::{
-    committer::SharedTarget,
-    receive_stream::{Leave, ReceiveStream, Target},
+use crate::session::{
+    receiving::committer::SharedTarget,
+    receiving::stream::{Leave, ReceiveStream, Target},
 };
 use crate::{error::io_fault, locks::lock, storage::open_files::Pass};
 use haul_datapath::SpanTap;

@@ -7,12 +7,12 @@ use crate::{
     content::FileContent,
     error::io_fault,
     locks::lock,
-    session::{committer::SharedTarget, hashing::Hashing, telling::Telling},
+    session::{disclosure::Telling, hashing::Hashing, receiving::committer::SharedTarget},
     storage::{
-        part::{Left, Suspicion},
         read_back::{BLOCK_BYTES, ReadBack},
         span_digests::{SpanDigests, outside_holes},
         target::TargetFile,
+        temporary::{Left, Suspicion},
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};

@@ -6,16 +6,16 @@ use crate::{
     error::io_fault,
     events::{Event, FileEnded},
     locks::{Lock, lock},
+    policies::Removal,
     selection::Matcher,
     session::streams::Streams,
     storage::{
-        final_name::final_name,
         mirror::{Mirror, Swept},
+        name_at_target::final_name,
         name_sorter::NameSorter,
         root::Root,
         target_place::TargetPlace,
     },
-    wishes::Removal,
 };
 use haul_protocol::{
     limits::REMOVED_MAX,

@@ -7,7 +7,7 @@ use crate::{
     file_status::FileStatus,
     locks::lock,
     problem::Problem,
-    session::{committer::Committed, growth::growth},
+    session::{growth::growth, receiving::committer::Committed},
 };
 use haul_protocol::{
     FileId,

@@ -1,10 +1,10 @@
 //! A receiving stream: takes each span off the wire into its file, checks its digest, and says so.
 
-use super::{
-    committer::{CommitterHandle, SharedTarget},
+use crate::session::{
     contents::Contents,
-    engines::Orders,
-    placing,
+    engine_choice::Orders,
+    numa,
+    receiving::committer::{CommitterHandle, SharedTarget},
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
@@ -145,7 +145,7 @@ pub fn run(
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
-    placing::run_near_interface(&socket, &host);
+    numa::run_near_interface(&socket, &host);
     let wire = socket.try_clone().map_err(|error| error.to_string())?;
     let receiver = fallback::Receiver::open(candidates, Wire::Tcp(socket), &host, memory)
         .map_err(|error| error.cause.to_string())?;

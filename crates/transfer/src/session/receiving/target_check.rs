@@ -4,7 +4,7 @@
 //! The comparison is with the BLAKE3 value that each span had when its digest agreed, so a disk, a
 //! controller or a file system that keeps other bytes than it was given is found here.
 
-use super::{committer::SharedTarget, contents::Contents};
+use crate::session::{contents::Contents, receiving::committer::SharedTarget};
 use crate::{
     clocks::thread_cpu_ns,
     content::FileContent,

@@ -5,14 +5,14 @@ use super::news::News;
 use crate::{
     events::Event,
     locks::lock,
+    policies::Wishes,
     session::{
-        engines::Change,
+        engine_choice::Change,
         role::{EventSink, SessionEnd},
-        send_stream::SendShared,
+        sending::stream::SendShared,
         tally::Tally,
     },
     storage::source::SourceEntry,
-    wishes::Wishes,
 };
 use haul_protocol::{
     FileId,

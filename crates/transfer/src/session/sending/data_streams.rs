@@ -4,10 +4,10 @@ use super::{context::Context, loss::LossWatch};
 use crate::{
     locks::lock,
     session::{
-        engines::{Chosen, Engines},
+        engine_choice::{Chosen, Engines},
         headway::{Carried, Cut},
         listening::SILENT_AFTER_PING,
-        send_stream,
+        sending::stream,
         streams::{self, StreamEvent},
         supply::{Connect, Supply},
     },
@@ -90,7 +90,7 @@ impl DataStreams {
             },
             move |socket, figures| {
                 lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
-                send_stream::run(&shared, stream, socket, &chosen, figures)
+                stream::run(&shared, stream, socket, &chosen, figures)
             },
         );
     }

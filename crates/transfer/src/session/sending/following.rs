@@ -13,14 +13,14 @@ use crate::{
     events::{Event, FileEnded, Lag},
     file_status::FileStatus,
     name::Name,
+    policies::{Recording, Wishes},
     problem::Side,
     session::{lag::LagMeter, stages},
     storage::{
         attributes::Attributes,
-        part::growing::growing_span_bytes,
         source::{Location, SourceEntry, removed_fault},
+        temporary::growing::growing_span_bytes,
     },
-    wishes::{Recording, Wishes},
 };
 use haul_protocol::{
     FileId,

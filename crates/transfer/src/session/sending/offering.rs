@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     locks::lock,
-    session::send_stream::Source,
+    session::sending::stream::Source,
     storage::{source::SourceEntry, walk::Listed},
 };
 use haul_protocol::{

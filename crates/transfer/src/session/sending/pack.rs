@@ -1,7 +1,7 @@
 //! Small files on a stream: read into one buffer with their headers and trailers, and sent in one
 //! piece.
 
-use super::send_stream::{SendStream, Work};
+use crate::session::sending::stream::{SendStream, Work};
 use haul_datapath::{Boundary, EngineError, SpanFile, SpanTap};
 use haul_protocol::frame::{FrameHeader, SpanTrailer};
 use std::{io, os::unix::fs::FileExt};

@@ -14,7 +14,7 @@ use crate::{
     events::Event,
     locks::lock,
     name::Name,
-    session::{hashing::Hashing, sent_spans::SentSpan},
+    session::{hashing::Hashing, sending::sent_spans::SentSpan},
     storage::{
         source::{Ctime, SourceEntry, changed_fault},
         span_digests::{Digest, DigestOfAll, DigestOfSpan, outside_holes},

@@ -7,7 +7,7 @@ use crate::{
     locks::lock,
     name::Name,
     problem::Problem,
-    session::send_stream::Source,
+    session::sending::stream::Source,
     storage::source::SourceEntry,
 };
 use haul_protocol::{

@@ -2,9 +2,9 @@
 
 use super::watching::Watching;
 use crate::{
+    policies::Wishes,
     selection::{Arriving, Selection},
     storage::walk::{Top, Walk, WalkOptions},
-    wishes::Wishes,
 };
 use haul_protocol::{
     ProtocolError,

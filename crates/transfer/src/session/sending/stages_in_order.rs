@@ -11,7 +11,7 @@ use super::{
     stage::{Settled, Stage},
     watching::Watching,
 };
-use crate::session::taken_up::TakenUpBytes;
+use crate::session::resumed::TakenUpBytes;
 
 /// The stages of a role.
 pub(super) struct Stages {

@@ -1,11 +1,11 @@
 //! A sending stream: takes spans as they come free and sends each with its header and trailer.
 
-use super::{
+use crate::session::{
     contents::Contents,
-    engines::{Chosen, Orders, SourceWatch},
-    placing,
-    send_pack::PACK_FILL_MIN_BYTES,
-    sent_spans::{SentSpan, SentSpans},
+    engine_choice::{Chosen, Orders, SourceWatch},
+    numa,
+    sending::pack::PACK_FILL_MIN_BYTES,
+    sending::sent_spans::{SentSpan, SentSpans},
     streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
@@ -136,7 +136,7 @@ pub fn run(
 ) -> Result<(), String> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
-    placing::run_near_interface(&socket, &host);
+    numa::run_near_interface(&socket, &host);
     let candidates = chosen.candidates.clone();
     let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
         .map_err(|error| error.cause.to_string())?;

@@ -12,12 +12,12 @@ use super::{
 use crate::{
     events::Event,
     locks::{Lock, lock},
+    policies::Recording,
     problem::Side,
     storage::{
         walk::Walk,
         watch::{Change, DirectoryWatch},
     },
-    wishes::Recording,
 };
 use haul_protocol::{
     file_life::NextStep,
