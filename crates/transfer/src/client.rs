@@ -82,11 +82,11 @@ use std::{
 use whereabouts::TargetMeans;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A control connection that brings nothing for this long is made once again, in smaller segments.
+/// Silence of a new control connection after which it is made again, in smaller segments.
 const SILENT_AFTER: Duration = Duration::from_secs(4);
-/// The paths of one request, in bytes: it must fit the first message, which is small.
+/// Most bytes of the paths of one request: they must fit the first message, which is small.
 const OPEN_PATHS_BYTES_MAX: usize = 12 << 10;
-/// From this round-trip time on, data streams are connected before they are granted.
+/// Least round-trip time at which data streams are connected before they are granted.
 const EARLY_FROM_RTT: Duration = Duration::from_millis(10);
 
 /// Sends files to a server.
@@ -201,7 +201,7 @@ pub fn pull(
     })
 }
 
-/// With none of the sources there, no server needs to be asked.
+/// Checks that one of the sources is there: with none of them, no server needs to be asked.
 fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let mut first = None;
     for source in sources {
@@ -221,7 +221,7 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
 }
 
-/// Only directories can be watched.
+/// Checks that all sources are directories: only these can be watched.
 fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let Some(other) = sources.iter().find(|source| !is_directory(source)) else { return Ok(()) };
     let found = match other {
@@ -237,7 +237,7 @@ fn is_directory(source: &SourceSpec) -> bool {
     matches!(source, SourceSpec::Path(path) if Path::new(path).is_dir())
 }
 
-/// What the one source of a pull is called here, where that is another name.
+/// The new name of the one source of a pull, where it gets another here.
 fn new_name(place: &TargetPlace) -> Option<Vec<u8>> {
     match place {
         TargetPlace::Below { rename, .. } => rename.clone(),
@@ -270,14 +270,14 @@ struct Client<'a> {
     wishes: Wishes,
     matcher: Option<Matcher>,
     manifest: Option<Arc<Manifest>>,
-    /// The target's path is the new name of the source: for a push the first session said so, for a
-    /// pull the last one found it out.
+    /// Whether the target's path is the new name of the source. For a push the first session said
+    /// so, for a pull the last one found it out.
     target_is_name: Cell<bool>,
     headway: Arc<Headway>,
     route: Arc<Route>,
 }
 
-/// A session that was opened.
+/// An open session, with what its handshake brought.
 struct Opened {
     control: Control,
     granted: Granted,
@@ -286,10 +286,10 @@ struct Opened {
     early: Option<Early>,
 }
 
-/// What the whole run knows, over all its sessions.
+/// State of the whole run, over all its sessions.
 #[derive(Default)]
 struct Run {
-    /// In place or durable before the first session of this run.
+    /// Bytes in place or durable before the first session of this run.
     there_before: Option<u64>,
     done_before: u64,
     names: SettledNames,
@@ -300,12 +300,12 @@ struct Run {
     rtt_us: u64,
     path: verdict::Path,
     streams: u32,
-    /// With `--preflight`: the server's, and the time when they were heard.
+    /// Facts about the server's host with `--preflight`, and the time when they were heard.
     facts: Option<(message::HostFacts, u64)>,
     port: Option<io::Result<Duration>>,
     largest_lag: Option<Lag>,
     written: Written,
-    /// How far it was when its last session ended, unless all was settled then.
+    /// Report of how far it was when its last session ended, unless all was settled then.
     partial: Option<Report>,
 }
 
@@ -366,7 +366,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// The transfer from its begin to its end, or as far as it comes.
+    /// Runs the transfer from its begin to its end, or as far as it comes.
     fn run(
         &self,
         work: &Work<'_>,
@@ -378,7 +378,7 @@ impl<'a> Client<'a> {
         ended.map_err(|error| error.map_report(|report| report.or(partial)))
     }
 
-    /// Sessions, one after the other, until the transfer is over.
+    /// Runs sessions, one after the other, until the transfer is over.
     fn sessions(
         &self,
         work: &Work<'_>,
@@ -435,7 +435,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A connection that was lost at `since`, or is back.
+    /// The event of a connection that was lost at `since`, or is back.
     fn outage(&self, state: ConnectionState, why: &str, since: Instant) -> Event {
         let left = self.headway.left(Instant::now()).unwrap_or_default();
         outage::event(state, &self.url.server(), why, since, since.elapsed() + left)
@@ -493,8 +493,8 @@ impl<'a> Client<'a> {
         Ok(Opened { control, granted, session, rtt: Duration::from_micros(rtt_us), early })
     }
 
-    /// On a long path the data streams of a pull are connected during the handshake: what the
-    /// server has to send would otherwise wait a round trip for them.
+    /// Connects the data streams of a pull during the handshake, on a long path: what the server
+    /// has to send would otherwise wait a round trip for them.
     fn connect_early(&self, control: &TcpStream) -> Option<Early> {
         let rtt = Duration::from_micros(TcpInfo::of(control).ok()?.rtt_us.into());
         let pulls = self.open.direction == Direction::Pull && !self.wishes.dry_run;
@@ -668,19 +668,19 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Another connection, as data streams are made.
+    /// Makes another connection, as data streams are made, and returns how long that took.
     fn try_port(&self) -> io::Result<Duration> {
         let begun = Instant::now();
         let connected = self.route.connect_stream(None, &|| self.interrupt.load(Ordering::Relaxed));
         connected.map(|_| begun.elapsed())
     }
 
-    /// What the user asks for, or less where no larger span comes through.
+    /// Bytes of a span: what the user asks for, or less where no larger span comes through.
     fn span_bytes(&self) -> Option<u64> {
         self.headway.smaller_span_bytes().or(self.options.span_bytes)
     }
 
-    /// Where a preflight saw the target write.
+    /// The file system and free space of the target, as a preflight saw them.
     fn target_room(&self, run: &Run, work: &Work<'_>) -> Option<TargetRoom> {
         let (theirs, _) = run.facts.as_ref()?;
         let target = match work {
@@ -691,7 +691,7 @@ impl<'a> Client<'a> {
         Some(TargetRoom { file_system, free_bytes: free_bytes(&target) })
     }
 
-    /// What a preflight found out; empty without one.
+    /// Checks of a preflight, with what it found out; empty without one.
     fn checks(&self, run: &Run, work: &Work<'_>, tally: &Tally) -> Vec<Check> {
         let (Some((theirs, heard_ms)), Some(port)) = (&run.facts, &run.port) else {
             return Vec::new();
@@ -728,7 +728,7 @@ impl<'a> Client<'a> {
         self.manifest.clone().map(|manifest| Lines { manifest, rename })
     }
 
-    /// What was measured and agreed, for the streams of a session.
+    /// Settings of a session's streams: what was measured and agreed.
     fn stream_setup(&self, opened: &Opened, run: &mut Run) -> Result<StreamSetup, TransferError> {
         let granted = &opened.granted.opened;
         let keys =
@@ -816,7 +816,8 @@ impl<'a> Client<'a> {
         (end, role.tally().clone())
     }
 
-    /// The session was lost with these streams open: what they have under way is lost with it.
+    /// Notes that the session was lost with these streams open: what they have under way is lost
+    /// with it.
     fn cut_off(&self, open: &[(StreamId, StreamFigures)]) {
         let at_work = open.iter().filter(|(_, figures)| figures.in_span);
         let carried = at_work.map(|(_, figures)| Carried::of(figures));
@@ -832,10 +833,10 @@ fn offer_limits(granted: &Granted) -> OfferLimits {
     OfferLimits { files: offers_max, bytes: offer_bytes_max }
 }
 
-/// Why another session shall go on.
+/// The reason why another session is to be tried.
 ///
 /// # Errors
-/// If none shall: a fault that does not pass, or Ctrl-C.
+/// If none is: a fault that does not pass, or Ctrl-C.
 fn why_lost(end: SessionEnd, nothing_yet: bool) -> Result<String, TransferError> {
     match end {
         SessionEnd::Finished => Ok(String::new()),

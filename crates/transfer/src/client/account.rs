@@ -1,4 +1,4 @@
-//! Where the time of a whole run went: the figures of its sessions, put together by one rule.
+//! Account of a whole run's time: the figures of its sessions, put together by one rule.
 //!
 //! A session counts from its first figures to the last word of the server. While the server was
 //! silent, and between two sessions, nothing could be moved: that time is no stage's, and is told
@@ -9,7 +9,7 @@ use crate::session::stages::{self, added_up};
 use haul_protocol::message::Figures;
 use std::time::{Duration, Instant};
 
-/// Both sides' figures of one moment, or of the time between two.
+/// Figures of both sides at one moment, or of the time between two.
 #[derive(Clone, Debug, Default)]
 pub struct Figured {
     pub mine: Figures,
@@ -30,13 +30,13 @@ impl Figured {
     }
 }
 
-/// The figures of a session, while it runs.
+/// Figures of a session, while it runs.
 #[derive(Clone, Debug)]
 pub struct Heard {
     begun: Instant,
-    /// When the server last told its figures, and what both were then.
+    /// The time when the server last told its figures, and both sides' figures then.
     last: Option<(Instant, Figured)>,
-    /// What was added while the server was silent, and for how long it was.
+    /// Figures that were added while the server was silent.
     away: Figured,
     away_time: Duration,
 }
@@ -47,7 +47,7 @@ impl Heard {
         Self { begun: now, last: None, away: Figured::default(), away_time: Duration::ZERO }
     }
 
-    /// The server has told its figures.
+    /// Takes both sides' figures, when the server has told its own.
     pub fn figures(&mut self, now: Instant, both: Figured) {
         if let Some((at, before)) = &self.last {
             let gap = now.saturating_duration_since(*at);
@@ -59,7 +59,8 @@ impl Heard {
         self.last = Some((now, both));
     }
 
-    /// The server tells its figures, and has not for so long that an interval has none of them.
+    /// Whether the server tells its figures, and has not for so long that an interval has none of
+    /// them.
     #[must_use]
     pub fn is_missing(&self, now: Instant, interval: Duration) -> bool {
         let last = self.last.as_ref();
@@ -70,13 +71,13 @@ impl Heard {
         Settled { figures: both.since(&self.away), away: self.away_time + away }
     }
 
-    /// The session ended in order, with what both sides reported.
+    /// Settles a session that ended in order, by what both sides reported.
     #[must_use]
     pub fn finished(self, both: &Figured) -> Settled {
         self.settled(both, Duration::ZERO)
     }
 
-    /// The session was lost. `both` counts where the server never told its figures.
+    /// Settles a session that was lost. `both` counts where the server never told its figures.
     #[must_use]
     pub fn lost(mut self, now: Instant, both: &Figured) -> Settled {
         match self.last.take() {
@@ -99,13 +100,13 @@ pub struct Settled {
     away: Duration,
 }
 
-/// The sessions of a run.
+/// Figures of all sessions of a run, added up.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     pub figures: Figured,
-    /// Verified in the sessions that were lost.
+    /// Bytes verified in the sessions that were lost.
     pub bytes: u64,
-    /// Without a connection, or with one on which the server was silent.
+    /// Time without a connection, or with one on which the server was silent.
     pub away: Duration,
     lost_at: Option<Instant>,
 }
@@ -121,7 +122,7 @@ impl Account {
         self.lost_at = Some(now);
     }
 
-    /// Another session was opened.
+    /// Ends an outage: another session was opened.
     pub fn back(&mut self, now: Instant) {
         let lost = self.lost_at.take().map(|at| now.saturating_duration_since(at));
         self.away += lost.unwrap_or_default();
@@ -141,7 +142,7 @@ mod tests {
         Figures { streams_ns: streams_s * S, stages: stages.iter().map(time).collect() }
     }
 
-    /// A sender that waits in its socket, and a receiver in its own, on two streams.
+    /// Figures of a sender that waits in its socket, and a receiver in its own, on two streams.
     fn after(seconds: u64) -> Figured {
         let each = 2 * seconds;
         Figured {

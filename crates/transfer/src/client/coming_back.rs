@@ -1,4 +1,4 @@
-//! When a client that lost its session comes back, when it gives up, and in which words.
+//! Coming back after a session was lost: when it is tried, when given up, and in which words.
 
 use super::{Client, connect_failure::ConnectFailure};
 use crate::{
@@ -14,16 +14,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a first handshake that the network breaks is begun; afterwards `--retry-for` counts.
+/// Most first handshakes begun where the network breaks them; afterwards `--retry-for` counts.
 const FIRST_HANDSHAKES_MAX: u32 = 4;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(100);
-/// The least time that a server has for each step of opening a session.
+/// Least time that a server has for each step of opening a session.
 const STEP_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3);
 
-/// What a run remembers between its sessions.
+/// State that a run keeps between its sessions.
 pub(super) struct ComingBack {
-    /// Why the last session was lost; `None` before the first one.
+    /// The reason why the last session was lost; `None` before the first one.
     pub lost: Option<String>,
     /// Time since which the connection is lost and nothing has got on.
     pub lost_at: Instant,
@@ -31,7 +31,7 @@ pub(super) struct ComingBack {
     /// Sessions tried since anything has got on.
     tries: u32,
     delay: Duration,
-    /// The user knows that a server is waited for.
+    /// Whether the user knows that a server is waited for.
     waiting_told: bool,
 }
 
@@ -49,14 +49,14 @@ impl ComingBack {
 }
 
 impl Client<'_> {
-    /// How long a step of opening a session may take: not longer than there is time for coming
-    /// back, once that runs.
+    /// Time that a step of opening a session may take: `most`, or no longer than there is for
+    /// coming back, once that runs.
     pub(super) fn within_time_left(&self, most: Duration) -> Duration {
         let left = self.headway.left(Instant::now());
         left.map_or(most, |left| most.min(left.max(STEP_TIMEOUT_MIN)))
     }
 
-    /// No session could be opened. Waits until it is time to try again.
+    /// Waits until it is time to try again, after no session could be opened.
     ///
     /// # Errors
     /// If it is no use, or the time for it is over.
@@ -87,7 +87,8 @@ impl Client<'_> {
         self.pause(&mut back.delay)
     }
 
-    /// With `--wait`: the first connection is tried again, too.
+    /// Waits for a server that is not there yet: with `--wait` the first connection is tried again,
+    /// too.
     fn wait_for_server(
         &self,
         back: &mut ComingBack,
@@ -112,7 +113,7 @@ impl Client<'_> {
         self.pause(&mut back.delay)
     }
 
-    /// A session was lost. Waits until it is time for the next one.
+    /// Waits until it is time for the next session, after one was lost.
     ///
     /// # Errors
     /// If the time for coming back is over.
@@ -148,7 +149,7 @@ impl Client<'_> {
         self.pause(&mut back.delay)
     }
 
-    /// Sessions can be had, and nothing gets through.
+    /// The error of a run whose sessions open while nothing gets through them.
     fn cannot_go_on(&self, why: &str) -> TransferError {
         let Some(cause) = self.headway.cause() else {
             return self.did_not_come_back(why, &problem("nothing more arrived", "", "", ""));
@@ -177,7 +178,7 @@ impl Client<'_> {
         TransferError::broken(Problem { side: Side::Path, ..problem })
     }
 
-    /// Waits, but not beyond the time for coming back; longer each time.
+    /// Waits, each time longer, but not beyond the time for coming back.
     fn pause(&self, delay: &mut Duration) -> Result<(), TransferError> {
         let left = self.headway.left(Instant::now());
         let left = left.map_or(*delay, |left| left.max(RETRY_DELAY_MIN));

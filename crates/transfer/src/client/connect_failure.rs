@@ -1,4 +1,4 @@
-//! Why a client could not open a session, and whether it may the next time.
+//! Reasons why a client could not open a session, and whether trying again may help.
 
 use crate::{
     error::{TransferError, problem},
@@ -7,13 +7,13 @@ use crate::{
 };
 use haul_protocol::message::{Fault, FaultCode};
 
-/// Why no session could be opened.
+/// The reason why no session could be opened.
 pub(crate) enum ConnectFailure {
     Unreachable {
         server: String,
         error: String,
     },
-    /// It was made, and nothing came on it.
+    /// A connection was made, and nothing came on it.
     Silent {
         server: String,
     },
@@ -22,7 +22,7 @@ pub(crate) enum ConnectFailure {
         server: String,
         error: String,
     },
-    /// What came was no handshake of haul's.
+    /// The server's answer was no handshake of haul's.
     Broken {
         server: String,
         error: String,
@@ -35,7 +35,7 @@ pub(crate) enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// How a handshake over `control` with `server` ended.
+    /// The failure of a handshake over `control` with `server`.
     pub(crate) fn of_handshake(server: &str, error: ControlError) -> Self {
         let server = server.to_owned();
         match error {
@@ -85,7 +85,7 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether trying again may help.
+    /// Whether trying to open a session again may help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -97,7 +97,7 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether a network may have cut it that lets the next handshake through.
+    /// Whether the connection was cut, maybe by a network that lets the next handshake through.
     pub(crate) fn is_cut(&self) -> bool {
         matches!(self, Self::Cut { .. })
     }
@@ -110,7 +110,7 @@ impl ConnectFailure {
     }
 }
 
-/// Whether trying again may help.
+/// Whether trying again may help after this fault of the server's.
 pub(crate) fn is_passing(fault: &Fault) -> bool {
     matches!(fault.code, FaultCode::ShuttingDown | FaultCode::TooManySessions | FaultCode::Locked)
 }

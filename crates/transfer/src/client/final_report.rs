@@ -14,13 +14,13 @@ use haul_datapath::choose;
 use haul_protocol::message::{self, Direction};
 use std::time::Instant;
 
-/// Where the time of a side's streams went.
+/// Figures of a side's streams, out of its report: where their time went.
 pub(super) fn of_report(report: &message::SideReport) -> message::Figures {
     message::Figures { streams_ns: report.streams_ns, stages: report.stages.clone() }
 }
 
 impl Client<'_> {
-    /// Everything is settled.
+    /// Makes the report of a run when everything is settled.
     ///
     /// # Errors
     /// If none of the sources could be offered, or the user ends it while the manifest is written.
@@ -45,7 +45,7 @@ impl Client<'_> {
         self.with_manifest(report, on_event)
     }
 
-    /// The last step: everything is settled.
+    /// Adds the manifest to the report, as the last step: everything is settled.
     fn with_manifest(
         &self,
         mut report: Report,
@@ -70,7 +70,7 @@ impl Client<'_> {
         Ok(report)
     }
 
-    /// What held the run back in the seconds in which it could move anything.
+    /// The verdict on the run: what held it back in the seconds in which it could move anything.
     fn verdict(&self, run: &Run, last_bytes: u64, seconds: f64) -> verdict::Judged {
         let side = |report: &message::SideReport, figures: &message::Figures| message::SideReport {
             stages: figures.stages.clone(),
@@ -88,7 +88,8 @@ impl Client<'_> {
         verdict::of_reports(source, target, run.path, &rate)
     }
 
-    /// How far the run came with a session that is its last, or was lost, and had this tally.
+    /// The report of how far the run came, with a session that is its last, or was lost, and had
+    /// this tally.
     pub(super) fn partial_report(&self, run: &Run, tally: &Tally, begun: Instant) -> Report {
         let report = self.report(run, tally, begun);
         let kept = tally.durable_bytes.max(tally.there_before());
@@ -157,7 +158,7 @@ impl Client<'_> {
     }
 }
 
-/// The report with the places of the files, also that of a transfer that ended early.
+/// Adds the places of the files to the report, also to that of a transfer that ended early.
 pub(super) fn named(
     ended: Result<Report, TransferError>,
     name: impl Fn(Report) -> Report,
@@ -165,12 +166,12 @@ pub(super) fn named(
     ended.map(&name).map_err(|error| error.map_report(|report| report.map(&name)))
 }
 
-/// None of the sources could even be offered.
+/// The problem of a run none of whose sources could even be offered.
 fn nothing_started(tally: &Tally) -> Option<Problem> {
     tally.first_problem.clone().filter(|_| tally.offered_files == 0)
 }
 
-/// The report with the time that passed meanwhile.
+/// Brings the time and rate of a report up to now.
 pub(super) fn until_now(report: Report, begun: Instant) -> Report {
     let seconds = begun.elapsed().as_secs_f64();
     let gbit_per_s = rate_of(report.moved_bytes, seconds);

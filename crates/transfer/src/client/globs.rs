@@ -1,4 +1,4 @@
-//! Patterns in the path of a URL that is pulled: what at the server they fit, found by a listing.
+//! Patterns in the path of a URL that is pulled, expanded by a listing of the server.
 //!
 //! As in a shell `*` and `?` stay within a name, and fit no name with a leading dot unless it is
 //! written. A name that really has such characters comes first.
@@ -13,7 +13,7 @@ use crate::{
 use globset::{GlobBuilder, GlobMatcher};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-/// The URLs that these stand for: each as it is, or what its pattern fits, in the order of names.
+/// Expands URLs: each stays as it is, or becomes what its pattern fits, in the order of names.
 ///
 /// # Errors
 /// If a pattern fits nothing, is none, or the server cannot be asked.
@@ -79,7 +79,7 @@ fn fitting(url: &HaulUrl, interrupt: &Interrupt) -> Result<Vec<HaulUrl>, Transfe
     Ok(found.into_iter().map(whole).collect())
 }
 
-/// That of one component.
+/// A pattern of one component of a path.
 struct Pattern {
     glob: GlobMatcher,
     fits_hidden: bool,

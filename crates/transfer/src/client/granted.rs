@@ -1,4 +1,4 @@
-//! Whether a server grants what it was asked for.
+//! Check of what a server granted against what it was asked for.
 
 use super::Client;
 use crate::options::digest_name;
@@ -10,7 +10,8 @@ use haul_protocol::{
 };
 
 impl Client<'_> {
-    /// A server that grants less protection than it was asked for is not believed.
+    /// Refuses a server that grants less than it was asked for: protection, or what only newer ones
+    /// do.
     pub(super) fn check_granted(&self, granted: &Granted) -> Result<(), Fault> {
         let opened = &granted.opened;
         let asked = (self.open.protection, self.open.digest);

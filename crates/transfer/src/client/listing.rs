@@ -31,10 +31,11 @@ use std::time::{Duration, Instant};
 /// Silence of a server after which it is left: a disk may take long for a large directory.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How far below the path entries are told.
+/// Depth below the path to which entries are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// So many names: 1 is what a directory holds, 0 nothing but what the path is.
+    /// Entries of at most this many names: 1 is what a directory holds, 0 nothing but what the path
+    /// is.
     Names(usize),
     /// Everything below the path.
     All,
@@ -62,16 +63,16 @@ impl EntryKind {
     }
 }
 
-/// One thing that is there.
+/// A file, directory or link that a listing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Below the path; what the path is has no name of its own.
+    /// Name of the entry below the path; empty for what the path itself is.
     pub name: Name,
     /// Whether the entry is a file, a directory or a link.
     pub kind: EntryKind,
     /// Length of a file; 0 of anything else.
     pub size_bytes: u64,
-    /// Seconds and nanoseconds since 1970.
+    /// Time of the last change: seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
     /// Permission bits.
     pub mode: u32,
@@ -79,7 +80,7 @@ pub struct Entry {
     pub link_target: Name,
 }
 
-/// Tells what is at a URL: first what its path is, then what that holds. Returns what could not be
+/// Lists what is at a URL: first what its path is, then what that holds. Returns what could not be
 /// looked at.
 ///
 /// # Errors
@@ -140,11 +141,11 @@ pub fn list(
     }
 }
 
-/// Answers each offer with the plan to have it, and keeps to that.
+/// The role of a listing: answers each offer with the plan to have it, and keeps to that.
 struct Listing<'a> {
     machine: Receiver,
     on_entry: &'a mut dyn FnMut(Entry),
-    /// How many components of each name are the path's own.
+    /// Number of leading components of each name that are the path's own.
     own_name: usize,
     entries: u64,
     heard: Instant,

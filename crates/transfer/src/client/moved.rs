@@ -1,30 +1,30 @@
-//! What a run moved, and found there, over all its sessions.
+//! Counts of what a run moved, and of what it found there, over all its sessions.
 
 use super::{Client, Run, settled::Earlier};
 use crate::{events::FileCounts, session::tally::Tally};
 use haul_protocol::message::SideReport;
 
-/// What was there before a run, and what it made of its files.
+/// Counts of what was there before a run, and of what it made of its files.
 pub(super) struct There {
     pub files: FileCounts,
     /// Bytes of all files that are in place.
     pub bytes: u64,
     pub moved_bytes: u64,
-    /// Skipped files included.
+    /// Bytes that were there before the run, skipped files included.
     pub resumed_bytes: u64,
     pub skipped_bytes: u64,
-    /// Files that are not at the source any more, though a session before the last found them.
+    /// Number of files that are not at the source any more, though an earlier session found them.
     pub gone_files: u64,
 }
 
 impl Run {
-    /// A session was lost: another goes on.
+    /// Counts the files of a session that was lost, before another goes on.
     pub(super) fn lost(&mut self, tally: &Tally) {
         self.done_before += tally.counts().done;
     }
 
-    /// What an earlier session of this run brought was not there before it: its last session, with
-    /// this tally, finds it so, or finds it no more.
+    /// Counts what was there before this run. What an earlier session of it brought was not: its
+    /// last session, with this tally, finds it there, or finds it no more.
     pub(super) fn there(&self, tally: &Tally) -> There {
         let (counts, mut earlier) = (tally.counts(), self.names.earlier());
         if self.names.is_full {
@@ -61,7 +61,7 @@ impl Run {
 }
 
 impl Client<'_> {
-    /// Files that are removed at the source; in a dry run, those that would be. Of an earlier
+    /// Number of files removed at the source; in a dry run, of those that would be. Of an earlier
     /// session they are those that the last one does not find there any more.
     pub(super) fn sources_removed(&self, there: &There, source: &SideReport) -> u64 {
         if self.wishes.move_sources { there.gone_files + source.sources_removed } else { 0 }

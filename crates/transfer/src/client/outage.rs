@@ -1,5 +1,4 @@
-//! A server that is silent, lost or back, as the user is told: since when, and how long it is still
-//! waited for.
+//! Outages of a server, as the user is told: silent, lost or back, and how long it is waited for.
 
 use crate::{
     clocks::now_ms,
@@ -35,7 +34,7 @@ pub fn event(
     })
 }
 
-/// A server that tells its figures twice a second is silent after this long without a word.
+/// Silence after which a server that tells its figures twice a second counts as silent.
 pub const SILENT_AFTER: Duration = Duration::from_secs(3);
 
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -44,9 +43,9 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Silence {
     heard_at: Instant,
-    /// When it was told last, and since when the server was silent then.
+    /// The time when the silence was last told, and since when the server was silent then.
     told: Option<(Instant, Instant)>,
-    /// The server tells its figures.
+    /// Whether the server tells its figures.
     tells_figures: bool,
 }
 
@@ -64,7 +63,8 @@ impl Silence {
         self.tells_figures = true;
     }
 
-    /// The state to be told now, and since when it is so.
+    /// Looks whether the server is silent or back: the state to be told now, and since when it is
+    /// so.
     pub fn look(&mut self, now: Instant) -> Option<(ConnectionState, Instant)> {
         let after = if self.tells_figures { SILENT_AFTER } else { SILENT_AFTER_PING };
         if now.saturating_duration_since(self.heard_at) < after {

@@ -1,5 +1,5 @@
-//! A role of a client with what its user is told meanwhile: progress and what limits it, about once
-//! a second; and a role of a server that tells the client its part of that.
+//! A role of a client that also tells its user about progress, limits and silence. Progress is told
+//! about once a second.
 
 use crate::{
     client::{
@@ -28,24 +28,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An interval lasts for this long, and until more has come.
+/// Least length of an interval, which lasts until more has come.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Where nothing more comes, it ends without.
+/// Length after which an interval ends even where nothing more comes.
 const INTERVAL_MAX: Duration = Duration::from_millis(1500);
 
-/// Whether an interval is over. What arrives is told in steps, some a second: an interval that did
-/// not end with one would hold two of them or three, and show rates that the link never had.
+/// Whether an interval is over. What arrives is told in steps, several a second: an interval that
+/// did not end with one would hold two of them or three, and show rates that the link never had.
 fn is_over(interval: Duration, has_more: bool) -> bool {
     interval >= INTERVAL_MAX || (has_more && interval >= INTERVAL_MIN)
 }
 
-/// Tells progress about once a second, whatever the role.
+/// Meter of a role's progress, which it tells about once a second.
 pub struct Meter {
     begun: Instant,
     done_before: u64,
     told_at: Instant,
     told_bytes: u64,
-    /// At the last look.
+    /// Bytes moved at the last look.
     seen_bytes: u64,
     pub streams: Arc<Streams>,
     path: verdict::Path,
@@ -58,7 +58,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// `done_before`: files that earlier sessions of the run have put in place.
+    /// Makes a meter. `done_before`: files that earlier sessions of the run have put in place.
     pub fn new(begun: Instant, done_before: u64, streams: &Arc<Streams>) -> Self {
         Self {
             begun,
@@ -76,7 +76,7 @@ impl Meter {
         }
     }
 
-    /// The server has told its figures.
+    /// Takes the figures that the server has told.
     fn hear<R: Reported>(&mut self, role: &R, theirs: message::Figures) {
         let both = Figured { mine: role.figures(), theirs: theirs.clone() };
         self.heard.figures(Instant::now(), both);
@@ -88,8 +88,8 @@ impl Meter {
         Self { path, limit_bytes_per_s, ..self }
     }
 
-    /// What held the last interval back, from both sides' figures; nothing where no byte came and
-    /// the server said nothing.
+    /// The verdict on the last interval, from both sides' figures: what held it back; nothing where
+    /// no byte came and the server said nothing.
     fn judge<R: Reported>(&mut self, role: &R, bytes: u64, seconds: f64) -> Judged {
         let mine = role.figures();
         let of_mine = stages::since(&mine, &self.mine_before);
@@ -149,7 +149,7 @@ impl Meter {
     }
 }
 
-/// How an interval went: what held it back, and the stages' shares.
+/// The verdict on an interval: what held it back, and the stages' shares.
 type Judged = (Option<Limiting>, Vec<(String, f64)>);
 
 /// A role of a client, with progress for its user.
@@ -161,11 +161,11 @@ pub struct Reporting<R> {
     /// Whether the server was asked how it chose, and what it does.
     pub explain: bool,
     pub their_side: Side,
-    /// Host and port.
+    /// Host and port of the server.
     pub server: String,
     pub silence: Silence,
     pub headway: Arc<Headway>,
-    /// How long a stream may get nothing through.
+    /// Time for which a stream may get nothing through.
     pub stall_after: Duration,
 }
 

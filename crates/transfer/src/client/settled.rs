@@ -1,5 +1,5 @@
-//! What became of the names of a run, over all its sessions: a later session finds what an earlier
-//! one brought, or, where a move has removed it, does not meet it any more.
+//! Outcome of each name of a run, over all its sessions. A later session finds what an earlier one
+//! brought, or, where a move has removed it, does not meet it any more.
 
 use crate::{
     events::{Event, FileCounts},
@@ -7,37 +7,37 @@ use crate::{
 };
 use std::{collections::HashMap, hash::BuildHasher, hash::RandomState};
 
-/// Names that are kept at most, of which each takes 32 bytes; of more the counts are estimates.
+/// Most names that are kept, each in 32 bytes; beyond them the counts are estimates.
 const NAMES_MAX: usize = 1 << 17;
 
 struct Settled {
     session: u32,
     bytes: u64,
     is_directory: bool,
-    /// This run brought it.
+    /// Whether this run brought the file.
     is_done: bool,
-    /// The session found what an earlier one brought.
+    /// Whether the last session found there what an earlier one brought.
     is_found: bool,
 }
 
-/// The names that were settled, by their hashes.
+/// Names that were settled, by their hashes.
 #[derive(Default)]
 pub(super) struct SettledNames {
     session: u32,
     hashes: RandomState,
     names: HashMap<u64, Settled>,
-    /// Not all names are kept.
+    /// Whether not all names are kept, as there are too many.
     pub is_full: bool,
 }
 
-/// What the last session does not count, or counts otherwise than the run.
+/// Counts of what the last session does not count, or counts otherwise than the run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Earlier {
     /// Names that the last session has not met: its sources do not have them any more.
     pub gone: FileCounts,
     pub gone_done_bytes: u64,
     pub gone_skipped_bytes: u64,
-    /// Names that it skipped, as an earlier one had brought them.
+    /// Names that the last session skipped, as an earlier one had brought them.
     pub found: FileCounts,
     pub found_bytes: u64,
 }
@@ -75,7 +75,7 @@ impl SettledNames {
         self.names.insert(name, settled);
     }
 
-    /// At the end of the last session.
+    /// Counts, at the end of the last session, what earlier ones settled.
     pub(super) fn earlier(&self) -> Earlier {
         let mut earlier = Earlier::default();
         for settled in self.names.values() {

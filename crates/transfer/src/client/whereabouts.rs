@@ -1,4 +1,4 @@
-//! Where files came from and where they are now, as the report names it.
+//! Places of files in the report: where they came from, and where they are now.
 
 use crate::{
     events::{Event, Report},
@@ -9,10 +9,10 @@ use crate::{
 };
 use std::os::unix::ffi::OsStrExt;
 
-/// How the target's path is to be understood.
+/// Meaning of the target's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetMeans {
-    /// The new name of the one source.
+    /// The path is the new name of the one source.
     Name,
     Directory,
 }
@@ -42,7 +42,7 @@ pub fn noting<R>(
     (result, stored_as)
 }
 
-/// The report with the name that the one source got.
+/// Puts the name that the one source got into the report.
 #[must_use]
 pub fn stored_as(report: Report, names: &[Option<Vec<u8>>], stored_as: Option<&Name>) -> Report {
     let (Some(stored_as), [Some(_)]) = (stored_as, names) else { return report };
@@ -51,8 +51,8 @@ pub fn stored_as(report: Report, names: &[Option<Vec<u8>>], stored_as: Option<&N
     Report { to: Name([&report.to.0[..directory], name].concat()), ..report }
 }
 
-/// The report of a push. A server does not tell which directory it serves, so its side is named by
-/// the URL from which the file can be pulled.
+/// Names the places of a push in its report. A server does not tell which directory it serves, so
+/// its side is named by the URL from which the file can be pulled.
 #[must_use]
 pub fn of_push(
     report: Report,
@@ -69,7 +69,7 @@ pub fn of_push(
     Report { from: Name(together(&sources)), to: Name(to), ..report }
 }
 
-/// The report of a pull.
+/// Names the places of a pull in its report.
 #[must_use]
 pub fn of_pull(
     report: Report,
@@ -96,7 +96,7 @@ fn source_text(source: &SourceSpec) -> Vec<u8> {
     }
 }
 
-/// The first of them, and how many more there are.
+/// The first of several names, and how many more there are.
 fn together(all: &[Vec<u8>]) -> Vec<u8> {
     let first = all.first().cloned().unwrap_or_default();
     match all.len() {
@@ -105,7 +105,7 @@ fn together(all: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// Where a single named source is now; of several, and of contents, the directory.
+/// Path of a single named source at the target; of several, and of contents, the directory.
 fn target_path(path: &[u8], names: &[Option<Vec<u8>>], means: TargetMeans) -> Vec<u8> {
     if means == TargetMeans::Name {
         return path.to_vec();
