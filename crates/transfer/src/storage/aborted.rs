@@ -1,4 +1,4 @@
-//! Whether a file system has given up, so that its word for what it synced is not taken.
+//! Signs that a file system has given up. What it says of a sync is not believed then.
 //!
 //! A journal's failed commit is told to the one who waits for it. Whoever syncs a directory after
 //! that is told that all is well: ext4 finds the transaction over (jbd2_complete_transaction in
@@ -22,8 +22,9 @@ pub fn sync_directory(directory: impl AsFd) -> io::Result<()> {
     check_not_aborted(&directory)
 }
 
-/// To be asked after a sync: makes a file without a name in this directory, and drops it. Where
-/// there are none, the directory's times become those of this moment, as by a new name in it.
+/// Fails if a file system has given up, which is asked after a sync: makes a file without a name in
+/// this directory, and drops it. Where there are none, the directory's times become those of this
+/// moment, as by a new name in it.
 ///
 /// # Errors
 /// If the file system takes no changes any more: then what was synced may not be there.
@@ -66,7 +67,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
-    /// On xfs files were told as done, and their names were gone after the next mount.
+    /// Failure on xfs: files were told as done, and their names were gone after the next mount.
     #[test]
     fn a_file_system_that_was_stopped_or_lost_its_disk_is_not_believed_whatever_its_kind() {
         for kind in DiskKind::ALL {
@@ -95,7 +96,8 @@ mod tests {
         }
     }
 
-    /// The failure was told of when others were synced, and the files that it hit got their names.
+    /// Failure that was told of when other files were synced, while those that it hit got their
+    /// names.
     #[test]
     fn a_write_that_failed_is_told_of_by_its_file_though_the_file_system_is_synced_with_success() {
         for (kind, bad_from) in
@@ -153,7 +155,7 @@ mod tests {
         assert!(sync_directory(&directory).is_err());
     }
 
-    /// Why a sync alone is not enough.
+    /// Reason why a sync alone is not enough.
     #[test]
     fn an_xfs_that_was_shut_down_syncs_its_directories_with_success() {
         let place = tempfile::tempdir().unwrap();

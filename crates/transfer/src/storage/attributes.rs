@@ -1,5 +1,5 @@
-//! What a file carries beside its bytes: mode, time, owner, extended attributes and ACLs, as far as
-//! the user asked for them.
+//! Attributes of a file beside its bytes: mode, time, owner, extended attributes, ACLs. They are
+//! read and set as far as the user asked for them.
 //!
 //! Owners are matched by name where this host knows the name, else by number. Of extended
 //! attributes only `user.*` arrive: `security.*` could give rights that nobody here gave, and
@@ -36,13 +36,13 @@ use std::{
     },
 };
 
-/// Only permission bits arrive: set-user-id bits from elsewhere would be a way in.
+/// Permission bits, which are all that arrives: set-user-id bits from elsewhere would be a way in.
 pub(super) const MODE_BITS: u32 = 0o777;
 
-/// ACLs are two attributes of the kernel's own format (acl(5)).
+/// Names of the two attributes that hold ACLs, in the kernel's own format (acl(5)).
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Names of users and groups, looked up once each: that can be a question to another host.
+/// Names of users and groups, looked up once each, for a look-up can be a question to another host.
 #[derive(Debug, Default)]
 struct Names {
     users: BTreeMap<u32, Vec<u8>>,
@@ -56,12 +56,12 @@ struct Names {
 pub struct Attributes {
     pub preserve: Preserve,
     names: Lock<Names>,
-    /// The first time that a file system did not keep, in words.
+    /// Sentence about the first time of a file that a file system did not keep.
     unkept_time: OnceLock<String>,
     unkept_told: AtomicBool,
     /// Extended attributes that were set or removed.
     changed_xattrs: AtomicU64,
-    /// What was there already and lacked some of what the source has.
+    /// Number of entries that were there already and lacked some of what the source has.
     updated: AtomicU64,
 }
 
@@ -131,7 +131,8 @@ impl Attributes {
         self.apply_to(file, None, offer, has_time)
     }
 
-    /// As [`Self::apply`], for a file that is known to have the mode `has_mode`.
+    /// Gives attributes as [`Self::apply`] does to a file that is known to have the mode
+    /// `has_mode`.
     pub(super) fn apply_to(
         &self,
         file: impl AsFd,
@@ -209,7 +210,7 @@ impl Attributes {
         (!self.unkept_told.swap(true, Ordering::Relaxed)).then(|| words.clone())
     }
 
-    /// Owner and time of a symbolic link; it has no mode or attributes of its own.
+    /// Sets owner and time of a symbolic link, which has no mode or attributes of its own.
     ///
     /// # Errors
     /// If an owner was asked for and cannot be set.
@@ -315,7 +316,7 @@ impl Attributes {
         Some((uid, gid)).filter(|(uid, gid)| uid.is_some() || gid.is_some())
     }
 
-    /// Sets those of the offer that are ACLs, or those that are none, and removes others.
+    /// Sets the ACLs of the offer, or its other extended attributes, and removes those not offered.
     fn set_xattrs(&self, file: BorrowedFd<'_>, offer: &FileOffer, acls: bool) -> io::Result<()> {
         let is_meant = |name: &[u8]| ACLS.contains(&name) == acls && self.takes(name);
         let there = list(file)?;
@@ -340,7 +341,7 @@ impl Attributes {
     }
 }
 
-/// `zero:` has no time of its own, as it is no file.
+/// Whether an offer has a modification time; `zero:` has none, as it is no file.
 pub(super) fn has_time(offer: &FileOffer) -> bool {
     (offer.inode, offer.device) != (0, 0)
 }
@@ -385,7 +386,7 @@ fn list(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(names)
 }
 
-/// `None` when it went away meanwhile.
+/// Value of an extended attribute; `None` when it went away meanwhile.
 fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     // No value is longer (xattr(7)).
     let mut value = vec![0; 64 << 10];
@@ -399,8 +400,8 @@ fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// What new files of this process lack of their mode. Asking by umask(2) would change it for a
-/// moment, for all threads.
+/// Permission bits that new files of this process lack (umask). Asking by umask(2) would change it
+/// for a moment, for all threads.
 pub(super) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
@@ -464,7 +465,7 @@ mod tests {
         assert!(!nothing.may_differ(&stat, &offer) && all.may_differ(&stat, &offer));
     }
 
-    /// What libfuse 2 does: a time that comes alone is ignored.
+    /// Behaviour of libfuse 2: a time that comes alone is ignored.
     #[test]
     fn a_time_that_is_ignored_alone_is_set_with_the_other_and_what_is_not_kept_is_told_once() {
         let file = tempfile::tempfile().unwrap();

@@ -1,4 +1,4 @@
-//! What happens to an offered file when its name is taken at the target: skipped, replaced,
+//! Decisions about an offered file whose name is taken at the target. It is skipped, replaced,
 //! refused, or received under another name.
 
 use super::root::{Links, Root, split_last};
@@ -12,17 +12,17 @@ use haul_protocol::{
 };
 use rustix::fs::{FileType, Stat};
 
-/// Names that are tried for a file whose own is taken: NAME.1, NAME.2, ...
+/// Most names that are tried for a file whose own is taken: NAME.1, NAME.2, ...
 const OTHER_NAMES_MAX: u32 = 1000;
 
 /// The decision about an offer.
 #[derive(Debug)]
 pub enum Decision {
-    /// What is there is the same.
+    /// Nothing is moved, for the same file is there.
     Skip(Box<Stat>),
-    /// A file of its size is there: is it the same?
+    /// A file of the same size is there, and its bytes have to be compared.
     Compare,
-    /// Receive it, under its own name or this one.
+    /// The file is received, under its own name or `other_name`.
     Take { replaces: bool, other_name: Option<Vec<u8>> },
 }
 
@@ -83,14 +83,15 @@ pub fn decide(
     Ok(Decision::Take { replaces: true, other_name: None })
 }
 
-/// Whether programs rely on it as it is: a device that became a file stays one for all of them.
+/// Whether an entry is a device, FIFO or socket: programs rely on it as it is, and a device that
+/// became a file stays one for all of them.
 fn is_special(there: &Stat) -> bool {
     let kind = FileType::from_raw_mode(there.st_mode);
     !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
 }
 
-/// Whether a directory that has the name of this file is one that the sources do not have: then it
-/// is removed with the rest of what they do not have.
+/// Whether a directory that has the name of this file gives way to it: the sources do not have it,
+/// and it is removed with the rest of what they do not have.
 pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
     let is_below = offer.name.contains(&b'/');
     let replaces = matches!(wishes.on_conflict, OnConflict::SkipSame | OnConflict::Replace);
@@ -99,8 +100,8 @@ pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
         && wishes.removal.is_some_and(|removal| removal.of_base || is_below)
 }
 
-/// Decides about a directory where something else has its name: with `--delete` that goes, for the
-/// sources do not have it.
+/// Decides about a directory where something else has its name: with `--delete` that is removed,
+/// for the sources do not have it.
 ///
 /// # Errors
 /// The fault to answer with.
@@ -159,7 +160,7 @@ pub(super) fn is_source_itself(there: &Stat, offer: &FileOffer) -> bool {
         && ctime != (0, 0)
 }
 
-/// To remove the source would remove what is at the target.
+/// Fault of a source that is its own target: to remove it would remove what is at the target.
 pub(super) fn same_file(name: &[u8]) -> Fault {
     Fault::new(FaultCode::Exists, Side::Target, "the source and the target are the same")
         .at(name)
@@ -168,7 +169,8 @@ pub(super) fn same_file(name: &[u8]) -> Fault {
         .hint("nothing is to be done, or choose another target")
 }
 
-/// What keep-both stores under another name is none that the sources have.
+/// Fault of `--delete` beside keep-both: a file stored under another name is none that the sources
+/// have.
 pub(super) fn keeps_and_removes(path: &[u8]) -> Fault {
     Fault::new(FaultCode::NameRefused, Side::Target, "cannot keep both files and remove others")
         .at(path)
@@ -205,7 +207,7 @@ fn same_size(there: &Stat, offer: &FileOffer) -> bool {
     u64::try_from(there.st_size) == Ok(offer.size_bytes)
 }
 
-/// By size and time; a link by where it leads.
+/// Whether the same file is there, by size and time, or a link by where it leads.
 fn is_same(root: &Root, name: &[u8], there: &Stat, offer: &FileOffer) -> bool {
     match offer.kind {
         FileKind::Regular => {

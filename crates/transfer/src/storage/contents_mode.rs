@@ -1,4 +1,4 @@
-//! The mode of directories whose contents are sent: a target that is made for them is no wider.
+//! Mode of directories whose contents are sent. A target that is made for them is no wider.
 //!
 //! `x` brings its mode by its own offer. The contents of `x/` have none for the directory itself,
 //! so that one travels when the session is opened. A directory that was there keeps its mode.
@@ -50,7 +50,8 @@ pub fn of_asked(root: Option<&Arc<Root>>, paths: &[Vec<u8>]) -> u32 {
     }))
 }
 
-/// The kind stays in it, so that a directory of mode 000 is not taken for none.
+/// Bits that all these modes have; the kind is among them, so that a directory of mode 000 is not
+/// taken for none.
 fn narrowest(modes: impl Iterator<Item = u32>) -> u32 {
     modes.reduce(|narrow, mode| narrow & mode).unwrap_or(0)
 }

@@ -1,14 +1,14 @@
-//! How much a target's file system has free, and what may be done there.
+//! Free space of a target's file system, and what may be done there.
 
 use crate::storage::{root::Links, target_place::TargetPlace};
 use haul_host::FileSystem;
 use haul_protocol::message::TargetFacts;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
 
-/// `TargetFacts.free_bytes` of a file system that does not say (SPEC: 2^64 - 1).
+/// Value of `TargetFacts.free_bytes` for a file system that does not say (SPEC: 2^64 - 1).
 pub(crate) const NOT_KNOWN: u64 = u64::MAX;
 
-/// Bytes that are free where `place` receives; `None`: not known.
+/// Bytes that are free where `place` receives; `None` where that is not known.
 #[must_use]
 pub fn free_bytes_of(place: &TargetPlace) -> Option<u64> {
     free_bytes(&target_facts(place)?)

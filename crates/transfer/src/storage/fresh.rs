@@ -1,21 +1,21 @@
-//! What a session has made so far, or would have in a dry run.
+//! Names that a session has made or replaced so far, or would have in a dry run.
 
 use std::collections::BTreeSet;
 
-/// The names of fresh directories, in bytes at most: others are looked into.
+/// Most bytes of the names of fresh directories; any others are looked into.
 const FRESH_BYTES_MAX: usize = 1 << 20;
 
 /// Directories that a session made: what is offered in them is not there.
 #[derive(Debug, Default)]
 pub struct Fresh {
     names: BTreeSet<Vec<u8>>,
-    /// In a dry run: files that would be replaced.
+    /// Files that a dry run would replace.
     replaced: BTreeSet<Vec<u8>>,
     bytes: usize,
 }
 
 impl Fresh {
-    /// A directory that was made, or would be.
+    /// Notes a directory that was made, or would be.
     pub(super) fn add(&mut self, name: &[u8]) {
         if self.bytes < FRESH_BYTES_MAX && self.names.insert(name.to_vec()) {
             self.bytes += name.len() + size_of::<Vec<u8>>();

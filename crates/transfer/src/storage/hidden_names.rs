@@ -1,4 +1,4 @@
-//! What haul's own files are called beside a target: the temporary that is received into, and its
+//! Names of haul's own files beside a target. They are the temporary that is received into, and its
 //! journal.
 
 use super::root::split_last;
@@ -34,8 +34,8 @@ pub fn part_of_journal(journal_name: &[u8]) -> Option<Vec<u8>> {
     Some([journal_name.strip_suffix(JOURNAL_SUFFIX)?, PART_SUFFIX].concat())
 }
 
-/// That of a link until it is published: another than a file of that name has, for no lock protects
-/// it, and always the same, so that the next run finds what one that died has left.
+/// Name of a link until it is published: not the one that a file of that name has, for no lock
+/// protects it, and always the same, so that the next run finds what one that died has left.
 pub(super) fn hidden_link_name(name: &[u8]) -> Vec<u8> {
     let hash = Token::secret_hash(&[b"link ", split_last(name).1].concat());
     hidden_name(&hex(&hash).as_bytes()[..16], PART_SUFFIX)

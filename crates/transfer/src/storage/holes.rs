@@ -8,9 +8,9 @@ use rustix::{
 };
 use std::{io, os::fd::AsFd};
 
-/// st_blocks counts in these (stat(2)).
+/// Unit in which st_blocks counts, in bytes (stat(2)).
 const BLOCK_BYTES: u64 = 512;
-/// Holes that are looked at; of more, the first.
+/// Most holes of a file that are looked at; any further ones are left out.
 const LOOKED_AT_MAX: usize = 1 << 20;
 
 /// Whether a file of this look can have holes.
@@ -20,7 +20,7 @@ pub fn may_have_holes(stat: &Stat) -> bool {
     u64::try_from(stat.st_size).is_ok_and(|size| held < size)
 }
 
-/// The holes of a file of this size, in order; of too many, the largest. None where the file system
+/// Holes of a file of this size, in order; of too many, the largest. None where the file system
 /// does not tell.
 #[must_use]
 pub fn find(file: impl AsFd, size_bytes: u64) -> Vec<Extent> {
@@ -59,7 +59,7 @@ pub fn add_spans_within(holes: &[Extent], grid: &SpanGrid, spans: &mut SpanSet) 
     });
 }
 
-/// The bytes of the spans that lie within a hole.
+/// Bytes of the spans that lie within a hole.
 #[must_use]
 pub fn bytes_within(holes: &[Extent], grid: &SpanGrid) -> u64 {
     let mut bytes = 0;
@@ -86,7 +86,7 @@ fn each_span_within(holes: &[Extent], grid: &SpanGrid, mut each: impl FnMut(Span
     }
 }
 
-/// The runs between the holes.
+/// Runs of data between the holes.
 pub fn data_between(holes: &[Extent], size_bytes: u64) -> impl Iterator<Item = Extent> {
     let begins = std::iter::once(0).chain(holes.iter().map(|h| h.offset_bytes + h.len_bytes));
     let ends = holes.iter().map(|hole| hole.offset_bytes).chain(std::iter::once(size_bytes));

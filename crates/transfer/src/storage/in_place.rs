@@ -1,4 +1,5 @@
-//! Whether what was put under its name is there: a directory may have been moved meanwhile.
+//! Check that a file is there under the name it was given. A directory may have been moved
+//! meanwhile.
 //!
 //! A file is entered in the directory that was opened for it, wherever that has gone since. So
 //! before a file is told to be there, the path of its directory is followed once more, from the
@@ -25,7 +26,7 @@ use std::{
 #[derive(Debug)]
 pub struct Looked {
     root: Arc<Root>,
-    /// By path: device and inode, or why there is none.
+    /// Device and inode of each directory by its path, or why there is none.
     directories: HashMap<Vec<u8>, Result<(u64, u64), Errno>>,
 }
 
@@ -50,7 +51,8 @@ impl Looked {
     }
 }
 
-/// What a path says that is not what it was. All else says nothing of it, as a lack of descriptors.
+/// Whether an error says that a path leads elsewhere than it did. All else says nothing of it, as a
+/// lack of descriptors.
 fn leads_elsewhere(why: Errno) -> bool {
     matches!(why, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV)
 }
@@ -61,7 +63,7 @@ fn inode(directory: impl AsFd) -> io::Result<(u64, u64)> {
 }
 
 impl TargetFile {
-    /// To be asked once it has its name.
+    /// Fails if the file is not where its name says, which is asked once it has its name.
     ///
     /// # Errors
     /// If the path of its directory leads somewhere else.

@@ -1,4 +1,4 @@
-//! The journal of a target file: which spans are verified and durable.
+//! Journal of a target file: which spans are verified and durable.
 //!
 //! It lies beside the hidden temporary and holds a header, which says what is moved (source
 //! identity, target inode, span size), and records, each a run of spans. Both carry a
@@ -27,17 +27,18 @@ use std::{
 const MAGIC: [u8; 8] = *b"haul-jn2";
 const HEADER_BYTES: usize = 128;
 const RECORD_BYTES: usize = 16;
-/// Where a header has its span size.
+/// Offset of the span size in a header.
 const SPAN_BYTES_AT: usize = 80;
-/// A journal is far smaller: a record for each run of spans that a checkpoint made durable.
+/// Most bytes of a journal, which is far smaller: a record for each run of spans that a checkpoint
+/// made durable.
 const FILE_BYTES_MAX: u64 =
     HEADER_BYTES as u64 + (RECORD_BYTES as u64 * 4 + CONTENT_BYTES as u64 * 2) * limits::SPANS_MAX;
 const VALUE_BYTES: usize = 32;
 const DIGEST_BYTES: usize = 16;
-/// What a record may hold of each span.
+/// Most bytes that a record holds of each span.
 const CONTENT_BYTES: usize = VALUE_BYTES + DIGEST_BYTES;
-/// In a record's count: a digest, or a value, for each span follows, or the spans are not durable
-/// after all. No file has so many spans.
+/// Flag in a record's count: a digest, or a value, for each span follows, or the spans are not
+/// durable after all. No file has so many spans.
 const WITH_VALUES: u32 = 1 << 31;
 const WITH_DIGESTS: u32 = 1 << 30;
 const LOST: u32 = 1 << 29;
@@ -66,7 +67,8 @@ pub struct Identity {
     pub name_hash: [u8; 16],
 }
 
-/// When the first of the durable spans came, as far as it tells whether they are still right.
+/// Circumstances under which the first of the durable spans came, as far as they tell whether the
+/// spans are still right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
     /// Change time of the source's inode, in seconds and nanoseconds; zeros: not known.
@@ -103,7 +105,7 @@ pub fn span_bytes_of(file: &File) -> Option<u64> {
 pub struct Journal {
     file: File,
     header: Header,
-    /// What is written there has other numbers of devices.
+    /// Whether the journal names other numbers of devices than the identity.
     is_renumbered: bool,
 }
 
@@ -111,7 +113,7 @@ pub struct Journal {
 struct Header {
     identity: Identity,
     span_bytes: u64,
-    /// Binds the records to this header.
+    /// Number that binds the records to this header.
     number: u32,
     circumstances: Circumstances,
 }
@@ -151,7 +153,7 @@ impl Journal {
         Some((Self { file, header, is_renumbered }, told))
     }
 
-    /// Says that these spans are durable. The caller has synced the data before.
+    /// Records that these spans are durable. The caller has synced the data before.
     ///
     /// # Errors
     /// If it cannot be written or synced: then nothing was promised.
@@ -179,8 +181,8 @@ impl Journal {
         let _ = futimens(&self.file, &times);
     }
 
-    /// Cuts the journal to smaller spans, which are whole parts of those before: what was durable
-    /// is. The digests and values of the larger spans are of no use to the smaller ones.
+    /// Cuts the journal to smaller spans, which are whole parts of those before; what was durable
+    /// stays so. The digests and values of the larger spans are of no use to the smaller ones.
     ///
     /// # Errors
     /// If it cannot be written or synced: less may be durable than was, and never more.
@@ -230,7 +232,7 @@ impl Journal {
         self.file.sync_data()
     }
 
-    /// From now on the durable spans are known to be right under these circumstances.
+    /// Records that the durable spans are known to be right under these circumstances.
     ///
     /// # Errors
     /// If it cannot be written or synced.
@@ -258,7 +260,7 @@ pub struct Told {
     number: u32,
     pub span_bytes: u64,
     pub circumstances: Circumstances,
-    /// The journal names the devices of the identity that was asked for.
+    /// Whether the journal names the devices of the identity that was asked for.
     pub has_source_device: bool,
     pub has_target_device: bool,
     pub durable: SpanSet,
@@ -266,7 +268,7 @@ pub struct Told {
     pub digests: SpanDigests,
     /// BLAKE3 values of the durable spans.
     pub content: FileContent,
-    /// How much of it is whole: header and records.
+    /// Bytes of the journal that are whole: header and records.
     pub whole_bytes: u64,
 }
 
@@ -307,7 +309,7 @@ pub fn decode(mut journal: impl Read, identity: &Identity) -> Option<Told> {
 }
 
 impl Told {
-    /// `None` where the file has no such spans.
+    /// Takes a record over; `None` where the file has no such spans.
     fn take(&mut self, record: &Record, grid: &SpanGrid) -> Option<()> {
         let Record { range, is_lost, digests, values } = record;
         let end = range.first.0.checked_add(range.count).filter(|end| *end <= grid.count())?;
@@ -403,7 +405,7 @@ fn read_record(
     Ok(is_whole.then_some(Record { range, is_lost, digests, values }))
 }
 
-/// False where the journal ends before.
+/// Fills the buffer; false where the journal ends before.
 fn read_whole(journal: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match journal.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -437,7 +439,7 @@ impl Header {
     }
 }
 
-/// A run of spans, and behind it their digests and values, if any.
+/// Bytes of a record: a run of spans, and behind it their digests and values, if any.
 fn encode_record(
     range: &SpanRange,
     digests: &[Digest],
@@ -640,7 +642,8 @@ mod tests {
         bytes
     }
 
-    /// Durable spans, those with a digest and those with a value, with its first byte.
+    /// Numbers of the durable spans; those with a digest, and those with a value, with its first
+    /// byte.
     type Tale = (Vec<u32>, Vec<(u32, u8)>, Vec<(u32, u8)>);
 
     fn told(bytes: &[u8]) -> Option<Tale> {

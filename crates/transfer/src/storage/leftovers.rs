@@ -1,4 +1,4 @@
-//! What a run that died left beside a file.
+//! Leftovers beside a file of a run that died.
 
 use crate::storage::{
     hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name},
@@ -7,7 +7,7 @@ use crate::storage::{
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use std::os::fd::AsFd;
 
-/// What a run that died between renaming and tidying left.
+/// Removes what a run that died between renaming and tidying left.
 pub(super) fn remove_leftovers(root: &Root, name: &[u8]) {
     let Ok((parent, last)) = root.parent_of(name) else { return };
     let part = hidden_name(last, PART_SUFFIX);

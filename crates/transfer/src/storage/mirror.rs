@@ -1,5 +1,5 @@
-//! Removes from a target what the sources do not have (`--delete`): after everything else
-//! succeeded, and only below directories that were offered.
+//! Removal of files at a target that the sources do not have (`--delete`). It comes after
+//! everything else succeeded, and only below directories that were offered.
 //!
 //! The offered names and the target are both read in the order of a walk, side by side, so that a
 //! tree of any size takes little memory. What the user's patterns leave out is not touched.
@@ -37,7 +37,7 @@ use std::{
 #[derive(Debug)]
 pub struct Mirror {
     pub root: Arc<Root>,
-    /// Below `root`; offered names are below this.
+    /// Directory below `root` that the offered names are below.
     pub base: Vec<u8>,
     /// The source's name for the target's first component, where it is another.
     pub renamed: Option<(Vec<u8>, Vec<u8>)>,
@@ -45,7 +45,7 @@ pub struct Mirror {
     pub matcher: Option<Matcher>,
     /// Offered names as they are below `base`.
     pub offered: SortedNames,
-    /// Those of them that a directory of the target gives way to.
+    /// Offered names to which a directory of the target gives way.
     pub giving_way: BTreeSet<Vec<u8>>,
     pub dry_run: bool,
 }
@@ -53,7 +53,7 @@ pub struct Mirror {
 /// An event of a sweep.
 #[derive(Debug)]
 pub enum Swept {
-    /// Below the base.
+    /// Name below the base of what was removed.
     Removed(Vec<u8>),
     Failed(Fault),
 }
@@ -106,7 +106,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// What the source calls it.
+    /// Name that the source has for an entry of the target.
     fn source_name(&self, name: &[u8]) -> Vec<u8> {
         let Some((theirs, ours)) = &self.renamed else { return name.to_vec() };
         match name.strip_prefix(&**ours) {
@@ -127,9 +127,9 @@ enum Act {
 enum Kind {
     Base,
     Offered,
-    /// It goes itself, when it is empty.
+    /// A directory that goes itself, when it is empty.
     Extra,
-    /// It stays; what is in it may go.
+    /// A directory that stays; what is in it may go.
     Kept,
 }
 
@@ -140,7 +140,7 @@ struct Level {
     next: usize,
     kind: Kind,
     included: bool,
-    /// Something in it stays.
+    /// Whether something in the directory stays.
     holds_kept: bool,
 }
 
@@ -155,7 +155,7 @@ impl Offered {
         Ok(())
     }
 
-    /// Names are asked for in the order of a walk.
+    /// Whether a name was offered; names are asked for in the order of a walk.
     fn holds(&mut self, name: &[u8]) -> io::Result<bool> {
         while let Some(next) = &self.next {
             match in_walk_order(next, name) {
@@ -192,7 +192,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// One name on. False at the end.
+    /// Goes one name on. False at the end.
     fn step(&mut self) -> io::Result<bool> {
         let Some(level) = self.levels.last_mut() else { return Ok(false) };
         let Some(component) = level.names.get(level.next) else {
@@ -227,7 +227,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// What was not offered: as the patterns say.
+    /// Treats a name that was not offered as the patterns say.
     fn extra(&mut self, name: Vec<u8>, stat: &Stat, included: bool) -> io::Result<()> {
         let source_name = self.mirror.source_name(&name);
         let offer = stat_offer(stat, &source_name).unwrap_or_else(|| FileOffer {
@@ -287,7 +287,7 @@ impl Sweep<'_> {
     }
 }
 
-/// What transfers that died left in a directory that goes.
+/// Removes what transfers that died left in a directory that goes.
 fn remove_leftovers_in(root: &Root, directory: &[u8]) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let Ok(opened) = root.open_beneath(directory, flags, Mode::empty(), Links::Refuse) else {

@@ -1,4 +1,4 @@
-//! What an offered file is called at the target.
+//! Name that an offered file has at the target.
 
 use crate::storage::root::join;
 use haul_protocol::message::{Fault, FaultCode, Side};

@@ -1,4 +1,5 @@
-//! Sorts any number of names in little memory: runs of them on disk, merged when they are read.
+//! Sorter of any number of names in little memory. Runs of them lie on disk, merged when they are
+//! read.
 //!
 //! Names that come in order, as a walk lists them, are one run.
 
@@ -14,19 +15,19 @@ use std::{
     sync::Arc,
 };
 
-/// Names in memory before they are written as a run, in bytes.
+/// Most bytes of names in memory before they are written as a run.
 const RUN_BYTES_MAX: usize = 4 << 20;
-/// What is read of a run at a time.
+/// Bytes that are read of a run at a time.
 const READ_BYTES: usize = 64 << 10;
 
-/// Takes names.
+/// Collects names to be sorted.
 #[derive(Debug, Default)]
 pub struct NameSorter {
     names: PackedNames,
     bytes: usize,
     file: Option<BufWriter<File>>,
     written: u64,
-    /// Where each run begins and ends.
+    /// Begin and end of each run in the file, in bytes.
     runs: Vec<(u64, u64)>,
     last: Vec<u8>,
 }
@@ -67,7 +68,7 @@ impl NameSorter {
         Ok(())
     }
 
-    /// No name is added any more.
+    /// Ends the adding of names and gives them in order.
     ///
     /// # Errors
     /// If they cannot be written.
