@@ -1,4 +1,4 @@
-//! The sources that a user named, or that a client asks a server for.
+//! Sources that a user named, or that a client asks a server for.
 
 use crate::{
     error::io_fault,
@@ -30,7 +30,8 @@ pub fn walk_named(sources: &[SourceSpec], options: WalkOptions) -> Walk {
     Walk::new(top, options)
 }
 
-/// The file is checked as a whole later on, and offered with fewer bytes.
+/// Source that is only a file's beginning; the file is checked as a whole later on, and offered
+/// with fewer bytes.
 fn beginning(part: &Beginning) -> Top {
     let looked_at = rustix::fs::stat(&part.path);
     let offer = looked_at.map(|stat| stat_offer(&stat, part.name.as_bytes()));

@@ -1,4 +1,4 @@
-//! How many files may be open at a time, so that a process of few descriptors gets there too, and
+//! Bounds on how many files may be open at a time. A process of few descriptors gets there too, and
 //! no session takes what the others need.
 //!
 //! A small file is open from its only span until it has its name, and many share one sync: the
@@ -15,32 +15,34 @@ use std::{
     time::Duration,
 };
 
-/// More small files than half of this at a time gain a session nothing: a sync of as many takes
-/// longer than its fixed part.
+/// Most small files that all sessions receive at a time; more than half of it gains a session
+/// nothing, for a sync of as many takes longer than its fixed part.
 const SMALL_FILES_MAX: u64 = 8192;
-/// A large file has a journal and a set of its spans too: so many for each session.
+/// Most large files that one session receives at a time; each has a journal and a set of its spans
+/// too.
 const LARGE_FILES_MAX: u64 = 64;
-/// The same for all sessions together.
+/// Most large files that all sessions together receive at a time.
 const LARGE_FILES_MAX_ALL: u64 = 4096;
 const KEPT_FILES_MAX: u64 = 32;
-/// How often somebody who waits looks whether it is still wanted.
+/// Interval at which a wait for a file's turn looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A quarter of what this process may open is for small files being received, each with a directory
-/// of its own at worst; about as much for large ones, with their directories and journals; the rest
-/// for sockets, pipes, rings and sources.
+/// Number of files that this process may open: a quarter is for small files being received, each
+/// with a directory of its own at worst; about as much for large ones, with their directories and
+/// journals; the rest for sockets, pipes, rings and sources.
 fn descriptors() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
-/// Files that grow which a session keeps open between two rounds.
+/// Most files that grow which a session keeps open between two rounds.
 #[must_use]
 pub fn kept_files_max() -> usize {
     (descriptors() / 32).clamp(1, KEPT_FILES_MAX) as usize
 }
 
-/// Empty files that a session opens at a time, without a [`Pass`]: they have a name in a moment.
+/// Most empty files that a session opens at a time, without a [`Pass`]: they have a name in a
+/// moment.
 #[must_use]
 pub fn empty_files_max() -> usize {
     (descriptors() / 16).clamp(1, SMALL_FILES_MAX / 2) as usize
@@ -58,7 +60,8 @@ struct Gate {
 #[derive(Debug, Default)]
 struct Counts {
     open: u64,
-    /// To wake nobody is a system call, too: with small files one each.
+    /// Threads that wait, counted because even waking nobody is a system call, one for each small
+    /// file.
     waiting: u64,
 }
 
@@ -72,7 +75,7 @@ impl Gate {
     }
 }
 
-/// Files that one session may have open; shared by its streams.
+/// Right of one session to its files that may be open; shared by its streams.
 #[derive(Clone, Debug)]
 pub struct Share {
     gate: &'static Gate,
@@ -100,13 +103,13 @@ impl Share {
         Self { gate, held: Arc::default() }
     }
 
-    /// A pass that is free now.
+    /// Takes a pass that is free now.
     #[must_use]
     pub fn take(&self) -> Option<Pass> {
         self.take_of(&mut self.gate.lock())
     }
 
-    /// Waits for one; `None` when `is_over` says that nobody wants it any more.
+    /// Waits for a pass; `None` when `is_over` says that nobody wants it any more.
     ///
     /// Who waits must have let all files that he opened go on to their names: their passes come
     /// back then.
@@ -136,7 +139,7 @@ impl Share {
     }
 }
 
-/// The right to have one more file open, until it is dropped.
+/// Right to have one more file open, until it is dropped.
 #[derive(Debug)]
 pub struct Pass(Share);
 
@@ -177,7 +180,8 @@ mod tests {
         assert_eq!(share.gate.lock().open, 0);
     }
 
-    /// One client that never confirms its files held them all, and the others' files waited.
+    /// Regression: one client that never confirmed its files held all passes, and the others' files
+    /// waited.
     #[test]
     fn whatever_sessions_hold_the_next_one_has_its_share() {
         let gate = gate(64, 64);

@@ -1,4 +1,4 @@
-//! Makes ready to receive what is offered: looks at what is there, decides, and opens the target.
+//! Preparation for what is offered: looks at what is there, decides, and opens the target.
 
 use super::{
     aborted::sync_directory,
@@ -29,19 +29,19 @@ use std::{io, sync::Arc};
 
 /// An offer, looked at.
 pub enum Prepared {
-    /// What is there is the same.
+    /// Nothing is moved, for what is there is the same.
     Skip,
-    /// A file of its size is there, which this opens: is it the same?
+    /// A file of the same size is there, which this opens to compare its bytes.
     Compare(OpenFile),
-    /// What would be done, in a dry run.
+    /// What a dry run would do.
     Plan(Plan),
     Ready {
         target: Box<TargetFile>,
         span_bytes: u64,
         durable: SpanSet,
-        /// Its name here, where that is not the one offered.
+        /// Name of the file here, where that is not the one offered.
         stored_as: Vec<u8>,
-        /// What is known of what an earlier run left.
+        /// Facts about what an earlier run left.
         left: Option<Box<Left>>,
     },
 }
@@ -64,7 +64,7 @@ pub(super) struct Preparing<'a> {
     pub offer: &'a FileOffer,
     pub grid: SpanGrid,
     pub digest: Digest,
-    /// Its directory was made by this session.
+    /// Whether this session made the directory of the file.
     pub in_fresh: bool,
 }
 
@@ -129,7 +129,8 @@ impl Preparing<'_> {
         Ok(self.ready(name, Shape::Directory { root, new_levels }, None))
     }
 
-    /// In a dry run: what is in the way of a directory is in the way of all below it.
+    /// Fails in a dry run where something is in the way of the parent directory, and so of all
+    /// below it.
     fn check_parent(&self, name: &[u8]) -> Result<(), Fault> {
         match self.root.parent_of(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -282,7 +283,7 @@ impl Preparing<'_> {
         })
     }
 
-    /// A round of a file that is still being written, or its end.
+    /// Prepares a round of a file that is still being written, or its end.
     fn receive_growing(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
         let recheck = self.rules.wishes.recheck;
@@ -303,8 +304,8 @@ impl Preparing<'_> {
         })
     }
 
-    /// A file that is only measured: written and synced where it would be, without a name. What has
-    /// no bytes goes as into `null:`.
+    /// Prepares a file that is only measured: written and synced where it would be, without a name.
+    /// What has no bytes goes as into `null:`.
     pub fn discarded(&self, base: &[u8]) -> Result<Prepared, Fault> {
         if self.offer.growth != Growth::NotGrowing {
             let what = "a file that grows cannot be discarded";
@@ -323,7 +324,7 @@ impl Preparing<'_> {
         Ok(self.ready(name, Shape::Regular(Box::new(part)), None))
     }
 
-    /// What holds the same bytes gets mode, owner and the like of the source too.
+    /// Gives a file that holds the same bytes mode, owner and the like of the source too.
     fn bring_up_to_date(&self, name: &[u8], there: &Stat) -> Result<(), Fault> {
         if self.offer.kind != FileKind::Regular {
             return Ok(());

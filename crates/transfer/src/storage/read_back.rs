@@ -1,5 +1,5 @@
-//! Reads a file from its disk, not from the page cache: what is there now, and not what was
-//! written.
+//! Reads of a file from its disk, not from the page cache. They show what is there now, and not
+//! what was written.
 //!
 //! By O_DIRECT where the file system has it. Elsewhere what is in the page cache is written out and
 //! dropped (posix_fadvise(2), POSIX_FADV_DONTNEED) before it is read, and dropped again afterwards.
@@ -28,16 +28,17 @@ use std::{
     },
 };
 
-/// Read at a time: enough for a disk to be busy, little enough to stay in a processor's cache.
+/// Bytes that are read at a time: enough for a disk to be busy, little enough to stay in a
+/// processor's cache.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
-/// How a file was read.
+/// Way in which a file was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Direct,
-    /// Through the page cache, which was told to forget it before.
+    /// The file was read through the page cache, which was told to forget it before.
     Dropped,
-    /// It is on tmpfs: there is no disk below.
+    /// The file is on tmpfs, with no disk below.
     Memory,
 }
 
@@ -45,7 +46,7 @@ impl Way {
     pub const ALL: [Self; 3] = [Self::Direct, Self::Dropped, Self::Memory];
 }
 
-/// How many bytes were read in each way.
+/// Number of bytes that were read in each way.
 #[derive(Debug, Default)]
 pub struct WayBytes([AtomicU64; Way::ALL.len()]);
 
@@ -69,13 +70,13 @@ pub struct ReadBack {
     file: Arc<SpanFile>,
     direct: Option<File>,
     in_memory: bool,
-    /// The file system took O_DIRECT and then refused to read so.
+    /// Whether the file system took O_DIRECT and then refused to read so.
     refused: AtomicBool,
 }
 
 impl ReadBack {
-    /// Opens it once more, where the file system has O_DIRECT: for reading only, as its mode may
-    /// not let it be opened for writing any more.
+    /// Opens the file once more, where its file system has O_DIRECT: for reading only, as its mode
+    /// may not let it be opened for writing any more.
     #[must_use]
     pub fn new(file: Arc<SpanFile>) -> Self {
         // Opening the link opens the very file, even one that has no name (proc(5)).
@@ -110,8 +111,8 @@ impl ReadBack {
         self.direct.as_ref().filter(|_| !self.refused.load(Ordering::Relaxed))
     }
 
-    /// The value of a part that begins at a multiple of [`ALIGN_BYTES`]; `seen` is told how many
-    /// bytes were read, and says whether to go on.
+    /// Value of a part that begins at a multiple of [`ALIGN_BYTES`]; `seen` is told how many bytes
+    /// were read, and says whether to go on.
     ///
     /// # Errors
     /// What reading says; UnexpectedEof where the file ends before; Interrupted when `seen` said
@@ -130,7 +131,7 @@ impl ReadBack {
         Ok(hasher.finish(part))
     }
 
-    /// Whether all of it is zeros; else as [`Self::hash`].
+    /// Whether a part is all zeros; `seen` is as in [`Self::hash`].
     ///
     /// # Errors
     /// As [`Self::hash`].
@@ -147,7 +148,7 @@ impl ReadBack {
         Ok(zeros)
     }
 
-    /// The digest of a span, for a journal; else as [`Self::hash`].
+    /// Digest of a span, for a journal; `seen` is as in [`Self::hash`].
     ///
     /// # Errors
     /// As [`Self::hash`].

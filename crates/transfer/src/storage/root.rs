@@ -28,17 +28,18 @@ pub enum Links {
     Refuse,
 }
 
-/// How long a parent directory is used again without a new look at its path: a directory of many
-/// small files is opened once, and one that was moved away meanwhile is noticed soon.
+/// Time for which a parent directory is used again without a new look at its path: a directory of
+/// many small files is opened once, and one that was moved away meanwhile is noticed soon.
 const PARENT_KEPT: Duration = Duration::from_millis(100);
 
-/// So many directories are kept: a tree is listed, received and committed at different places.
+/// Most parent directories that are kept open: a tree is listed, received and committed at
+/// different places.
 const PARENTS_MAX: usize = 8;
 
-/// The permission bits of a directory that no source has, before the umask.
+/// Permission bits of a directory that no source has, before the umask.
 pub const DIRECTORY_MODE: u32 = 0o755;
 
-/// A directory that was asked for.
+/// A parent directory that is kept open.
 #[derive(Debug)]
 struct Parent {
     path: Vec<u8>,
@@ -46,12 +47,13 @@ struct Parent {
     opened_at: Instant,
 }
 
-/// Directories that are not there for anybody.
+/// Directories that are kept from everybody.
 #[derive(Debug, Default)]
 struct Closed {
-    /// Below the root, as [`path_of`] gives them.
+    /// Paths of these directories below the root, as [`path_of`] gives them.
     paths: Vec<PathBuf>,
-    /// By device and inode, wherever they are mounted; none where that is not asked.
+    /// Devices and inodes of these directories, wherever they are mounted; none where that is not
+    /// asked.
     inodes: Vec<(u64, u64)>,
 }
 
@@ -63,14 +65,16 @@ fn inode(stat: &Stat) -> (u64, u64) {
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
-    /// The ones asked for last, the oldest first.
+    /// Parent directories that are kept open, the one asked for longest ago first.
     parents: Lock<VecDeque<Parent>>,
     closed: Arc<Closed>,
-    /// For messages only.
+    /// Path of the root, for messages only.
     path: PathBuf,
 }
 
 impl Root {
+    /// Opens a directory as a root.
+    ///
     /// # Errors
     /// If it is no directory that can be opened.
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
@@ -132,7 +136,7 @@ impl Root {
         &self.closed.paths
     }
 
-    /// Whether an open directory or file is kept from everybody, or lies where one is.
+    /// Fails if an open directory or file is kept from everybody, or lies where one is.
     fn check_open(&self, opened: &OwnedFd) -> io::Result<()> {
         let Closed { paths, inodes } = &*self.closed;
         let own = if inodes.is_empty() { None } else { Some(inode(&fstat(opened)?)) };
@@ -165,7 +169,7 @@ impl Root {
         !self.closed.paths.is_empty() && path_of(&self.directory).is_ok_and(is_in)
     }
 
-    /// Those of the names in an open directory that are kept from everybody.
+    /// Names in an open directory that are kept from everybody.
     ///
     /// # Errors
     /// If /proc does not tell where the directory is.
@@ -192,7 +196,7 @@ impl Root {
         Ok(Arc::new(Self { directory, parents: Lock::default(), closed, path }))
     }
 
-    /// Whether its path still leads to it, as far as can be seen.
+    /// Whether the root's path still leads to it, as far as can be seen.
     #[must_use]
     pub(crate) fn has_its_name(&self) -> bool {
         let (Ok(open), named) = (fstat(&self.directory), rustix::fs::stat(&self.path)) else {
@@ -236,8 +240,8 @@ impl Root {
         }
     }
 
-    /// Lets go of the directories that are kept open: nobody asks for them soon, and they hold
-    /// their file system.
+    /// Lets go of the parent directories that are kept open: nobody asks for them soon, and they
+    /// hold their file system.
     pub(crate) fn close_parents(&self) {
         lock(&self.parents).clear();
     }
@@ -347,15 +351,15 @@ impl AsFd for Root {
     }
 }
 
-/// What is said of a name that is kept from everybody.
+/// Reason that is told for a name that is kept from everybody.
 const CLOSED: &str = "haul's own state lies there, with its keys: no transfer reads or writes it";
 
-/// Where an open file or directory is now (proc_pid_fd(5)); behind it may stand that it is deleted.
+/// Path of an open file or directory now (proc_pid_fd(5)); behind it may stand that it is deleted.
 fn path_of(opened: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))
 }
 
-/// `a/b/c` is `a/b` and `c`.
+/// Splits a path before its last component: `a/b/c` is `a/b` and `c`.
 #[must_use]
 pub fn split_last(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|&byte| byte == b'/') {
@@ -364,7 +368,7 @@ pub fn split_last(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `a` and `b` are `a/b`; an empty part adds nothing.
+/// Joins two parts of a path: `a` and `b` are `a/b`; an empty part adds nothing.
 #[must_use]
 pub fn join(base: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = base.to_vec();

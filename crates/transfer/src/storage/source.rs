@@ -16,16 +16,16 @@ use std::{fs::File, io, path::PathBuf, sync::Arc};
 /// The place of a source.
 #[derive(Clone, Debug)]
 pub enum Location {
-    /// As the user named it, symbolic links followed.
+    /// A path as the user named it, symbolic links followed.
     Named(PathBuf),
     Beneath(Arc<Root>, Vec<u8>),
-    /// Open, for it is followed: its name may change.
+    /// An open file that is followed, for its name may change.
     Held(Arc<File>),
     Zero,
 }
 
-/// The ctime of an inode, in seconds and nanoseconds: it changes with bytes, mode, owner and links,
-/// and nobody can set it back. Zeros: not known.
+/// Change time of an inode, in seconds and nanoseconds, which changes with bytes, mode, owner and
+/// links, and which nobody can set back. Zeros: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ctime(pub i64, pub u32);
 
@@ -39,7 +39,7 @@ impl Ctime {
         Self(stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0))
     }
 
-    /// Whether both are known, and not the same.
+    /// Whether both change times are known, and not the same.
     #[must_use]
     pub fn differs(self, other: Self) -> bool {
         self != other && self != Self::default() && other != Self::default()
@@ -50,7 +50,7 @@ impl Ctime {
 pub struct SourceEntry {
     pub offer: message::FileOffer,
     pub location: Location,
-    /// The names that its inode has.
+    /// Number of names that the inode has.
     pub links: u64,
     /// Size of the file, where the offer is a link to it.
     pub size_bytes: u64,
@@ -99,7 +99,7 @@ impl SourceEntry {
         Ok(Arc::new(file))
     }
 
-    /// Whether its name still leads to the file that was looked at as `stat`.
+    /// Whether the source's name still leads to the file that was looked at as `stat`.
     #[must_use]
     pub fn has_its_name(&self, stat: &Stat) -> bool {
         let there = match &self.location {
@@ -114,7 +114,7 @@ impl SourceEntry {
         }
     }
 
-    /// Opens whatever is there now.
+    /// Opens whatever has the source's name now.
     pub(super) fn open_as_is(&self) -> io::Result<File> {
         // A FIFO that took the file's place would otherwise hold this call up.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -165,7 +165,8 @@ impl SourceEntry {
         self.compare(&stat)
     }
 
-    /// A source named by a client may be a link below the root; within a tree links stay links.
+    /// Whether links are followed: a source named by a client may be a link below the root; within
+    /// a tree links stay links.
     pub(super) fn links(&self) -> Links {
         if self.offer.kind == FileKind::Symlink { Links::Refuse } else { Links::Follow }
     }
@@ -215,7 +216,7 @@ pub fn changed_fault(name: &[u8], what: String) -> message::Fault {
         .hint("run the same command again when nothing writes to it")
 }
 
-/// Whether a file that is held open still is what was offered of it.
+/// Fails if a file that is held open is not what was offered of it any more.
 ///
 /// # Errors
 /// A fault that says what changed; of a file that grows, less than what was offered.
@@ -246,7 +247,7 @@ pub fn removed_fault(name: &[u8]) -> message::Fault {
         .hint("what came of it stays at the target, as a hidden temporary")
 }
 
-/// What an offer says of a file; `None` for what is never moved.
+/// Offer of a file by a look at it; `None` for what is never moved.
 pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<message::FileOffer> {
     let (kind, size) = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => (FileKind::Regular, stat.st_size),
@@ -281,7 +282,7 @@ mod tests {
     };
     use std::{process::Command, sync::mpsc, thread, time::Duration};
 
-    /// Opened for reading, a FIFO waits until somebody writes to it.
+    /// Reason for O_NONBLOCK: opened for reading, a FIFO waits until somebody writes to it.
     #[test]
     fn a_fifo_in_place_of_a_source_is_an_error_at_once() {
         let directory = tempfile::tempdir().unwrap();

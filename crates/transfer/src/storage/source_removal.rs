@@ -1,4 +1,4 @@
-//! Sources of a move: what is written to one while it is moved is not lost with it.
+//! Removal of the sources of a move. What is written to one while it is moved is not lost with it.
 //!
 //! A write moves the ctime of its file, and a file whose ctime moved stays. Two writes do not. One
 //! comes after the last look: a read lease keeps writers away from that look until the name is
@@ -21,7 +21,8 @@ use rustix::{
 };
 use std::{fs::File, io};
 
-/// f_type of file systems in memory (statfs(2)): no write through a mapping moves a time.
+/// Values of f_type for file systems in memory (statfs(2)): no write through a mapping moves a
+/// time.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Sees to it that each later write to an open source moves its times.
@@ -88,7 +89,8 @@ impl SourceEntry {
         Ok((after.st_nlink > 0).then(|| Ctime::of(&after)))
     }
 
-    /// Its inode, open for reading where it can be; `None`: it has no name to be removed.
+    /// Opens the source's inode, for reading where it can be; `None` where it has no name to be
+    /// removed.
     fn open_for_removal(&self) -> io::Result<Option<File>> {
         let opened = match self.offer.kind {
             FileKind::Symlink => Err(io::ErrorKind::Unsupported.into()),

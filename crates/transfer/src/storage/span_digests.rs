@@ -1,4 +1,4 @@
-//! What the durable spans of an unfinished file hold, as the XXH3-128 of each one's bytes: enough
+//! Digests of the durable spans of an unfinished file. The XXH3-128 of each span's bytes is enough
 //! to tell later whether a disk, or a source, still has the bytes that were verified.
 //!
 //! It holds against accidents, not against a person who means harm: whoever may write to the
@@ -8,7 +8,7 @@ use super::holes;
 use haul_protocol::{SpanGrid, SpanIndex, SpanSet, message::Extent};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// The XXH3-128, seed 0, of a span's bytes, little-endian.
+/// XXH3-128, seed 0, of a span's bytes, little-endian.
 pub type Digest = [u8; 16];
 
 /// Digests of a file's spans, as far as they are known.
@@ -19,13 +19,13 @@ pub struct SpanDigests {
 }
 
 impl SpanDigests {
-    /// Nothing is known of a file that has so many spans.
+    /// Digests of a file of `spans` spans, none of which is known yet.
     #[must_use]
     pub fn new(spans: u32) -> Self {
         Self { known: SpanSet::new(spans), digests: vec![[0; 16]; spans as usize] }
     }
 
-    /// A span that comes again replaces what was known of it.
+    /// Notes the digest of a span, in the place of what was known of it.
     ///
     /// # Panics
     /// If the file has no such span.
@@ -48,8 +48,8 @@ impl SpanDigests {
         self.known.contains(span).then(|| self.digests[span.0 as usize])
     }
 
-    /// Digest of what these spans hold, but for those within a hole: that of SPEC.md, 7.6. `None`
-    /// where one of them is not known.
+    /// Digest of what these spans hold, but for those within a hole (SPEC.md, 7.6). `None` where
+    /// one of them is not known.
     #[must_use]
     pub fn of_all(&self, spans: &SpanSet, holes: &[Extent], grid: &SpanGrid) -> Option<Digest> {
         let mut of_all = DigestOfAll::default();
@@ -60,7 +60,7 @@ impl SpanDigests {
     }
 }
 
-/// These spans without those that lie within a hole.
+/// Spans without those that lie within a hole.
 #[must_use]
 pub fn outside_holes(spans: &SpanSet, holes: &[Extent], grid: &SpanGrid) -> SpanSet {
     let (mut within, mut outside) = (SpanSet::new(grid.count()), spans.clone());
@@ -131,7 +131,7 @@ mod tests {
         assert!(of([0, 2, 3, 4], &[first]).is_some());
     }
 
-    /// Pinned for other implementations: SPEC.md, 7.6.
+    /// Values that are pinned for other implementations: SPEC.md, 7.6.
     #[test]
     fn a_digest_of_all_is_what_the_specification_says() {
         let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! Files being received: a hidden temporary beside the final name, preallocated and locked, and
-//! renamed only when it is complete, verified and synced.
+//! Files being received. Each is a hidden temporary beside the final name, preallocated and locked,
+//! and renamed only when it is complete, verified and synced.
 //!
 //! `NAME` is received as `.NAME.haul-part` with `.NAME.haul-journal` beside it. The lock is
 //! flock(2) on the temporary, so it ends with the process that holds it, however that dies.
@@ -29,7 +29,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// How what is received is treated.
+/// Rules by which received files are treated.
 #[derive(Debug, Default)]
 pub struct TargetRules {
     pub wishes: Wishes,
@@ -46,11 +46,11 @@ impl TargetRules {
 /// Opens a file, on the thread that reads it.
 pub type OpenFile = Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>;
 
-/// Something that is being received.
+/// A file, directory or link that is being received.
 #[derive(Debug)]
 pub struct TargetFile {
     pub offer: Arc<FileOffer>,
-    /// Below the root.
+    /// Name below the root.
     pub name: Vec<u8>,
     pub(super) shape: Shape,
     rules: Arc<TargetRules>,
@@ -61,7 +61,8 @@ pub(super) enum Shape {
     Null,
     Directory {
         root: Arc<Root>,
-        /// It and so many of those above it, less one, are new in the directories that hold them.
+        /// Number of levels, this directory and those above it, that are new in the directories
+        /// that hold them.
         new_levels: usize,
     },
     /// A symbolic or a hard link, with the name that it has until it is published: one of its own,
@@ -72,9 +73,9 @@ pub(super) enum Shape {
         is_made: bool,
     },
     Regular(Box<Part>),
-    /// A file that has its name, and is closed.
+    /// A file that was given its name and is closed.
     Named(Named),
-    /// A file of at most one span: there is nothing of it here before that comes.
+    /// A file of at most one span: nothing of it is here before that comes.
     Whole {
         root: Arc<Root>,
         naming: Naming,
@@ -91,8 +92,8 @@ impl TargetFile {
         Self { offer: Arc::new(offer.clone()), name, shape, rules }
     }
 
-    /// The file that engines write to; `None` for a file of one span, which is opened when that
-    /// comes, and for what has no bytes.
+    /// File that engines write to; `None` for a file of one span, which is opened when that comes,
+    /// and for what has no bytes.
     ///
     /// # Errors
     /// If `null:` cannot be opened.
@@ -115,7 +116,7 @@ impl TargetFile {
         Ok(part.file.clone())
     }
 
-    /// Writes a file of one span, all of it, and gives it mode and time.
+    /// Writes all of a file of one span, and gives it mode and time.
     ///
     /// # Errors
     /// The fault that ends this file.
@@ -143,7 +144,7 @@ impl TargetFile {
         }
     }
 
-    /// Syncs what was written so far and journals these spans: from now on they are durable.
+    /// Syncs what was written so far and journals these spans, which are durable from then on.
     ///
     /// # Errors
     /// The fault that ends this file.
@@ -153,7 +154,8 @@ impl TargetFile {
             .map_err(|error| io_fault(Side::Target, &self.name, "cannot be synced", &error))
     }
 
-    /// These spans of an earlier run are not there, or nobody may believe them: they come again.
+    /// Gives up spans of an earlier run that are not there, or that nobody may believe: they come
+    /// again.
     ///
     /// # Errors
     /// The fault that ends this file.
@@ -174,13 +176,13 @@ impl TargetFile {
         self.named("cannot be journaled", confirmed)
     }
 
-    /// Its spans are journaled, so that a later run can go on.
+    /// Whether the file's spans are journaled, so that a later run can go on.
     #[must_use]
     pub fn is_journaled(&self) -> bool {
         matches!(&self.shape, Shape::Regular(part) if part.journal.is_some())
     }
 
-    /// Number and device of the inode that it is written to.
+    /// Number and device of the inode that the file is written to.
     #[must_use]
     pub fn inode(&self) -> Option<(u64, u64)> {
         match &self.shape {
@@ -189,7 +191,7 @@ impl TargetFile {
         }
     }
 
-    /// The file, to be read back from its disk; `None` for what is none.
+    /// File to be read back from its disk; `None` for a directory, a link or the like.
     #[must_use]
     pub fn to_read_back(&self) -> Option<Arc<SpanFile>> {
         match &self.shape {
@@ -198,13 +200,13 @@ impl TargetFile {
         }
     }
 
-    /// Says whether it gets no name yet: its file grows, and another round follows.
+    /// Whether the file grows: another round follows, and there is no name yet.
     #[must_use]
     pub fn is_growing(&self) -> bool {
         self.offer.growth == Growth::Growing
     }
 
-    /// Makes what the last round of a file that grows brought ready for this one: the spans that
+    /// Makes ready for another round of a file that grows, and gives the spans of the last one that
     /// need not come again.
     ///
     /// # Errors
@@ -233,7 +235,7 @@ impl TargetFile {
         Ok(durable)
     }
 
-    /// The bytes that came of a file that grows, to be compared; `None` for `null:`.
+    /// Bytes that came of a file that grows, to be compared; `None` for `null:`.
     #[must_use]
     pub fn to_compare(&self) -> Option<OpenFile> {
         let Shape::Regular(part) = &self.shape else { return None };
@@ -241,13 +243,13 @@ impl TargetFile {
         Some(Box::new(move || Ok(file)))
     }
 
-    /// An empty file, which is opened by its commit.
+    /// Whether this is an empty file, which its commit opens.
     #[must_use]
     pub fn is_unopened(&self) -> bool {
         matches!(self.shape, Shape::Whole { .. })
     }
 
-    /// The first step of a commit: mode and time of the complete file.
+    /// Sets mode and time of the complete file, the first step of a commit.
     ///
     /// # Errors
     /// The fault that ends this file; the temporary stays for the next run.
@@ -272,7 +274,7 @@ impl TargetFile {
         result.map_err(|error| attributes_fault(&self.name, &error))
     }
 
-    /// The second step: content, mode and time are durable.
+    /// Makes content, mode and time durable, the second step of a commit.
     ///
     /// # Errors
     /// As [`Self::seal`].
@@ -282,7 +284,7 @@ impl TargetFile {
         self.named("cannot be synced", synced)
     }
 
-    /// The third step: the final name.
+    /// Gives the final name, the third step of a commit.
     ///
     /// # Errors
     /// As [`Self::seal`].
@@ -299,7 +301,7 @@ impl TargetFile {
         self.named("cannot be put under its name", result)
     }
 
-    /// The fourth step: the name is durable.
+    /// Makes the name durable, the fourth step of a commit.
     ///
     /// # Errors
     /// As [`Self::seal`].
@@ -318,7 +320,7 @@ impl TargetFile {
         self.named("its directory cannot be synced", result)
     }
 
-    /// In how many directories it, or those above it, are new.
+    /// Number of directories in which this entry, or those above it, are new.
     #[must_use]
     pub fn new_directories(&self) -> usize {
         if let Shape::Directory { new_levels, .. } = &self.shape { *new_levels } else { 1 }
@@ -345,8 +347,9 @@ impl TargetFile {
         }
     }
 
-    /// To be asked after a sync of the whole file system (syncfs(2)), which tells of a write that
-    /// failed once, to whoever asks next; each file tells of its own.
+    /// Fails if a write of this file failed, which is asked after a sync of the whole file system.
+    /// That sync (syncfs(2)) tells of a write that failed once, to whoever asks next; each file
+    /// tells of its own.
     ///
     /// # Errors
     /// If some of it was not written.
@@ -360,7 +363,7 @@ impl TargetFile {
         result.map_err(|error| io_fault(Side::Target, &self.name, what, &error))
     }
 
-    /// Lets go of it: the temporary stays when there is a journal that makes use of it.
+    /// Lets go of the file: the temporary stays when there is a journal that makes use of it.
     pub fn give_up(self, keep: bool) {
         match self.shape {
             Shape::Regular(part) if keep && part.is_of_use() => part.leave(),
@@ -375,7 +378,8 @@ impl TargetFile {
     }
 }
 
-/// One for all: a peer that offers thousands of directories takes no descriptor with each.
+/// Sink that all files share: a peer that offers thousands of directories takes no descriptor with
+/// each.
 fn sink() -> io::Result<Arc<SpanFile>> {
     static SINK: OnceLock<Arc<SpanFile>> = OnceLock::new();
     if let Some(sink) = SINK.get() {
@@ -461,7 +465,8 @@ mod tests {
         }
     }
 
-    /// Engines open a file again with O_DIRECT while it is written: 0444 would refuse that.
+    /// Reason for the later mode: engines open a file again with O_DIRECT while it is written,
+    /// which 0444 would refuse.
     #[test]
     fn a_file_without_a_name_may_be_opened_again_until_it_has_its_mode() {
         let directory = tempfile::tempdir().unwrap();

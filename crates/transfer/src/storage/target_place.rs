@@ -1,4 +1,4 @@
-//! Where what is received goes, and what a path of a target means.
+//! Place where received files go, and what a path of a target means.
 
 use crate::{
     error::io_fault,
@@ -25,15 +25,15 @@ use std::{io, sync::Arc};
 /// The place to which received files go.
 #[derive(Clone, Debug)]
 pub enum TargetPlace {
-    /// Nowhere: `null:`.
+    /// The place `null:`, where nothing is kept.
     Null,
     Below {
         root: Arc<Root>,
         base: Vec<u8>,
-        /// The new name of the one source; `None`: sources keep theirs.
+        /// New name of the one source; `None` where sources keep theirs.
         rename: Option<Vec<u8>>,
         rules: Arc<TargetRules>,
-        /// The base was made for this transfer.
+        /// Whether the base was made for this transfer.
         is_new: bool,
     },
 }
@@ -41,11 +41,11 @@ pub enum TargetPlace {
 /// The meaning of the path of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathMeans {
-    /// The directory to receive into; made when missing.
+    /// The path is the directory to receive into; made when missing.
     Directory,
-    /// The new name of the one source, whatever is there.
+    /// The path is the new name of the one source, whatever is there.
     Name,
-    /// The one or the other: a directory if one is there, or if the path ends in `/`.
+    /// The path is a directory if one is there, or if it ends in `/`, and else the new name.
     WhatIsThere,
 }
 
@@ -115,8 +115,8 @@ impl TargetPlace {
         self
     }
 
-    /// Learns by an offer what the one source is: a directory keeps its name, below the path that
-    /// a single file would take. True if that changes the place.
+    /// Learns by an offer what the one source is: a directory keeps its name, below the path that a
+    /// single file would take. True if that changes the place.
     pub fn learn_source(&mut self, offer: &FileOffer) -> bool {
         let Self::Below { base, rename, .. } = self else { return false };
         let is_directory = offer.kind == FileKind::Directory || offer.name.contains(&b'/');
@@ -186,7 +186,7 @@ impl TargetPlace {
         }
     }
 
-    /// A directory's mode, time and the like, once everything below it is in place. One that
+    /// Sets a directory's mode, time and the like, once everything below it is in place. One that
     /// belongs to somebody else keeps its own, unless --preserve asked for more than the default.
     ///
     /// # Errors
