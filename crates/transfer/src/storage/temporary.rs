@@ -1,4 +1,4 @@
-//! The temporary of a regular file that is being received: made, locked, preallocated, written,
+//! Temporary of a regular file that is being received. It is made, locked, preallocated, written,
 //! synced and renamed.
 
 pub mod growing;
@@ -48,23 +48,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a lock is waited for: its holder may be a session that is just ending.
+/// Time for which a lock is waited for: its holder may be a session that is just ending.
 const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
-/// The same while a session of this process is known to be ending, which can take a sync, or does
-/// not hear its peer.
-/// Less than the time after which a silent side is given up.
+/// Time for which a lock is waited for while a session of this process is known to be ending, which
+/// can take a sync, or does not hear its peer. Less than the time after which a silent side is
+/// given up.
 const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
-/// From this size on the free space is looked at before any is taken: fallocate(2) of more than
+/// Size from which on the free space is looked at before any is taken: fallocate(2) of more than
 /// there is takes all of it until it fails, and others find none meanwhile.
 const LOOK_FIRST_FROM_BYTES: u64 = 1 << 20;
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-/// How often space is asked for again that is there and was not given, and after how long: the
-/// first time, then longer each time.
+/// Most tries for space that is there and was not given; the pauses between them begin with
+/// [`TAKE_AGAIN_AFTER`] and grow.
 const TAKES_MAX: u32 = 8;
 const TAKE_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
-/// How a file shall be received.
+/// Conditions under which a file is received.
 pub(super) struct Wanted {
     pub span_bytes: u64,
     pub spans: u32,
@@ -76,41 +76,42 @@ pub(super) struct Wanted {
 /// The rest that an earlier run left of a file.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Change time of the source's inode when the first of it came; zeros: not known.
+    /// Change time of the source's inode when the first bytes came; zeros where it is not known.
     pub ctime: (i64, u32),
     pub digests: SpanDigests,
     pub content: FileContent,
-    /// Reason for reading it back.
+    /// Reason for reading back what was left.
     pub suspicion: Option<Suspicion>,
 }
 
-/// Why what an earlier run left is not believed before it was read back.
+/// Reason why what an earlier run left is not believed before it was read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspicion {
-    /// `--recheck`.
+    /// The user asked for it (`--recheck`).
     Asked,
-    /// What was in memory when this host stopped is gone.
+    /// The host started anew since, and what was in memory when it stopped is gone.
     StartedAnew,
     /// The file system has another number, as btrfs may at each mount.
     MountedAnew,
-    /// Somebody else wrote to the temporary, cut it, or put another in its place.
+    /// Another program wrote to the temporary, cut it, or put another in its place.
     ChangedSince,
 }
 
-/// The number of this start of the kernel; zeros where it is not known.
+/// Number of this start of the kernel; zeros where it is not known.
 pub(super) fn boot() -> [u8; 16] {
     static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
     *BOOT.get_or_init(|| haul_host::boot_id().unwrap_or_default())
 }
 
-/// How a file of at most one span comes to its name.
+/// Way in which a file of at most one span comes to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// It is renamed, and locked until then.
+    /// The file is renamed, and locked until then.
     Locked,
-    /// Its directory was made by this session and nothing can be in its way: it has none before.
+    /// The file has no name before its final one, for this session made its directory and nothing
+    /// can be in its way.
     Linked,
-    /// It is only measured.
+    /// The file is only measured and gets no name.
     Never,
 }
 
@@ -122,43 +123,44 @@ pub(super) struct Part {
     part_name: Vec<u8>,
     journal_name: Vec<u8>,
     pub file: Arc<SpanFile>,
-    /// Number and device of its inode.
+    /// Number and device of the file's inode.
     inode: (u64, u64),
-    /// `None` for a file of one span: it is moved whole or not at all.
+    /// Journal of the file; `None` for one of one span, which is moved whole or not at all.
     pub journal: Option<Journal>,
-    /// The journal names some span: a later run can go on from here.
+    /// Whether the journal names some span, so that a later run can go on from here.
     has_durable: bool,
-    /// Of a file that grows.
+    /// Way in which a file that grows is cut; `None` for any other.
     rounds: Option<growing::Rounds>,
-    /// The directory entries of temporary and journal are durable.
+    /// Whether the directory entries of temporary and journal are durable.
     entered: bool,
-    /// A sync failed. The kernel reports that once and may have dropped the pages (fsync(2)), so
-    /// nothing of this file is believed any more.
+    /// Whether a sync failed. The kernel reports that once and may have dropped the pages
+    /// (fsync(2)), so nothing of this file is believed any more.
     pub poisoned: bool,
-    /// It has mode and time already.
+    /// Whether the file has mode and time already.
     sealed: bool,
-    /// The permission bits that it was made with, where they are its own already.
+    /// Permission bits that the file was made with, where they are its own already.
     mode: Option<u32>,
-    /// It has no name at all before its final one (O_TMPFILE, open(2)): nobody can lay hands on it,
-    /// and nothing of it outlives this process.
+    /// Whether the file has no name at all before its final one (O_TMPFILE, open(2)): nobody can
+    /// lay hands on it, and nothing of it outlives this process.
     nameless: bool,
-    /// It never gets one: it was only measured.
+    /// Whether the file never gets a name, for it was only measured.
     discarded: bool,
-    /// Of a small file; given back when it is closed.
+    /// Pass of a small file; given back when the file is closed.
     pass: Option<Pass>,
 }
 
-/// What is left of a file that has its name.
+/// Rest of a file that was given its name and is closed.
 #[derive(Debug)]
 pub(super) struct Named {
     pub directory: Arc<OwnedFd>,
     pub device: u64,
-    /// Whether it was only measured, and has no name.
+    /// Whether the file was only measured, and has no name.
     pub discarded: bool,
 }
 
 impl Part {
-    /// Opens, locks and preallocates; takes up what an earlier run left when it is of the same.
+    /// Opens, locks and preallocates the temporary; takes up what an earlier run left of this very
+    /// file.
     pub fn open(
         root: &Root,
         name: &[u8],
@@ -189,7 +191,7 @@ impl Part {
         Ok((part, span_bytes, SpanSet::new(spans), None))
     }
 
-    /// What an earlier run left, as far as it may be believed or read back.
+    /// Takes over what an earlier run left, as far as it may be believed or read back.
     fn take_over(
         &mut self,
         told: Told,
@@ -210,7 +212,7 @@ impl Part {
         Ok((durable, Left { ctime: circumstances.ctime, digests, content, suspicion }))
     }
 
-    /// These spans are not what the journal said: it takes that back.
+    /// Takes back what the journal said of these spans.
     pub fn lose(&mut self, spans: &SpanSet) -> io::Result<()> {
         let Some(journal) = self.journal.as_mut().filter(|_| !spans.is_empty()) else {
             return Ok(());
@@ -385,7 +387,7 @@ impl Part {
         self.preallocate_from(0, offer, name)
     }
 
-    /// The same for what comes from `begin_bytes` on: the space before has been taken.
+    /// Takes the space from `begin_bytes` on: the space before has been taken.
     fn preallocate_from(
         &self,
         begin_bytes: u64,
@@ -474,6 +476,8 @@ impl Part {
         Ok(())
     }
 
+    /// Fails for a file that is not believed any more.
+    ///
     /// # Errors
     /// If an earlier sync failed.
     fn check_believed(&self) -> io::Result<()> {
@@ -483,6 +487,8 @@ impl Part {
         Ok(())
     }
 
+    /// Fails for a temporary that is not believed any more, or that was taken away.
+    ///
     /// # Errors
     /// If an earlier sync failed, or the temporary is not under its name any more.
     fn check(&self) -> io::Result<()> {
@@ -507,7 +513,7 @@ impl Part {
         Ok(())
     }
 
-    /// To be asked after a sync of the whole file system.
+    /// Fails if a write of the file failed, which is asked after a sync of the whole file system.
     ///
     /// # Errors
     /// If some of it was not written, or an earlier sync failed.
@@ -581,13 +587,14 @@ impl Part {
         }
     }
 
-    /// Whether a later run can make use of it. What was preallocated for a file of which nothing
-    /// came is given back.
+    /// Whether a later run can make use of the temporary. What was preallocated for a file of which
+    /// nothing came is given back.
     pub fn is_of_use(&self) -> bool {
         self.journal.is_some() && self.has_durable
     }
 
-    /// Leaves it for a later run, and as as the journal says: that becomes the younger of the two.
+    /// Leaves the temporary and its journal for a later run. The journal becomes the younger of the
+    /// two, and so says that all is as it tells.
     pub fn leave(self) {
         if let Some(journal) = &self.journal {
             journal.touch();
@@ -603,7 +610,7 @@ impl Part {
     }
 }
 
-/// The part of a run from `begin_bytes` on.
+/// Part of a run from `begin_bytes` on.
 fn behind(run: &Extent, begin_bytes: u64) -> Option<Extent> {
     let end_bytes = run.offset_bytes + run.len_bytes;
     let offset_bytes = run.offset_bytes.max(begin_bytes);
@@ -619,7 +626,7 @@ fn take_space(file: &File, offset_bytes: u64, len_bytes: u64) -> Result<(), Errn
     }
 }
 
-/// What nobody uses, that for root included; `None` where the file system counts no blocks.
+/// Free bytes, with those kept for root; `None` where the file system counts no blocks.
 fn unused_bytes(file: &File) -> Option<u64> {
     let room = fstatvfs(file).ok().filter(|room| room.f_blocks > 0)?;
     Some(room.f_bfree.saturating_mul(room.f_frsize))
@@ -657,7 +664,7 @@ fn identity_of(
     })
 }
 
-/// A file without a name, and what it is like; `None` where the file system has no such files, or
+/// Makes a file without a name and looks at it; `None` where the file system has no such files, or
 /// they could not be given a name later.
 fn create_nameless(directory: &impl AsFd, mode: u32) -> io::Result<Option<(File, Stat)>> {
     static HAS_PROC: OnceLock<bool> = OnceLock::new();
@@ -675,8 +682,8 @@ fn create_nameless(directory: &impl AsFd, mode: u32) -> io::Result<Option<(File,
     Ok(Some((file.into(), stat)))
 }
 
-/// A file whose name is gone at once, where a file system has none without: nothing of it stays but
-/// after a crash between two calls.
+/// Makes a file whose name is gone at once, where a file system has none without: nothing of it
+/// stays but after a crash between two calls.
 fn create_unlinked(directory: &impl AsFd) -> io::Result<(File, Stat)> {
     let number: [u8; 8] = random_bytes()?;
     let name = hidden_name(format!("haul-probe-{}", hex(&number)).as_bytes(), PART_SUFFIX);
@@ -687,7 +694,7 @@ fn create_unlinked(directory: &impl AsFd) -> io::Result<(File, Stat)> {
     Ok((file.into(), stat))
 }
 
-/// The directory, or the nearest above it that is there.
+/// Path of the directory, or of the nearest above it that is there.
 fn nearest_directory<'a>(root: &Root, mut name: &'a [u8]) -> &'a [u8] {
     while !name.is_empty() && !root.is_directory(name) {
         name = split_last(name).0;
@@ -773,7 +780,7 @@ fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Result<File, 
     }
 }
 
-/// What haul did not make stays until its owner removes it.
+/// Fault of a name in the way: what haul did not make stays until its owner removes it.
 fn in_the_way(hidden: &[u8], name: &[u8], found: &str) -> Fault {
     let hidden = Name(hidden.to_vec());
     let what = "something else has the name of its hidden temporary";

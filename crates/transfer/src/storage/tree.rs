@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub root: Arc<Root>,
-    /// Below `root`.
+    /// Path below `root`.
     pub path: Vec<u8>,
     /// Name at the receiver; empty for `dir/`.
     pub name: Vec<u8>,

@@ -1,5 +1,5 @@
-//! What a session of this process holds and another one waits for: a file's lock, a token that is
-//! for one transfer at a time.
+//! Locks and tokens that a session of this process holds and another one waits for. They are a
+//! file's lock, and a token that is for one transfer at a time.
 //!
 //! A client whose network was cut without a word holds both until its silence is long enough for
 //! any outage. Its user, who runs the same command again, need not wait for that: who waits says so
@@ -8,7 +8,7 @@
 use crate::locks::{Guard, Lock, lock};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Waiters are few: a search is cheap, and none is done while there are none.
+/// Waiting sessions; they are few, so a search is cheap, and none is done while there are none.
 static WAITERS: Lock<Vec<Waiter>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -18,7 +18,7 @@ pub static SESSIONS_ENDING: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Number and device of its inode.
+    /// A file's lock, by number and device of the inode.
     File(u64, u64),
     TokenId(String),
 }
@@ -30,7 +30,7 @@ struct Waiter {
     is_doubted: bool,
 }
 
-/// Somebody waits, until this is dropped.
+/// A wait that is noted until this is dropped.
 #[derive(Debug)]
 pub struct Waiting {
     number: usize,
@@ -46,7 +46,7 @@ impl Waiting {
         Self { number }
     }
 
-    /// Its holder is of this process, and has not heard its peer since it asked.
+    /// Whether the holder is of this process, and has not heard its peer since it asked.
     #[must_use]
     pub fn is_doubted(&self) -> bool {
         waiters().iter().any(|waiter| waiter.number == self.number && waiter.is_doubted)
@@ -61,8 +61,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Whether anybody waits for what `holds` says is held; they are told whether its holder's peer is
-/// in doubt.
+/// Whether anybody waits for what `holds` says is held; the waiters are told whether its holder's
+/// peer is in doubt.
 pub fn is_waited_for(is_doubted: bool, holds: impl Fn(&Held) -> bool) -> bool {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return false;

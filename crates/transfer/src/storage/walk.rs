@@ -1,5 +1,5 @@
-//! Lists what is to be sent: the sources that the user named and everything below them that is
-//! meant, in order, one entry at a time.
+//! Walk over what is to be sent, in order, one entry at a time. It lists the sources that the user
+//! named and everything below them that is meant.
 
 use super::{
     attributes::Attributes,
@@ -27,7 +27,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Trees of one request that are open at a time: each has a descriptor until its last file is
+/// Most trees of one request that are open at a time: each has a descriptor until its last file is
 /// settled.
 const ROOTS_MAX: usize = 16;
 
@@ -35,23 +35,23 @@ const ROOTS_MAX: usize = 16;
 #[derive(Debug)]
 pub enum Listed {
     Entry(Box<SourceEntry>),
-    /// Of a kind that is not moved: it is named, and nothing has failed.
+    /// An entry of a kind that is not moved: it is named, and nothing has failed.
     LeftOut(Fault),
-    /// It could not be listed: it is named at the end, and the rest goes on.
+    /// An entry that could not be listed: it is named at the end, and the rest goes on.
     Failed(Fault),
 }
 
-/// Which entries are meant, and what is told of each.
+/// Options of a walk: the entries that are meant, and what is told of each.
 #[derive(Clone, Debug, Default)]
 pub struct WalkOptions {
-    /// `None`: all.
+    /// Patterns of the entries that are meant; `None` where all are.
     pub matcher: Option<Matcher>,
-    /// Below each tree; `None`: all of it. Sorted.
+    /// Names below each tree that are meant; `None` where all are. Sorted.
     pub names: Option<Arc<PackedNames>>,
     pub attributes: Arc<Attributes>,
-    /// Told of each directory that is entered.
+    /// Watch that is told of each directory that is entered.
     pub watch: Option<Arc<Lock<DirectoryWatch>>>,
-    /// Whether what is listed goes when it is at the target.
+    /// Whether a source is removed when it is at the target.
     pub is_moved: bool,
 }
 
@@ -61,9 +61,9 @@ struct Level {
     tree: Tree,
     names: PackedNames,
     next: usize,
-    /// A rule took it and all below.
+    /// Whether a rule took the directory and all below.
     included: bool,
-    /// Its own entry, which goes out when something below is meant.
+    /// Entry of the directory itself, which goes out when something below is meant.
     waiting: Option<Box<SourceEntry>>,
 }
 
@@ -73,9 +73,9 @@ struct Listing {
     tree: Tree,
     names: Arc<PackedNames>,
     next: usize,
-    /// The directory that was listed last: it and those above it have been.
+    /// Directory that was listed last, as were those above it.
     last: Vec<u8>,
-    /// A directory that was listed with all below it.
+    /// Directory that was listed with all below it.
     whole: Option<Vec<u8>>,
 }
 
@@ -83,12 +83,12 @@ struct Listing {
 pub struct Walk {
     options: WalkOptions,
     top: VecDeque<Top>,
-    /// Those that are walked again, where they are watched.
+    /// Trees that are walked again, where they are watched.
     trees: Vec<Tree>,
     listing: Option<Listing>,
     levels: Vec<Level>,
     ready: VecDeque<Listed>,
-    /// Of the trees that a client asked for.
+    /// Roots of the trees that a client asked for.
     roots: Vec<Weak<Root>>,
 }
 
@@ -98,7 +98,8 @@ pub enum Top {
     Listed(Listed),
     Named(Location, Box<Stat>, Vec<u8>),
     Tree(Tree),
-    /// As a client named it. Looked at when its turn comes: a directory takes a descriptor.
+    /// A source as a client named it. Looked at when its turn comes: a directory takes a
+    /// descriptor.
     Asked(Option<Arc<Root>>, Vec<u8>),
 }
 
@@ -114,7 +115,7 @@ impl Walk {
         Self { options, top, trees, ..Self::default() }
     }
 
-    /// The watch that is told of the directories that are entered.
+    /// Watch that is told of the directories that are entered.
     #[must_use]
     pub fn watch(&self) -> Option<Arc<Lock<DirectoryWatch>>> {
         self.options.watch.clone()
@@ -202,7 +203,7 @@ impl Walk {
         }
     }
 
-    /// One step on, which may make something ready. False at the end.
+    /// Goes one step on, which may make something ready. False at the end.
     fn step(&mut self) -> bool {
         if let Some(level) = self.levels.last_mut() {
             let included = level.included;
@@ -249,7 +250,8 @@ impl Walk {
         }
     }
 
-    /// The next of the names that are meant, with the directories above it. False at their end.
+    /// Lists the next of the names that are meant, with the directories above it. False at their
+    /// end.
     fn step_listing(&mut self, listing: &mut Listing) -> bool {
         let names = listing.names.clone();
         let Some(name) = names.get(listing.next) else { return false };
@@ -309,14 +311,14 @@ impl Walk {
         matcher.map_or(Fit::Taken, |matcher| matcher.fit(&entry.offer, above_included))
     }
 
-    /// The entry is meant, and so are the directories above it that waited for one.
+    /// Takes an entry that is meant, and the directories above it that waited for one.
     fn take_entry(&mut self, entry: Box<SourceEntry>) {
         let waiting = self.levels.iter_mut().filter_map(|level| level.waiting.take());
         self.ready.extend(waiting.map(Listed::Entry));
         self.ready.push_back(Listed::Entry(entry));
     }
 
-    /// What is told of an entry; `None` for what is never moved.
+    /// Entry of a source, with its attributes; `None` for what is never moved.
     fn describe(
         &self,
         stat: &Stat,
@@ -370,7 +372,7 @@ impl Iterator for Walk {
     }
 }
 
-/// What no receiver takes would end the session for all that come after it.
+/// Fault of a name that no receiver takes, which would end the session for all that come after it.
 fn too_long(name: &[u8], why: &str) -> Fault {
     Fault::new(FaultCode::NameRefused, Side::Source, "cannot be sent under its name")
         .at(&name[..name.len().min(NAME_BYTES_MAX)])
@@ -392,13 +394,13 @@ fn unsupported(name: &[u8]) -> Fault {
         .hint("make it anew on the other side, where it is of use")
 }
 
-/// The same for a source that the user named himself, which is an error.
+/// Fault of a source that the user named and that is not moved, which is an error.
 fn not_moved(name: &[u8]) -> Fault {
     Fault { code: FaultCode::NameRefused, ..unsupported(name) }
 }
 
-/// The names in a directory, sorted, without `.`, `..`, haul's own hidden files and what the root
-/// keeps from everybody.
+/// Names in a directory, sorted, without `.`, `..`, haul's own hidden files and what the root keeps
+/// from everybody.
 pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let directory = root.open_beneath(path, flags, Mode::empty(), Links::Refuse)?;
@@ -478,7 +480,7 @@ mod tests {
         assert_eq!(some, ["t", "t/a", "t/a/one.fits", "t/empty", "t/empty/.keep"]);
     }
 
-    /// The receiver ended the session at such a name, and what came later was not sent.
+    /// Regression: the receiver ended the session at such a name, and what came later was not sent.
     #[test]
     fn a_path_longer_than_the_protocol_has_fails_alone() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Directories that are watched: which names in them appeared or were written to.
+//! Watch of directories: which names in them appeared or were written to.
 //!
 //! By inotify(7), which tells of this host's own changes, and may lose some when many come at
 //! once: what it says is a hint that makes things quick, and looking through the trees again is
@@ -27,11 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// Directories that are watched, at most: changes in others are found by looking through the trees.
+/// Most directories that are watched; changes in others are found by looking through the trees.
 const DIRECTORIES_MAX: usize = 1 << 16;
-/// How often the trees are looked through anyway.
+/// Interval after which the trees are looked through anyway.
 const RESCAN_EVERY: Duration = Duration::from_secs(60);
-/// The same where changes may go unheard.
+/// Interval after which the trees are looked through where changes may go unheard.
 const RESCAN_DEAF_EVERY: Duration = Duration::from_secs(3);
 
 /// A change that is to be looked at.
@@ -40,17 +40,17 @@ pub enum Change {
     /// One name in a directory.
     Name {
         tree: Tree,
-        /// A rule took its directory and all below.
+        /// Whether a rule took the directory and all below.
         included: bool,
-        /// Its writer closed it, or it was put there whole.
+        /// Whether the writer closed the file, or it was put there whole.
         is_complete: bool,
     },
-    /// Everything: it is not known what changed.
+    /// Every name may have changed: it is not known which did.
     Everything,
 }
 
 impl Change {
-    /// Whether it tells of a name in this tree.
+    /// Whether the change is of a name in this tree.
     #[must_use]
     pub fn is_of(&self, source: &Tree) -> bool {
         matches!(self, Self::Name { tree, .. } if Arc::ptr_eq(&tree.root, &source.root))
@@ -61,7 +61,7 @@ impl Change {
 struct Directory {
     tree: Tree,
     included: bool,
-    /// It was offered itself, and so were those above it.
+    /// Whether the directory was offered itself, as were those above it.
     is_offered: bool,
 }
 
@@ -69,7 +69,7 @@ struct Directory {
 pub struct DirectoryWatch {
     notify: Option<OwnedFd>,
     directories: BTreeMap<i32, Directory>,
-    /// Why some change may go unheard.
+    /// Reason why some change may go unheard.
     deaf: Option<String>,
     is_told: bool,
 }
@@ -116,7 +116,7 @@ impl DirectoryWatch {
         }
     }
 
-    /// Takes what changed since, at most about so many names; the rest comes the next time.
+    /// Takes what changed since, at most about `names_max` names; the rest comes the next time.
     pub fn take(&mut self, names_max: usize) -> Vec<Change> {
         let mut changes = Vec::new();
         let Some(notify) = &self.notify else { return changes };
@@ -162,7 +162,7 @@ impl DirectoryWatch {
         changes
     }
 
-    /// Watches nothing of this tree any more.
+    /// Ends the watch of all directories of this tree.
     pub fn forget(&mut self, tree: &Tree) {
         let Some(notify) = &self.notify else { return };
         self.directories.retain(|watch, directory| {
@@ -175,13 +175,13 @@ impl DirectoryWatch {
         });
     }
 
-    /// When the trees are looked through again, whatever is heard.
+    /// Interval after which the trees are looked through again, whatever is heard.
     #[must_use]
     pub fn rescan_every(&self) -> Duration {
         if self.deaf.is_some() { RESCAN_DEAF_EVERY } else { RESCAN_EVERY }
     }
 
-    /// Why changes may go unheard, once.
+    /// Gives the reason why changes may go unheard, once.
     pub fn take_deafness(&mut self) -> Option<String> {
         let why = self.deaf.clone().filter(|_| !self.is_told)?;
         self.is_told = true;
@@ -194,7 +194,8 @@ fn open(tree: &Tree) -> io::Result<OwnedFd> {
     tree.root.open_beneath(&tree.path, flags, Mode::empty(), Links::Refuse)
 }
 
-/// Only what this host writes is told of: on other file systems others may write too.
+/// Whether all writes to a file system are told of: those of this host are, and on other file
+/// systems others may write too.
 fn tells_all(directory: &OwnedFd) -> bool {
     let kind = FileSystem::of(directory).map(|system| system.kind);
     matches!(

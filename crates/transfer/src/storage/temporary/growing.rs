@@ -1,4 +1,4 @@
-//! The temporary of a file that is still being written at its source: taken up by each round, and
+//! Temporary of a file that is still being written at its source. It is taken up by each round, and
 //! by the next run.
 //!
 //! Its journal holds for whatever size the file comes to have, so it speaks of full spans only: the
@@ -20,15 +20,15 @@ use haul_protocol::{
 use rustix::fs::fstat;
 use std::io;
 
-/// The span size of a file that grows, where none was chosen. What came of a span that was not full
-/// comes again, so it is small.
+/// Span size of a file that grows, where none was chosen, in bytes. What came of a span that was
+/// not full comes again, so it is small.
 const SPAN_BYTES_DEFAULT: u64 = 1 << 20;
 
-/// How a file that grows is cut.
+/// Way in which a file that grows is cut.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Rounds {
     pub span_bytes: u64,
-    /// As it was offered for this round.
+    /// Size that was offered for this round.
     size_bytes: u64,
     digest: Digest,
 }
@@ -45,7 +45,7 @@ impl Rounds {
     }
 }
 
-/// The span size for a file that grows, which has so many bytes by now.
+/// Span size, in bytes, for a file that grows and has `size_bytes` by now.
 #[must_use]
 pub fn growing_span_bytes(size_bytes: u64, chosen: Option<u64>) -> u64 {
     let mut span_bytes = chosen.unwrap_or(SPAN_BYTES_DEFAULT);
@@ -57,7 +57,7 @@ pub fn growing_span_bytes(size_bytes: u64, chosen: Option<u64>) -> u64 {
     span_bytes
 }
 
-/// The spans of a file that grows.
+/// Grid of the spans of a file that grows.
 ///
 /// # Errors
 /// If it has outgrown its span size.
@@ -83,13 +83,13 @@ pub fn takes_up(offer: &FileOffer) -> bool {
     }
 }
 
-/// What was found of a file that grows.
+/// Temporary of a file that grows, as it was found.
 pub(in super::super) struct Found {
     pub part: Part,
     pub span_bytes: u64,
     pub durable: SpanSet,
-    /// Whether it has every byte that was offered, though nobody has said whether they are the same
-    /// yet.
+    /// Whether every byte that was offered is there, though nobody has said whether they are the
+    /// same yet.
     pub to_compare: bool,
 }
 
@@ -186,7 +186,7 @@ impl Part {
         Some((span_bytes, durable))
     }
 
-    /// Begins the temporary anew: of what came before nothing is believed any more.
+    /// Begins the temporary anew: what came before is not believed any more.
     fn begin_anew(
         &mut self,
         offer: &FileOffer,
@@ -204,7 +204,7 @@ impl Part {
         self.start_anew(&identity, &wanted, offer, name)
     }
 
-    /// Makes an open temporary ready for the next round: its durable spans.
+    /// Makes an open temporary ready for the next round, and gives its durable spans.
     pub fn next_round(
         &mut self,
         offer: &FileOffer,
@@ -231,7 +231,7 @@ impl Part {
     }
 }
 
-/// The spans that a round of `size_bytes` brought and that the next one need not bring.
+/// Spans that a round of `size_bytes` brought and that the next one need not bring.
 #[must_use]
 pub fn full_spans(grid: &SpanGrid, size_bytes: u64) -> SpanSet {
     let full = u32::try_from(size_bytes / grid.span_bytes()).unwrap_or(u32::MAX);

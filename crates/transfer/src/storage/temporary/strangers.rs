@@ -1,4 +1,5 @@
-//! What other programs of this host may do to a temporary and its journal, and how it is noticed.
+//! Protection of a temporary and its journal against other programs of this host. It says what they
+//! may do, and how it is noticed.
 
 use super::Part;
 use crate::error::io_fault;
@@ -6,13 +7,13 @@ use haul_protocol::message::{Fault, FaultCode, FileOffer, Growth, Side};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use std::{fs::File, io, time::Duration};
 
-/// For so long a run that was killed wrote behind its last record: it makes one each second. What a
-/// slower disk or path makes of it costs a look at what is there.
+/// Time that a run that was killed may have written behind its last record: it makes one each
+/// second. What a slower disk or path makes of it costs a look at what is there.
 const UNJOURNALED_MAX: Duration = Duration::from_secs(2);
 
 impl Part {
-    /// The journal of an earlier run: a file that has no other name, under which somebody else's
-    /// would be written to.
+    /// Opens the journal of an earlier run: a file that has no other name, under which somebody
+    /// else's would be written to.
     pub(super) fn open_journal(&self) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.directory, &*self.journal_name, flags, Mode::empty())?;
@@ -23,7 +24,7 @@ impl Part {
         Ok(file.into())
     }
 
-    /// A journal that nobody has made before.
+    /// Creates a journal that nobody has made before.
     pub(super) fn create_journal(&self) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         Ok(openat(&self.directory, &*self.journal_name, flags, Mode::from_raw_mode(0o600))?.into())
@@ -41,6 +42,8 @@ impl Part {
         file.st_ctime.saturating_sub(written_s) > UNJOURNALED_MAX.as_secs().cast_signed()
     }
 
+    /// Checks that the temporary has the size of what was received.
+    ///
     /// # Errors
     /// If it has not the size of what was received: another program wrote to it, or cut it.
     pub fn check_size(&mut self, offer: &FileOffer, name: &[u8]) -> Result<(), Fault> {
@@ -93,7 +96,7 @@ mod tests {
         (part, durable, left.and_then(|left| left.suspicion))
     }
 
-    /// A run received the first span, and ended.
+    /// Leaves what a run did that received the first span, and ended.
     fn left(directory: &Path) {
         let (mut part, ..) = open(directory);
         let spans = [SpanRange { first: SpanIndex(0), count: 1 }];
