@@ -3,6 +3,7 @@
 pub mod content;
 pub mod disk_limit;
 pub mod faulty_proxy;
+mod filled;
 pub mod memory_limit;
 pub mod mount;
 pub mod page_cache;

@@ -1,27 +1,14 @@
-//! Serves a directory and pushes a file to it.
+//! Pushes files to a server.
 //!
-//! `cargo run -p haul-transfer --example push FILE DIRECTORY`
+//! `cargo run -p haul-transfer --example push FILE... URL`
 
-use haul_transfer::{
-    Interrupt, PushRequest, ServeOptions, ServeRoot, Server, SourceSpec, TransferOptions, push,
-};
+use haul_transfer::{Interrupt, PushRequest, push};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args_os().skip(1);
-    let (Some(file), Some(directory)) = (arguments.next(), arguments.next()) else {
-        return Err("give a file and a directory".into());
-    };
-    let root = ServeRoot::Directory(directory.into());
-    let state = std::env::temp_dir().join(format!("haul-example-{}", std::process::id()));
-    let listen = "127.0.0.1:0".to_owned();
-    let options = ServeOptions { listen, once: true, ..ServeOptions::new(root, state.clone()) };
-    let server = Server::bind(options).map_err(|problem| problem.to_string())?;
-    let (url, interrupt) = (server.url(), Interrupt::default());
-    let serving = std::thread::spawn(move || server.run(&Interrupt::default(), &|_| {}));
-    let sources = vec![SourceSpec::Path(file)];
-    let request = PushRequest { sources, url, options: TransferOptions::default() };
-    let report = push(&request, &interrupt, &mut |event| println!("{event:?}"))?;
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let url = words.pop().ok_or("give files, and the URL that `haul serve` printed")?;
+    let request = PushRequest::new(words.iter().map(String::as_str), url.parse()?);
+    let report = push(&request, &Interrupt::default(), &mut |event| println!("{event:?}"))?;
     println!("{} bytes at {} Gbit/s", report.moved_bytes, report.gbit_per_s);
-    let _ = serving.join();
-    Ok(std::fs::remove_dir_all(state)?)
+    Ok(())
 }

@@ -18,6 +18,7 @@ use crate::{
     bytes::{hex, random_bytes},
     client::reporting::{Meter, Reporting},
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
+    engine::Engine,
     error::{TransferError, problem},
     events::{Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom},
     manifest::{Lines, Manifest, rename_of},
@@ -113,7 +114,7 @@ pub fn push(
         paths: vec![request.url.path.clone()],
         into_directory,
         contents_mode: contents_mode::of_named(&request.sources),
-        peer_engine: request.options.receive_engine.clone().unwrap_or_default(),
+        peer_engine: engine_name(request.options.receive_engine).unwrap_or_default(),
         ..message::Open::default()
     };
     let client = Client::new(&request.url, &request.options, open, of_base, interrupt)?;
@@ -182,7 +183,7 @@ pub fn pull(
     let open = message::Open {
         direction: Direction::Pull,
         paths,
-        peer_engine: request.options.send_engine.clone().unwrap_or_default(),
+        peer_engine: engine_name(request.options.send_engine).unwrap_or_default(),
         ..message::Open::default()
     };
     if wishes.move_sources && matches!(place, TargetPlace::Null) {
@@ -248,6 +249,10 @@ fn new_name(place: &TargetPlace) -> Option<Vec<u8>> {
 fn with_base(wishes: Wishes, of_base: bool) -> Wishes {
     let removal = wishes.removal.map(|removal| Removal { of_base, ..removal });
     Wishes { removal, ..wishes }
+}
+
+fn engine_name(engine: Option<Engine>) -> Option<String> {
+    engine.map(|engine| engine.name().to_owned())
 }
 
 fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
@@ -599,7 +604,7 @@ impl<'a> Client<'a> {
                     giving: Giving::Files,
                     offers: offer_limits(&opened.granted),
                     stall_after: self.options.stall_after,
-                    engine: self.options.send_engine.clone(),
+                    engine: engine_name(self.options.send_engine),
                     span_bytes: self.span_bytes(),
                     wishes: self.wishes,
                     written: std::mem::take(&mut run.written),
@@ -627,7 +632,7 @@ impl<'a> Client<'a> {
             dry_run: self.wishes.dry_run,
             offers: offer_limits(granted),
             stall_after: self.options.stall_after,
-            engine: self.options.receive_engine.clone(),
+            engine: engine_name(self.options.receive_engine),
             span_bytes: self.span_bytes(),
             expected: expected_names(&self.open.paths),
             matcher: self.matcher.clone(),

@@ -10,6 +10,7 @@ use serde::Serialize;
 /// One line of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Event {
     /// A session is open.
     Session(SessionOpened),
@@ -74,7 +75,8 @@ pub enum Event {
 }
 
 /// A session that is open.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SessionOpened {
     /// Hexadecimal; the server's log shows the same.
     pub session: String,
@@ -93,7 +95,8 @@ pub struct SessionOpened {
 }
 
 /// How far a transfer is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Progress {
     /// Since the transfer began.
     pub seconds: f64,
@@ -134,19 +137,21 @@ pub struct Progress {
 }
 
 /// State of the connection to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {
     /// The connection stands and nothing comes.
     Silent,
     /// There is no connection; another is tried.
+    #[default]
     Lost,
     /// The server answers again.
     Back,
 }
 
 /// How it stands with the server. Told at once when it changes, and again while it is away.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Connection {
     /// Change of the connection.
     pub state: ConnectionState,
@@ -163,7 +168,8 @@ pub struct Connection {
 }
 
 /// The stage that held an interval back.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Limiting {
     /// Name of the stage.
     pub stage: String,
@@ -176,7 +182,8 @@ pub struct Limiting {
 
 /// How far the target is behind a file that is sent while it is written. As good as the looks at
 /// the file, some a second.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Lag {
     /// Name of the file.
     #[serde(flatten, serialize_with = "exact_path")]
@@ -189,6 +196,7 @@ pub struct Lag {
 
 /// A file that is settled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct FileEnded {
     /// Name of the file.
     #[serde(flatten, serialize_with = "exact_path")]
@@ -215,6 +223,7 @@ impl FileEnded {
 
 /// Numbers of files, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FileCounts {
     /// Regular files and links.
     pub done: u64,
@@ -267,6 +276,7 @@ fn is_nothing(seconds: &f64) -> bool {
 
 /// Costs of a transfer on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SideCosts {
     /// Processor seconds (user and system) of this side's transfer threads per 10^9 moved bytes.
     pub cpu_s_per_gb: f64,
@@ -276,6 +286,7 @@ pub struct SideCosts {
 
 /// The stage that limited a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Bottleneck {
     /// Name of the stage.
     pub stage: String,
@@ -300,7 +311,8 @@ pub struct Bottleneck {
 }
 
 /// The file system that a target writes to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TargetRoom {
     /// Its type, such as `xfs`.
     pub file_system: String,
@@ -309,7 +321,8 @@ pub struct TargetRoom {
 }
 
 /// The outcome of reading back.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RecheckReport {
     /// Bytes that were read back.
     pub bytes: u64,
@@ -320,10 +333,11 @@ pub struct RecheckReport {
 }
 
 /// The outcome of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckVerdict {
     /// Nothing stands in the way.
+    #[default]
     Ok,
     /// It works, and could be better.
     Warning,
@@ -332,7 +346,8 @@ pub enum CheckVerdict {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Check {
     /// Name of the check, such as `space`.
     pub name: String,
@@ -346,6 +361,7 @@ pub struct Check {
 
 /// The manifest that was written, in the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ManifestReport {
     /// The file that holds it.
     pub path: Name,
@@ -361,6 +377,7 @@ pub struct ManifestReport {
 
 /// The last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Report {
     /// Every file is in place and verified (or, with `--digest none`, in place).
     pub ok: bool,
@@ -455,7 +472,8 @@ pub struct Report {
 }
 
 /// How one side, or the path between both, was chosen for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Explained {
     /// The side, or the path.
     pub side: Side,
@@ -468,7 +486,8 @@ pub struct Explained {
 }
 
 /// An engine that suits the transfer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Candidate {
     /// Name of the engine.
     pub engine: String,

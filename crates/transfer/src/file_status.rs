@@ -5,6 +5,7 @@ use serde::Serialize;
 /// Outcome for a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FileStatus {
     /// In place and verified.
     Done,

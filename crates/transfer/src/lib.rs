@@ -12,6 +12,7 @@ mod constants;
 mod content;
 mod descriptors;
 mod digest;
+mod engine;
 mod error;
 mod events;
 mod explain;
@@ -52,6 +53,7 @@ pub use client::{
     pull, push,
 };
 pub use descriptors::raise_open_files_limit;
+pub use engine::{Engine, UnknownName};
 pub use options::{
     Beginning, ClearDigest, Protection, PullRequest, PushRequest, RETRY_FOR_DEFAULT,
     STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,

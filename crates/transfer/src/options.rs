@@ -1,15 +1,21 @@
 //! What the user asks of a transfer, and each default, written once.
 
 use crate::{
+    engine::{Engine, UnknownName, find_by_name},
     policies::Wishes,
     selection::Selection,
     url::{HaulUrl, PORT_DEFAULT},
 };
 use haul_protocol::message;
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How the data streams are protected, named as GridFTP names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Protection {
     /// A digest that catches accidents; anyone on the path can read and change.
     Clear,
@@ -36,8 +42,23 @@ impl Protection {
     }
 }
 
+impl std::str::FromStr for Protection {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        find_by_name([Self::Clear, Self::Safe], Self::name, "protection", name)
+    }
+}
+
+impl std::fmt::Display for Protection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// The digest of each span under [`Protection::Clear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClearDigest {
     /// Nothing is verified, and the report says so.
     None,
@@ -48,12 +69,32 @@ pub enum ClearDigest {
 }
 
 impl ClearDigest {
+    /// Name of the digest, as options and reports have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        digest_name(self.to_wire())
+    }
+
     pub(crate) fn to_wire(self) -> message::Digest {
         match self {
             Self::None => message::Digest::None,
             Self::Crc32c => message::Digest::Crc32c,
             Self::Xxh3 => message::Digest::Xxh3128,
         }
+    }
+}
+
+impl std::str::FromStr for ClearDigest {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        find_by_name([Self::None, Self::Crc32c, Self::Xxh3], Self::name, "digest", name)
+    }
+}
+
+impl std::fmt::Display for ClearDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -77,6 +118,7 @@ pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Wishes for a push or a pull, all of them optional.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TransferOptions {
     /// Data connections; `None`: chosen from cores, RTT and sizes.
     pub streams: Option<u32>,
@@ -89,9 +131,9 @@ pub struct TransferOptions {
     /// Only with [`Protection::Clear`].
     pub digest: Option<ClearDigest>,
     /// Engine of the sending side; `None`: chosen from the hosts.
-    pub send_engine: Option<String>,
+    pub send_engine: Option<Engine>,
     /// Engine of the receiving side; `None`: chosen from the hosts.
-    pub receive_engine: Option<String>,
+    pub receive_engine: Option<Engine>,
     /// Time for which a lost connection is tried again, while nothing gets on.
     pub retry_for: Duration,
     /// A server that cannot be reached at first is waited for, for [`Self::retry_for`] too.
@@ -148,6 +190,7 @@ impl TransferOptions {
 
 /// A source of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SourceSpec {
     /// A file, `dir` (the directory itself) or `dir/` (its contents).
     Path(OsString),
@@ -170,6 +213,7 @@ pub struct Beginning {
 
 /// The target of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TargetSpec {
     /// An existing directory, a name that ends in `/`, or for one source the file's new name.
     Path(PathBuf),
@@ -177,8 +221,51 @@ pub enum TargetSpec {
     Null,
 }
 
+impl From<&str> for SourceSpec {
+    fn from(path: &str) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl From<OsString> for SourceSpec {
+    fn from(path: OsString) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<PathBuf> for SourceSpec {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl From<&Path> for SourceSpec {
+    fn from(path: &Path) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl From<&str> for TargetSpec {
+    fn from(path: &str) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl From<PathBuf> for TargetSpec {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<&Path> for TargetSpec {
+    fn from(path: &Path) -> Self {
+        Self::Path(path.into())
+    }
+}
+
 /// Files to send to a server.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PushRequest {
     /// Files and directories to send.
     pub sources: Vec<SourceSpec>,
@@ -188,8 +275,18 @@ pub struct PushRequest {
     pub options: TransferOptions,
 }
 
+impl PushRequest {
+    /// Sends these sources to a URL, with the default options.
+    #[must_use]
+    pub fn new(sources: impl IntoIterator<Item: Into<SourceSpec>>, url: HaulUrl) -> Self {
+        let sources = sources.into_iter().map(Into::into).collect();
+        Self { sources, url, options: TransferOptions::default() }
+    }
+}
+
 /// Files to fetch from a server.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PullRequest {
     /// All with the same host, port and token; their paths are the sources (`zero:SIZE` too).
     pub urls: Vec<HaulUrl>,
@@ -197,6 +294,15 @@ pub struct PullRequest {
     pub target: TargetSpec,
     /// How it is done.
     pub options: TransferOptions,
+}
+
+impl PullRequest {
+    /// Fetches what is at these URLs to a target, with the default options.
+    #[must_use]
+    pub fn new(urls: impl IntoIterator<Item = HaulUrl>, target: impl Into<TargetSpec>) -> Self {
+        let (urls, target) = (urls.into_iter().collect(), target.into());
+        Self { urls, target, options: TransferOptions::default() }
+    }
 }
 
 /// The root of a server.
@@ -210,6 +316,7 @@ pub enum ServeRoot {
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServeOptions {
     /// The directory that is served, or `null:`.
     pub root: ServeRoot,

@@ -10,6 +10,7 @@ pub const IDLE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The treatment of a file whose name is taken at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnConflict {
     /// What is the same by size and time stays, what differs is replaced.
     #[default]
@@ -89,6 +90,7 @@ pub struct Removal {
 
 /// Sources that are still being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recording {
     /// Each file is sent while it is written, until its writer closes or renames it.
     pub follow: bool,
@@ -116,6 +118,7 @@ impl Default for Recording {
 
 /// Wishes of the user beyond the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Wishes {
     /// The treatment of a file whose name is taken at the target.
     pub on_conflict: OnConflict,

@@ -5,7 +5,7 @@ use haul_protocol::message;
 use serde::Serialize;
 
 /// The side of a transfer that something happened on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The side that sends.
@@ -15,11 +15,13 @@ pub enum Side {
     /// The network between both.
     Path,
     /// No side in particular.
+    #[default]
     Session,
 }
 
 /// An error in words: what was tried, what it needs, what was found, what to do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Problem {
     /// The file that it is about; empty: none.
     #[serde(flatten, serialize_with = "exact_path")]

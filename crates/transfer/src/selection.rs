@@ -34,6 +34,7 @@ pub struct Rule {
 
 /// Which files are meant. The default takes all.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Selection {
     /// Rules in order: the first that fits a name decides.
     pub rules: Vec<Rule>,

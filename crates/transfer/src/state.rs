@@ -24,6 +24,7 @@ use std::{
 
 /// The rights and limits of a new token.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NewToken {
     /// Rights of its bearer.
     pub rights: Rights,
@@ -39,8 +40,24 @@ pub struct NewToken {
     pub label: String,
 }
 
+impl NewToken {
+    /// A token for all of this root, with these rights, that never expires.
+    #[must_use]
+    pub fn new(served: ServedRoot, rights: Rights) -> Self {
+        Self {
+            rights,
+            served,
+            root: PathBuf::new(),
+            valid_for: None,
+            single_use: false,
+            label: String::new(),
+        }
+    }
+}
+
 /// A token as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TokenRecord {
     /// The first digits of the secret's hash: names the token in lists and logs.
     pub id: String,

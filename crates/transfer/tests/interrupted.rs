@@ -1,8 +1,8 @@
 //! A transfer that ends early tells its program how far it came, and goes on from there.
 
 use haul_transfer::{
-    Event, HaulUrl, Interrupt, PushRequest, Report, ServeOptions, ServeRoot, Server, SourceSpec,
-    TransferError, TransferOptions, push,
+    Event, HaulUrl, Interrupt, PushRequest, Report, ServeOptions, ServeRoot, Server, TransferError,
+    TransferOptions, push,
 };
 use std::{
     fs,
@@ -25,17 +25,17 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let place = tempfile::tempdir().unwrap();
+        let place = tempfile::tempdir().expect("a fresh directory");
         let root = place.path().join("root");
-        fs::create_dir(&root).unwrap();
+        fs::create_dir(&root).expect("a directory");
         let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at / 7 + at / 4099) as u8).collect();
-        fs::write(place.path().join("source"), bytes).unwrap();
+        fs::write(place.path().join("source"), bytes).expect("a file");
         let mut options = ServeOptions::new(ServeRoot::Directory(root), place.path().join("state"));
         options.listen = "127.0.0.1:0".to_owned();
-        let server = Server::bind(options).unwrap();
+        let server = Server::bind(options).expect("a free port");
         let (url, interrupt) = (server.url(), Interrupt::default());
         let until = interrupt.clone();
-        let thread = thread::spawn(move || server.run(&until, &|_| {}).unwrap());
+        let thread = thread::spawn(move || server.run(&until, &|_| {}).expect("it serves"));
         Self { place, url, interrupt, thread: Some(thread) }
     }
 
@@ -44,7 +44,7 @@ impl Served {
     }
 
     fn arrived(&self) -> Vec<u8> {
-        fs::read(self.place.path().join("root/source")).unwrap()
+        fs::read(self.place.path().join("root/source")).expect("it arrived")
     }
 
     fn stop(&mut self) {
@@ -64,8 +64,9 @@ fn request(source: &Path, url: &HaulUrl, rate_bytes_per_s: Option<u64>) -> PushR
     options.span_bytes = Some(SPAN_BYTES);
     options.rate_bytes_per_s = rate_bytes_per_s;
     options.retry_for = Duration::ZERO;
-    let sources = vec![SourceSpec::Path(source.into())];
-    PushRequest { sources, url: url.clone(), options }
+    let mut request = PushRequest::new([source], url.clone());
+    request.options = options;
+    request
 }
 
 /// Pushes until some of the file is durable, and then does this.

@@ -2,7 +2,7 @@
 
 use super::{usage_problem, values::Period};
 use clap::Args;
-use haul_transfer::{IDLE_DEFAULT, Problem, Recording, TransferOptions, Wishes};
+use haul_transfer::{IDLE_DEFAULT, Problem, TransferOptions};
 
 /// Options that make no sense for a file that is still being written.
 const NOT_FOLLOWED: [&str; 7] = [
@@ -61,14 +61,12 @@ impl LowRecording {
             let hint = "write it like --watch-for 1h";
             return Err(usage_problem("cannot take --watch-for", "some time", "0s", hint));
         }
-        let recording = Recording {
-            follow: self.follow,
-            append_only: self.append_only,
-            watch: self.watch,
-            idle: self.idle.0,
-            watch_for: self.watch_for.map(|period| period.0),
-        };
-        options.wishes = Wishes { recording, ..options.wishes };
+        let recording = &mut options.wishes.recording;
+        recording.follow = self.follow;
+        recording.append_only = self.append_only;
+        recording.watch = self.watch;
+        recording.idle = self.idle.0;
+        recording.watch_for = self.watch_for.map(|period| period.0);
         Ok(())
     }
 }

@@ -89,18 +89,17 @@ impl LowServe {
         let hint = "the port is that of --listen";
         let checked = |host: &str| checked_host("--advertise", host, hint);
         let advertise = self.advertise.as_deref().map(checked).transpose()?;
-        Ok(ServeOptions {
-            listen: with_port(self.listen),
-            advertise,
-            once: self.once,
-            read_only: self.read_only,
-            protection_min: self.protection_min.into(),
-            sessions_max: self.max_sessions,
-            probes_max: self.max_probes,
-            streams_max: self.max_streams,
-            handshake_timeout: self.handshake_timeout.0,
-            ..ServeOptions::new(root, self.state.checked())
-        })
+        let mut options = ServeOptions::new(root, self.state.checked());
+        options.listen = with_port(self.listen);
+        options.advertise = advertise;
+        options.once = self.once;
+        options.read_only = self.read_only;
+        options.protection_min = self.protection_min.into();
+        options.sessions_max = self.max_sessions;
+        options.probes_max = self.max_probes;
+        options.streams_max = self.max_streams;
+        options.handshake_timeout = self.handshake_timeout.0;
+        Ok(options)
     }
 }
 

@@ -101,14 +101,12 @@ impl LowTokenNew {
             let (what, needs) = ("cannot make a token that has expired", "a time to come");
             return Err(usage_problem(what, needs, "--expires 0", "like --expires 12h, or 7d"));
         }
-        Ok(NewToken {
-            rights: self.rights(),
-            served: ServedRoot::Unknown,
-            root: checked_root(self.root.as_deref().unwrap_or(Path::new("")))?,
-            valid_for: self.expires.map(|period| period.0),
-            single_use: self.single_use,
-            label: self.label.clone(),
-        })
+        let mut new = NewToken::new(ServedRoot::Unknown, self.rights());
+        new.root = checked_root(self.root.as_deref().unwrap_or(Path::new("")))?;
+        new.valid_for = self.expires.map(|period| period.0);
+        new.single_use = self.single_use;
+        new.label.clone_from(&self.label);
+        Ok(new)
     }
 }
 

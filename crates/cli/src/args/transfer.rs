@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParse
 use haul_datapath::engines::ENGINES;
 use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
 use haul_transfer::{
-    ClearDigest, HaulUrl, Problem, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT, SourceSpec,
-    TargetSpec, TransferOptions, internals::parse_size,
+    ClearDigest, Engine, HaulUrl, Problem, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT,
+    SourceSpec, TargetSpec, TransferOptions, internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -300,22 +300,21 @@ impl LowTransfer {
             let hint = "write it like --stall-timeout 10s";
             return Err(usage_problem("cannot take --stall-timeout", "some time", "0s", hint));
         }
-        let forced = |name: &String| (name != AUTO).then(|| name.clone());
-        let mut options = TransferOptions {
-            streams: self.streams,
-            span_bytes: self.span_size,
-            rate_bytes_per_s: self.bwlimit,
-            protection,
-            digest: self.digest.map(ClearDigest::from),
-            send_engine: forced(&self.send_engine),
-            receive_engine: forced(&self.receive_engine),
-            retry_for: self.retry_for.0,
-            wait: self.wait,
-            stall_after: self.stall_timeout.0,
-            manifest: self.manifest.clone(),
-            verify_target: self.verify_target,
-            ..TransferOptions::default()
-        };
+        // No engine is called `auto`, and no other names come this far.
+        let forced = |name: &String| name.parse::<Engine>().ok();
+        let mut options = TransferOptions::default();
+        options.streams = self.streams;
+        options.span_bytes = self.span_size;
+        options.rate_bytes_per_s = self.bwlimit;
+        options.protection = protection;
+        options.digest = self.digest.map(ClearDigest::from);
+        options.send_engine = forced(&self.send_engine);
+        options.receive_engine = forced(&self.receive_engine);
+        options.retry_for = self.retry_for.0;
+        options.wait = self.wait;
+        options.stall_after = self.stall_timeout.0;
+        options.manifest.clone_from(&self.manifest);
+        options.verify_target = self.verify_target;
         options.wishes.recheck = self.recheck;
         self.tree.add_to(&mut options, sources)?;
         self.recording.add_to(&mut options)?;

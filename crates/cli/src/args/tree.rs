@@ -9,8 +9,8 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::ValueParser,
 };
 use haul_transfer::{
-    Effect, OnConflict, PackedNames, Preserve, Problem, Removal, Rule, Selection, TransferOptions,
-    Wishes, internals::parse_size,
+    Effect, OnConflict, PackedNames, Preserve, Problem, Removal, Rule, TransferOptions,
+    internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -200,26 +200,22 @@ impl LowTree {
             Some(file) => Some(Arc::new(self.read_names(file)?)),
             None => None,
         };
-        options.selection = Selection {
-            rules: self.rules.0.clone(),
-            names,
-            size_min: self.min_size,
-            size_max: self.max_size,
-            modified_from: self.max_age,
-            modified_until: self.min_age,
-        };
-        options.wishes = Wishes {
-            on_conflict: self.on_conflict.into(),
-            // A source is removed only when what is there holds its very bytes.
-            compare_content: self.checksum_compare || self.move_sources,
-            removal: self.delete.then_some(Removal { names_max: self.max_delete, of_base: false }),
-            dry_run: self.dry_run || self.preflight,
-            preflight: self.preflight,
-            explain: self.explain,
-            move_sources: self.move_sources,
-            preserve: self.preserve,
-            ..options.wishes
-        };
+        let selection = &mut options.selection;
+        selection.rules.clone_from(&self.rules.0);
+        selection.names = names;
+        (selection.size_min, selection.size_max) = (self.min_size, self.max_size);
+        (selection.modified_from, selection.modified_until) = (self.max_age, self.min_age);
+        let wishes = &mut options.wishes;
+        wishes.on_conflict = self.on_conflict.into();
+        // A source is removed only when what is there holds its very bytes.
+        wishes.compare_content = self.checksum_compare || self.move_sources;
+        let removal = Removal { names_max: self.max_delete, of_base: false };
+        wishes.removal = self.delete.then_some(removal);
+        wishes.dry_run = self.dry_run || self.preflight;
+        wishes.preflight = self.preflight;
+        wishes.explain = self.explain;
+        wishes.move_sources = self.move_sources;
+        wishes.preserve = self.preserve;
         Ok(())
     }
 

@@ -39,11 +39,10 @@ pub struct LowVerify {
 impl LowVerify {
     #[must_use]
     pub fn checked(self) -> VerifyRequest {
-        VerifyRequest {
-            manifest: self.manifest,
-            directory: self.directory,
-            extra: self.extra,
-            threads: self.threads.map(usize::from),
-        }
+        let mut request = VerifyRequest::new(self.manifest);
+        request.directory = self.directory;
+        request.extra = self.extra;
+        request.threads = self.threads.map(usize::from);
+        request
     }
 }

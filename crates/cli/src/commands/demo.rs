@@ -20,9 +20,7 @@ use haul_scratch::{
     data_file,
     leftovers::OwnDirectory,
 };
-use haul_transfer::{
-    HaulUrl, Interrupt, Problem, PushRequest, Report, SourceSpec, TransferOptions,
-};
+use haul_transfer::{HaulUrl, Interrupt, Problem, PushRequest, Report};
 use std::{
     fs::File,
     path::{Path, PathBuf},
@@ -299,11 +297,7 @@ impl Demo {
     fn push_again(&self, url: &HaulUrl) -> Result<(Box<dyn Screen>, Report)> {
         let open_url = HaulUrl { token: None, ..url.clone() }.reveal();
         self.command(&format!("push {FILE_NAME} {open_url}"));
-        let request = PushRequest {
-            sources: vec![SourceSpec::Path(self.source().into())],
-            url: url.clone(),
-            options: TransferOptions::default(),
-        };
+        let request = PushRequest::new([self.source()], url.clone());
         let mut screen = ui::for_people(false);
         let mut show = |event| screen.event(&event);
         let result = haul_transfer::push(&request, &self.interrupt, &mut show);

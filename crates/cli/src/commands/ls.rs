@@ -21,12 +21,14 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
     token_source::complete(std::slice::from_mut(&mut url), low.token_file.as_deref())?;
     let interrupt = interrupt::on_signals()?;
     let own = url.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
-    let mut tell = |entry: Entry| {
+    let mut tell = |mut entry: Entry| {
         let is_itself = entry.name.0.is_empty();
         if is_itself && entry.kind == EntryKind::Directory {
             return;
         }
-        let entry = if is_itself { Entry { name: Name(own.clone()), ..entry } } else { entry };
+        if is_itself {
+            entry.name = Name(own.clone());
+        }
         if low.json {
             ui::json::print(&EntryLine::of(entry));
         } else {
@@ -118,16 +120,20 @@ fn utc((seconds, nanoseconds): (i64, u32)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_testkit::filled;
 
     #[test]
     fn a_line_has_columns_and_shows_no_control_character() {
-        let entry = |kind, name: &[u8]| Entry {
-            name: Name(name.to_vec()),
-            kind,
-            size_bytes: 1234,
-            modified: (0, 5),
-            mode: 0o644,
-            link_target: Name(b"over\x1bthere".to_vec()),
+        let entry = |kind, name: &[u8]| {
+            filled!(Entry {
+                name: Name(name.to_vec()),
+                kind,
+                size_bytes: 1234,
+                modified: (0, 5),
+                mode: 0o644,
+                link_target: Name(b"over\x1bthere".to_vec()),
+                ..Entry::default()
+            })
         };
         let file = text(&entry(EntryKind::File, b"a b"));
         assert_eq!(file, "           1234  1970-01-01T00:00:00Z  a b");

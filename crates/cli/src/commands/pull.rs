@@ -17,7 +17,8 @@ pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
     token_source::complete(&mut checked.urls, low.transfer.token_file.as_deref())?;
     let interrupt = interrupt::on_signals()?;
     let urls = haul_transfer::expand(&checked.urls, &interrupt)?;
-    let request = PullRequest { urls, target: checked.target, options: checked.options };
+    let mut request = PullRequest::new(urls, checked.target);
+    request.options = checked.options;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
     show(screen, |tell| haul_transfer::pull(&request, &interrupt, tell))

@@ -16,8 +16,8 @@ pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
     let mut checked = low.checked()?;
     let file = low.transfer.token_file.as_deref();
     token_source::complete(std::slice::from_mut(&mut checked.url), file)?;
-    let request =
-        PushRequest { sources: checked.sources, url: checked.url, options: checked.options };
+    let mut request = PushRequest::new(checked.sources, checked.url);
+    request.options = checked.options;
     let interrupt = interrupt::on_signals()?;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);

@@ -9,7 +9,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     ui,
 };
-use haul_transfer::{HaulUrl, NewToken, Rights, ServedRoot, StateDirectory, Token, TokenRecord};
+use haul_transfer::{HaulUrl, Rights, ServedRoot, StateDirectory, Token, TokenRecord};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ impl<'record> TokenLine<'record> {
 }
 
 fn new(low: LowTokenNew) -> Result<(), Failure> {
-    let wanted = low.checked()?;
+    let mut wanted = low.checked()?;
     let host = low
         .host
         .as_deref()
@@ -83,8 +83,9 @@ fn new(low: LowTokenNew) -> Result<(), Failure> {
         Some(named) => (ServedRoot::named(named)?, named.clone()),
         None => only_served(&state)?,
     };
-    let root = real_root(&directory, &wanted.root)?;
-    let (token, record) = state.new_token(&NewToken { served, root, ..wanted })?;
+    wanted.root = real_root(&directory, &wanted.root)?;
+    wanted.served = served;
+    let (token, record) = state.new_token(&wanted)?;
     let url = host.map(|host| url(&token, host, low.port));
     if low.json {
         let line =

@@ -37,7 +37,7 @@ fn candidates(explained: &Explained) -> impl Iterator<Item = String> + '_ {
     let chosen = explained.candidates.iter().position(|candidate| candidate.usable);
     let line = move |(at, candidate): (usize, &Candidate)| {
         let mark = if Some(at) == chosen { '*' } else { ' ' };
-        let Candidate { engine, usable, what } = candidate;
+        let Candidate { engine, usable, what, .. } = candidate;
         let cannot = if *usable { "" } else { "cannot be used: " };
         format!("      {mark} {engine:<width$}  {cannot}{what}")
     };
@@ -47,15 +47,19 @@ fn candidates(explained: &Explained) -> impl Iterator<Item = String> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_testkit::filled;
 
     #[test]
     fn the_first_usable_candidate_is_marked() {
-        let candidate = |engine: &str, usable, what: &str| Candidate {
-            engine: engine.into(),
-            usable,
-            what: what.into(),
+        let candidate = |engine: &str, usable, what: &str| {
+            filled!(Candidate {
+                engine: engine.into(),
+                usable,
+                what: what.into(),
+                ..Candidate::default()
+            })
         };
-        let event = Event::Explained(Explained {
+        let event = Event::Explained(filled!(Explained {
             side: Side::Target,
             facts: vec!["1 GiB to ext4".into(), "Linux 5.10".into()],
             candidates: vec![
@@ -64,7 +68,8 @@ mod tests {
                 candidate("read-write", true, "works everywhere"),
             ],
             because: vec!["1 GiB go to ext4".into()],
-        });
+            ..Explained::default()
+        }));
         assert_eq!(
             block(&event).unwrap(),
             "target  1 GiB to ext4\n        Linux 5.10\n        \

@@ -84,13 +84,8 @@ impl Notices {
                 format!("waits up to {} for {server}: {why}", units::time(*seconds))
             }
             Event::LeftOut(problem) => problem.to_string(),
-            Event::File(_)
-            | Event::Session(_)
-            | Event::Progress(_)
-            | Event::Connection(_)
-            | Event::Lag(_)
-            | Event::Explained(_)
-            | Event::Report(_) => return None,
+            // Files, sessions, progress and outages are shown elsewhere.
+            _ => return None,
         };
         Some(format!("haul: {words}"))
     }
@@ -181,7 +176,7 @@ pub fn file_line(event: &Event) -> Option<String> {
         FileStatus::WouldReplace => "would replace",
         FileStatus::WouldRemove => "would remove",
         FileStatus::Done if stored_as.is_some() => "stored",
-        FileStatus::Done | FileStatus::Skipped | FileStatus::Failed => return None,
+        _ => return None,
     };
     let other_name = stored_as.as_ref().map_or_else(String::new, |name| format!(" as {name}"));
     let size = match status {

@@ -109,7 +109,7 @@ pub fn interval_line(progress: &Progress, retransmits: Option<u64>, columns: usi
 /// larger share. What took next to no time limited nothing.
 #[must_use]
 pub fn limiting_text(progress: &Progress) -> Option<String> {
-    let Limiting { stage, share, because } = progress.limiting.as_ref()?;
+    let Limiting { stage, share, because, .. } = progress.limiting.as_ref()?;
     let stage = stage.replace('_', " ");
     if !because.is_empty() {
         return Some(format!("{stage} reached"));

@@ -62,7 +62,7 @@ impl VerifyScreen {
                 None => write_line(&mut std::io::stderr(), &progress_text(progress)),
             },
             VerifyEvent::Error(problem) => super::print_to_stderr(&problem.to_string()),
-            VerifyEvent::Report(_) => {}
+            _ => {}
         }
     }
 
@@ -187,32 +187,38 @@ fn how_read(report: &VerifyReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_testkit::filled;
     use haul_transfer::Name;
 
     #[test]
     fn a_journal_without_digests_accuses_nobody() {
-        let unfinished =
-            haul_transfer::UnfinishedReport { size_bytes: 9, durable_bytes: 5, compared_bytes: 0 };
-        let report =
-            VerifyReport { unreadable: 1, unfinished: Some(unfinished), ..VerifyReport::default() };
+        let unfinished = filled!(haul_transfer::UnfinishedReport {
+            size_bytes: 9,
+            durable_bytes: 5,
+            compared_bytes: 0,
+            ..haul_transfer::UnfinishedReport::default()
+        });
+        let report = filled!(VerifyReport {
+            unreadable: 1,
+            unfinished: Some(unfinished),
+            ..VerifyReport::default()
+        });
         let text = report_text(&report);
         assert!(text.starts_with("unfinished, not known whether as it arrived: 5 B of"), "{text}");
     }
 
     #[test]
     fn bad_files_are_named_and_counted() {
-        let file = |status, why: &str| VerifiedFile {
-            path: Name(b"run7/odd\x1bname".to_vec()),
-            status,
-            bytes: 7,
-            why: why.into(),
+        let file = |status, why: &str| {
+            let name = Name(b"run7/odd\x1bname".to_vec());
+            filled!(VerifiedFile { bytes: 7, why: why.into(), ..VerifiedFile::new(name, status) })
         };
         assert_eq!(file_line(&file(VerifyStatus::Ok, "")), None);
         let differs = file_line(&file(VerifyStatus::Differs, "")).unwrap();
         assert_eq!(differs, "differs     run7/odd\\u{1b}name");
         let unreadable = file_line(&file(VerifyStatus::Unreadable, "Input/output error")).unwrap();
         assert_eq!(unreadable, "unreadable  run7/odd\\u{1b}name (Input/output error)");
-        let report = VerifyReport {
+        let report = filled!(VerifyReport {
             files: 9,
             same: 6,
             differs: 1,
@@ -223,7 +229,7 @@ mod tests {
             seconds: 2.0,
             gbit_per_s: 0.021,
             ..VerifyReport::default()
-        };
+        });
         let text = report_text(&report);
         let expected = "NOT the same: 1 differ, 2 missing; 6 of 9 files the same; 5.00 MiB read in \
                         2.00 s, 21.0 Mbit/s";

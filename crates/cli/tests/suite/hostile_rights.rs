@@ -15,7 +15,7 @@ use haul_protocol::{
 };
 use haul_testkit::{mount::Mount, skip::skip};
 use haul_transfer::{NewToken, Rights, ServedRoot, StateDirectory};
-use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
+use std::{fs, os::unix::fs::MetadataExt};
 
 const WRITE: Rights = Rights { write: true, ..Rights::NONE };
 const LIST: Rights = Rights { list: true, ..Rights::NONE };
@@ -29,14 +29,7 @@ fn session(
     wishes: Wishes,
 ) -> Peer {
     let state = StateDirectory::open(&place.path("state")).unwrap();
-    let new = NewToken {
-        rights,
-        served: ServedRoot::at(&place.path("root")).unwrap(),
-        root: PathBuf::new(),
-        valid_for: None,
-        single_use: false,
-        label: String::new(),
-    };
+    let new = NewToken::new(ServedRoot::at(&place.path("root")).unwrap(), rights);
     let (token, _) = state.new_token(&new).unwrap();
     let open = message::Open {
         token_secret: token.secret,

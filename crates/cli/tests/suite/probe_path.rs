@@ -12,7 +12,7 @@ use crate::harness::{
 };
 use haul_protocol::{Message, message};
 use haul_testkit::{disk_limit::DiskLimit, mount::Mount, skip::skip, strace::Strace};
-use haul_transfer::{HaulUrl, Interrupt, PushRequest, SourceSpec, TransferOptions, Wishes};
+use haul_transfer::{HaulUrl, Interrupt, PushRequest};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -294,14 +294,9 @@ fn a_server_that_would_keep_the_files_is_offered_none() {
             of_thread.lock().unwrap().extend(peer.hear(offered).map(|()| false));
         }
     });
-    let request = PushRequest {
-        sources: vec![SourceSpec::Path(place.source("file").into())],
-        url: fake.url("").parse::<HaulUrl>().unwrap(),
-        options: TransferOptions {
-            wishes: Wishes { discard: true, ..Wishes::default() },
-            ..TransferOptions::default()
-        },
-    };
+    let url = fake.url("").parse::<HaulUrl>().unwrap();
+    let mut request = PushRequest::new([place.source("file")], url);
+    request.options.wishes.discard = true;
     let refused = haul_transfer::push(&request, &Interrupt::default(), &mut |_| {}).unwrap_err();
     drop(fake);
     assert!(refused.to_string().contains("would keep what is only to be measured"), "{refused}");

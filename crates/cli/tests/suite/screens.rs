@@ -15,6 +15,7 @@ use haul::{
     },
 };
 use haul_media::tls;
+use haul_testkit::filled;
 use haul_transfer::{
     Bottleneck, Connection, ConnectionState, Event, FileCounts, FileEnded, FileStatus, Hosts, Lag,
     Limiting, ManifestReport, Name, Problem, Progress, Report, ServeRoot, SessionOpened, Side,
@@ -51,7 +52,7 @@ fn columns(columns: usize) -> Look {
 }
 
 fn full_report() -> Report {
-    Report {
+    filled!(Report {
         ok: true,
         from: Name(b"run7/".to_vec()),
         to: Name(b"haul://dtn1:7117/archive/".to_vec()),
@@ -69,7 +70,7 @@ fn full_report() -> Report {
         seconds: 4.321,
         gbit_per_s: 19.88,
         updated_attributes: 0,
-        files: FileCounts { done: 12, skipped: 3, failed: 0, ..FileCounts::default() },
+        files: filled!(FileCounts { done: 12, skipped: 3, failed: 0, ..FileCounts::default() }),
         protection: "safe".into(),
         digest: "aes-gmac".into(),
         streams: 4,
@@ -85,9 +86,17 @@ fn full_report() -> Report {
         reconnections: 2,
         seconds_without_server: 8.25,
         largest_lag: None,
-        source: SideCosts { cpu_s_per_gb: 0.1234, max_rss_bytes: 21 << 20 },
-        target: SideCosts { cpu_s_per_gb: 0.4321, max_rss_bytes: 33 << 20 },
-        bottleneck: Bottleneck {
+        source: filled!(SideCosts {
+            cpu_s_per_gb: 0.1234,
+            max_rss_bytes: 21 << 20,
+            ..SideCosts::default()
+        }),
+        target: filled!(SideCosts {
+            cpu_s_per_gb: 0.4321,
+            max_rss_bytes: 33 << 20,
+            ..SideCosts::default()
+        }),
+        bottleneck: filled!(Bottleneck {
             stage: "target_disk".into(),
             share: 0.83,
             because: String::new(),
@@ -100,31 +109,33 @@ fn full_report() -> Report {
                       allows at most 24 Gbit/s; next is the network, 10 %; to go faster: a faster \
                       target disk, or several (RAID 0, one server a disk)"
                 .into(),
-        },
+            ..Bottleneck::default()
+        }),
         stages: [("target_disk", 0.83), ("network", 0.1), ("source_digest", 0.04)]
             .map(|(stage, share)| (stage.to_owned(), share))
             .to_vec(),
         read_back: String::new(),
         manifest: None,
         recheck: None,
-    }
+        ..Report::default()
+    })
 }
 
 fn failed_report() -> Report {
-    Report {
+    filled!(Report {
         ok: false,
-        files: FileCounts { done: 1, skipped: 0, failed: 2, ..FileCounts::default() },
+        files: filled!(FileCounts { done: 1, skipped: 0, failed: 2, ..FileCounts::default() }),
         resumed_bytes: 0,
         resent_spans: 0,
         reconnections: 0,
         seconds_without_server: 0.0,
         ..full_report()
-    }
+    })
 }
 
 fn progress(second: u32) -> Event {
     let seconds = f64::from(second);
-    Event::Progress(Progress {
+    Event::Progress(filled!(Progress {
         seconds,
         bytes_received: u64::from(second) * (5 << 28),
         bytes_on_wire: u64::from(second) * (6 << 28),
@@ -140,37 +151,41 @@ fn progress(second: u32) -> Event {
         files_total: 12,
         total_known: true,
         current: Some(Name(b"run7/scan_0042.vdif".to_vec())),
-        limiting: (second > 1).then(|| Limiting {
+        limiting: (second > 1).then(|| filled!(Limiting {
             stage: "target_disk".into(),
             share: 0.83,
             because: String::new(),
-        }),
+            ..Limiting::default()
+        })),
         stages: vec![("target_disk".into(), 0.83), ("source_processor".into(), 0.12)],
-    })
+        ..Progress::default()
+    }))
 }
 
 /// An event of a server that went away at noon, and is waited for for a minute.
 fn outage(state: ConnectionState, seconds: f64) -> Event {
-    Event::Connection(Connection {
+    Event::Connection(filled!(Connection {
         state,
         server: "dtn1.example.org:7117".into(),
         why: "Connection reset by peer (os error 104)".into(),
         since_ms: 1_796_040_000_000,
         seconds,
         seconds_left: if state == ConnectionState::Back { 0.0 } else { 60.0 - seconds },
-    })
+        ..Connection::default()
+    }))
 }
 
 /// Events, one of each kind, in the order in which they could come.
 fn events() -> Vec<Event> {
-    let problem = Problem {
+    let problem = filled!(Problem {
         path: Name(b"run7/odd\x1bname".to_vec()),
         side: Side::Source,
         what: "cannot read".into(),
         needs: "the right to read it".into(),
         found: "Permission denied (os error 13)".into(),
         hint: "check owner and mode".into(),
-    };
+        ..Problem::default()
+    });
     let fallback = Event::Fallback {
         side: Side::Target,
         from_to: "io-uring to read-write".into(),
@@ -179,7 +194,7 @@ fn events() -> Vec<Event> {
     let failed = FileEnded::new(problem.path.0.clone(), FileStatus::Failed, 0);
     let done = FileEnded::new(b"run7/a".to_vec(), FileStatus::Done, 7);
     vec![
-        Event::Session(SessionOpened {
+        Event::Session(filled!(SessionOpened {
             session: "1f2e3d4c5b6a79880011223344556677".into(),
             server: "dtn1.example.org:7117".into(),
             server_software: "haul 0.1.0".into(),
@@ -187,7 +202,8 @@ fn events() -> Vec<Event> {
             digest: "aes-gmac".into(),
             streams: 4,
             rtt_us: 1234,
-        }),
+            ..SessionOpened::default()
+        })),
         Event::Resume { bytes: 2 << 30, why: "these are at the target already".into() },
         progress(1),
         fallback.clone(),
@@ -246,49 +262,50 @@ fn the_report_of_a_transfer_with_failed_files() {
 
 #[test]
 fn the_report_of_bytes_that_nothing_verified() {
-    let report = Report {
+    let report = filled!(Report {
         protection: "clear".into(),
         digest: "none".into(),
         copied_bytes: 0,
         stages: Vec::new(),
         ..full_report()
-    };
+    });
     assert_screen("report-unverified.txt", &report::text(&report, &[], LOG));
 }
 
 #[test]
 fn the_report_of_a_run_that_found_everything_done() {
-    let report = Report {
+    let report = filled!(Report {
         ok: true,
         bytes: 3 << 20,
         resumed_bytes: 3 << 20,
         skipped_bytes: 3 << 20,
         seconds: 0.012,
-        files: FileCounts { done: 0, skipped: 2, failed: 0, ..FileCounts::default() },
+        files: filled!(FileCounts { done: 0, skipped: 2, failed: 0, ..FileCounts::default() }),
         protection: "clear".into(),
         digest: "xxh3-128".into(),
         ..Report::default()
-    };
+    });
     assert_screen("report-again.txt", &report::text(&report, &[], LOG));
-    let report = Report { updated_attributes: 1, ..report };
+    let report = filled!(Report { updated_attributes: 1, ..report });
     assert_screen("report-updated.txt", &report::text(&report, &[], LOG));
 }
 
 #[test]
 fn the_report_of_a_target_that_was_read_back_and_of_its_manifest() {
-    let manifest = ManifestReport {
+    let manifest = filled!(ManifestReport {
         path: Name(b"run7.b3".to_vec()),
         files: 15,
         bytes: 12 << 30,
         read_bytes: 2 << 30,
         left_out: 1,
-    };
-    let report = Report {
+        ..ManifestReport::default()
+    });
+    let report = filled!(Report {
         ok: false,
         read_back: "O_DIRECT".into(),
         manifest: Some(manifest),
         ..full_report()
-    };
+    });
     assert_screen("report-manifest.txt", &report::text(&report, &[], LOG));
 }
 
@@ -312,7 +329,7 @@ fn a_quiet_transfer_says_only_what_went_wrong() {
     let mut screen = Quiet::new(&mut errors);
     events().iter().for_each(|event| screen.event(event));
     screen.finish();
-    screen.report(&Report { digest: "none".into(), ..full_report() });
+    screen.report(&filled!(Report { digest: "none".into(), ..full_report() }));
     assert_screen("quiet.txt", &String::from_utf8(errors).unwrap());
 }
 
@@ -355,14 +372,29 @@ fn states() -> Vec<(&'static str, Vec<Event>)> {
         (now.total_known, now.bytes_total, now.interval_bytes) = (false, now.bytes_received, 0);
         (now.gbit_per_s, now.current) = (0.0, None);
         let share = 1.0;
-        now.limiting = Some(Limiting { stage: "waiting".into(), share, because: String::new() });
+        now.limiting = Some(filled!(Limiting {
+            stage: "waiting".into(),
+            share,
+            because: String::new(),
+            ..Limiting::default()
+        }));
     });
     let limit = changed(7, |now| {
         let because = "the rate reached --bwlimit".into();
-        now.limiting = Some(Limiting { stage: "limit".into(), share: 0.27, because });
+        now.limiting = Some(filled!(Limiting {
+            stage: "limit".into(),
+            share: 0.27,
+            because,
+            ..Limiting::default()
+        }));
     });
     let nothing_yet = changed(0, |now| (now.bytes_total, now.gbit_per_s) = (0, 0.0));
-    let lag = Lag { path: Name(b"scan".to_vec()), bytes: 3 << 19, seconds: 0.42 };
+    let lag = filled!(Lag {
+        path: Name(b"scan".to_vec()),
+        bytes: 3 << 19,
+        seconds: 0.42,
+        ..Lag::default()
+    });
     vec![
         ("begins", vec![nothing_yet]),
         ("a tree", vec![progress(1), progress(2)]),
@@ -411,7 +443,12 @@ fn neither_rate_nor_limiting_stage_is_lost_at_40_columns() {
     for stage in stages {
         let Event::Progress(mut progress) = progress(7) else { unreachable!() };
         let because = String::new();
-        progress.limiting = Some(Limiting { stage: stage.into(), share: 1.0, because });
+        progress.limiting = Some(filled!(Limiting {
+            stage: stage.into(),
+            share: 1.0,
+            because,
+            ..Limiting::default()
+        }));
         let interval = interval_line(&progress, Some(7), 40);
         let line = line_after(&[Event::Progress(progress)], columns(40));
         for line in [line, interval] {
@@ -468,16 +505,18 @@ proptest! {
         [now.files_done, now.files_settled, now.files_total] = files;
         (now.gbit_per_s, now.total_known) = (rate, known);
         (now.streams, now.seconds) = (streams, seconds);
-        now.limiting = Some(Limiting { stage, share, because: String::new() });
-        let lost = Connection {
+        now.limiting = Some(filled!(Limiting { stage, share, ..Limiting::default() }));
+        let lost = filled!(Connection {
             state: if known { ConnectionState::Lost } else { ConnectionState::Silent },
             server: name.clone(),
             why,
             since_ms: bytes[0],
             seconds,
             seconds_left: rate,
-        };
-        let lag = Lag { path: Name(name.into_bytes()), bytes: bytes[1], seconds };
+            ..Connection::default()
+        });
+        let path = Name(name.into_bytes());
+        let lag = filled!(Lag { path, bytes: bytes[1], seconds, ..Lag::default() });
         let interval = interval_line(&now, Some(bytes[3]), wide - 1);
         prop_assert!(columns_of(&interval) < wide, "{interval:?}");
         for events in [vec![Event::Progress(now), Event::Lag(lag)], vec![Event::Connection(lost)]] {
@@ -506,7 +545,7 @@ fn colours_stand_only_where_they_are_wanted() {
 
 /// A report of a file of three bytes: three lines, one of them where it is now.
 fn small_report() -> Report {
-    Report {
+    filled!(Report {
         from: Name(b"scan.vdif".to_vec()),
         to: Name(b"haul://dtn1:7117/scan.vdif".to_vec()),
         bytes: 3,
@@ -514,22 +553,26 @@ fn small_report() -> Report {
         resumed_bytes: 0,
         seconds: 0.02,
         gbit_per_s: 0.0,
-        files: FileCounts { done: 1, ..FileCounts::default() },
+        files: filled!(FileCounts { done: 1, ..FileCounts::default() }),
         retransmits: 0,
         resent_spans: 0,
         reconnections: 0,
         seconds_without_server: 0.0,
-        source: SideCosts { cpu_s_per_gb: 301_103.0, max_rss_bytes: 21 << 20 },
+        source: filled!(SideCosts {
+            cpu_s_per_gb: 301_103.0,
+            max_rss_bytes: 21 << 20,
+            ..SideCosts::default()
+        }),
         ..full_report()
-    }
+    })
 }
 
 /// A report of a transfer that nothing held back for most of its time.
 fn unlimited_report() -> Report {
     let unlimited = small_report();
-    let bottleneck = Bottleneck { share: 0.26, ..full_report().bottleneck };
+    let bottleneck = filled!(Bottleneck { share: 0.26, ..full_report().bottleneck });
     let (moved_bytes, seconds, gbit_per_s) = (700 << 20, 1.32, 4.45);
-    Report { bytes: 700 << 20, moved_bytes, seconds, gbit_per_s, bottleneck, ..unlimited }
+    filled!(Report { bytes: 700 << 20, moved_bytes, seconds, gbit_per_s, bottleneck, ..unlimited })
 }
 
 #[test]
@@ -552,7 +595,7 @@ fn a_small_or_unlimited_transfer_has_three_lines() {
 /// 100 %.
 #[test]
 fn the_report_of_a_transfer_in_which_nothing_moved() {
-    let report = Report {
+    let report = filled!(Report {
         ok: false,
         bytes: 0,
         moved_bytes: 0,
@@ -560,11 +603,11 @@ fn the_report_of_a_transfer_in_which_nothing_moved() {
         resent_spans: 0,
         reconnections: 0,
         seconds_without_server: 0.0,
-        files: FileCounts { failed: 2, ..FileCounts::default() },
+        files: filled!(FileCounts { failed: 2, ..FileCounts::default() }),
         bottleneck: Bottleneck::default(),
         stages: Vec::new(),
         ..full_report()
-    };
+    });
     let failed = ["run7/a".to_owned(), "run7/b".to_owned()];
     let mut screen = String::new();
     for look in [LOG, Look { whole: true, ..LOG }] {
@@ -581,14 +624,15 @@ fn the_report_of_a_transfer_in_which_nothing_moved() {
 #[test]
 fn equal_faults_are_one_line_with_a_count() {
     let fault = |file: u64| {
-        Event::Error(Problem {
+        Event::Error(filled!(Problem {
             path: Name(format!("run7/{file}").into_bytes()),
             side: Side::Target,
             what: "does not fit".into(),
             needs: format!("{} bytes of free space", file * 1000 + 1),
             found: format!("{}", 5000 - file),
             hint: "free space there, then run the same command again".into(),
-        })
+            ..Problem::default()
+        }))
     };
     let faults: Vec<Event> = (1..=200).map(fault).collect();
     let mut errors = Vec::new();
@@ -601,14 +645,15 @@ fn equal_faults_are_one_line_with_a_count() {
     assert_screen("equal-faults.txt", &text);
     let mut errors = Vec::new();
     let mut screen = Quiet::new(&mut errors);
-    let other = Event::Error(Problem {
+    let other = Event::Error(filled!(Problem {
         path: Name(b"run7/x".to_vec()),
         side: Side::Source,
         what: "cannot read".into(),
         needs: String::new(),
         found: "Permission denied".into(),
         hint: String::new(),
-    });
+        ..Problem::default()
+    }));
     [fault(1), other, fault(2)].iter().for_each(|event| screen.event(event));
     screen.finish();
     let text = String::from_utf8(errors).unwrap();
@@ -632,7 +677,7 @@ fn a_quiet_transfer_in_which_nothing_failed_is_silent() {
     };
     events().iter().filter(|event| !is_failure(event)).for_each(|event| screen.event(event));
     screen.finish();
-    screen.report(&Report { digest: "none".into(), ..full_report() });
+    screen.report(&filled!(Report { digest: "none".into(), ..full_report() }));
     assert_eq!(String::from_utf8(errors).unwrap(), "");
 }
 

@@ -239,7 +239,8 @@ fn every_protection_and_digest_moves_the_same_bytes_and_is_named() {
     let server = Server::start(&place);
     let source = place.source("data");
     place.file(&source, 5 * MIB + 17);
-    let clear = TransferOptions { protection: Protection::Clear, ..TransferOptions::default() };
+    let mut clear = TransferOptions::default();
+    clear.protection = Protection::Clear;
     let default = clear.digest_name();
     for (words, protection, digest) in [
         (words![], "safe", "aes-gmac"),

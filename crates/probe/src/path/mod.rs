@@ -215,7 +215,8 @@ fn preflight(
     interrupt: &Interrupt,
     on_event: &mut dyn FnMut(PathEvent),
 ) -> Result<TargetRoom, TransferError> {
-    let wishes = Wishes { dry_run: true, preflight: true, ..Wishes::default() };
+    let mut wishes = Wishes::default();
+    (wishes.dry_run, wishes.preflight) = (true, true);
     let sources = vec![SourceSpec::Path(probe.source.clone().into())];
     let mut failed = None;
     let report = push(&request(probe, sources, wishes), interrupt, &mut |event| {
@@ -251,8 +252,10 @@ fn preflight(
 }
 
 fn request(probe: &PathProbe, sources: Vec<SourceSpec>, wishes: Wishes) -> PushRequest {
-    let options = TransferOptions { wishes, retry_for: Duration::ZERO, ..probe.options.clone() };
-    PushRequest { sources, url: probe.url.clone(), options }
+    let mut request = PushRequest::new(sources, probe.url.clone());
+    request.options = probe.options.clone();
+    (request.options.wishes, request.options.retry_for) = (wishes, Duration::ZERO);
+    request
 }
 
 /// Counts files in words: `1 file`, `2 files`.
@@ -317,7 +320,8 @@ impl Bench<'_> {
             (vec![SourceSpec::Zero(len_bytes)], Residency::Memory)
         };
         let files = sources.len();
-        let wishes = Wishes { discard: true, ..Wishes::default() };
+        let mut wishes = Wishes::default();
+        wishes.discard = true;
         let mut request = request(self.probe, sources, wishes);
         if !course.writes_disk() {
             request.url.path = b"null:".to_vec();
@@ -349,9 +353,9 @@ impl Bench<'_> {
 }
 
 /// The error of a run in which a file failed, as one that does not fit: the whole probe tells that.
-fn failed_run(course: Course, problem: Problem) -> TransferError {
-    let what = format!("the run from {} failed: {}", course.name(), problem.what);
-    TransferError::broken(Problem { what, ..problem })
+fn failed_run(course: Course, mut problem: Problem) -> TransferError {
+    problem.what = format!("the run from {} failed: {}", course.name(), problem.what);
+    TransferError::broken(problem)
 }
 
 /// The search for a run's size: how much a transfer moves, as the one before tells.

@@ -180,10 +180,11 @@ fn evict(parts: &[Beginning]) -> Result<Residency, TransferError> {
 fn unreadable(path: &Path, error: &io::Error) -> TransferError {
     let what = "the source cannot be read";
     let found = error.to_string();
-    let problem =
+    let mut problem =
         Problem::in_general(what, "a file or a directory", &found, "check the name and its rights");
-    let path = Name(path.as_os_str().as_bytes().to_vec());
-    TransferError::start(Problem { path, side: Side::Source, ..problem })
+    problem.path = Name(path.as_os_str().as_bytes().to_vec());
+    problem.side = Side::Source;
+    TransferError::start(problem)
 }
 
 #[cfg(test)]

@@ -42,10 +42,11 @@ pub enum Depth {
 }
 
 /// Kind of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryKind {
     /// A regular file, or what the server calls by no other name.
+    #[default]
     File,
     /// A directory.
     Directory,
@@ -64,7 +65,8 @@ impl EntryKind {
 }
 
 /// A file, directory or link that a listing found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Name of the entry below the path; empty for what the path itself is.
     pub name: Name,

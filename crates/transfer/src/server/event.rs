@@ -9,6 +9,7 @@ use serde::Serialize;
 /// An event of a running server; one line of `haul serve --json` each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ServerEvent {
     /// A client was let in.
     Session {

@@ -43,6 +43,7 @@ const THREADS_MAX: usize = 64;
 
 /// A manifest, and the files to compare with it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct VerifyRequest {
     /// Or the journal of an unfinished transfer.
     pub manifest: PathBuf,
@@ -55,9 +56,18 @@ pub struct VerifyRequest {
     pub threads: Option<usize>,
 }
 
+impl VerifyRequest {
+    /// Compares with this manifest the files below the directory that it lies in.
+    #[must_use]
+    pub fn new(manifest: impl Into<PathBuf>) -> Self {
+        Self { manifest: manifest.into(), directory: None, extra: false, threads: None }
+    }
+}
+
 /// One line of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum VerifyEvent {
     /// A file was compared.
     File(VerifiedFile),
@@ -72,6 +82,7 @@ pub enum VerifyEvent {
 /// The outcome for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum VerifyStatus {
     /// As the manifest says.
     Ok,
@@ -104,6 +115,7 @@ impl VerifyStatus {
 
 /// A file that was compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct VerifiedFile {
     /// Name below the directory.
     #[serde(flatten, serialize_with = "exact_path")]
@@ -117,8 +129,17 @@ pub struct VerifiedFile {
     pub why: String,
 }
 
+impl VerifiedFile {
+    /// A file with this outcome, of which nothing was read.
+    #[must_use]
+    pub fn new(path: Name, status: VerifyStatus) -> Self {
+        Self { path, status, bytes: 0, why: String::new() }
+    }
+}
+
 /// How far a comparison is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct VerifyProgress {
     /// Since it began.
     pub seconds: f64,
@@ -134,6 +155,7 @@ pub struct VerifyProgress {
 
 /// Findings of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Every file of the manifest is there and the same, and none was found that is not in it.
     pub ok: bool,

@@ -38,6 +38,7 @@ use std::{
 
 /// Report on how far the transfer came, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct UnfinishedReport {
     /// Length of the whole file.
     pub size_bytes: u64,

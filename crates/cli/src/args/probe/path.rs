@@ -80,18 +80,16 @@ impl LowProbePath {
             let hint = "write it like --time 10s";
             return Err(usage_problem("cannot take --time", "1 s or more", "less", hint));
         }
-        let protection = self.protection.into();
+        let mut options = TransferOptions::default();
+        options.streams = self.streams;
+        options.protection = self.protection.into();
         Ok(PathProbe {
             source: self.source.clone(),
             url,
             len_bytes_max: self.size,
             time: self.time.0,
             rounds: self.rounds,
-            options: TransferOptions {
-                streams: self.streams,
-                protection,
-                ..TransferOptions::default()
-            },
+            options,
         })
     }
 }
