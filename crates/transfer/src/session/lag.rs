@@ -1,12 +1,12 @@
-//! How far a target is behind files that are written while they are sent, told about once a second.
+//! Lag of a target behind files that are written while they are sent, told about once a second.
 
 use crate::{events::Lag, name::Name};
 use std::{collections::BTreeMap, time::Instant};
 
-/// Files of which the lag is told at a time.
+/// The most files whose lag is told at a time.
 const FILES_MAX: usize = 4096;
 
-/// The lag as it is told: the last of each file about once a second, and the largest at the end.
+/// Meter of the lag: the last of each file about once a second, and the largest at the end.
 #[derive(Default)]
 pub struct LagMeter {
     latest: BTreeMap<Name, Lag>,
@@ -14,7 +14,7 @@ pub struct LagMeter {
     pub largest: Option<Lag>,
 }
 
-/// How often the lag is told.
+/// Interval between two reports of the lag.
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl LagMeter {
@@ -33,7 +33,7 @@ impl LagMeter {
         latest.seconds = latest.seconds.max(lag.seconds);
     }
 
-    /// Takes what is to be told now.
+    /// Takes the lags to tell now, one a file; none before a second has passed.
     pub fn take(&mut self, now: Instant) -> Vec<Lag> {
         let told_at = *self.told_at.get_or_insert(now);
         if now.saturating_duration_since(told_at) < TELL_EVERY {
@@ -43,7 +43,7 @@ impl LagMeter {
         std::mem::take(&mut self.latest).into_values().collect()
     }
 
-    /// The last word about a file, which is complete.
+    /// Takes the last lag of a complete file, which is zero; `None` if none was ever seen.
     pub fn end(&mut self, name: &[u8]) -> Option<Lag> {
         let path = Name(name.to_vec());
         self.latest.remove(&path);

@@ -1,4 +1,4 @@
-//! What is asked of a role by who tells of it.
+//! Trait of a role whose progress is told to a user: figures, tally, report.
 
 use crate::{
     events::{Event, Lag},
@@ -12,19 +12,19 @@ use crate::{
 };
 use haul_protocol::message;
 
-/// A role with what telling a user of its transfer needs.
+/// A role with all that telling a user of its transfer needs.
 pub trait Reported: Role {
     const SENDS: bool;
     fn figures(&self) -> message::Figures;
     fn tally(&self) -> &Tally;
     fn tell(&mut self, event: Event);
-    /// The server has told its figures.
+    /// Takes the figures that the server told.
     fn heard_figures(&mut self, _figures: &message::Figures) {}
     fn stop(&mut self);
     fn report(&self) -> message::SideReport;
     fn take_peer_report(&mut self) -> Option<message::SideReport>;
     fn largest_lag(&self) -> Option<Lag>;
-    /// What another session goes on with of files that are followed.
+    /// Takes the memory of followed files with which another session goes on.
     fn take_written(&mut self) -> Written {
         Written::default()
     }

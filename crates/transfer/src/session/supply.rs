@@ -1,5 +1,6 @@
-//! Where a session's data streams come from: the client opens them, and others in place of those
-//! that broke; the server is given them.
+//! Connections of a session's data streams: a client opens them, a server is given them.
+//!
+//! A client also opens others in place of those that broke.
 
 use super::{
     headway::{Cut, Headway, Next},
@@ -24,14 +25,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A stream that waits to be opened looks so often whether the session is over.
+/// Interval at which a stream that waits to be opened checks whether the session is over.
 const DELAY_STEP: Duration = Duration::from_millis(20);
 
 /// The origin of data connections.
 pub enum Source {
-    /// This side is the client and opens them; some may be there early.
+    /// A client opens the connections itself; several may be there early.
     Connect { route: Arc<Route>, count: u32, early: Option<Early>, headway: Arc<Headway> },
-    /// This side is the server and is given them.
+    /// A server is given the connections.
     Attach(mpsc::Receiver<(StreamId, TcpStream)>),
 }
 
@@ -43,7 +44,7 @@ pub struct Supply {
     streams: Arc<Streams>,
     setup: StreamSetup,
     opened: bool,
-    /// The stage of the last stall, and how far the session was.
+    /// Stage of the last stall that was told, and the bytes verified by then.
     stall_told: Option<(&'static str, u64)>,
 }
 
@@ -59,7 +60,7 @@ impl Supply {
         matches!(self.source, Source::Connect { .. })
     }
 
-    /// The streams to start now: a client's all at once, as soon as they are `wanted`.
+    /// Takes the streams to start now: a client's all at once, as soon as they are `wanted`.
     pub fn next(&mut self, wanted: bool) -> Vec<(StreamId, Connect)> {
         if let Source::Connect { early, .. } = &mut self.source {
             // Those that nobody took are closed.
@@ -79,7 +80,7 @@ impl Supply {
         }
     }
 
-    /// A stream in the place of one that was cut; a server waits to be given one.
+    /// Opens a stream in place of one that was cut; a server waits to be given one.
     ///
     /// # Errors
     /// If no span gets through, for as long as there is reason to go on with this session.
@@ -98,7 +99,7 @@ impl Supply {
         }
     }
 
-    /// `total` is what the session verified; `has_files`: some file is under way.
+    /// Notes the bytes verified so far (`total`) and whether any file is under way (`has_files`).
     pub fn watch_headway(&self, total: u64, has_files: bool) {
         let Some(headway) = self.headway() else { return };
         headway.verified(total);
@@ -107,14 +108,14 @@ impl Supply {
         }
     }
 
-    /// How long a stream may bring nothing.
+    /// Time for which a stream may bring nothing before it counts as stalled.
     #[must_use]
     pub fn stall_after(&self, now: Instant, stall_after: Duration) -> Duration {
         self.headway().map_or(stall_after, |headway| headway.stall_after(now, stall_after))
     }
 
-    /// Events for the user about streams that bring nothing; once for all of them until the session
-    /// gets on, which `total` says as [`Self::watch_headway`] does.
+    /// Makes the event for the user about streams that bring nothing; once for all of them until
+    /// the session gets on, which `total` says as [`Self::watch_headway`] does.
     pub fn stall(
         &mut self,
         (stage, what): (&'static str, &str),
@@ -126,8 +127,8 @@ impl Supply {
         is_news.then_some(Event::Stall { stage, seconds: still.as_secs_f64(), what })
     }
 
-    /// The first full segments of a stream that sends vanish: another is to be opened in its place,
-    /// with smaller ones.
+    /// Says whether the first full segments of a sending stream vanish: another is to be opened in
+    /// its place, with smaller ones.
     #[must_use]
     pub fn swallows_sent(&self, tcp: &TcpInfo) -> bool {
         segments::first_segments_vanish(tcp) && self.swallows(tcp)
@@ -143,7 +144,7 @@ impl Supply {
         }
     }
 
-    /// The event for the user, once, when smaller segments got through.
+    /// Makes the event for the user, once, when smaller segments got through.
     #[must_use]
     pub fn narrowed(&self, tcp: &TcpInfo) -> Option<Event> {
         match &self.source {
@@ -171,7 +172,7 @@ impl Supply {
     }
 }
 
-/// The event for the user when a path took smaller segments only.
+/// Makes the event for the user when a path took smaller segments only.
 #[must_use]
 pub fn narrowed_event(narrowed: Narrowed) -> Event {
     let Narrowed { from_bytes, to_bytes, .. } = narrowed;
@@ -180,7 +181,7 @@ pub fn narrowed_event(narrowed: Narrowed) -> Event {
     Event::Fallback { side: Side::Path, from_to, why }
 }
 
-/// The notice for the other side's user when an engine gave up.
+/// Makes the notice for the other side's user when an engine gave up.
 #[must_use]
 pub fn fallback_notice(stream: StreamId, from_to: &str, why: &str) -> message::Notice {
     message::Notice { what: from_to.into(), why: why.into(), stream, fault: None }

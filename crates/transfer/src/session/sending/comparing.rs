@@ -1,5 +1,7 @@
-//! Files of which the receiver has one of the same size: the source's content is hashed beside the
-//! session's thread, and another offer says whether the two are the same.
+//! Comparison of contents with files of the same size at the receiver.
+//!
+//! The source's content is hashed beside the session's thread, and another offer says whether the
+//! two are the same.
 
 use super::{
     context::Context,
@@ -17,17 +19,17 @@ use haul_protocol::{
 };
 use std::{collections::BTreeMap, io, time::Instant};
 
-/// Files being compared, beside those whose offers are open: no more are met before.
+/// The most files that are compared, beside those whose offers are open: no more are met before.
 const FILES_MAX: usize = 1024;
 
 pub(super) struct Comparing {
-    /// The source, and what the receiver's file holds.
+    /// Sources being compared, each with the content of the receiver's file.
     files: BTreeMap<FileId, (SourceEntry, Content)>,
     hashing: Hashing,
 }
 
 impl Comparing {
-    /// `wake` is called when a file has been read.
+    /// Starts with no file; `wake` is called when one has been read.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { files: BTreeMap::new(), hashing: Hashing::new(wake) }
     }
@@ -77,7 +79,7 @@ impl Stage for Comparing {
     }
 }
 
-/// Whether a source that was read is what was offered.
+/// Checks that a source that was read is still what was offered.
 fn still_the_same(entry: &SourceEntry) -> io::Result<()> {
     let now = entry.check().map_err(|fault| io::Error::other(fault.what))?;
     if now.differs(Ctime::of_offer(&entry.offer)) {

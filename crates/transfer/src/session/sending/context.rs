@@ -1,5 +1,4 @@
-//! What every stage of a sending role may use: the state that its streams share, the counts, the
-//! events, and the offers that are still to be made.
+//! State that every stage of a sending role may use: streams, counts, events, offers to make.
 
 use super::news::News;
 use crate::{
@@ -34,11 +33,11 @@ pub(super) struct Context<'a> {
     pub tally: Tally,
     /// Offers that the stages ask for; the walk goes on after them.
     pub to_offer: VecDeque<ToOffer>,
-    /// Files whose offers are settled, and that fail on this side.
+    /// Files that failed on this side after their offers were settled.
     pub failed_here: VecDeque<(FileId, SourceEntry, Fault)>,
-    /// With a watch, which finds the same faults again and again.
+    /// Faults that were told, of a watch, which finds the same ones again and again.
     pub news: Option<News>,
-    /// The goodbye has been said: no stream is missed any more.
+    /// The goodbye has been said: the end of a stream is no loss any more.
     pub finishing: bool,
     pub ended: Option<SessionEnd>,
     pub events: EventSink<'a>,
@@ -49,7 +48,7 @@ impl Context<'_> {
         (self.events)(event);
     }
 
-    /// Has a source offered, after those that wait already.
+    /// Queues a source to be offered, after those that wait already.
     pub fn offer(&mut self, entry: SourceEntry, before: Option<FileId>) {
         self.to_offer.push_back(ToOffer { entry, before });
     }
@@ -58,19 +57,19 @@ impl Context<'_> {
         OfferFacts::new(&entry.offer, is_followed, self.wishes.life())
     }
 
-    /// Ends the session for a reason.
+    /// Ends the session for a fault.
     pub fn refuse(&mut self, fault: Fault) {
         self.ended = Some(SessionEnd::Refused(fault));
     }
 
-    /// A source could not be offered: both sides' users read of it, once.
+    /// Tells both sides' users, once, of a source that could not be offered.
     pub fn not_offered(&mut self, fault: Fault) {
         if self.is_news(&fault) {
             self.source_failed(fault);
         }
     }
 
-    /// A source failed that is not under way at the receiver: both sides' users read of it.
+    /// Tells both sides' users of a source that failed and is not under way at the receiver.
     pub fn source_failed(&mut self, fault: Fault) {
         self.tally.failed_files += 1;
         self.tell(Event::Error((&fault).into()));
@@ -78,7 +77,7 @@ impl Context<'_> {
         self.notice(fault);
     }
 
-    /// A source is of a kind that is not sent.
+    /// Tells both sides' users, once, of a source of a kind that is not sent.
     pub fn left_out(&mut self, fault: Fault) {
         if self.is_news(&fault) {
             self.tally.left_out_files += 1;

@@ -1,4 +1,4 @@
-//! The data streams of a session that sends: opened, their events, replaced, given up.
+//! Data streams of a session that sends: opened, watched, replaced, given up.
 
 use super::{context::Context, loss::LossWatch};
 use crate::{
@@ -19,27 +19,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the streams may take to say their orderly end.
+/// Longest wait for the streams to say their orderly end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The data streams of a role that sends, and what they send with.
+/// The data streams of a role that sends, and the engines they send with.
 pub(super) struct DataStreams {
     pub supply: Supply,
-    /// Chosen at the first regular file, for all streams.
+    /// The engines, chosen at the first regular file for all streams.
     pub engines: Engines,
     pub forced_engine: Option<String>,
     pub loss: LossWatch,
     pub watch: Watch,
 }
 
-/// When each stream last got something through.
+/// Times at which each stream last got something through.
 pub(super) struct Watch {
     pub stall_after: Duration,
-    /// When the receiver last said anything.
+    /// Time when the receiver last said anything.
     pub heard_at: Instant,
     pub receiver: BTreeMap<StreamId, StreamProgress>,
     seen: BTreeMap<StreamId, (u64, Instant)>,
-    /// Given up, and not ended yet.
+    /// Streams that were given up and have not ended yet.
     stalled: BTreeSet<StreamId>,
 }
 
@@ -56,7 +56,7 @@ impl Watch {
 }
 
 impl DataStreams {
-    /// Opens what is to be opened, and takes what the streams tell.
+    /// Opens the streams that are due, and handles the events of all.
     pub fn tick(&mut self, context: &mut Context<'_>) {
         self.open(context);
         self.handle_events(context);
@@ -138,7 +138,7 @@ impl DataStreams {
         }
     }
 
-    /// Lets the streams say their orderly end.
+    /// Stops the streams and waits for their orderly end.
     pub fn end(&self, context: &Context<'_>) {
         context.shared.streams.request_stop();
         // With the lock held in between, no stream misses the notice.
@@ -147,7 +147,8 @@ impl DataStreams {
         context.shared.streams.join_within(END_PATIENCE);
     }
 
-    /// Progress is a span verified; bytes that move only show that a stream lives.
+    /// Tells the supply of progress: a span verified, as bytes that move only show that a stream
+    /// lives.
     fn watch_headway(&mut self, context: &mut Context<'_>) {
         let machine = lock(&context.shared.machine);
         context.tally.verified_bytes = machine.verified_bytes();
@@ -156,7 +157,7 @@ impl DataStreams {
         self.supply.watch_headway(context.tally.headway(), has_files);
     }
 
-    /// A stream that has something under way and gets nothing through is given up.
+    /// Gives up streams that have something under way and get nothing through.
     fn watch_stalls(&mut self, now: Instant, context: &mut Context<'_>) {
         if context.finishing {
             return;

@@ -1,4 +1,4 @@
-//! Which engine reads and sends, and what is said of it.
+//! Choice of the engine that reads and sends, and what the user is told of it.
 
 use super::{context::Context, data_streams::DataStreams};
 use crate::{
@@ -12,9 +12,9 @@ use haul_protocol::message::{self, Fault, FaultCode};
 use std::{sync::atomic::Ordering, time::Instant};
 
 impl DataStreams {
-    /// By a file that is offered, if it is the first that has bytes or if they have become many:
-    /// the others are like it more often than not. A stream that finds them otherwise chooses
-    /// again.
+    /// Chooses the engines by an offered file, if it is the first that has bytes or if they have
+    /// become many: the others are like it more often than not. A stream that finds them otherwise
+    /// chooses again.
     pub fn choose_engines(
         &mut self,
         entry: &SourceEntry,
@@ -55,7 +55,7 @@ impl DataStreams {
         Ok(())
     }
 
-    /// A client tells its user, a server its client.
+    /// Tells how the engines were chosen: a client its user, a server its client.
     fn explain(&mut self, explained: Explained, context: &mut Context<'_>) {
         if self.supply.connects() {
             context.tell(explained.into());
@@ -64,7 +64,7 @@ impl DataStreams {
         }
     }
 
-    /// A source disk that slowed is tried with the other engines.
+    /// Tries the other engines when the source disk has slowed down.
     pub(super) fn watch_disk(&mut self, now: Instant, context: &mut Context<'_>) {
         let shared = &context.shared;
         let sent = |figures: &[StreamFigures]| figures.iter().map(|f| f.payload_bytes).sum();

@@ -1,5 +1,7 @@
-//! The sender's side of files that are sent while they are written: looks at each some times a
-//! second, offers what it has grown by as a round, and all of it once nothing more is written.
+//! The sender's side of files that are sent while they are written.
+//!
+//! Looks at each several times a second, offers what it has grown by as a round, and all of it once
+//! nothing more is written.
 //!
 //! A file ends when its writer closes or renames it (inotify(7)), or when nothing was written to it
 //! for `--idle`. It is held open from the first look on, so a new name does not lose it. What
@@ -40,14 +42,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Files that are followed at a time; others wait until one of these has ended.
+/// The most files that are followed at a time; others wait until one of these has ended.
 const FILES_MAX: usize = 64;
-/// How often each is looked at.
+/// Interval between two looks at the followed files.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
-/// Bytes that fill no span go out once they have waited for this long: they come again with the
-/// next that do.
+/// Longest wait of bytes that fill no span before they go out: they come again with the next that
+/// do.
 const TAIL_AFTER: Duration = Duration::from_secs(1);
-/// Sizes that are remembered of a file, for its lag; of more every second one is forgotten.
+/// The most sizes remembered of a file, for its lag; of more every second one is forgotten.
 const SAMPLES_MAX: usize = 512;
 
 /// A step for a file that is followed.
@@ -58,42 +60,43 @@ enum Step {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Waits for more bytes, or for its end.
+    /// Waits for more bytes, or for the file's end.
     Resting,
-    /// The last step asked for an offer, which has no number yet.
+    /// An offer was asked for, which has no number yet.
     Offering,
     Offered(FileId),
-    /// All of it is read, to be compared with what came.
+    /// All of the file is read, to be compared with what came.
     Comparing(FileId),
 }
 
 struct Followed {
-    /// As the walk found it: its name, and what comes with it.
+    /// The source as the walk found it: its name, and what comes with it.
     entry: SourceEntry,
     file: Arc<File>,
-    /// Of inotify.
+    /// The watch descriptor of inotify.
     watch: Option<i32>,
     span_bytes: u64,
     size_bytes: u64,
     mtime: (i64, u32),
     changed_at: Instant,
-    /// What its last settled round brought; `None`: none has been.
+    /// Size of the file at its last settled round; `None`: none has been.
     settled_bytes: Option<u64>,
-    /// It became shorter: what came before is not to be believed.
+    /// The file became shorter: what came before is not to be believed.
     anew: bool,
-    /// Its writer closed it, or it has another name.
+    /// The file's writer closed it, or it has another name.
     ended: bool,
     phase: Phase,
-    /// Of what is offered just now.
+    /// Size of the file in the offer that is out just now.
     offered_bytes: u64,
     growth: Growth,
-    /// What was counted of it, as offered and as there from an earlier run.
+    /// Bytes counted of the file, as offered and as there from an earlier run.
     counted_bytes: Option<u64>,
     resumed_bytes: Option<u64>,
     /// The receiver's durable bytes, of all files, when the round began.
     durable_before: u64,
     looked_at: Instant,
-    /// When it may have had so many bytes for the first time: the look before it was seen.
+    /// Sizes of the file, each with the earliest time it may have had it: the look before it was
+    /// seen.
     samples: VecDeque<(Instant, u64)>,
 }
 
@@ -108,7 +111,7 @@ pub struct Following {
     notify: Option<OwnedFd>,
     files: Vec<Followed>,
     looked_at: Option<Instant>,
-    /// Why ends are not heard of, until it was told.
+    /// The reason why ends are not heard of, until it was told.
     deaf: Option<String>,
     written: Written,
     pub lag: LagMeter,
@@ -133,7 +136,7 @@ impl Following {
         }
     }
 
-    /// For another session of this run.
+    /// Takes the memory that another session of this run goes on with.
     #[must_use]
     pub fn take_written(&mut self) -> Written {
         let each = |file: &mut Followed| {
@@ -148,7 +151,7 @@ impl Following {
         self.files.iter().any(|file| file.entry.offer.name == name)
     }
 
-    /// The writer of the file of this name has closed it.
+    /// Notes that the writer of the file of this name has closed it.
     fn closed(&mut self, name: &[u8]) {
         let mut files = self.files.iter_mut();
         if let Some(file) = files.find(|file| file.entry.offer.name == name) {
@@ -156,8 +159,8 @@ impl Following {
         }
     }
 
-    /// Whether a file was closed or has been idle for long enough, and is so small that no earlier
-    /// run can have left anything of it: it goes like any other.
+    /// Whether a file is over, by its writer or by idling for long enough, and so small that no
+    /// earlier run can have left anything of it: it goes like any other.
     #[must_use]
     fn is_over(&self, entry: &SourceEntry, is_complete: bool) -> bool {
         let size_bytes = entry.offer.size_bytes;
@@ -221,15 +224,15 @@ impl Following {
         Ok(())
     }
 
-    /// Says once that ends show only by their silence.
+    /// Makes the event, once, that only silence shows the end of a file.
     fn take_deafness(&mut self) -> Option<Event> {
         let why = self.deaf.take()?;
         let from_to = "inotify -> --idle".into();
         Some(Event::Fallback { side: Side::Source, from_to, why })
     }
 
-    /// Looks at every file: what is to be done. `durable_bytes` is what the receiver says became
-    /// durable in this session, of all files.
+    /// Looks at every file and returns the steps to take. `durable_bytes` is what the receiver says
+    /// became durable in this session, of all files.
     fn look(&mut self, now: Instant, durable_bytes: u64) -> Vec<Step> {
         let early = |looked: Instant| now.saturating_duration_since(looked) < LOOK_EVERY;
         if self.files.is_empty() || self.looked_at.is_some_and(early) {
@@ -271,7 +274,7 @@ impl Following {
         steps
     }
 
-    /// Reads what inotify has to say.
+    /// Reads the pending events of inotify and marks the files that ended.
     fn hear(&mut self) {
         let Some(notify) = &self.notify else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -301,7 +304,7 @@ impl Following {
         }
     }
 
-    /// The file whose offer is out now under another number, or the first time.
+    /// Finds the file whose offer is out now under another number, or the first time.
     fn offered_by(&mut self, offered: &Offered<'_>) -> Option<&mut Followed> {
         let name = &offered.entry.offer.name;
         self.files.iter_mut().find(|followed| match offered.before {
@@ -318,8 +321,8 @@ impl Following {
         Some((at, &mut self.files[at]))
     }
 
-    /// Takes what the receiver has of a file before a round. `None` when it is not followed; else
-    /// what of it an earlier run left, told once.
+    /// Takes the bytes that the receiver has of a file before a round. `None` when it is not
+    /// followed; else those of an earlier run, told once.
     pub fn resumed(&mut self, file: FileId, bytes: u64, span_bytes: u64) -> Option<u64> {
         let (_, followed) = self.of(file)?;
         followed.span_bytes = span_bytes;
@@ -330,7 +333,7 @@ impl Following {
         Some(if is_first { bytes } else { 0 })
     }
 
-    /// Whether an offer is one of a file that is followed.
+    /// Whether an offer belongs to a file that is followed.
     #[must_use]
     pub fn follows(&self, file: FileId) -> bool {
         let phases = [Phase::Offered(file), Phase::Comparing(file)];
@@ -339,7 +342,7 @@ impl Following {
 }
 
 impl Stage for Following {
-    /// Takes a file, unless it is whole and small.
+    /// Takes a file to follow it, unless it is whole and small.
     fn met(&mut self, found: Found, context: &mut Context<'_>) -> Option<Found> {
         let offer = &found.entry.offer;
         if self.holds(&offer.name) {
@@ -395,7 +398,7 @@ impl Stage for Following {
         }
     }
 
-    /// Offers what the files have grown by.
+    /// Offers what the files have grown by, and tells the lag.
     fn tick(&mut self, now: Instant, context: &mut Context<'_>) {
         if let Some(deaf) = self.take_deafness() {
             context.tell(deaf);
@@ -428,6 +431,8 @@ impl Stage for Following {
 }
 
 impl Followed {
+    /// Looks at the open file: its size, its times, its name.
+    ///
     /// # Errors
     /// If it is gone.
     fn look(&mut self, now: Instant) -> Result<(), Fault> {
@@ -471,8 +476,8 @@ impl Followed {
         (self.size_bytes, self.mtime) = (size_bytes, mtime);
     }
 
-    /// What comes with its last round beside its bytes: owner and extended attributes may have
-    /// changed while it was written. Where they cannot be read now, they go as they were.
+    /// Describes a file anew for its last round: owner and extended attributes may have changed
+    /// while it was written. Where they cannot be read now, they go as they were.
     fn describe(&self, attributes: &Attributes, offer: &mut FileOffer) {
         if let Ok(stat) = rustix::fs::fstat(&self.file) {
             attributes.describe_owner(&stat, offer);
@@ -482,7 +487,7 @@ impl Followed {
         }
     }
 
-    /// The next round, or the end, when it is time.
+    /// Makes the file's next round, or its last, when it is time.
     fn next_offer(&self, now: Instant, recording: Recording) -> Option<SourceEntry> {
         let size_bytes = self.size_bytes;
         let settled = self.settled_bytes.filter(|_| !self.anew);
@@ -527,19 +532,20 @@ impl Followed {
         entry
     }
 
-    /// Somebody wrote to it at what seemed to be its end, or it became shorter.
+    /// Goes on following a file that was written to at what seemed to be its end, or became
+    /// shorter.
     fn changed_again(&mut self, now: Instant) {
         self.phase = Phase::Resting;
         self.ended = false;
         self.changed_at = now;
     }
 
-    /// When it was seen with more bytes than these for the first time.
+    /// Finds the time when the file was seen with more bytes than these for the first time.
     fn first_after(&self, bytes: u64) -> Option<Instant> {
         self.samples.iter().find(|(_, size)| *size > bytes).map(|(at, _)| *at)
     }
 
-    /// `None` while the receiver has not said what it holds.
+    /// Lag of the file; `None` while the receiver has not said what it holds.
     fn lag(&mut self, now: Instant, durable_bytes: u64, is_alone: bool) -> Option<Lag> {
         let settled = self.settled_bytes.unwrap_or(0);
         let is_heard = self.settled_bytes.or(self.resumed_bytes).is_some()
@@ -570,7 +576,7 @@ fn mtime_of(entry: &SourceEntry) -> (i64, u32) {
     (entry.offer.mtime_s, entry.offer.mtime_ns)
 }
 
-/// How long ago a file was written to, by this host's clock.
+/// Age of a file's last write, by this host's clock; zero if it is in the future.
 fn age_of((seconds, nanoseconds): (i64, u32)) -> Duration {
     let seconds = u64::try_from(seconds).unwrap_or(0);
     let written = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);

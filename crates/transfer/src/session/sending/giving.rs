@@ -1,4 +1,4 @@
-//! What a receiver gets, by the rights that it has: files, or no more than their listing.
+//! Extent of what a receiver gets by its rights: files, or no more than their listing.
 
 use crate::{
     rights::{self, Right},
@@ -14,8 +14,9 @@ pub enum Giving {
 }
 
 impl Giving {
-    /// A dry run that needs the right to list only gives no more to who has no other, and to who
-    /// has a token for one transfer, as a listing does not use it up.
+    /// Decides what the receiver gets. A dry run that needs the right to list only gets no more
+    /// than a listing, if the receiver has no other right, or a token for one transfer, as a
+    /// listing does not use it up.
     #[must_use]
     pub fn to(grant: &Grant, open: &message::Open) -> Self {
         let may_have_files = grant.rights.allows(Right::Read) && !grant.single_use;

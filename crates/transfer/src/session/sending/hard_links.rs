@@ -1,5 +1,6 @@
-//! Which of the files that are sent are names of one inode: the first goes as a file, the others as
-//! hard links to it once it is in place.
+//! Hard links among the files that are sent.
+//!
+//! The first name of an inode goes as a file, the others as hard links to it once it is in place.
 
 use super::{
     context::Context,
@@ -13,15 +14,15 @@ use haul_protocol::{
 };
 use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Inodes that are kept track of at a time: of more, each name goes as a file of its own.
+/// The most inodes that are kept track of at a time: of more, each name goes as a file of its own.
 const INODES_MAX: usize = 1 << 18;
 
-/// Names that wait for the first of their inode.
+/// The most names that wait for the first of their inode.
 const WAITING_MAX: usize = 1 << 16;
 
 #[derive(Debug)]
 enum First {
-    /// Its names that were met meanwhile wait for it.
+    /// The first name is being sent; the names met meanwhile wait for it.
     UnderWay(Vec<SourceEntry>),
     InPlace,
 }
@@ -29,14 +30,14 @@ enum First {
 #[derive(Debug)]
 struct Inode {
     name: Vec<u8>,
-    /// Names that were not met yet, as far as they are below the sources at all.
+    /// Names of the inode that were not met yet, as far as they are below the sources at all.
     names_left: u64,
     first: First,
 }
 
 #[derive(Debug)]
 pub(super) struct HardLinks {
-    /// Otherwise each name goes as a file of its own.
+    /// Links go as links; otherwise each name goes as a file of its own.
     keeps_links: bool,
     inodes: BTreeMap<(u64, u64), Inode>,
     under_way: BTreeMap<FileId, (u64, u64)>,
@@ -57,7 +58,8 @@ impl HardLinks {
         Self { keeps_links, inodes, under_way, waiting: 0 }
     }
 
-    /// The entry to offer, as it is or as a link; `None`: it waits for the first of its inode.
+    /// Makes the entry to offer, as it is or as a link; `None`: it waits for the first of its
+    /// inode.
     fn meet(&mut self, mut entry: Box<SourceEntry>) -> Option<Box<SourceEntry>> {
         if !is_one_of_many(&entry) {
             return Some(entry);
@@ -81,7 +83,7 @@ impl HardLinks {
         Some(entry)
     }
 
-    /// The first name of an inode was offered under this number.
+    /// Notes the number under which the first name of an inode was offered.
     fn first_offered(&mut self, file: FileId, entry: &SourceEntry) {
         if !is_one_of_many(entry) || self.inodes.len() >= INODES_MAX {
             return;
@@ -96,14 +98,14 @@ impl HardLinks {
         }
     }
 
-    /// The first name of an inode is offered again, under another number.
+    /// Notes the new number under which the first name of an inode is offered again.
     fn offered_again(&mut self, before: FileId, file: FileId) {
         if let Some(key) = self.under_way.remove(&before) {
             self.under_way.insert(file, key);
         }
     }
 
-    /// A file is settled: the names that waited for it, as links if it is in place.
+    /// Takes the names that waited for a settled file, as links if it is in place.
     fn first_settled(&mut self, file: FileId, in_place: bool) -> Vec<SourceEntry> {
         let Some(key) = self.under_way.remove(&file) else { return Vec::new() };
         let Some(inode) = self.inodes.get_mut(&key) else { return Vec::new() };
@@ -119,7 +121,7 @@ impl HardLinks {
         waiting
     }
 
-    /// A link that cannot be made at the target goes as a file.
+    /// Turns a link that cannot be made at the target into a file of its own.
     #[must_use]
     fn as_file(mut entry: SourceEntry) -> SourceEntry {
         entry.offer.link_target.clear();

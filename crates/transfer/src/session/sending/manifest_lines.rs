@@ -1,4 +1,4 @@
-//! The manifest's line of each file that is sent, written when it is settled.
+//! Writes the manifest's line of each file that is sent, when the file is settled.
 
 use super::{
     context::Context,

@@ -1,4 +1,4 @@
-//! Sources of a move, which are removed once they are durable at the target.
+//! Removal of the sources of a move, once they are durable at the target.
 
 use super::{
     context::Context,
@@ -8,29 +8,31 @@ use crate::storage::source::{Ctime, SourceEntry};
 use haul_protocol::message::{Fault, FileKind};
 use std::collections::HashMap;
 
-/// Directories of a move that are removed at its end, in bytes of their names: of more, the first.
+/// Limit of the directories removed at the end of a move, in bytes of their names: of more, the
+/// first.
 const DIRECTORY_BYTES_MAX: usize = 8 << 20;
 
-/// Names that wait for the others of their inode, in bytes: beyond that each goes by itself.
+/// Limit of the names that wait for the others of their inode, in bytes: beyond that each goes by
+/// itself.
 const GATHERED_BYTES_MAX: usize = 8 << 20;
 
-/// What was moved, as far as it matters for what comes.
+/// Memory of what was moved, as far as it matters for what comes.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
-    /// They wait until they are empty.
+    /// Directories that wait until they are empty.
     directories: Vec<SourceEntry>,
     directory_bytes: usize,
-    /// Of inodes with several names, by device and inode: the ctime after one of them was removed.
+    /// Ctimes of inodes with several names, by device and inode, after one of them was removed.
     inodes: HashMap<(u64, u64), Ctime>,
-    /// Names that are at the target, by device and inode, until all of their inode are: they go
-    /// one right after the other. Had one gone before a kill, the next run would meet the rest as
+    /// Names that are at the target, by device and inode, until all of their inode are: they go one
+    /// right after the other. Had one gone before a kill, the next run would meet the rest as
     /// another file.
     gathered: HashMap<(u64, u64), Vec<SourceEntry>>,
     gathered_bytes: usize,
 }
 
 impl Moving {
-    /// Removes what waited, once all is settled.
+    /// Removes the sources that waited, once all is settled.
     pub fn remove_rest(&mut self, context: &mut Context<'_>) {
         if context.wishes.dry_run {
             return;
@@ -52,7 +54,7 @@ impl Moving {
         }
     }
 
-    /// A directory goes at the end, when all that was in it has gone.
+    /// Keeps a directory to be removed at the end, when all that was in it has gone.
     fn wait_until_empty(&mut self, directory: SourceEntry) {
         self.directory_bytes += directory.offer.name.len();
         if self.directory_bytes < DIRECTORY_BYTES_MAX {
@@ -60,12 +62,12 @@ impl Moving {
         }
     }
 
-    /// The directories, the deepest first.
+    /// Takes the directories that wait, the deepest first.
     fn take_directories(&mut self) -> impl Iterator<Item = SourceEntry> + use<> {
         std::mem::take(&mut self.directories).into_iter().rev()
     }
 
-    /// What can go now that this name is at the target.
+    /// Takes the names that can be removed now that this one is at the target.
     fn gather(&mut self, entry: SourceEntry) -> Vec<SourceEntry> {
         let bytes_of = |entry: &SourceEntry| size_of::<SourceEntry>() + entry.offer.name.len();
         let (links, bytes) = (entry.links, bytes_of(&entry));
@@ -84,7 +86,8 @@ impl Moving {
         names
     }
 
-    /// The rest, at the end: others of their names are no sources, or failed.
+    /// Takes the names that still wait at the end: others of their inodes are no sources, or
+    /// failed.
     fn take_gathered(&mut self) -> Vec<SourceEntry> {
         self.gathered_bytes = 0;
         std::mem::take(&mut self.gathered).into_values().flatten().collect()
@@ -137,7 +140,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    /// The entries of a tree in which `a` and `b` are one file, but for its directory.
+    /// Lists the entries of a tree in which `a` and `b` are one file, but for its directory.
     fn listed(directory: &Path) -> Vec<SourceEntry> {
         fs::write(directory.join("a"), "what was offered").unwrap();
         fs::hard_link(directory.join("a"), directory.join("b")).unwrap();
@@ -154,7 +157,7 @@ mod tests {
         entries
     }
 
-    /// As a program does that hides what it wrote.
+    /// Rewrites a file like a program that hides what it wrote: its time stays.
     fn rewrite(path: &Path) {
         let before = rustix::fs::stat(path).unwrap();
         fs::write(path, "PRECIOUS BYTES!!").unwrap();

@@ -1,10 +1,11 @@
-//! Faults of a watch that are news: it looks at the same sources again and again, and tells of each
-//! fault once.
+//! Faults of a watch that are news.
+//!
+//! It looks at the same sources again and again, and tells of each fault once.
 
 use haul_protocol::{file_life::is_passing, message::Fault};
 use std::collections::HashSet;
 
-/// Names that are remembered; beyond that all of them are told once more.
+/// The most names that are remembered; beyond that all of them are told once more.
 const TOLD_MAX: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -13,7 +14,7 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Whether a fault is to be told. A source that changes or goes away is none of a watch.
+    /// Whether a fault is to be told. A watch does not tell of a source that changes or goes away.
     pub fn is_news(&mut self, fault: &Fault) -> bool {
         if is_passing(fault) {
             return false;

@@ -1,4 +1,4 @@
-//! The offering of files: from the walk, through the stages, to the receiver.
+//! Offering of files: from the walk, through the stages, to the receiver.
 
 use super::{
     Sending, Sources,
@@ -17,13 +17,13 @@ use haul_protocol::{
 };
 use std::time::Instant;
 
-/// Offered at a time, before what came in meanwhile is looked at.
+/// The most files offered at a time, before what came in meanwhile is looked at.
 const OFFERS_A_PUMP: usize = 256;
 
-/// How far the offers are.
+/// Progress of the offers of a session.
 #[derive(Debug, Default)]
 pub(super) struct Offering {
-    /// Open files that another offer may follow.
+    /// Count of open files that another offer may follow.
     pub may_return: usize,
     /// The walk has come to its end.
     pub listed_all: bool,
@@ -74,7 +74,7 @@ impl Sending<'_> {
         self.context.shared.streams.wake();
     }
 
-    /// What follows when the walk is at its end.
+    /// Finds the next step when the walk is at its end.
     fn watch_on(&mut self, now: Instant) -> Next {
         let is_open = self.has_open();
         let (Some(watching), Sources::Listed(walk)) =
@@ -89,12 +89,12 @@ impl Sending<'_> {
         next
     }
 
-    /// Whether some file is under way.
+    /// Whether any file is under way.
     pub(super) fn has_open(&mut self) -> bool {
         !lock(&self.context.shared.sources).is_empty() || self.keeps_some()
     }
 
-    /// Whether some file is kept to be offered.
+    /// Whether any file is kept to be offered.
     fn keeps_some(&mut self) -> bool {
         !self.context.to_offer.is_empty() || self.stages.in_order().any(|stage| stage.keeps_some())
     }

@@ -1,15 +1,14 @@
-//! Small files on a stream: read into one buffer with their headers and trailers, and sent in one
-//! piece.
+//! Packs of small files on a stream: read into one buffer with their headers, sent in one piece.
 
 use crate::session::sending::stream::{SendStream, Work};
 use haul_datapath::{Boundary, EngineError, SpanFile, SpanTap};
 use haul_protocol::frame::{FrameHeader, SpanTrailer};
 use std::{io, os::unix::fs::FileExt};
 
-/// Up to this size a file is copied into a pack: a copy costs less than the calls that avoid one.
+/// Largest file that is copied into a pack: a copy costs less than the calls that avoid one.
 pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
-/// From this length on a pack goes out. The first of a stream is short and each behind it twice as
-/// long: while its window is small, a stream shall not take what others could send.
+/// Length from which on a stream's first pack goes out. Each behind it is twice as long: while its
+/// window is small, a stream must not take what others could send.
 pub const PACK_FILL_MIN_BYTES: u64 = 64 << 10;
 const PACK_FILL_MAX_BYTES: u64 = 832 << 10;
 
@@ -20,7 +19,7 @@ impl Work {
 }
 
 impl SendStream {
-    /// Sends a small file, and those that wait behind it. Returns the first work that is none.
+    /// Sends a small file, and those that wait behind it. Returns the first work that is not small.
     pub(super) fn send_pack(&mut self, first: Work) -> Result<Option<Work>, EngineError> {
         let first_sequence = self.sequence;
         self.pack.clear();
@@ -58,7 +57,7 @@ impl SendStream {
     }
 }
 
-/// Fills `payload` with the file's first bytes; with zeros behind those that could be read.
+/// Fills `payload` with the file's first bytes, and with zeros behind those that could be read.
 fn read_whole(file: &SpanFile, payload: &mut [u8]) -> io::Result<()> {
     let mut at = 0;
     let read = loop {

@@ -1,5 +1,6 @@
-//! Sources that may have been written to though size and modification time are the same: they are
-//! read again, and compared by the digests that are known (SPEC.md, 7.6).
+//! Rereading of sources that may have been written to though size and time are the same.
+//!
+//! They are read again, and compared by the digests that are known (SPEC.md, 7.6).
 //!
 //! The ctime of the inode tells: it changes with each write, and nobody can set it back. It changes
 //! with mode, owner and links as well, so equal bytes are fine.
@@ -38,12 +39,12 @@ use std::{
     time::Instant,
 };
 
-/// How often a source is read again while its inode goes on changing.
+/// The most times a source is read again while its inode goes on changing.
 const REREADS_MAX: u32 = 3;
-/// Read at a time.
+/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What an earlier session left at the receiver.
+/// Spans that an earlier session left at the receiver, and their digest.
 #[derive(Debug)]
 struct EarlierSpans {
     spans: SpanSet,
@@ -52,7 +53,7 @@ struct EarlierSpans {
     digest: Option<Digest>,
 }
 
-/// A source that was read again and is the same: its ctime by then.
+/// Outcome of reading a source again: its ctime by then if it is the same, else the fault.
 type Reread = Result<Ctime, Fault>;
 
 /// A source to be read again, and what is known of its bytes.
@@ -67,14 +68,14 @@ struct ChangedSource {
 /// Sources that are read again, as their inodes have changed.
 pub(super) struct Rereading {
     reading: Hashing<Reread>,
-    /// Those that are to be looked at once more, whatever comes out.
+    /// Files that must be looked at once more, whatever their reading brings.
     void: BTreeSet<FileId>,
-    /// What earlier sessions left at the receiver.
+    /// Spans that earlier sessions left at the receiver, by file.
     earlier: BTreeMap<FileId, Arc<EarlierSpans>>,
 }
 
 impl Rereading {
-    /// `wake` is called when a source has been read.
+    /// Starts with no source; `wake` is called when one has been read.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { reading: Hashing::new(wake), void: BTreeSet::new(), earlier: BTreeMap::new() }
     }
@@ -99,14 +100,14 @@ impl Rereading {
         }
     }
 
-    /// Some of what an earlier run left is not there any more.
+    /// Notes that spans of an earlier run are not there any more.
     pub fn lost(&mut self, file: FileId) {
         if self.reading.has(file) {
             self.void.insert(file);
         }
     }
 
-    /// All of a file is verified: is its source still what was offered?
+    /// Checks whether the source of a file, all of which is verified, is still what was offered.
     pub fn check_source(&mut self, file: FileId, context: &mut Context<'_>) {
         let entry = lock(&context.shared.sources).get(&file).map(|source| source.entry.clone());
         let Some(entry) = entry else {
@@ -209,7 +210,7 @@ impl ChangedSource {
         Err(changed_fault(name, found))
     }
 
-    /// The inner error says what differs.
+    /// Compares the source with the digests of its spans; the inner error says what differs.
     fn compare(&self, file: &SpanFile, ending: &AtomicBool) -> io::Result<Result<(), &str>> {
         let mut buffer = vec![0; CHUNK_BYTES];
         if let Some(earlier) = &self.earlier {

@@ -1,5 +1,7 @@
-//! By which digest each span of a session's files left, so that a source can be read again and
-//! compared: 40 bytes of memory a span, while its file is open.
+//! Digests under which the spans of a session's files left.
+//!
+//! With them a source can be read again and compared: 40 bytes of memory a span, while its file is
+//! open.
 
 use crate::locks::{Lock, lock};
 use haul_protocol::{
@@ -8,7 +10,7 @@ use haul_protocol::{
 };
 use std::collections::BTreeMap;
 
-/// A span that was sent.
+/// A span that was sent, with its status and digest.
 #[derive(Clone, Copy, Debug)]
 pub struct SentSpan {
     pub header: SpanHeader,
@@ -16,7 +18,7 @@ pub struct SentSpan {
     pub digest: [u8; 16],
 }
 
-/// The spans of the files that are not settled; of a span that went out twice, the last time.
+/// The spans sent of all files that are not settled; of a span that went out twice, the last time.
 #[derive(Debug, Default)]
 pub struct SentSpans {
     files: Lock<BTreeMap<FileId, BTreeMap<SpanIndex, SentSpan>>>,
@@ -33,13 +35,14 @@ impl SentSpans {
         lock(&self.files).get(&file).map_or(Vec::new(), |spans| spans.values().copied().collect())
     }
 
-    /// The file is settled.
+    /// Forgets the spans of a file that is settled.
     pub fn forget(&self, file: FileId) {
         lock(&self.files).remove(&file);
     }
 
-    /// Whether a span of a file that is cut so is kept: a file of one span is looked at before its
-    /// trailer leaves, and only if something is odd then, once more.
+    /// Says whether a span that left with this status is kept, in a file cut by this grid: a file
+    /// of one span is looked at before its trailer leaves, and only if something is odd then, once
+    /// more.
     #[must_use]
     pub fn keeps(grid: &SpanGrid, status: PayloadStatus) -> bool {
         status == PayloadStatus::Whole || (grid.count() > 1 && status != PayloadStatus::Abandoned)

@@ -1,4 +1,4 @@
-//! The sources of a session: listed from its beginning, or once the client has said which it means.
+//! Sources of a session, listed from its beginning or once the client has selected files.
 
 use super::watching::Watching;
 use crate::{
@@ -12,10 +12,10 @@ use haul_protocol::{
 };
 use std::time::Instant;
 
-/// The sources to send.
+/// The sources to send, or those from which the client selects.
 pub enum Sources {
     Listed(Box<Walk>),
-    /// The client has yet to say which of it.
+    /// The client has yet to say which files it means.
     AwaitSelection {
         top: Vec<Top>,
         options: Box<WalkOptions>,
@@ -24,14 +24,14 @@ pub enum Sources {
 }
 
 impl Sources {
-    /// The watch on them, where one was asked for and they are known.
+    /// Makes the watch on the sources, where one was asked for and they are known.
     pub(super) fn watching(&self, wishes: Wishes) -> Option<Watching> {
         let Self::Listed(walk) = self else { return None };
         let watch = walk.watch()?;
         Some(Watching::new(wishes.recording, watch, Instant::now()))
     }
 
-    /// Takes a part of what the client says of the files that are meant. True when it was the last.
+    /// Takes a part of the client's selection of files. True when it was the last.
     ///
     /// The inner error is a fault of the user's.
     pub(super) fn select(
@@ -51,7 +51,7 @@ impl Sources {
     }
 }
 
-/// The options of a walk, with what the user selected.
+/// Adds the user's selection to the options of a walk.
 ///
 /// # Errors
 /// If a pattern is none: the fault for the user.

@@ -1,4 +1,4 @@
-//! A stage of a sending role: one concern beside the moving of bytes, in a module of its own.
+//! Trait of a sending role's stages: one concern each beside the moving of bytes, in own modules.
 //!
 //! The role tells every stage, in [one order](super::stages_in_order), of each source that is met,
 //! of each offer, and of how it was settled. What comes next to a file is not theirs to decide:
@@ -15,12 +15,12 @@ use std::time::Instant;
 /// A source that the walk came to.
 pub(super) struct Found {
     pub entry: Box<SourceEntry>,
-    /// Its writer has said that it is complete.
+    /// The source's writer has said that it is complete.
     pub is_complete: bool,
     pub now: Instant,
 }
 
-/// An offer that is out.
+/// An offer that is out at the receiver.
 pub(super) struct Offered<'a> {
     pub file: FileId,
     pub entry: &'a SourceEntry,
@@ -28,23 +28,23 @@ pub(super) struct Offered<'a> {
     pub before: Option<FileId>,
 }
 
-/// An offer that came out in some way, and what comes next.
+/// An offer whose outcome is known, and what comes next to its file.
 pub(super) struct Settled {
     pub file: FileId,
     pub entry: SourceEntry,
     pub step: NextStep,
     /// The content's digest by spans, as far as it was sent, for the manifest.
     pub content: Option<FileContent>,
-    /// Its name at the receiver, where that is not the one of the offer.
+    /// The file's name at the receiver, where that is not the one of the offer.
     pub stored_as: Option<Name>,
-    /// The receiver said how it came out; otherwise it failed on this side, after its offer was
-    /// settled.
+    /// The receiver said how the offer came out; otherwise it failed on this side, after its offer
+    /// was settled.
     pub is_told: bool,
     pub now: Instant,
 }
 
 impl Settled {
-    /// The end of the file's life, if it is that.
+    /// The end of the file's life, if this settles it.
     pub fn end(&self) -> Option<&FileEnd> {
         match &self.step {
             NextStep::Ends(end) => Some(end),
@@ -57,32 +57,33 @@ impl Settled {
     }
 }
 
-/// One concern of a sending role.
+/// One concern of a sending role, told of every source and offer.
 pub(super) trait Stage {
-    /// A source was met. `None`: the stage keeps it to have it offered later, or it is not sent.
+    /// Takes a source that was met, and passes it on. `None`: the stage keeps it to have it offered
+    /// later, or it is not sent.
     fn met(&mut self, found: Found, _context: &mut Context<'_>) -> Option<Found> {
         Some(found)
     }
 
-    /// A source was offered.
+    /// Notes that a source was offered.
     fn offered(&mut self, _offered: &Offered<'_>, _context: &mut Context<'_>) {}
 
-    /// An offer came out in some way.
+    /// Acts on the outcome of an offer.
     fn settled(&mut self, _settled: &mut Settled, _context: &mut Context<'_>) {}
 
-    /// Time has gone by, or a thread of the stage has something.
+    /// Does what is due by now, or what a thread of the stage has brought.
     fn tick(&mut self, _now: Instant, _context: &mut Context<'_>) {}
 
-    /// Whether it keeps something that is yet to be offered.
+    /// Whether the stage keeps sources that are yet to be offered.
     fn keeps_some(&self) -> bool {
         false
     }
 
-    /// Whether it can keep no more: the walk waits.
+    /// Whether the stage can keep no more: the walk waits.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Ends its threads.
+    /// Ends the threads of the stage.
     fn stop(&mut self) {}
 }

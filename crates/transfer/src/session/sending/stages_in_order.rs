@@ -13,11 +13,11 @@ use super::{
 };
 use crate::session::resumed::TakenUpBytes;
 
-/// The stages of a role.
+/// The stages of a sending role.
 pub(super) struct Stages {
-    /// Files that appear later are sent too, where that was asked for.
+    /// The watch that sends files which appear later too, where that was asked for.
     pub watching: Option<Watching>,
-    /// Files are sent while they are written, where that was asked for.
+    /// The stage that sends files while they are written, where that was asked for.
     pub following: Option<Following>,
     pub links: HardLinks,
     pub comparing: Comparing,
@@ -28,7 +28,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// All of them, in the order in which they are told.
+    /// All stages, in the order in which they are told.
     pub fn in_order(&mut self) -> impl Iterator<Item = &mut dyn Stage> {
         let Self { watching, following, links, comparing, rereading, taken_up, manifest, moving } =
             self;

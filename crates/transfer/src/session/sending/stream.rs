@@ -1,4 +1,4 @@
-//! A sending stream: takes spans as they come free and sends each with its header and trailer.
+//! A sending stream, which takes spans as they come free and sends each with header and trailer.
 
 use crate::session::{
     contents::Contents,
@@ -39,15 +39,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a stream without work looks whether the session is over.
+/// Interval at which a stream without work checks whether the session is over.
 const IDLE_POLL: Duration = Duration::from_millis(50);
-/// What stands in for bytes that could not be read.
+/// Bytes that stand in for those that could not be read.
 static FILLER: [u8; 64 << 10] = [0; 64 << 10];
 
 /// State that the streams and the session's thread share.
 pub struct SendShared {
     pub machine: Lock<Sender, rank::Machine>,
-    /// Spans may have come free.
+    /// Wakes streams that wait, as spans may have come free.
     pub spans: Condvar,
     pub sources: Lock<BTreeMap<FileId, Source>>,
     pub contents: Contents,
@@ -55,13 +55,13 @@ pub struct SendShared {
     pub streams: Arc<Streams>,
     pub setup: StreamSetup,
     pub orders: Orders,
-    /// Sum of the offers of files that are not packed.
+    /// Sum of the bytes offered in files that are not packed.
     pub bulk_bytes: AtomicU64,
 }
 
 pub struct Source {
     pub entry: Arc<SourceEntry>,
-    /// Its name at the receiver, where that is not the one of the offer.
+    /// The file's name at the receiver, where that is not the one of the offer.
     pub stored_as: Option<Name>,
     opened: Option<Arc<SpanFile>>,
 }
@@ -74,7 +74,7 @@ impl Source {
 }
 
 impl SendShared {
-    /// The open file of a source; opened at its first span, and kept open if there are more.
+    /// Opens the file of a source at its first span, and keeps it open if there are more.
     fn open(&self, assignment: &Assignment) -> Result<Arc<SpanFile>, Fault> {
         let mut sources = lock(&self.sources);
         let Some(source) = sources.get_mut(&assignment.file) else {
@@ -117,13 +117,13 @@ pub struct SendStream {
     begun: Instant,
     idle_ns: u64,
     watch: Option<SourceWatch>,
-    /// The last order that was followed.
+    /// Number of the last order that was followed.
     order: u64,
     pub(super) copied_bytes: u64,
     pub(super) payload_bytes: u64,
 }
 
-/// Runs a stream until the session is over.
+/// Runs a sending stream until the session is over.
 ///
 /// # Errors
 /// Says why the connection cannot be used any more.
@@ -194,7 +194,7 @@ impl SendStream {
         Ok(())
     }
 
-    /// Another engine goes on where the session's thread, or the page cache ahead, asks for it.
+    /// Changes to another engine where the session's thread, or the page cache ahead, asks for it.
     fn choose_again(&mut self, span: &FileSpan) -> Result<(), EngineError> {
         let shared = self.shared.clone();
         if let Some(order) = shared.orders.newer_than(&mut self.order) {
@@ -243,7 +243,7 @@ impl SendStream {
         lock(&self.shared.machine).open_streams().any(|stream| stream == self.stream)
     }
 
-    /// The next span whose file can be opened; files that cannot are given up.
+    /// Takes the next span whose file can be opened; files that cannot are given up.
     pub(super) fn take_work(&mut self) -> Option<Work> {
         loop {
             let assignment = lock(&self.shared.machine).next_span(self.stream)?;
@@ -267,7 +267,7 @@ impl SendStream {
         }
     }
 
-    /// The header of the next frame; its number is used once.
+    /// Makes the header of the next frame, whose number is used once.
     pub(super) fn next_header(&mut self, assignment: &Assignment) -> SpanHeader {
         let sequence = self.sequence;
         self.sequence += 1;
@@ -310,7 +310,7 @@ impl SendStream {
         self.sender.send_bytes(&trailer.encode(), boundary)
     }
 
-    /// For a source that has to be read again.
+    /// Keeps the digest of a sent span, for a source that has to be read again.
     pub(super) fn keep_sent(
         &self,
         assignment: &Assignment,
@@ -323,7 +323,7 @@ impl SendStream {
         }
     }
 
-    /// What the digest has just seen of a span that was read to its end.
+    /// Keeps the content value of a span that was read to its end, as the digest has just seen it.
     pub(super) fn keep_content(&self, assignment: &Assignment, status: PayloadStatus) {
         if status != PayloadStatus::Abandoned {
             let value = self.digest.content(Part::of(assignment.grid.count()));
@@ -356,7 +356,8 @@ impl SendStream {
         }
     }
 
-    /// A source that was cut shows as the end of the file; what changed says more.
+    /// Finds the fault of a failed read: a source that was cut shows as the end of the file, and
+    /// what changed says more.
     fn read_fault(&self, name: &[u8], file: FileId, what: String, error: &EngineError) -> Fault {
         let changed = lock(&self.shared.sources).get(&file).map(|source| source.entry.check());
         match changed {
@@ -365,7 +366,7 @@ impl SendStream {
         }
     }
 
-    /// Keeps the stream's framing when a source ends early.
+    /// Fills the rest of a span whose source ended early, so that the stream's framing stays.
     fn fill(&mut self, mut len_bytes: u64) -> Result<(), EngineError> {
         while len_bytes > 0 {
             let take = len_bytes.min(FILLER.len() as u64);

@@ -1,4 +1,4 @@
-//! A session that does not end: what appears in the source directories is sent too.
+//! Watch of source directories: a session that does not end, and sends what appears in them.
 //!
 //! A file is sent when its writer closes it, when it is renamed into place, or when nothing was
 //! written to it for `--idle`; what is followed is sent from the beginning on. A file that changes
@@ -29,15 +29,16 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// What was sent and is remembered, 16 bytes each.
+/// The most files that were sent and are remembered, 16 bytes each.
 const SENT_MAX: usize = 1 << 18;
-/// Changes that are taken from the kernel at a time.
+/// The most changes that are taken from the kernel at a time.
 const CHANGES_MAX: usize = 1024;
-/// Names of files that are too young that are remembered.
+/// The most names remembered of files that are too young to be sent.
 const YOUNG_MAX: usize = 1000;
-/// How often the source directories themselves are looked at.
+/// Interval between two looks at the source directories themselves.
 const TREES_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Looking through the trees takes at most about a tenth of the time.
+/// Pause after a look through the trees, as a multiple of how long it took: looking takes at most
+/// about a tenth of the time.
 const SCAN_SHARE: u32 = 10;
 
 pub struct Watching {
@@ -49,39 +50,40 @@ pub struct Watching {
     young: BTreeSet<Vec<u8>>,
     /// The file that is looked at because it is complete.
     complete: Option<Vec<u8>>,
-    /// Why the walk is where it is; `None`: it looks through everything.
+    /// The change for which the walk is where it is; `None`: it looks through everything.
     looking_at: Option<Change>,
     /// Files that were offered and are not settled, with what was heard of each meanwhile.
     under_way: HashMap<Vec<u8>, Heard>,
     trees_looked_at: Instant,
     scan_begun: Option<Instant>,
     rescan_at: Option<Instant>,
-    /// Whoever wants it: not more than half of the time is for looking through the trees.
+    /// Earliest time of the next look through the trees, whoever wants it: not more than half of
+    /// the time is for looking.
     no_rescan_before: Instant,
-    /// The last time that there was something new.
+    /// Time when there was last something new.
     new_at: Instant,
     ending: bool,
 }
 
-/// What was heard of a file while it was under way.
+/// A change that was heard of a file while it was under way.
 #[derive(Debug, Default)]
 enum Heard {
     #[default]
     Nothing,
-    /// Its name was told.
+    /// A change told the file's name.
     Change(Change),
-    /// It was found to be another by now.
+    /// The walk found that the file is another by now.
     IsOther,
 }
 
-/// The step when the walk has come to its end.
+/// The next step when the walk has come to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// There is more of it now.
+    /// The walk goes on: there is more of it now.
     Walk,
-    /// Nothing is new.
+    /// The walk rests: nothing is new.
     Rest,
-    /// The watch is over.
+    /// The watch is over, and with it the walk.
     End,
 }
 
@@ -106,8 +108,8 @@ impl Watching {
         }
     }
 
-    /// Nothing is looked for any more: what is under way is the last. Returns what was seen, and is
-    /// not sent: a fault each, once.
+    /// Ends the watch: what is under way is the last. Returns a fault for each file that was seen
+    /// and is not sent, once.
     pub fn end(&mut self) -> Vec<Fault> {
         self.ending = true;
         let left = std::mem::take(&mut self.young).into_iter();
@@ -124,7 +126,7 @@ impl Watching {
         left.map(fault).collect()
     }
 
-    /// The walk is at its end: gives it what changed since, or all of it once more.
+    /// Goes on with a walk that is at its end: gives it what changed since, or all of it once more.
     /// `is_open`: files are under way.
     pub fn next(&mut self, walk: &mut Walk, is_open: bool, now: Instant) -> Next {
         if let Some(begun) = self.scan_begun.take() {
@@ -172,7 +174,7 @@ impl Watching {
         Next::Rest
     }
 
-    /// True when a source directory has another name now, or none.
+    /// Drops the source directories that have another name now, or none; true if there were any.
     fn lost_trees(&mut self, walk: &mut Walk, now: Instant) -> bool {
         if now.saturating_duration_since(self.trees_looked_at) < TREES_LOOK_EVERY {
             return false;
@@ -198,8 +200,7 @@ impl Watching {
         self.rescan_at = Some(self.rescan_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Whether an entry has to wait until what was offered of it is settled: then it is looked at
-    /// again.
+    /// Whether an entry has to wait until its earlier offer is settled: then it is looked at again.
     fn waits(&mut self, offer: &FileOffer) -> bool {
         let Some(heard) = self.under_way.get_mut(&offer.name) else { return false };
         match (&self.looking_at, &heard) {
@@ -212,7 +213,7 @@ impl Watching {
         true
     }
 
-    /// A file was offered.
+    /// Notes that a file was offered.
     fn begins(&mut self, name: &[u8]) {
         self.under_way.entry(name.to_vec()).or_default();
     }
@@ -259,7 +260,7 @@ impl Watching {
         true
     }
 
-    /// This very file is not sent again.
+    /// Remembers a file that was sent, so that this very file is not sent again.
     fn remember(&mut self, offer: &FileOffer) {
         if self.sent.len() >= SENT_MAX {
             // The target knows what it has.
@@ -268,19 +269,19 @@ impl Watching {
         self.sent.insert(fingerprint(offer));
     }
 
-    /// A file that failed is no longer the one that was sent.
+    /// Forgets a file that failed: it is no longer the one that was sent.
     fn forget(&mut self, offer: &FileOffer) {
         self.sent.remove(&fingerprint(offer));
     }
 
-    /// A file changed or went away before it was sent.
+    /// Plans another look for a file that changed or went away before it was sent.
     fn comes_later(&mut self, fault: &Fault, now: Instant) {
         if fault.code == FaultCode::SourceChanged {
             self.rescan_by(now + self.recording.idle);
         }
     }
 
-    /// Says once that changes may go unheard.
+    /// Makes the event, once, that changes may go unheard.
     pub fn take_deafness(&mut self) -> Option<Event> {
         let mut watch = lock(&self.watch);
         let why = watch.take_deafness()?;
@@ -291,7 +292,7 @@ impl Watching {
 }
 
 impl Stage for Watching {
-    /// Lets through what is to be sent now.
+    /// Lets through the sources that are to be sent now.
     fn met(&mut self, mut found: Found, _context: &mut Context<'_>) -> Option<Found> {
         let offer = &found.entry.offer;
         found.is_complete = self.is_complete(&offer.name);
@@ -327,7 +328,7 @@ impl Stage for Watching {
     }
 }
 
-/// How long ago a file was written to; one from the future is of a clock that is wrong.
+/// Age of a file's last write; the longest if it is in the future, as its clock is wrong then.
 fn age_of(offer: &FileOffer) -> Duration {
     let seconds = u64::try_from(offer.mtime_s).unwrap_or(0);
     let written = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, offer.mtime_ns));
@@ -336,7 +337,7 @@ fn age_of(offer: &FileOffer) -> Duration {
     })
 }
 
-/// Names what was sent: a file of another size, time or inode is another.
+/// Fingerprint of a file that was sent: one of another size, time or inode is another.
 fn fingerprint(offer: &FileOffer) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&[offer.kind as u8]);
