@@ -1,3 +1,4 @@
-//! What a network could carry, measured before anything is moved; the server has its half in it.
+//! Probe of a network: what it could carry, measured before anything is moved. The server has its
+//! half here too.
 
 pub mod net;

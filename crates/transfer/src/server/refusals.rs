@@ -1,7 +1,7 @@
 //! Who was not let in: each is told once with its address, and a flood is told in a few lines.
 //!
-//! So many lines an address and ten seconds, so many of all addresses together; what is beyond
-//! them is counted, and told in a line for each address when the time is over.
+//! `LINES_MAX` lines an address in ten seconds, `LINES_MAX_ALL` of all addresses together; what is
+//! beyond them is counted, and told in a line for each address when the time is over.
 
 use crate::{
     locks::{Lock, lock},

@@ -1,4 +1,4 @@
-//! How the server's host is tuned: asked in a probe's session, answered by its own checks.
+//! Audit of the server's host: asked for in a probe's session, answered by the host's own checks.
 
 use haul_host::{
     checks,
@@ -7,9 +7,9 @@ use haul_host::{
 use haul_protocol::{limits, message};
 use serde::Serialize;
 
-/// How often one session may ask.
+/// Most audits that one session may ask for.
 pub(crate) const AUDITS_MAX: u32 = 4;
-/// More than this are not taken from a server.
+/// Findings beyond which no more are taken from a server.
 pub(crate) const FINDINGS_MAX: usize = 1024;
 
 /// The goal that a peer's host is checked for.
@@ -17,9 +17,9 @@ pub(crate) const FINDINGS_MAX: usize = 1024;
 pub struct AuditGoal {
     /// The use that the host is tuned for.
     pub role: Role,
-    /// `None`: its own fastest card's.
+    /// Rate to tune for, in bits a second; `None`: that of the host's fastest card.
     pub rate_bits_per_s: Option<u64>,
-    /// `None`: as the path is measured.
+    /// Round-trip time to tune for, in milliseconds; `None`: as the path is measured.
     pub rtt_ms: Option<f64>,
 }
 
@@ -28,7 +28,7 @@ pub struct AuditGoal {
 pub struct PeerAudit {
     /// The goal in words: role, rate and round-trip time.
     pub goal: String,
-    /// 0 to 100.
+    /// Share of the settings that are right, by weight: 0 to 100.
     pub score: u32,
     /// Findings of each check.
     pub findings: Vec<PeerFinding>,
@@ -51,7 +51,7 @@ pub struct PeerFinding {
     pub found: String,
     /// The value that it should have.
     pub wanted: String,
-    /// Why, in a sentence.
+    /// The reason for the value, in a sentence.
     pub note: String,
     /// Command that sets the wanted value.
     pub command: String,
@@ -117,13 +117,13 @@ fn finding(finding: &Finding) -> message::AuditFinding {
     }
 }
 
-/// A value as it is called in JSON.
+/// The word for a value, as JSON has it.
 fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Adds a part; true once it was the last.
+/// Adds a part of the answer to `audit`; true once it was the last.
 pub(super) fn take(audit: &mut PeerAudit, part: message::Audited) -> bool {
     audit.goal = part.goal;
     audit.score = part.score.min(100);

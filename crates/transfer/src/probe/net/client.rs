@@ -41,13 +41,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the server may take to answer, beside what a round takes.
+/// Longest time that the server may take to answer, beside what a round takes.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Datagrams are no larger without being asked for: jumbo frames, less the headers.
+/// Largest datagram that is sent without being asked for: jumbo frames, less the headers.
 const DATAGRAM_BYTES_MAX: u32 = 8952;
-/// The smallest interface that IPv4 allows here, for a path that says nothing.
+/// MTU that is taken for a path that tells none: Ethernet's.
 const MTU_DEFAULT: u32 = 1500;
-/// Of the round that looks for the path's MTU.
+/// Interval between the datagrams that show the server where a stream is.
 const HELLO_EVERY: Duration = Duration::from_millis(50);
 
 /// Measures everything that was asked for.
@@ -122,7 +122,7 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// One round to come.
+/// A round to come.
 #[derive(Clone, Debug)]
 struct Planned {
     streams: u32,
@@ -130,7 +130,7 @@ struct Planned {
     receive: Receive,
 }
 
-/// Everything with everything, what is compared side by side.
+/// Plans the rounds: everything with everything, so that what is compared runs side by side.
 fn plan(probe: &NetProbe) -> Result<Vec<Planned>, TransferError> {
     let mut plan = Vec::new();
     for _ in 0..probe.rounds.max(1) {
@@ -162,11 +162,11 @@ fn set_up_failed(error: &dyn std::fmt::Display) -> TransferError {
     TransferError::broken(problem("no probe can be set up", needs, &error.to_string(), hint))
 }
 
-/// Why a round does not go on.
+/// The reason why a round does not go on.
 enum Stop {
-    /// The next one may.
+    /// This round failed; the next one may go on.
     Round(Problem),
-    /// The same again, with smaller segments.
+    /// The segments are too large for the path: the round begins again with smaller ones.
     Narrowed,
     Interrupted,
     Refused(Fault),
@@ -213,7 +213,7 @@ impl From<Ended> for Stop {
 
 struct Session<'a> {
     talk: Talk<'a>,
-    /// The control connection, for the kernel's figures.
+    /// Socket of the control connection, for the kernel's figures.
     socket: TcpStream,
     server: String,
     keys: Arc<SessionKeys>,
@@ -224,14 +224,14 @@ struct Session<'a> {
     facts: HostFacts,
     round: u32,
     next_stream: u32,
-    /// How large its packets may be is found out by the rounds.
+    /// Route to the server; the rounds find out how large its packets may be.
     route: Route,
-    /// 0: no stream was opened.
+    /// MSS of the data streams, in bytes; 0: no stream was opened.
     stream_mss_bytes: u32,
     probe: &'a NetProbe,
 }
 
-/// What this side runs in a round.
+/// The streams or datagrams that this side runs in a round.
 enum Running {
     Streams(RunningStreams),
     Datagrams(Datagrams),
@@ -317,7 +317,7 @@ impl Session<'_> {
         words(self.transport(), planned.streams, congestion, (planned.receive.name(), both))
     }
 
-    /// The server's facts come right behind its opening.
+    /// Hears the facts of the server's host, which come right behind its opening.
     fn hear_facts(&mut self) -> Result<(), TransferError> {
         let server = self.server.clone();
         let facts = self.hear_one(ANSWER_MAX, &mut |message| match message {
@@ -344,7 +344,8 @@ impl Session<'_> {
         }
     }
 
-    /// The next message, which has to be this one, or the end of a round that cannot be.
+    /// Hears the next message, which has to be the wanted one, or the end of a round that cannot
+    /// be.
     fn hear_one<T>(
         &mut self,
         patience: Duration,
@@ -367,7 +368,7 @@ impl Session<'_> {
         }
     }
 
-    /// At most one message; others come by the next calls.
+    /// Hears at most one message; others come by the next calls.
     fn hear(&mut self, until: Instant) -> Result<Option<Message>, Stop> {
         let messages = self.talk.hear(until)?;
         let mut messages = messages.into_iter();
@@ -376,7 +377,7 @@ impl Session<'_> {
         Ok(first)
     }
 
-    /// The number of the next round, and that of its first stream.
+    /// Numbers of the next round and of its first stream.
     fn next_numbers(&mut self, streams: u32) -> (u32, StreamId) {
         self.round += 1;
         let first = StreamId(self.next_stream);
@@ -416,7 +417,7 @@ impl Session<'_> {
         }
     }
 
-    /// A datagram that the path takes whole.
+    /// Payload of a datagram that the path takes whole, in bytes.
     fn datagram_bytes(&self, path: &PathFacts) -> u32 {
         let passes = [path.passes_to_server_bytes, path.passes_to_client_bytes];
         let believed = TcpInfo::of(&self.socket).map_or(0, |tcp| tcp.path_mtu_bytes);
@@ -426,7 +427,7 @@ impl Session<'_> {
         packet_bytes.saturating_sub(header_bytes).clamp(512, DATAGRAM_BYTES_MAX)
     }
 
-    /// One round, and once more where its segments are too large for the path.
+    /// Measures a round, and once more where its segments are too large for the path.
     fn measure(
         &mut self,
         planned: &Planned,
@@ -526,7 +527,7 @@ impl Session<'_> {
         Err(Stop::Lost("the server does not end a round".into()))
     }
 
-    /// All at once: each takes a round trip.
+    /// Connects the streams of a round all at once, as each takes a round trip.
     fn connect_streams(
         &self,
         asked: &message::Probe,
@@ -604,7 +605,7 @@ impl Session<'_> {
         Err(Stop::Lost("the server waits for datagrams, and does not say so".into()))
     }
 
-    /// A round, from its begin to the server's last figures.
+    /// Watches a round, from its begin to the server's last figures.
     fn watch(
         &mut self,
         asked: &message::Probe,
@@ -673,7 +674,7 @@ impl Session<'_> {
         Ok((mine, theirs, marks.counted_from()))
     }
 
-    /// Whether a round's streams get through.
+    /// Looks whether a round's streams get through.
     fn look(
         &mut self,
         running: &Running,
@@ -693,7 +694,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The path's MTU, by the kernel's belief and by what arrives.
+    /// Finds out the path's MTU, by the kernel's belief and by what arrives.
     fn look_at_path(
         &mut self,
         report: &mut NetReport,
@@ -747,7 +748,7 @@ impl Session<'_> {
     }
 }
 
-/// This side's figures of this moment.
+/// Figures of this side at this moment.
 fn sample(marks: &Marks, running: &Running) -> Sample {
     let (at_us, throttled_ns) = (marks.elapsed_us(), marks.throttled_ns());
     Sample { at_us, streams: running.figures(), throttled_ns }

@@ -1,13 +1,13 @@
-//! The datagrams of a probe: what stands at their front, and what their numbers tell a receiver.
+//! Datagrams of a probe: their header, and what their numbers tell a receiver.
 
 use haul_protocol::StreamId;
 use std::collections::VecDeque;
 
-/// At the front of each datagram; the protocol's SPEC.md draws it.
+/// Length of the header of each datagram; the protocol's SPEC.md draws it.
 pub const HEADER_BYTES: usize = 48;
 /// Length of the key of a round.
 pub const KEY_BYTES: usize = 16;
-/// A datagram that is late by no more is told from one that came twice.
+/// Numbers by which a datagram may be late and still be told from one that came twice.
 const WINDOW: u64 = 1 << 16;
 
 /// The use of a datagram.
@@ -56,7 +56,7 @@ impl Header {
         bytes
     }
 
-    /// `None` for what is none of this round's.
+    /// Decodes the header of a datagram; `None` for what is none of this round's.
     #[must_use]
     pub fn decode(datagram: &[u8], key: &[u8; KEY_BYTES]) -> Option<Self> {
         let bytes = datagram.first_chunk::<HEADER_BYTES>()?;
@@ -87,18 +87,18 @@ impl Header {
 pub struct Arrivals {
     /// Bytes of the datagrams that arrived.
     pub bytes: u64,
-    /// None of them twice.
+    /// Datagrams that arrived, none counted twice.
     pub datagrams: u64,
     /// The number behind the highest that arrived.
     pub sequence_next: u64,
-    /// Behind one with a higher number.
+    /// Datagrams that arrived behind one with a higher number.
     pub reordered: u64,
     /// Datagrams that had arrived before.
     pub duplicates: u64,
     jitter_ns: f64,
-    /// When the last was sent, and how long it took by clocks that do not agree.
+    /// Sending time of the last datagram, and how long it took by clocks that do not agree.
     last: Option<(u64, i64)>,
-    /// A bit for each of the last numbers: it is here. The front word has the lowest ones.
+    /// Bits for the last numbers, set for those that arrived. The front word has the lowest ones.
     seen: VecDeque<u64>,
     /// The number of the first bit, a multiple of 64.
     seen_from: u64,
@@ -122,7 +122,8 @@ impl Arrivals {
         self.time(header.sent_ns, now_ns);
     }
 
-    /// RFC 3550, 6.4.1. Datagrams that left by one call have one time, and count once.
+    /// Adds an arrival to the jitter (RFC 3550, 6.4.1). Datagrams that left by one call have one
+    /// time, and count once.
     fn time(&mut self, sent_ns: u64, now_ns: u64) {
         let transit_ns = now_ns.wrapping_sub(sent_ns).cast_signed();
         match self.last {
@@ -136,7 +137,7 @@ impl Arrivals {
         self.last = Some((sent_ns, transit_ns));
     }
 
-    /// Also true for one that is too late to be known.
+    /// Whether this number has not arrived before; also true for one that is too late to be known.
     fn is_new(&mut self, sequence: u64) -> bool {
         if sequence < self.seen_from {
             return true;

@@ -1,4 +1,4 @@
-//! The datagrams of a round on one side: who may be sent to, what left, what arrived.
+//! Datagrams of a round on one side: which address is sent to, what left, what arrived.
 //!
 //! A server sends nothing but challenges, which are no longer than what asked for them, to an
 //! address that has not sent one back: nobody can have it flood a third.
@@ -32,9 +32,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a thread that waits looks whether its round is over.
+/// Interval at which a waiting thread looks whether its round is over.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// What waits for a thread that has no processor, where the host allows so much.
+/// Socket buffer for what waits for a thread without a processor, where the host allows so much.
 const BUFFER_BYTES: usize = 4 << 20;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -44,16 +44,17 @@ struct Leg {
     stream: StreamId,
     sends: bool,
     socket: Arc<UdpSocket>,
-    /// The server's: what makes a challenge of each address. A client challenges nobody.
+    /// Secret of the server, from which it makes a challenge for each address. A client has none:
+    /// it challenges nobody.
     secret: Option<[u8; blake3::KEY_LEN]>,
-    /// Whoever did. A client knows the server from the begin.
+    /// Address that has proved itself. A client knows the server from the begin.
     peer: OnceLock<SocketAddr>,
     sent: Sent,
     arrivals: Lock<Arrivals>,
     thread: OnceLock<Pid>,
 }
 
-/// All of a round; its threads end when it is dropped.
+/// Datagrams of all streams of a round; its threads end when it is dropped.
 pub struct Datagrams {
     key: [u8; KEY_BYTES],
     legs: Vec<Arc<Leg>>,
@@ -76,7 +77,7 @@ pub fn streams_of(probe: &message::Probe, is_server: bool) -> Vec<(StreamId, boo
     streams
 }
 
-/// A socket of this address; the port is free to choose where the wanted one is taken.
+/// Binds a socket to this address, at a free port where the wanted one is taken.
 ///
 /// # Errors
 /// What bind(2) says.
@@ -92,8 +93,8 @@ pub fn bind(ip: IpAddr, port: u16) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Datagrams of this socket are never cut, not even where the kernel believes that they must be
-/// (ip(7), IP_PMTUDISC_PROBE).
+/// Sets a socket so that its datagrams are never cut, not even where the kernel believes that they
+/// must be (ip(7), IP_PMTUDISC_PROBE).
 ///
 /// # Errors
 /// What setsockopt(2) says.
@@ -106,7 +107,7 @@ pub fn never_cut(socket: &UdpSocket) -> io::Result<()> {
 }
 
 impl Datagrams {
-    /// The server's side: one socket, and a thread that answers and counts.
+    /// Makes the server's side: one socket, and a thread that answers and counts.
     ///
     /// # Errors
     /// If no thread or random number can be had.
@@ -127,7 +128,7 @@ impl Datagrams {
         Ok(all)
     }
 
-    /// The client's side: a socket for each stream, connected to the server.
+    /// Makes the client's side: a socket for each stream, connected to the server.
     ///
     /// # Errors
     /// If one cannot be had.
@@ -157,20 +158,20 @@ impl Datagrams {
         }
     }
 
-    /// The server has heard of each stream where it is.
+    /// Whether the server has heard of each stream where it is.
     #[must_use]
     pub fn are_proved(&self) -> bool {
         self.legs.iter().all(|leg| leg.peer.get().is_some())
     }
 
-    /// How many streams it has heard of.
+    /// Number of streams that the server has heard of.
     #[must_use]
     pub fn proved(&self) -> usize {
         self.legs.iter().filter(|leg| leg.peer.get().is_some()).count()
     }
 
-    /// A client says where its streams are, and sends back what it is challenged with; to be called
-    /// until the server has heard of all.
+    /// Tells the server where a client's streams are, and sends back what it challenges them with;
+    /// to be called until the server has heard of all.
     pub fn prove(&self) {
         for leg in &self.legs {
             let hello = Header::new(Kind::Hello, leg.stream).encode(&self.key);
@@ -189,7 +190,7 @@ impl Datagrams {
         }
     }
 
-    /// The time begins: senders send, a client's receivers receive.
+    /// Begins the time of a round: senders send, a client's receivers receive.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -264,7 +265,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Senders stop; receivers go on.
+    /// Stops the senders; receivers go on.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -301,8 +302,8 @@ impl Drop for Datagrams {
     }
 }
 
-/// What an address has to send back, which nobody else can know: who hears his own challenge cannot
-/// prove that of another, and have it flooded.
+/// Challenge that an address has to send back, which nobody else can know: a host that hears its
+/// own challenge cannot prove another's address, and have that flooded.
 fn challenge_of(secret: &[u8; blake3::KEY_LEN], address: SocketAddr) -> u64 {
     let hash = blake3::keyed_hash(secret, address.to_string().as_bytes());
     let (first, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");

@@ -1,17 +1,17 @@
-//! When a round's figures are taken: at its begin, after each interval, and where counting begins.
+//! Moments of a round when figures are taken: its begin, each interval, and where counting begins.
 
 use haul_host::cpu_quota::Throttling;
 use haul_protocol::message;
 use std::time::{Duration, Instant};
 
-/// How often the sockets of a round are looked at in between.
+/// Interval at which the sockets of a round are looked at in between.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The moments of a round, the same on both sides, each by its own clock.
 #[derive(Clone, Debug)]
 pub struct Marks {
     at: Vec<Duration>,
-    /// The one where counting begins.
+    /// Index of the moment where counting begins.
     counted_from: usize,
     begun: Instant,
     taken: usize,
@@ -42,7 +42,7 @@ impl Marks {
         self.counted_from
     }
 
-    /// How many figures a round has.
+    /// Number of the moments of a round.
     #[must_use]
     pub fn count(&self) -> usize {
         self.at.len()
@@ -53,13 +53,13 @@ impl Marks {
         self.begun
     }
 
-    /// The next moment to wait for; `None` when all were.
+    /// The next moment to wait for; `None` when all have passed.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.at.get(self.taken).map(|at| self.begun + *at)
     }
 
-    /// The figures of this moment are taken.
+    /// Notes that the figures of this moment are taken.
     pub fn take(&mut self) {
         self.taken += 1;
     }

@@ -1,4 +1,4 @@
-//! What the network between two hauls carries, memory to memory: by data streams and by datagrams.
+//! Probe of the network between two hauls, memory to memory: by data streams and by datagrams.
 //!
 //! [`run`] opens a session of its own at a `haul serve`, with the same control connection, token,
 //! preface and port as a transfer, and measures round after round. The bytes mean nothing and are

@@ -1,5 +1,5 @@
-//! Smaller segments for a round whose first full ones vanish: as a transfer does it
-//! (`transport/segments.rs`), with the same rule.
+//! Smaller segments for a round whose first full ones vanish. A transfer does it by the same rule
+//! (`transport/segments.rs`).
 
 use super::{
     report::{BlackHole, Direction, PathFacts},
@@ -10,12 +10,12 @@ use crate::transport::segments::{DroppedBy, NOTHING_AFTER, Narrowed, Segments};
 use haul_protocol::message;
 use std::time::Duration;
 
-/// Rounds that a probe may have beside those that were asked for: one for the path's MTU, and one
-/// for each smaller size of segments.
+/// Rounds of a probe beside those that were asked for: one for the path's MTU, and one for each
+/// smaller size of segments.
 pub const ROUNDS_BESIDE: usize = 3;
-/// A server's segment was sent again so often.
+/// Retransmissions of a server's stream after which it counts as tried in vain.
 const RETRANSMITS_MIN: u32 = 3;
-/// IP's header and TCP's, options not counted.
+/// Length of IP's header and TCP's, in bytes, options not counted.
 const HEADER_BYTES_V4: u32 = 40;
 const HEADER_BYTES_V6: u32 = 60;
 
@@ -39,7 +39,7 @@ pub fn must_narrow(
     vanished.iter().filter(|tcp| segments.swallows(tcp)).count() > 0
 }
 
-/// Puts what streams found out into the path's facts, where datagrams did not find it out better.
+/// Puts what streams found out into the path's facts, unless datagrams found it out better.
 pub fn tell(path: &mut PathFacts, narrowed: Narrowed, direction: Direction, is_v4: bool) {
     let header_bytes = if is_v4 { HEADER_BYTES_V4 } else { HEADER_BYTES_V6 };
     let passes_bytes = narrowed.to_bytes + header_bytes;

@@ -1,4 +1,4 @@
-//! The control connection of a probe: its handshake, and what it is told of an older server.
+//! Opening of a probe's control connection: its handshake, and the answer to an older server.
 
 use crate::{
     Interrupt,
@@ -25,9 +25,9 @@ use std::{
 };
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A control connection that brings nothing for this long is made once again, in smaller segments.
+/// Silence of a new control connection after which it is made again, in smaller segments.
 const SILENT_AFTER: Duration = Duration::from_secs(4);
-/// Times a handshake is begun that the network cuts.
+/// Most times that a handshake is begun which the network cuts.
 const HANDSHAKES_MAX: u32 = 4;
 /// Time before a handshake that was cut is begun again; twice as long each further time.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ pub(super) struct OpenedProbe {
     pub control: Control,
     pub keys: Arc<SessionKeys>,
     pub session: [u8; 16],
-    /// This side's and the server's.
+    /// Addresses of this side and of the server.
     pub addresses: (SocketAddr, SocketAddr),
     pub rtt: Duration,
     pub software: String,
@@ -70,7 +70,7 @@ pub(super) fn open(
     }
 }
 
-/// Why a probe has no control connection.
+/// The reason why a probe has no control connection.
 enum NotOpened {
     /// A connection was made, and nothing came by it.
     Silent(TransferError),
@@ -87,7 +87,7 @@ impl From<TransferError> for NotOpened {
 }
 
 impl NotOpened {
-    /// A handshake that failed, over `control`.
+    /// The failure of a handshake over `control`.
     fn of_handshake(control: &Control, failure: ConnectFailure) -> Self {
         let is_cut = failure.is_cut();
         let error = failure.into_start();

@@ -1,4 +1,4 @@
-//! Sends datagrams at a rate: as many at a time as one call takes, and no more than are due.
+//! Sender of datagrams at a rate: as many at a time as one call takes, and no more than are due.
 
 use super::datagram::{HEADER_BYTES, Header, KEY_BYTES, Kind};
 use haul_protocol::StreamId;
@@ -15,17 +15,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The kernel cuts a send into at most so many (UDP_MAX_SEGMENTS, include/linux/udp.h, before 6.9).
+/// Most datagrams that the kernel cuts a send into (UDP_MAX_SEGMENTS, include/linux/udp.h, before
+/// 6.9).
 const SEGMENTS_MAX: usize = 64;
-/// The largest payload of IPv4: what is cut must have fitted one datagram.
+/// Largest payload of a datagram by IPv4: what the kernel cuts must have fitted one.
 const SEND_BYTES_MAX: usize = 65_507;
-/// What is made ready for one call that the kernel does not cut.
+/// Most bytes that are made ready for one call which the kernel does not cut.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// Sleeping is for no shorter than this: the kernel's timers have some slack.
+/// Shortest sleep: the kernel's timers have some slack.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
-/// How often it is looked whether the round is over.
+/// Longest sleep, after which the thread looks whether the round is over.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// After a pause of the host no more than so much is made up for, lest it arrive as one burst.
+/// Longest pause of the host that is made up for: more would arrive as one burst.
 const BEHIND_MAX: Duration = Duration::from_millis(20);
 
 /// State that a sending thread and the round share.
@@ -35,7 +36,7 @@ pub struct Sent {
     pub bytes: AtomicU64,
 }
 
-/// One stream's sends.
+/// The sends of one stream of datagrams.
 pub struct Paced<'a> {
     pub socket: &'a UdpSocket,
     pub target: SocketAddr,
@@ -43,13 +44,14 @@ pub struct Paced<'a> {
     pub stream: StreamId,
     pub datagram_bytes: usize,
     pub rate_bytes_per_s: u64,
-    /// The kernel may cut one call's bytes into datagrams: no other stream uses this socket.
+    /// Whether the kernel may cut one call's bytes into datagrams: no other stream uses this
+    /// socket.
     pub may_cut: bool,
     pub sent: &'a Sent,
 }
 
 impl Paced<'_> {
-    /// Sends until `over`.
+    /// Sends datagrams until `over`.
     ///
     /// # Errors
     /// What sendto(2) says, but for errors that one datagram may have on its way.
@@ -114,7 +116,7 @@ impl Paced<'_> {
         u64::try_from(bytes / self.datagram_bytes as u128).unwrap_or(u64::MAX)
     }
 
-    /// When so many should have left.
+    /// Time after which this many datagrams should have left.
     fn time_of(&self, datagrams: u64) -> Duration {
         let bytes = u128::from(datagrams) * self.datagram_bytes as u128;
         let ns = bytes * 1_000_000_000 / u128::from(self.rate_bytes_per_s.max(1));

@@ -1,4 +1,4 @@
-//! What the path takes whole: datagrams of several sizes that must not be cut, and their echoes.
+//! Largest packets that the path takes whole, found by datagrams that must not be cut.
 //!
 //! A size that the kernel believes in and that vanishes, while a smaller one arrives, is a black
 //! hole: somewhere it is dropped, and so is the message that should say so (RFC 4821, 1.1).
@@ -18,26 +18,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Packets of these sizes are tried first: the least of IPv6, tunnels, Ethernet, jumbo frames.
+/// Sizes of packets that are tried first: the least of IPv6, tunnels, Ethernet, jumbo frames.
 const SIZES: [u32; 9] = [1280, 1400, 1420, 1450, 1492, 1500, 4352, 8000, 9000];
-/// The largest that IP carries.
+/// Largest packet that IP carries, in bytes.
 const PACKET_BYTES_MAX: u32 = 65_535;
-/// How often each size is sent: one that is lost once is no hole.
+/// Times that each size is sent: one that is lost once is no hole.
 const TRIES: u32 = 3;
-/// How long an answer may take, beside the time there and back.
+/// Time that an answer may take, beside the time there and back.
 const ANSWER: Duration = Duration::from_millis(100);
-/// Sizes apart by no more are one.
+/// Difference of two sizes up to which they count as one.
 const PRECISION_BYTES: u32 = 4;
-/// All of it may take so long: nothing is said meanwhile, and a silent peer is taken for lost.
+/// Longest time for all sizes: nothing is said meanwhile, and a silent peer is taken for lost.
 pub const TIME_MAX: Duration = Duration::from_secs(10);
 const _: () = assert!(TIME_MAX.as_secs() < LOST_AFTER.as_secs());
 
-/// What came back of one size.
+/// Answers to the datagrams of one size.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answered {
     arrived: bool,
     came_back: bool,
-    /// The server's interface could not send it.
+    /// Whether the server's interface could not send this size.
     too_large_there: bool,
 }
 
@@ -47,12 +47,12 @@ struct Sizes<'a> {
     stream: StreamId,
     header_bytes: u32,
     wait: Duration,
-    /// By size of the packet.
+    /// Answers by size of the packet.
     answered: BTreeMap<u32, Answered>,
     deadline: Instant,
 }
 
-/// Finds out what arrives, each way.
+/// Finds out which sizes arrive, each way.
 ///
 /// # Errors
 /// If the socket cannot be used.
@@ -81,7 +81,7 @@ pub fn measure(datagrams: &Datagrams, stream: StreamId, rtt: Duration) -> io::Re
     Ok(sizes.facts(interface_bytes, believed))
 }
 
-/// IP's header and UDP's, without options.
+/// Length of IP's header and UDP's, in bytes, without options.
 #[must_use]
 pub fn header_bytes(local: SocketAddr) -> u32 {
     if local.is_ipv4() { 28 } else { 48 }
@@ -95,7 +95,7 @@ pub fn believed_mtu(socket: &UdpSocket, local: SocketAddr) -> io::Result<u32> {
     Ok(if local.is_ipv4() { sockopt::ip_mtu(socket)? } else { sockopt::ipv6_mtu(socket)? })
 }
 
-/// Of the interface that has this address.
+/// MTU of the interface that has this address.
 fn interface_mtu(local: SocketAddr) -> Option<u32> {
     let name = haul_sys::interfaces::name_of(local.ip()).ok()??;
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?;
@@ -103,7 +103,7 @@ fn interface_mtu(local: SocketAddr) -> Option<u32> {
 }
 
 impl Sizes<'_> {
-    /// Sends each size some times, and takes what comes back meanwhile.
+    /// Sends each size up to `TRIES` times, and takes what comes back meanwhile.
     fn try_all(&mut self, sizes: &[u32]) -> io::Result<()> {
         for size in sizes {
             self.answered.entry(*size).or_default();

@@ -1,28 +1,28 @@
-//! What a probe of the network found out, as plain numbers with their units.
+//! Report of a probe of the network: what it found out, as plain numbers with their units.
 
 use crate::probe::net::request::Receive;
 use serde::Serialize;
 
-/// All of it.
+/// Results of a whole probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct NetReport {
-    /// Address and port.
+    /// Address and port of the server.
     pub server: String,
     /// Name and version of the server.
     pub software: String,
-    /// Both ends are one host: there was no wire.
+    /// Whether both ends are one host: there was no wire.
     pub loopback: bool,
     /// Rounds in the order in which they were measured.
     pub rounds: Vec<Round>,
-    /// Rounds that could not be, and why.
+    /// Rounds that could not be measured, and why.
     pub refused: Vec<RefusedRound>,
     /// Packet sizes and times of the path.
     pub path: PathFacts,
-    /// `None` where no round by TCP was measured.
+    /// Bandwidth-delay product against buffers, each way; empty where no round by TCP was measured.
     pub buffers: Vec<Buffers>,
     /// Limit of the best round.
     pub verdict: Verdict,
-    /// How the server's host is tuned, where that was asked.
+    /// Audit of how the server's host is tuned, where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<super::audit::PeerAudit>,
 }
@@ -34,27 +34,27 @@ pub struct RefusedRound {
     pub why: String,
 }
 
-/// One measurement.
+/// A measurement: the streams that ran at the same time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     /// Number of the round, from 1.
     pub number: usize,
-    /// `tcp` or `udp`.
+    /// Transport of the round: `tcp` or `udp`.
     pub transport: &'static str,
-    /// Each way.
+    /// Number of streams each way.
     pub streams: u32,
     /// Congestion control that was asked for; `None`: chosen by the path.
     pub congestion: Option<String>,
-    /// `copy` or `discard`.
+    /// Use that the receiver made of the bytes: `copy` or `discard`.
     pub receive: &'static str,
     /// Block of one call, or payload of a datagram.
     pub block_bytes: u32,
-    /// One way, or both.
+    /// Figures of one way, or of both.
     pub ways: Vec<Way>,
 }
 
 impl Round {
-    /// In a few words.
+    /// Names the round in a few words.
     #[must_use]
     pub fn what(&self) -> String {
         words(
@@ -65,7 +65,7 @@ impl Round {
         )
     }
 
-    /// Both ways together.
+    /// Rate of both ways together.
     #[must_use]
     pub fn gbit_per_s(&self) -> f64 {
         self.ways.iter().map(|way| way.gbit_per_s).sum()
@@ -93,12 +93,12 @@ impl Direction {
     }
 }
 
-/// One way of a round. Shares are of the counted time of each stream, 0 to 1.
+/// Figures of one way of a round. Shares are of the counted time of each stream, 0 to 1.
 #[derive(Clone, Debug, Serialize)]
 pub struct Way {
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
-    /// Counted by the receiver, as all that follows but what the sender's kernel says.
+    /// Counted time by the receiver, as all that follows but what the sender's kernel says.
     pub seconds: f64,
     /// Bytes in the counted time.
     pub bytes: u64,
@@ -114,7 +114,7 @@ pub struct Way {
     pub retransmits: u64,
     /// Share of the bytes that TCP sent again.
     pub resent_share: f64,
-    /// All streams together, at the end.
+    /// Congestion windows of all streams together, at the end.
     pub cwnd_bytes: u64,
     /// Limits that held the sender's sockets back.
     pub limited: Limited,
@@ -135,13 +135,14 @@ pub struct Way {
 /// Limits that held the sender's sockets back (TCP_INFO), the mean of the streams.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Limited {
-    /// The receiver's window was full.
+    /// Share of the time in which the receiver's window was full.
     pub receiver_window: f64,
-    /// The sender's buffer was.
+    /// Share of the time in which the sender's buffer was full.
     pub send_buffer: f64,
-    /// Data was there, and neither was: the congestion window, or the pace that stands for it.
+    /// Share in which data was there and neither was full: the congestion window held it back, or
+    /// the pace that stands for it.
     pub congestion_window: f64,
-    /// The program had nothing in its socket.
+    /// Share of the time in which the program had nothing in its socket.
     pub application: f64,
 }
 
@@ -177,7 +178,7 @@ pub struct DatagramFigures {
     pub reordered: u64,
     /// Datagrams that arrived twice.
     pub duplicates: u64,
-    /// RFC 3550, the worst stream at the end.
+    /// Jitter of the worst stream at the end, as RFC 3550 reckons it.
     pub jitter_us: f64,
     /// Rate at which they were to be sent.
     pub rate_asked_gbit_per_s: f64,
@@ -202,7 +203,7 @@ pub struct StreamFigures {
 pub struct Interval {
     pub from_s: f64,
     pub to_s: f64,
-    /// Before counting began.
+    /// Whether the interval was before counting began.
     pub omitted: bool,
     pub gbit_per_s: f64,
     pub retransmits: u64,
@@ -226,8 +227,9 @@ pub struct StreamInterval {
 /// The limit in one word, in a sentence, and what to do about it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verdict {
-    /// `pacing`, `sender_processor`, `receiver_processor`, `processors`, `receiver_window`,
-    /// `send_buffer`, `loss`, `congestion_window`, `application`, `path`, `none`, or `black_hole`.
+    /// Word for the limit: `pacing`, `sender_processor`, `receiver_processor`, `processors`,
+    /// `receiver_window`, `send_buffer`, `loss`, `congestion_window`, `application`, `path`,
+    /// `none`, or `black_hole`.
     pub limit: String,
     pub sentence: String,
     pub advice: String,
@@ -245,9 +247,9 @@ pub struct PathFacts {
     /// The largest packet that arrived, each way; 0: not measured.
     pub passes_to_server_bytes: u32,
     pub passes_to_client_bytes: u32,
-    /// A size that the kernel believes in vanishes, and nobody says so.
+    /// Black hole of the path: a size that the kernel believes in vanishes, and nobody says so.
     pub black_hole: Option<BlackHole>,
-    /// Why it was not measured.
+    /// The reason why the sizes were not measured.
     pub unmeasured: Option<String>,
 }
 
@@ -256,9 +258,9 @@ pub struct BlackHole {
     pub direction: Direction,
     /// The smallest packet that vanished.
     pub vanishes_bytes: u32,
-    /// The largest that passes.
+    /// The largest packet that passes.
     pub passes_bytes: u32,
-    /// The client's own queueing discipline drops them.
+    /// Whether the client's own queueing discipline drops the packets.
     pub own_queue: bool,
 }
 
@@ -282,7 +284,7 @@ pub struct Buffers {
     pub advice: String,
 }
 
-/// What a round is called.
+/// Name of a round in a few words.
 pub(super) fn words(
     transport: &str,
     streams: u32,

@@ -1,4 +1,4 @@
-//! What is asked of a probe of a network.
+//! Request for a probe of a network, with its defaults, and the events while it runs.
 
 use crate::{
     probe::net::{audit::AuditGoal, report::Round},
@@ -6,25 +6,25 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The block of one call, in bytes, as iperf3 has it.
+/// Default block of one call, in bytes, as iperf3 has it.
 pub const BLOCK_BYTES_DEFAULT: u32 = 128 << 10;
 
-/// The streams of a sweep.
+/// Default numbers of streams of a sweep.
 pub const STREAMS_DEFAULT: [u32; 4] = [1, 2, 4, 8];
 
-/// The counted time of a round.
+/// Default counted time of a round.
 pub const TIME_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Left out at a round's begin, while windows open.
+/// Default time left out at a round's begin, while windows open.
 pub const OMIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The time between two figures of a round.
+/// Default time between two figures of a round.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Default rate of datagrams, in bytes a second: 1 Gbit/s.
 pub const DATAGRAM_RATE_DEFAULT: u64 = 125_000_000;
 
-/// Which way the bytes go.
+/// The ways that the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     /// From this host to the server.
@@ -38,7 +38,7 @@ pub enum Ways {
 /// The use that a receiver makes of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// Into memory, as when a file is written.
+    /// The bytes are received into memory, as when a file is written.
     Copy,
     /// The kernel throws them away without a copy, as for `null:`.
     Discard,
@@ -74,7 +74,7 @@ pub struct NetProbe {
     pub url: HaulUrl,
     /// TCP or UDP.
     pub transport: Transport,
-    /// Which way the bytes go.
+    /// Ways that the bytes go.
     pub ways: Ways,
     /// Numbers of streams, each way.
     pub streams: Vec<u32>,
@@ -82,7 +82,7 @@ pub struct NetProbe {
     pub congestion: Vec<Option<String>>,
     /// Uses that the receiver makes of the bytes.
     pub receive: Vec<Receive>,
-    /// How often all of it is measured.
+    /// Times that all of it is measured.
     pub rounds: u32,
     /// Counted time of each round.
     pub time: Duration,
@@ -94,14 +94,14 @@ pub struct NetProbe {
     pub block_bytes: u32,
     /// Rate of all streams of a way, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
-    /// Datagrams of several sizes find out what the path takes whole.
+    /// Whether datagrams of several sizes find out what the path takes whole.
     pub path_mtu: bool,
-    /// The server's host is asked how it is tuned, too.
+    /// Goal for which the server's host is asked how it is tuned; `None`: it is not asked.
     pub audit: Option<AuditGoal>,
 }
 
 impl NetProbe {
-    /// The defaults for a server.
+    /// A probe of a server with the defaults.
     #[must_use]
     pub fn new(url: HaulUrl) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl NetProbe {
 pub enum Event {
     /// The session is open.
     Connected {
-        /// Address and port.
+        /// Address and port of the server.
         server: String,
         /// Name and version of the server.
         software: String,
@@ -146,7 +146,7 @@ pub enum Event {
     },
     /// A round has ended, with its figures.
     RoundEnded(Box<Round>),
-    /// A round could not be; the others go on.
+    /// A round could not be measured; the others go on.
     RoundRefused {
         /// Number of the round, from 1.
         number: usize,

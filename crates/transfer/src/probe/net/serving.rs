@@ -25,17 +25,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a client may take to bring its streams.
+/// Time that a client may take to bring its streams.
 const SETUP_MAX: Duration = Duration::from_secs(10);
-/// How long datagrams may take to be heard of.
+/// Time that datagrams may take to be heard of.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// How long a client may take between rounds.
+/// Time that a client may take between rounds.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long all rounds may take together.
+/// Time that all rounds may take together.
 const SESSION_MAX: Duration = Duration::from_secs(6 * 3600);
-/// How long a receiver takes what comes late.
+/// Time in which a receiver takes what comes late.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-/// Datagrams that are on their way have arrived after this time and a round trip.
+/// Time, beside a round trip, after which datagrams on their way have arrived.
 const LATE: Duration = Duration::from_millis(200);
 
 /// A probe's session on the server.
@@ -63,7 +63,7 @@ enum Running {
 pub struct Moved {
     pub rounds: u32,
     pub bytes: u64,
-    /// Why the last round that failed did.
+    /// The reason why the last round failed that did.
     pub fault: Option<Fault>,
 }
 
@@ -143,7 +143,7 @@ impl Serving<'_> {
         }
     }
 
-    /// One round; what it moved, as this side counted, and why it failed.
+    /// Runs one round: what it moved, as this side counted, and why it failed.
     fn round(&mut self, probe: &message::Probe) -> Result<(u64, Option<Fault>), Ended> {
         let round = probe.round;
         let refused = (self.allows)(probe).and_then(|()| self.check(probe)).err();
@@ -290,7 +290,7 @@ impl Serving<'_> {
         self.run_round(probe, Running::Datagrams(datagrams))
     }
 
-    /// From the begin of its time to its last figures.
+    /// Runs a round, from the begin of its time to its last figures.
     fn run_round(
         &mut self,
         probe: &message::Probe,
@@ -327,7 +327,7 @@ impl Serving<'_> {
         self.drain(&running)
     }
 
-    /// Takes what is on its way; the last figures.
+    /// Takes what is on its way, and returns the last figures.
     fn drain(&mut self, running: &Running) -> Result<Vec<message::ProbeStream>, Stop> {
         let ended = Instant::now();
         let late = LATE + 2 * self.rtt;
@@ -372,9 +372,9 @@ impl Running {
     }
 }
 
-/// What a round cannot go on for.
+/// The reason why a round cannot go on.
 enum Stop {
-    /// The next one may.
+    /// This round failed; the next one may go on.
     Round(Fault),
     Session(Ended),
 }

@@ -1,5 +1,5 @@
-//! The data streams of a round: threads that send and receive what is thrown away, and what the
-//! kernel says of them.
+//! Data streams of a round: threads that send and receive bytes which are thrown away. Figures are
+//! what the kernel says of them.
 //!
 //! A sender hands the same warm bytes to sendmsg(2) again and again. MSG_ZEROCOPY would only add
 //! notices on loopback, where the kernel copies such sends after all.
@@ -31,13 +31,15 @@ use std::{
     time::Duration,
 };
 
-/// How often a thread that waits looks whether its round is over.
+/// Interval at which a waiting thread looks whether its round is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 const STACK_BYTES: usize = 256 << 10;
-/// While a call takes bytes off a socket, what arrives is not acknowledged (tcp_recvmsg holds the
-/// socket, sk_backlog), so with calls of a MiB the sender stands still: on loopback half the rate.
+/// Most bytes that one call takes off a socket. Meanwhile what arrives is not acknowledged
+/// (tcp_recvmsg holds the socket, sk_backlog), so with calls of a MiB the sender stands still: on
+/// loopback half the rate.
 const RECEIVE_CALL_BYTES_MAX: usize = 128 << 10;
-/// A sender's bytes: few enough to stay in a processor's own cache, however large a block is.
+/// Most bytes that a sender has: few enough to stay in a processor's own cache, however large a
+/// block is.
 const WARM_BYTES: usize = 128 << 10;
 /// The most pieces of one call (UIO_MAXIOV, sendmsg(2)).
 const PIECES_MAX: usize = 1024;
@@ -46,22 +48,23 @@ const PIECES_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     Send,
-    /// Into a buffer that is used again.
+    /// Receives into a buffer that is used again.
     Receive,
-    /// The kernel throws it away (tcp(7), MSG_TRUNC).
+    /// Receives what the kernel throws away (tcp(7), MSG_TRUNC).
     Discard,
 }
 
-/// What a stream's thread and the round share.
+/// State that a stream's thread and the round share.
 #[derive(Debug, Default)]
 struct Shared {
     bytes: AtomicU64,
     thread: OnceLock<Pid>,
-    /// Its time on a processor and in the run queue, once it has ended: then nobody else knows.
+    /// Time of the thread on a processor and in the run queue, once it has ended: then nobody else
+    /// knows.
     times_ns: OnceLock<(u64, u64)>,
-    /// A sender says goodbye; a receiver takes what is left.
+    /// Whether the round is over: a sender says goodbye; a receiver takes what is left.
     over: AtomicBool,
-    /// Whatever it is at.
+    /// Whether the thread is to end, whatever it is at.
     stopped: AtomicBool,
     broken: Lock<Option<String>>,
 }
@@ -72,11 +75,11 @@ struct Running {
     socket: TcpStream,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Of a sender: what its socket said whenever it was looked at.
+    /// Figures of a sender's socket, from each time that it was looked at.
     looks: Lock<streams::StreamFigures>,
 }
 
-/// The streams of one round; they end when it is dropped.
+/// Streams of one round; they end when it is dropped.
 pub struct RunningStreams {
     streams: Vec<Running>,
 }
@@ -117,7 +120,7 @@ impl RunningStreams {
         Ok(running)
     }
 
-    /// Looks at the senders' sockets, as often as it is called.
+    /// Looks at the senders' sockets; to be called often.
     pub fn look(&self) {
         for stream in self.streams.iter().filter(|stream| stream.work == Work::Send) {
             lock(&stream.looks).look(&stream.socket);
@@ -130,8 +133,8 @@ impl RunningStreams {
         self.streams.iter().map(Running::figures).collect()
     }
 
-    /// The streams of a way on which nothing at all got through, though it was sent. `they_try`:
-    /// the other side has sent in vain what this one has not received.
+    /// TCP_INFO of a way's streams if nothing at all got through on any of them, though it was
+    /// sent. `they_try`: the other side has sent in vain what this one has not received.
     #[must_use]
     pub fn vanished(&self, they_try: bool) -> Vec<TcpInfo> {
         let of_way = |sends: bool| {
@@ -154,20 +157,20 @@ impl RunningStreams {
         self.streams.iter().filter_map(|stream| TcpInfo::of(&stream.socket).ok()).collect()
     }
 
-    /// Senders stop and say goodbye; receivers go on until they have heard it.
+    /// Ends the round: senders stop and say goodbye; receivers go on until they have heard it.
     pub fn end(&self) {
         for stream in &self.streams {
             stream.shared.over.store(true, Ordering::Relaxed);
         }
     }
 
-    /// All threads have ended.
+    /// Whether all threads have ended.
     #[must_use]
     pub fn are_over(&self) -> bool {
         self.streams.iter().all(|s| s.thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Why the first stream broke that did.
+    /// The reason why the first stream broke that did.
     #[must_use]
     pub fn broken(&self) -> Option<String> {
         self.streams.iter().find_map(|stream| {
@@ -245,7 +248,8 @@ fn of_sender(
     }
 }
 
-/// A probe compares what was asked for, so another one in its place is an error.
+/// Sets the congestion control that was asked for. A probe compares these, so another one in its
+/// place is an error.
 fn check_congestion(socket: &TcpStream, wanted: &str) -> io::Result<()> {
     if wanted.is_empty() || haul_sys::congestion::congestion(socket)? == wanted {
         return Ok(());
@@ -318,7 +322,7 @@ fn receive_all(
     Ok(())
 }
 
-/// Bytes that no link can make smaller (xorshift64*).
+/// Random bytes that no link can make smaller (xorshift64*).
 #[must_use]
 pub fn noise(len_bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -337,7 +341,7 @@ pub fn noise(len_bytes: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// It was told as one that had needed no processor.
+    /// A stream that had ended was told as one that had needed no processor.
     #[test]
     fn a_stream_that_has_ended_still_tells_what_it_cost() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

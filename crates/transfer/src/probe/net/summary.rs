@@ -1,4 +1,4 @@
-//! From what both sides counted to the figures of one way of a round.
+//! Figures of one way of a round, from what both sides counted.
 
 use super::report::{
     DatagramFigures, Direction, Interval, Limited, SideUse, StreamFigures, StreamInterval, Way,
@@ -13,7 +13,7 @@ use haul_protocol::{
 pub struct Sample {
     pub at_us: u64,
     pub streams: Vec<ProbeStream>,
-    /// Since the round began, by the side's own CPU quota.
+    /// Time since the round began in which the side's own CPU quota held it, in nanoseconds.
     pub throttled_ns: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct Sample {
 #[derive(Clone, Debug, Default)]
 pub struct SideSamples {
     pub samples: Vec<Sample>,
-    /// When nothing more came.
+    /// Figures of the streams when nothing more came.
     pub last: Vec<ProbeStream>,
     pub cores_max: u32,
 }
@@ -51,7 +51,7 @@ fn find(streams: &[ProbeStream], stream: StreamId) -> ProbeStream {
     streams.iter().find(|found| found.stream == stream).cloned().unwrap_or_default()
 }
 
-/// One way, from the samples of both sides.
+/// One way of a round, as the samples of both sides count it.
 pub struct Counted<'a> {
     pub asked: &'a message::Probe,
     pub direction: Direction,
@@ -94,7 +94,7 @@ impl Counted<'_> {
         }
     }
 
-    /// The streams of this way.
+    /// Numbers of the streams of this way.
     fn ids(&self) -> Vec<StreamId> {
         let sends = |stream: &&ProbeStream| stream.sends;
         let first = self.sender.samples.first();
@@ -186,7 +186,8 @@ impl Counted<'_> {
         }
     }
 
-    /// What was sent behind the last that had arrived when counting began, and what of it arrived.
+    /// Figures of the datagrams that were sent behind the last that had arrived when counting
+    /// began.
     fn datagrams(&self, ids: &[StreamId]) -> Option<DatagramFigures> {
         if self.asked.kind != message::ProbeKind::Datagrams {
             return None;
@@ -247,7 +248,7 @@ fn mean_limited(all: impl Iterator<Item = Limited>) -> Limited {
     }
 }
 
-/// 10^9 bits a second.
+/// Rate in 10^9 bits a second.
 #[must_use]
 pub fn gbit(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 * 8.0 / 1e9 / seconds.max(1e-6)
@@ -258,7 +259,7 @@ fn mean(values: impl Iterator<Item = u32>) -> u32 {
     u32::try_from(sum / u64::max(count, 1)).unwrap_or(u32::MAX)
 }
 
-/// The least that is known.
+/// The least of the values that are known; 0 is not.
 fn least(values: impl Iterator<Item = u32>) -> u32 {
     values.filter(|value| *value > 0).min().unwrap_or(0)
 }

@@ -17,22 +17,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A side that heard nothing for this long asks whether the other is there.
+/// Silence after which a side asks whether the other is there.
 const PING_AFTER: Duration = Duration::from_secs(5);
 /// The longest wait, so that an interrupt is seen.
 const TURN_MAX: Duration = Duration::from_millis(100);
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Why there is nothing more to hear.
+/// The reason why there is nothing more to hear.
 #[derive(Clone, Debug)]
 pub enum Ended {
     Interrupted,
-    /// The other side said why.
+    /// The other side ended it, and said why.
     Refused(Fault),
     /// The other side broke the protocol, and was told so.
     Violated(Fault),
     Lost(String),
-    /// The other side closed it in order, or is gone.
+    /// The other side closed the connection in order, or is gone.
     Closed,
 }
 
@@ -94,12 +94,12 @@ impl<'a> Talk<'a> {
         Ok(heard)
     }
 
-    /// Gives messages back that the next [`Self::hear`] shall return.
+    /// Gives messages back that the next [`Self::hear`] is to return.
     pub fn unhear(&mut self, messages: Vec<Message>) {
         self.control.unread(messages);
     }
 
-    /// Says goodbye, with a fault where there is one.
+    /// Closes the connection, with a fault where there is one.
     pub fn close(&mut self, fault: Option<Fault>) {
         if let Some(fault) = fault {
             self.say(Message::Refused(fault));

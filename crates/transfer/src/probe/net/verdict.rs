@@ -1,4 +1,4 @@
-//! Which part of the path limits, in a sentence, and one thing to do about it.
+//! Verdict of a probe: which part of the path limits, and one thing to do about it.
 
 use super::{
     report::{Buffers, Direction, NetReport, Round, SideUse, Verdict, Way},
@@ -10,32 +10,33 @@ use crate::{
 };
 use haul_protocol::message::HostFacts;
 
-/// From this share of the rate that was asked for, that was the limit.
+/// Share of the rate that was asked for from which on that rate was the limit.
 const PACED_SHARE: f64 = 0.9;
-/// A thread that computes for this share of the time has a core to itself, and no more.
+/// Share of the time from which on a thread that computes has a core to itself, and needs all of
+/// it.
 const BUSY_SHARE: f64 = 0.85;
-/// From this share of the time a window or buffer was the limit, or a thread waited for a core.
+/// Share of the time from which on a window or buffer was the limit, or a thread waited for a core.
 const HELD_SHARE: f64 = 0.3;
-/// From this share of bytes that went out again, loss limits a congestion window.
+/// Share of bytes that went out again from which on loss limits a congestion window.
 const LOSS_SHARE: f64 = 0.001;
-/// The same of datagrams.
+/// Share of datagrams that were lost from which on loss is the limit.
 const DATAGRAM_LOSS_SHARE: f64 = 0.0005;
-/// A socket's buffer holds twice its window: half of it is the kernel's own (tcp_adv_win_scale,
+/// Bytes of a socket's buffer for each of its window: half is the kernel's own (tcp_adv_win_scale,
 /// ip-sysctl.rst).
 const BUFFER_PER_WINDOW: u64 = 2;
-/// The path's queue is full when the time there and back has grown so often.
+/// Growth of the round-trip time from which on the path's queue counts as full.
 const QUEUED_RTTS: f64 = 2.0;
-/// Streams that bring less than this more bring nothing.
+/// Factor over the rate of one stream below which more streams bring nothing.
 const GAIN_MIN: f64 = 1.1;
 
 fn verdict(limit: &str, sentence: String, advice: String) -> Verdict {
     Verdict { limit: limit.into(), sentence, advice }
 }
 
-/// What one way's hosts do for all ways of its round.
+/// Use of one way's hosts by all ways of its round.
 #[derive(Clone, Copy, Debug)]
 struct Hosts {
-    /// One host is both ends.
+    /// Whether one host is both ends.
     loopback: bool,
     /// Cores in use at the sender's host, and at the receiver's.
     cores: (f64, f64),
@@ -77,7 +78,7 @@ fn of_way(way: &Way, probe: &NetProbe, hosts: Hosts) -> Verdict {
     processors(way, hosts).unwrap_or_else(|| sockets(way, hosts))
 }
 
-/// Threads that compute all the time, or wait for a core to do so.
+/// The verdict on processors: threads that compute all the time, or wait for a core to do so.
 fn processors(way: &Way, hosts: Hosts) -> Option<Verdict> {
     let (sender, receiver) = (&way.sender, &way.receiver);
     let all = [(sender, "the sender", hosts.cores.0), (receiver, "the receiver", hosts.cores.1)];
@@ -119,14 +120,15 @@ fn processors(way: &Way, hosts: Hosts) -> Option<Verdict> {
     Some(verdict(limit, sentence, advice.into()))
 }
 
-/// Its threads wait for a processor that its own control group does not give.
+/// The verdict on a side whose threads wait for a processor that its own control group does not
+/// give.
 fn of_quota(side: &SideUse, at: &str, limit: &str) -> Verdict {
     let share = percent(side.throttled);
     let sentence = format!("the {at}'s own CPU quota held it {share} of the time");
     verdict(limit, sentence, QUOTA_REMEDY.into())
 }
 
-/// What TCP_INFO says.
+/// The verdict by what TCP_INFO says.
 fn sockets(way: &Way, hosts: Hosts) -> Verdict {
     let limited = way.limited;
     let most = limited.receiver_window.max(limited.send_buffer);
@@ -219,7 +221,7 @@ fn of_datagrams(way: &Way) -> Verdict {
     verdict("pacing", sentence, "raise --rate to find where loss begins".into())
 }
 
-/// The bandwidth-delay product of the fastest way each, against the buffers.
+/// Compares the bandwidth-delay product of the fastest way in each direction with the buffers.
 #[must_use]
 pub fn buffers(rounds: &[Round], client: &HostFacts, server: &HostFacts) -> Vec<Buffers> {
     [Direction::ToServer, Direction::ToClient]
@@ -334,7 +336,7 @@ pub fn of_all(report: &NetReport, probe: &NetProbe) -> Verdict {
     verdict(&way.verdict.limit, sentence, advice)
 }
 
-/// What more streams bring over one.
+/// Words for what more streams bring over one.
 fn gain_of_streams(report: &NetReport) -> Option<String> {
     let best = |streams: fn(u32) -> bool| {
         let rounds = report.rounds.iter().filter(|round| streams(round.streams));
