@@ -1,5 +1,6 @@
-//! A role of a client that also tells its user about progress, limits and silence. Progress is told
-//! about once a second.
+//! A role of a client that also tells its user about progress, limits and silence.
+//!
+//! Progress is told about once a second.
 
 use crate::{
     client::{

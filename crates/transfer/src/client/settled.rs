@@ -1,5 +1,7 @@
-//! Outcome of each name of a run, over all its sessions. A later session finds what an earlier one
-//! brought, or, where a move has removed it, does not meet it any more.
+//! Outcome of each name of a run, over all its sessions.
+//!
+//! A later session finds what an earlier one brought, or, where a move has removed it, does not
+//! meet it any more.
 
 use crate::{
     events::{Event, FileCounts},

@@ -1,4 +1,5 @@
-//! Probe of a network: what it could carry, measured before anything is moved. The server has its
-//! half here too.
+//! Probe of a network: what it could carry, measured before anything is moved.
+//!
+//! The server has its half here too.
 
 pub mod net;

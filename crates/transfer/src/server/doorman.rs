@@ -1,4 +1,4 @@
-//! Looks at the first bytes of a connection: control, data stream, or none of ours.
+//! Doorman of the server: tells what a connection is, by its first bytes.
 //!
 //! A stranger gets little: a thread with a small stack, a few kilobytes, and some seconds. When all
 //! places are taken one of them goes, drawn by lot: neither idlers nor a flood keep all others out.
@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A session's thread; its buffers are on the heap.
+/// Stack of a session's thread; its buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 /// The first byte of a TLS record that carries a handshake (RFC 8446, 5.1).
 const TLS_HANDSHAKE: u8 = 22;
@@ -76,7 +76,7 @@ impl Strangers {
     }
 }
 
-/// One of them by lot: of those that have waited longest a flood would leave none.
+/// Draws one of the waiting by lot: a flood would leave none of those that have waited longest.
 fn drawn(waiting: &BTreeMap<u64, Waiting>) -> Option<u64> {
     let lot = random_bytes().map_or(0, u64::from_le_bytes) as usize;
     waiting.keys().nth(lot % waiting.len().max(1)).copied()
@@ -86,7 +86,7 @@ fn drawn(waiting: &BTreeMap<u64, Waiting>) -> Option<u64> {
 pub struct Stranger<'a> {
     of: &'a Strangers,
     number: u64,
-    /// It was drawn, and its connection closed.
+    /// Whether the stranger was drawn, and its connection closed.
     made_room: Arc<AtomicBool>,
     let_in: Arc<AtomicBool>,
 }
@@ -108,14 +108,14 @@ impl Drop for Stranger<'_> {
 /// The threads of connections, each until it has been joined.
 #[derive(Default)]
 pub struct Threads<'scope> {
-    /// With whether it was let in.
+    /// Threads, each with whether its connection was let in.
     running: Vec<(ScopedJoinHandle<'scope, ()>, Arc<AtomicBool>)>,
-    /// One of them panicked, which a server tells when it ends and not to those it serves.
+    /// Whether one of them panicked, which a server tells when it ends and not to those it serves.
     pub panicked: bool,
 }
 
 impl<'scope> Threads<'scope> {
-    /// Starts one that greets a connection.
+    /// Starts a thread that greets a connection.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -132,7 +132,8 @@ impl<'scope> Threads<'scope> {
         Ok(())
     }
 
-    /// Connections come faster than those who made room for them can end: the next one waits.
+    /// Whether connections come faster than those that made room for them can end: the next one
+    /// waits.
     pub fn are_crowded(&mut self, strangers: &Strangers) -> bool {
         for (thread, _) in self.running.extract_if(.., |(thread, _)| thread.is_finished()) {
             self.panicked |= thread.join().is_err();
@@ -143,7 +144,7 @@ impl<'scope> Threads<'scope> {
 }
 
 impl Server {
-    /// A connection's thread: finds out what it is.
+    /// Greets a connection, on its own thread: finds out what it is.
     pub(super) fn greet(
         &self,
         socket: TcpStream,

@@ -1,4 +1,4 @@
-//! What a server tells while it runs.
+//! Events of a running server, of which each is a line of its log.
 
 use crate::{
     events::{FileCounts, FileEnded, files_and_directories},
@@ -46,7 +46,7 @@ pub enum ServerEvent {
         session: String,
         /// What was before and what is now.
         from_to: String,
-        /// Why.
+        /// The reason of the change.
         why: String,
     },
     /// A session has ended.
@@ -57,24 +57,24 @@ pub enum ServerEvent {
         peer: String,
         /// Whether all was done, and no file failed.
         ok: bool,
-        /// Nothing was written or removed.
+        /// Whether nothing was written or removed.
         dry_run: bool,
-        /// That came in this session, and are as they were sent.
+        /// Bytes that came in this session, and are as they were sent.
         bytes: u64,
         /// How long the session took.
         seconds: f64,
         /// What became of the files.
         files: FileCounts,
-        /// Why it ended early; empty: it did not.
+        /// The reason why it ended early; empty: it did not.
         why: String,
     },
     /// SIGHUP came, and changes nothing: tokens are read at each use.
     Hangup,
-    /// A connection that was not let in, or so many of them.
+    /// A connection that was not let in, or several of one address.
     Refused {
         /// Address and port of the peer, or only the address of several refusals.
         peer: String,
-        /// Why it was refused.
+        /// The reason why it was refused.
         why: String,
         /// Number of refusals that this stands for.
         times: u64,

@@ -1,4 +1,4 @@
-//! The server: one port, where connections show what they are before anything is done for them.
+//! Server of transfers: one port, where connections show what they are before anything is done.
 
 mod doorman;
 pub mod event;
@@ -42,16 +42,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the listener looks whether it shall end.
+/// Interval at which the listener looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
-/// How long a server with `--once` waits for a client that was cut off to come back.
+/// Time that a server with `--once` waits for a client that was cut off to come back.
 const ONCE_LINGER: Duration = Duration::from_secs(60);
-/// What waits to be accepted; the kernel bounds it by net.core.somaxconn. In a flood a queue of the
-/// standard library's 128 is full, and who then comes asks again after 1, 3 and 7 s (tcp(7)).
+/// Connections that may wait to be accepted; the kernel bounds them by net.core.somaxconn. In a
+/// flood a queue of the standard library's 128 is full, and a client that then comes asks again
+/// after 1, 3 and 7 s (tcp(7)).
 const BACKLOG: i32 = 4096;
-/// After an error of accept(2), so that one that lasts costs no processor.
+/// Pause after an error of accept(2), so that one that lasts costs no processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-/// Until some of those who made room have ended.
+/// Pause until some of the connections that made room have ended.
 const CROWD_PAUSE: Duration = Duration::from_millis(1);
 
 /// A bound server.
@@ -64,9 +65,9 @@ pub struct Server {
     tls: Arc<ServerConfig>,
     token: Token,
     host: Arc<Host>,
-    /// `None`: `null:`.
+    /// Directory that is served; `None`: `null:`.
     root: Option<Arc<Root>>,
-    /// The same, as tokens know it.
+    /// Served directory as tokens know it.
     served: ServedRoot,
     strangers: Strangers,
     refusals: Refusals,
@@ -134,7 +135,7 @@ impl Server {
         self.address
     }
 
-    /// The URL of the whole root, with the token inside: for the one who shall have it.
+    /// The URL of the whole root, with the token inside: for the one who is to have it.
     #[must_use]
     pub fn url(&self) -> HaulUrl {
         self.url_by(&self.hosts.names[0])
@@ -152,7 +153,7 @@ impl Server {
         self.root.as_ref().map_or(&[], |root| root.closed())
     }
 
-    /// By which hosts it is reached.
+    /// Hosts by which the server is reached.
     #[must_use]
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -239,7 +240,8 @@ impl Server {
         }
     }
 
-    /// With `once`: a session has ended for good, or was cut off and did not come back.
+    /// Whether a server with `once` is done: a session has ended for good, or was cut off and did
+    /// not come back.
     fn is_over(&self) -> bool {
         if !self.options.once {
             return false;
@@ -261,7 +263,7 @@ fn served_root(named: &ServeRoot, root: Option<&Arc<Root>>) -> Result<ServedRoot
     })
 }
 
-/// A peer by IPv4 is shown so, though a socket of IPv6 took its connection.
+/// Address of a peer as it is shown: by IPv4, though a socket of IPv6 took its connection.
 fn canonical(peer: SocketAddr) -> SocketAddr {
     match peer.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::from((v4, peer.port())),
@@ -269,7 +271,8 @@ fn canonical(peer: SocketAddr) -> SocketAddr {
     }
 }
 
-/// `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands in.
+/// Listens on an address. `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands
+/// in.
 fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
     let bound = TcpListener::bind(address).or_else(|error| match address.strip_prefix("[::]:") {
         Some(port) if error.kind() != io::ErrorKind::AddrInUse => {

@@ -1,4 +1,4 @@
-//! Why a connection was not let in, in the words of the server's log.
+//! Reasons why a connection was not let in, in the words of the server's log.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub enum NotLetIn {
     /// The control connection of a probe broke.
     #[error("{0}")]
     Control(ControlError),
-    /// The client was told why.
+    /// The client was refused, and told why.
     #[error("{0}")]
     Refused(Box<Problem>),
     #[error("it speaks HTTP")]
@@ -31,7 +31,7 @@ pub enum NotLetIn {
     UnknownStream,
     #[error("a data stream too many, or one that was opened before")]
     StreamTooMany,
-    /// It was drawn by lot.
+    /// The connection was drawn by lot, to make room for another.
     #[error("it had not shown who it is when others needed its place")]
     MadeRoom,
 }

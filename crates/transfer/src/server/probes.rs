@@ -1,4 +1,6 @@
-//! Letting a probe in: a session without files, which has its own places and leaves the rest alone.
+//! Admission of probes: sessions without files, which have places of their own.
+//!
+//! They leave the other sessions alone.
 
 use super::{
     Server,
@@ -48,7 +50,7 @@ struct Admitted {
 }
 
 impl Server {
-    /// A probe's whole session, on its connection's thread.
+    /// Runs a probe's whole session, on its connection's thread.
     pub(super) fn probe(
         &self,
         control: &mut Control,
@@ -111,7 +113,7 @@ impl Server {
         end
     }
 
-    /// Checks the token, and makes a place.
+    /// Lets a probe in: checks its token, and makes a place.
     fn admit(&self, control: &Control, open: &message::Open) -> Result<Admitted, Fault> {
         let secret = &open.token_secret;
         // One right is enough to begin; each round asks for its own.
@@ -174,7 +176,8 @@ impl Server {
         Ok(Admitted { id, grant, setup, streams, attached, waker, interrupt, rtt, begun })
     }
 
-    /// Bytes to this side need the right to write, bytes from it the right to read.
+    /// Checks that the token allows a round: bytes to this side need the right to write, bytes from
+    /// it the right to read.
     fn allows(&self, open: &message::Open, probe: &message::Probe) -> Result<(), Fault> {
         if probe.to_server {
             if self.options.read_only {

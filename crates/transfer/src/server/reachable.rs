@@ -1,4 +1,4 @@
-//! By which hosts others reach this server: its addresses, the best one first.
+//! Hosts by which others reach this server: its name and addresses, the best one first.
 //!
 //! The name of this host comes first where it leads to one of its addresses: otherwise others may
 //! not know it. Addresses are the kernel's; which of them the default route uses tells a socket
@@ -12,9 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// How long the name of this host may be looked up: where no name server answers, addresses do.
+/// Time for which the name of this host may be looked up: where no name server answers, addresses
+/// do.
 const LOOK_UP_MAX: Duration = Duration::from_secs(1);
-/// Of a block that nobody has (RFC 5737, RFC 3849): the default route leads there.
+/// Addresses of blocks that nobody has (RFC 5737, RFC 3849): the default route leads there.
 const ELSEWHERE: [(IpAddr, IpAddr); 2] = [
     (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1))),
     (
@@ -26,14 +27,14 @@ const ELSEWHERE: [(IpAddr, IpAddr); 2] = [
 /// The hosts of the URLs that a server prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// The best first, never empty.
+    /// Names and addresses, the best first, never empty.
     pub names: Vec<String>,
-    /// False where this machine has no address but its own loopback.
+    /// Whether others reach it: false where this machine has no address but its own loopback.
     pub for_others: bool,
 }
 
 impl Hosts {
-    /// One that the user has chosen.
+    /// The one host that the user has chosen.
     #[must_use]
     pub fn chosen(name: String) -> Self {
         Self { names: vec![name], for_others: true }
@@ -89,7 +90,7 @@ fn ranked(all: &[InterfaceAddress], defaults: &[IpAddr], listen: IpAddr) -> Vec<
     addresses
 }
 
-/// Neither loopback nor an address that means something on one link only.
+/// Whether an address is neither loopback nor one that means something on one link only.
 fn is_for_others(address: IpAddr) -> bool {
     let is_local = match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),

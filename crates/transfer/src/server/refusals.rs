@@ -1,4 +1,4 @@
-//! Who was not let in: each is told once with its address, and a flood is told in a few lines.
+//! Refused connections in the log: each is told with its address, a flood in a few lines.
 //!
 //! `LINES_MAX` lines an address in ten seconds, `LINES_MAX_ALL` of all addresses together; what is
 //! beyond them is counted, and told in a line for each address when the time is over.
@@ -16,10 +16,10 @@ use std::{
 const WINDOW: Duration = Duration::from_secs(10);
 const LINES_MAX: u64 = 16;
 const LINES_MAX_ALL: u64 = 200;
-/// So many addresses are counted apart; what others do beyond all lines is told without theirs.
+/// Most addresses that are counted apart; what others do beyond all lines is told without theirs.
 const ADDRESSES_MAX: usize = 63;
 
-/// One address in this window.
+/// Refusals of one address in this window.
 #[derive(Debug, Default)]
 struct Peer {
     told: u64,
@@ -49,7 +49,7 @@ impl Refusals {
         Self(Lock::new(Window::new()))
     }
 
-    /// A connection was refused: the line for it, if it is told now.
+    /// Counts a refused connection: returns the line for it, if it is told now.
     pub fn tell(&self, address: SocketAddr, why: String) -> Option<ServerEvent> {
         let mut window = lock(&self.0);
         let Window { told: told_in_all, peers, others, .. } = &mut *window;
@@ -90,7 +90,7 @@ impl Refusals {
     }
 }
 
-/// Who has one address of IPv6 has its whole network (RFC 6177).
+/// Network of an address: a client that has one address of IPv6 has its whole network (RFC 6177).
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

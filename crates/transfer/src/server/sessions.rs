@@ -1,4 +1,4 @@
-//! The server's sessions: letting clients in, and running what they asked for.
+//! Sessions of the server: letting clients in, and running what they asked for.
 
 use super::{ServeRoot, Server, doorman::Stranger, not_let_in::NotLetIn};
 use crate::{
@@ -65,11 +65,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a client may have offered and unsettled: enough for small files on a long path, in memory
-/// that 64 sessions may take.
+/// Limits on what a client may have offered and unsettled: enough for small files on a long path,
+/// in memory that 64 sessions may take.
 const OFFER_LIMITS: OfferLimits = OfferLimits { files: 16_384, bytes: 4 << 20 };
-/// Within a site answers come at once: fewer open files keep to memory that was touched before. Of
-/// 16 KiB each, 20,000 went a tenth faster so.
+/// Most offers on a path within a site, where answers come at once: fewer open files keep to memory
+/// that was touched before. Of 16 KiB each, 20,000 went a tenth faster so.
 const OFFERS_ON_SHORT_PATH: u32 = 4096;
 const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
 
@@ -80,11 +80,11 @@ fn offer_limits(rtt: Duration) -> OfferLimits {
         ..OFFER_LIMITS
     }
 }
-/// How long a single-use token's next session waits for one that is just ending.
+/// Time that a single-use token's next session waits for one that is just ending.
 const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
-/// Problems of one session that are told, each by a line.
+/// Most problems of one session that are told, each by a line.
 const PROBLEMS_TOLD_MAX: u64 = 1000;
-/// How long a session that yields to its successor may take.
+/// Time that a session may take to yield to its successor.
 const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Entry {
@@ -95,7 +95,7 @@ pub struct Entry {
     pub streams: Arc<Streams>,
     pub streams_granted: u64,
     pub interrupt: Interrupt,
-    /// The session is a probe and moves no files.
+    /// Whether the session is a probe and moves no files.
     pub is_probe: bool,
 }
 
@@ -115,7 +115,7 @@ impl Sessions {
         self.open.len()
     }
 
-    /// How many of them are probes.
+    /// Number of open sessions that are probes.
     pub fn probes(&self) -> usize {
         self.open.values().filter(|entry| entry.is_probe).count()
     }
@@ -151,7 +151,7 @@ impl Sessions {
     }
 }
 
-/// What was agreed in the handshake.
+/// A session that was accepted, with what was agreed in the handshake.
 struct Accepted {
     session: [u8; 16],
     open: message::Open,
@@ -168,7 +168,7 @@ struct Accepted {
 }
 
 impl Accepted {
-    /// What the client is told once there is something to do.
+    /// The message that tells the client what was agreed, once there is something to do.
     fn opened(&self, work: &Work) -> message::Opened {
         message::Opened {
             session: self.session,
@@ -191,7 +191,7 @@ impl Accepted {
 
 enum Work {
     Receive(TargetPlace),
-    /// And the mode of the directories whose contents these are.
+    /// A pull: its sources, and the mode of the directories whose contents these are.
     Send(Vec<Top>, u32),
 }
 
@@ -244,7 +244,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the token allows what it is asked for.
+    /// Checks that the token allows what it is asked for.
     fn authorize(&self, open: &message::Open) -> Result<Grant, Fault> {
         let purpose = purpose_of(open);
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
@@ -329,7 +329,7 @@ impl Server {
         })
     }
 
-    /// The sessions, locked, when this one may be added.
+    /// Locks the sessions when this one may be added.
     ///
     /// The same transfer on an earlier connection is a leftover and yields. A single-use token has
     /// one session at a time, and none once its transfer is complete.
@@ -403,7 +403,8 @@ impl Server {
         choose::streams(&facts).0.clamp(1, most)
     }
 
-    /// The path of what is served is the operator's, and not told.
+    /// Checks that the served directory is still at its path. That path is the operator's, and not
+    /// told.
     fn check_in_place(&self) -> Result<(), Fault> {
         let ServeRoot::Directory(path) = &self.options.root else { return Ok(()) };
         let Some(found) = self.served.in_its_place(path) else { return Ok(()) };
@@ -533,7 +534,7 @@ impl Server {
         });
     }
 
-    /// A preflight asks for what is known of this host.
+    /// Tells the client of a preflight what is known of this host.
     fn say_facts(&self, control: &mut Control, open: &message::Open, work: &Work) {
         if open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
             let place = match work {
@@ -558,7 +559,7 @@ impl Server {
     }
 }
 
-/// The token that is of no use any more once this session is complete.
+/// Id of the token that is of no use any more once this session is complete.
 fn used_up_by(accepted: &Accepted) -> Option<String> {
     let uses_up = accepted.grant.single_use && purpose_of(&accepted.open).is_some();
     uses_up.then(|| accepted.grant.token_id.clone())
@@ -580,7 +581,7 @@ fn untold(problems: u64) -> Option<crate::problem::Problem> {
     Some(problem("not every problem of this session is told", "", &found, ""))
 }
 
-/// What the one source of a push is called here, where that is another name.
+/// The new name of the one source of a push, where it gets another here.
 fn new_name(work: &Work) -> Option<Vec<u8>> {
     match work {
         Work::Receive(TargetPlace::Below { rename, .. }) => rename.clone(),
@@ -678,7 +679,7 @@ pub enum HandshakeFailure {
     Control(ControlError),
 }
 
-/// What the client asks for, and the capabilities that both sides have.
+/// Hears what the client asks for, and the capabilities that both sides have.
 fn shake_hands(
     control: &mut Control,
     deadline: Instant,
@@ -724,8 +725,9 @@ fn check_protection(open: &message::Open, least: Protection) -> Result<(), Fault
         .hint("leave --protection and --digest out"))
 }
 
-/// The root of a token was resolved when the token was made. A link on its way came later, maybe by
-/// another token, and would open what this one was not made for.
+/// The fault of a token whose root cannot be opened. The root was resolved when the token was made;
+/// a link on its way came later, maybe by another token, and would open what this one was not made
+/// for.
 fn no_token_root(error: &std::io::Error) -> Fault {
     let what = "the token's root cannot be opened on the server";
     if error.raw_os_error() != Some(rustix::io::Errno::LOOP.raw_os_error()) {
@@ -737,7 +739,7 @@ fn no_token_root(error: &std::io::Error) -> Fault {
         .hint("ask for a new token (`haul token new` there)")
 }
 
-/// A move into nothing would leave the files nowhere.
+/// The fault of a move into nothing, which would leave the files nowhere.
 fn thrown_away() -> Fault {
     let what = "the target throws everything away, so nothing can be moved there";
     Fault::new(FaultCode::RightMissing, Side::Target, what)
@@ -746,8 +748,8 @@ fn thrown_away() -> Fault {
         .hint("leave out --move")
 }
 
-/// What a client asks for, in a hash: the same command gives the same. `None` for what leaves
-/// nothing anywhere: a token for one transfer is still good for that afterwards.
+/// Hash of what a client asks for: the same command gives the same. `None` for what leaves nothing
+/// anywhere: a token for one transfer is still good for that afterwards.
 fn purpose_of(open: &message::Open) -> Option<[u8; 32]> {
     let wishes = Wishes::from_wire(open.wishes.as_ref());
     // A pull that lists is held to that: session/sending/giving.rs.

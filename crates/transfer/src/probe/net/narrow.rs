@@ -1,5 +1,6 @@
-//! Smaller segments for a round whose first full ones vanish. A transfer does it by the same rule
-//! (`transport/segments.rs`).
+//! Smaller segments for a round whose first full ones vanish.
+//!
+//! A transfer does it by the same rule (`transport/segments.rs`).
 
 use super::{
     report::{BlackHole, Direction, PathFacts},

@@ -1,5 +1,6 @@
-//! Data streams of a round: threads that send and receive bytes which are thrown away. Figures are
-//! what the kernel says of them.
+//! Data streams of a round: threads that send and receive bytes which are thrown away.
+//!
+//! Figures are what the kernel says of them.
 //!
 //! A sender hands the same warm bytes to sendmsg(2) again and again. MSG_ZEROCOPY would only add
 //! notices on loopback, where the kernel copies such sends after all.
