@@ -1,4 +1,4 @@
-//! What the spans of a session's files hold, collected from its streams.
+//! Content values of the spans of a session's files, collected from its streams.
 
 use crate::{
     content::{FileContent, Value},
@@ -14,12 +14,12 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Begins with what an earlier run knew.
+    /// Begins a file with the values that an earlier run knew.
     pub fn begin(&self, file: FileId, content: FileContent) {
         lock(&self.files).insert(file, content);
     }
 
-    /// A span was moved; `None`: nobody asked what it holds.
+    /// Adds the value of a span that was moved; `None`: nobody asked what it holds.
     pub fn span(&self, file: FileId, grid: SpanGrid, span: SpanIndex, value: Option<Value>) {
         let Some(value) = value else { return };
         let mut files = lock(&self.files);
@@ -39,7 +39,7 @@ impl Contents {
         lock(&self.files).get(&file).cloned()
     }
 
-    /// The file is settled.
+    /// Takes the values of a file that is settled.
     pub fn take(&self, file: FileId) -> Option<FileContent> {
         lock(&self.files).remove(&file)
     }

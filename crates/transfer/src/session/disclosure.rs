@@ -1,4 +1,4 @@
-//! What a sender may be told of what is at the target.
+//! Extent of what a sender may be told of the files at the target.
 
 use crate::rights::{Right, Rights};
 
@@ -10,7 +10,7 @@ pub enum Telling {
 }
 
 impl Telling {
-    /// By the rights of a client.
+    /// Decides what to tell by the rights of a client.
     #[must_use]
     pub fn to(rights: Rights) -> Self {
         if rights.allows(Right::Read) { Self::All } else { Self::Little }

@@ -1,5 +1,7 @@
-//! The engines of a session's streams: chosen at the first file, once more when the files are found
-//! to be many, and again when the facts change.
+//! Choice of the engines of a session's streams.
+//!
+//! They are chosen at the first file, once more when the files are found to be many, and again when
+//! the facts change.
 //!
 //! A sending stream looks at the page cache ahead of it ([`SourceWatch`]); the session's thread
 //! looks at the disk's rate ([`DiskWatch`]). Either way a stream changes between two spans.
@@ -39,12 +41,12 @@ use std::{
 pub struct Chosen {
     pub candidates: Vec<&'static EngineInfo>,
     pub because: String,
-    /// By an option, so it is never chosen again.
+    /// The user chose the engine by an option, so it is never chosen again.
     pub forced: bool,
 }
 
 impl Chosen {
-    /// For streams that begin before there is a file to choose by.
+    /// The engine for streams that begin before there is a file to choose by.
     #[must_use]
     pub fn last_resort() -> Self {
         let candidates = vec![&haul_datapath::engines::read_write::INFO];
@@ -59,12 +61,13 @@ pub struct Orders {
     latest: Lock<Order>,
 }
 
-/// Engine that the streams are to go over to between two spans.
+/// An engine that the streams are to change to between two spans.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// Never empty once it is given.
+    /// Engines in order of preference; never empty once the order is given.
     pub candidates: Vec<&'static EngineInfo>,
-    /// A choice by the files, which another look at the page cache may overrule; otherwise a trial.
+    /// The order is a choice by the files, which another look at the page cache may overrule;
+    /// otherwise a trial.
     pub is_choice: bool,
 }
 
@@ -75,7 +78,7 @@ impl Orders {
         self.number.fetch_add(1, Ordering::Release);
     }
 
-    /// The latest order, if the stream has not `seen` it.
+    /// Takes the latest order, if the stream has not `seen` it.
     #[must_use]
     pub fn newer_than(&self, seen: &mut u64) -> Option<Order> {
         if self.number.load(Ordering::Acquire) == *seen {
@@ -87,8 +90,8 @@ impl Orders {
     }
 }
 
-/// So much of a source is looked at before another engine is chosen. Where files are shorter it is
-/// several of them: a warm one among cold ones changes nothing.
+/// Bytes of a source that are looked at before another engine is chosen. Where files are shorter it
+/// is several of them: a warm one among cold ones changes nothing.
 const LOOK_BYTES: u64 = 16 << 20;
 
 /// Looks at the page cache ahead of a stream, a window at a time.
@@ -96,16 +99,17 @@ const LOOK_BYTES: u64 = 16 << 20;
 pub struct SourceWatch {
     host: Arc<Host>,
     digest: bool,
-    /// What suits what was looked at last; that another stands in for it changes nothing.
+    /// The engine that suits what was looked at last; that another stands in for it changes
+    /// nothing.
     suits: &'static EngineInfo,
     looked_at: Option<(Weak<SpanFile>, Range<u64>)>,
-    /// Of the windows since the last that was judged.
+    /// Bytes of the windows since the last that was judged.
     window_bytes: u64,
     cached_bytes: u64,
 }
 
 impl SourceWatch {
-    /// `None` where the engine was asked for.
+    /// Starts the watch; `None` where the user asked for the engine.
     #[must_use]
     pub fn new(host: &Arc<Host>, digest: bool, chosen: &Chosen) -> Option<Self> {
         let suits = chosen.candidates.first().filter(|_| !chosen.forced)?;
@@ -113,16 +117,16 @@ impl SourceWatch {
         Some(Self { host, digest, suits, looked_at: None, window_bytes: 0, cached_bytes: 0 })
     }
 
-    /// The session's thread has chosen for all streams, or tries an engine, which says nothing of
-    /// what suits the source.
+    /// Takes an order of the session's thread: a choice tells what suits the source, a trial does
+    /// not.
     pub fn ordered(&mut self, order: &Order) {
         if order.is_choice {
             self.suits = order.candidates[0];
         }
     }
 
-    /// Another engine for this span and what comes behind it. `bulk_bytes`: see
-    /// [`Engines::bulk_bytes`].
+    /// Chooses another engine for this span and what comes behind it, if the page cache says so.
+    /// `bulk_bytes`: see [`Engines::bulk_bytes`].
     pub fn look(&mut self, span: &FileSpan, bulk_bytes: u64) -> Option<Choice> {
         let is_seen = self.looked_at.as_ref().is_some_and(|(file, window)| {
             std::ptr::eq(file.as_ptr(), Arc::as_ptr(&span.file))
@@ -168,7 +172,7 @@ pub fn source_of(file: Option<&File>) -> choose::Source {
     system.map_or(choose::Source::Unknown, |system| choose::Source::File(system.kind))
 }
 
-/// How often the streams' figures are looked at for it.
+/// Interval between two looks at the disk's rate.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Looks at the rate of a session's disk.
@@ -187,7 +191,8 @@ impl DiskWatch {
         Self { slowdown, begun: now, looked_at: now, disk_ns: 0 }
     }
 
-    /// `bytes`: done by the disk so far. `disk_ns`: what a stream has waited for it.
+    /// Looks at the disk's rate and says which engines to try, if any. `bytes`: done by the disk so
+    /// far. `disk_ns`: what a stream has waited for it.
     pub fn look(
         &mut self,
         now: Instant,
@@ -209,7 +214,7 @@ impl DiskWatch {
     }
 }
 
-/// The engines of one side's session, and what is said of them.
+/// The engines of one side's session, and what users were told of them.
 #[derive(Debug)]
 pub struct Engines {
     side: Side,
@@ -220,11 +225,11 @@ pub struct Engines {
     disk: Option<DiskWatch>,
     /// Changes that were told: each is told once, however many streams change.
     told: BTreeSet<String>,
-    /// For the client that asked how this side chose.
+    /// Explanation of the choice, for the client that asked for it.
     explained: Option<message::Explained>,
 }
 
-/// A change for both sides' users: the other's, and this one's.
+/// A change as told to both sides' users: a notice for the other, an event for this one.
 pub type Change = (message::Notice, Event);
 
 /// Makes the event of something that is done in another way, for the users of both sides.
@@ -246,9 +251,8 @@ impl Engines {
         }
     }
 
-    /// By how many bytes the engines are to be chosen now that this is offered, if they are: at the
-    /// first file that has some, and once more when the files, which are offered one by one, add up
-    /// to many.
+    /// Bytes by which the engines are to be chosen, if an offer makes it due: at the first file
+    /// that has some, and once more when the files, which are offered one by one, add up to many.
     pub fn offered(&mut self, offer: &FileOffer) -> Option<u64> {
         // A file that was compared, or grew meanwhile, was offered before.
         let is_new = offer.compared == Compared::NotCompared && offer.growth == Growth::NotGrowing;
@@ -268,14 +272,14 @@ impl Engines {
         is_due.then(|| self.bulk_bytes.max(offer.size_bytes))
     }
 
-    /// All that was offered in files that are not packed: engines move those, packs bypass them.
+    /// Bytes offered in files that are not packed: engines move those, packs bypass them.
     #[must_use]
     pub fn bulk_bytes(&self) -> u64 {
         self.bulk_bytes
     }
 
-    /// `watches_disk`: the choice may be made again by the disk's rate. Streams that run already
-    /// get theirs by `orders`.
+    /// Takes the choice of the engines. `watches_disk`: it may be made again by the disk's rate.
+    /// Streams that run already get theirs by `orders`.
     pub fn choose(&mut self, choice: Choice, forced: bool, watches_disk: bool, orders: &Orders) {
         if self.chosen.is_some() {
             orders.give(Order { candidates: choice.candidates.clone(), is_choice: true });
@@ -286,13 +290,13 @@ impl Engines {
         self.chosen_for_many = self.bulk_bytes >= choose::LARGE_BYTES;
     }
 
-    /// For the report; empty before there was a choice.
+    /// The reason of the choice, for the report; empty before there was one.
     #[must_use]
     pub fn because(&self) -> String {
         self.chosen.as_ref().map_or(String::new(), |chosen| chosen.because.clone())
     }
 
-    /// Keeps for the client how a server chose.
+    /// Keeps for the client how a server chose its engines.
     pub fn explain(&mut self, explained: Explained) {
         self.explained = Some(explained.into_wire());
     }
@@ -377,7 +381,7 @@ mod tests {
         assert_eq!(changes, [(half, "io-uring")]);
     }
 
-    /// Of a stream that begins with sendfile.
+    /// The watch of a stream that begins with sendfile.
     fn watch(host: &Arc<Host>) -> SourceWatch {
         let candidates = vec![&engines::sendfile::INFO];
         let chosen = Chosen { candidates, because: String::new(), forced: false };
@@ -439,7 +443,8 @@ mod tests {
         assert_eq!(all.bulk_bytes(), MIB);
     }
 
-    /// Each is too short to be worth another engine; together they are not.
+    /// Case of short cold files: each is too short to be worth another engine, together they are
+    /// not.
     #[test]
     fn many_short_cold_files_change_engines_once() {
         const MIB: u64 = 1 << 20;

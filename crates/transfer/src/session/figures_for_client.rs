@@ -1,4 +1,4 @@
-//! A role of a server, with figures for the client that wants them.
+//! Wrapper of a server's role, which sends figures to the client that wants them.
 
 use crate::{
     session::{
@@ -13,7 +13,7 @@ use haul_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// A server tells its figures so often: an interval of the client's is a second.
+/// Interval at which a server tells its figures: half of the client's, which is a second.
 const FIGURES_EVERY: Duration = Duration::from_millis(500);
 
 /// A role of a server, with figures for the client that wants them.

@@ -1,5 +1,7 @@
-//! Reads files beside the session's thread: whole ones for their BLAKE3, to tell whether what is at
-//! the target is the same as the source; and what is to be looked at once more.
+//! Threads that read files beside the session's thread.
+//!
+//! They read whole files for their BLAKE3, to tell whether what is at the target is the same as the
+//! source; and what is to be looked at once more.
 
 use crate::locks::{Lock, lock};
 use haul_datapath::SpanFile;
@@ -16,18 +18,18 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Read at a time.
+/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
-/// One reads while another computes; more would only share the disk.
+/// Count of threads: one reads while another computes, and more would only share the disk.
 const THREADS: usize = 2;
 
 /// The BLAKE3 of a file's content.
 pub type Content = [u8; 32];
 
-/// How a file came out.
+/// Result of reading a file.
 pub type Hashed<T> = (FileId, io::Result<T>);
 
-/// Reads a file; the flag says that nobody waits for it any more.
+/// A file and its reading; the flag says that nobody waits for it any more.
 type Job<T> = (FileId, Box<dyn FnOnce(&AtomicBool) -> io::Result<T> + Send>);
 
 /// Threads that read files, started when the first file comes.
@@ -37,12 +39,12 @@ pub struct Hashing<T = Content> {
     results: Arc<Lock<Vec<Hashed<T>>>>,
     ending: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// Given and not taken back.
+    /// Files that were given and whose results were not taken yet.
     open: BTreeSet<FileId>,
 }
 
 impl<T: Send + 'static> Hashing<T> {
-    /// `wake` is called when there is a result.
+    /// Starts with no file; `wake` is called when there is a result.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             wake: Arc::new(wake),
@@ -54,7 +56,7 @@ impl<T: Send + 'static> Hashing<T> {
         }
     }
 
-    /// Has a file read by `read`.
+    /// Has a file read by `read` on one of the threads.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -102,13 +104,13 @@ impl<T: Send + 'static> Hashing<T> {
         results
     }
 
-    /// Whether some file has not come out yet.
+    /// Whether any file is given whose result was not taken yet.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Whether this file has not come out yet.
+    /// Whether the result of this file was not taken yet.
     #[must_use]
     pub fn has(&self, file: FileId) -> bool {
         self.open.contains(&file)

@@ -1,4 +1,4 @@
-//! Whether a client's transfer gets on: what counts is a span that was verified, and nothing else.
+//! Headway of a client's transfer: spans that were verified, and nothing else, count.
 //!
 //! Bytes that move show that a connection lives, so it is not called stalled. They are no progress:
 //! a path that cuts every connection before a span is through moves bytes for ever. From the first
@@ -19,29 +19,29 @@ use haul_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// Connections that break within this time of each other broke for one reason.
+/// Time within which connections that break broke for one reason.
 const ROUND: Duration = Duration::from_millis(200);
 /// Rounds of broken streams without a verified span after which a session is given up for another.
 const ROUNDS_MAX: u32 = 12;
 const REOPEN_DELAY: Duration = Duration::from_millis(50);
-/// The same for a stream without work, beside others that have some.
+/// Pause before a stream without work is opened again, beside others that have work.
 const REOPEN_IDLE_DELAY: Duration = Duration::from_secs(1);
-/// Rounds of streams that carried a part of a span, and none of it was verified: spans of this size
-/// do not come through.
+/// Rounds of streams that carried a part of a span, none of which was verified, after which spans
+/// become smaller: those of this size do not come through.
 const CUTS_A_SIZE: u32 = 3;
-/// A session that has nothing to move, and whose peer still speaks after this time, is not broken.
+/// Age of a session at which it is not broken, if it has nothing to move and its peer still speaks.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Rounds with the smallest spans after which all time counts, also what connections lived.
 const CUTS_OF_SMALLEST: u32 = 8;
-/// The next smaller size of spans is this part of the one before.
+/// Divisor of the size of spans to the next smaller one.
 const SHRINK: u64 = 8;
 
 /// Bytes that a connection brought before it was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Behind the preface and the first header.
+    /// Payload bytes, behind the preface and the first header.
     pub payload_bytes: u64,
-    /// From its opening to the last byte that moved.
+    /// Time from the connection's opening to the last byte that moved.
     pub lived: Duration,
 }
 
@@ -64,14 +64,14 @@ pub struct Cut {
     pub carried: Carried,
     /// The connection was moving a span.
     pub at_work: bool,
-    /// When the oldest other stream was opened that is moving a span.
+    /// Time when the oldest other stream that is moving a span was opened.
     pub oldest_at_work: Option<Instant>,
 }
 
 /// The step after a stream was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Opens another after this time.
+    /// Opens another stream after this time.
     Reopen(Duration),
     /// Ends the session; another one may do better, or [`Headway::is_over`] says that none does.
     EndSession,
@@ -84,23 +84,23 @@ pub struct Headway(Lock<State>);
 struct State {
     retry_for: Duration,
     session_at: Option<Instant>,
-    /// When the peer last said anything.
+    /// Time when the peer last said anything.
     heard_at: Option<Instant>,
-    /// The size that the user wants, or the largest that is chosen.
+    /// Size of spans that the user wants, or the largest that is chosen.
     span_bytes: u64,
-    /// Spans have become smaller than that.
+    /// Spans have become smaller than the size that was wanted.
     is_smaller: bool,
-    /// What the session has verified, in any unit that grows.
+    /// Progress that the session has verified, in any unit that grows.
     verified: u64,
-    /// The first cut since a span was verified.
+    /// Time of the first cut since a span was verified.
     broken_since: Option<Instant>,
-    /// What connections lived and moved since then, one of each round.
+    /// Time that connections lived since the first cut, one of each round.
     lived: Duration,
-    /// The end of the last round.
+    /// Time when the last round of cuts began.
     round_at: Option<Instant>,
-    /// In this session, since a span was verified.
+    /// Rounds of cuts in this session, since a span was verified.
     rounds: u32,
-    /// Those in which spans of this size were on their way.
+    /// Rounds of cuts in which spans of this size were on their way.
     cuts: u32,
     cuts_ever: u32,
     carried_bytes: u64,
@@ -135,25 +135,25 @@ impl Headway {
         lock(&self.0).outages
     }
 
-    /// The first session is waited for: the time for coming back runs from now on.
+    /// Starts the time for coming back, while the first session is waited for.
     pub fn begin_waiting(&self, now: Instant) {
         lock(&self.0).broken_since = Some(now);
     }
 
-    /// The server is there.
+    /// Ends the wait for the first session: the server is there.
     pub fn end_waiting(&self) {
         lock(&self.0).forget();
     }
 
-    /// Another session begins, which has verified nothing yet.
+    /// Begins another session, which has verified nothing yet.
     pub fn begin_session(&self, now: Instant) {
         let mut state = lock(&self.0);
         state.session_at = Some(now);
         (state.verified, state.rounds, state.round_at) = (0, 0, None);
     }
 
-    /// The session has verified so much, in any unit that grows. More than before is progress, and
-    /// all that went wrong until now is forgotten.
+    /// Notes what the session has verified, in any unit that grows. More than before is progress,
+    /// and all that went wrong until now is forgotten.
     pub fn verified(&self, total: u64) {
         let mut state = lock(&self.0);
         if total > state.verified {
@@ -162,13 +162,13 @@ impl Headway {
         }
     }
 
-    /// The peer last said anything then.
+    /// Notes the time when the peer last said anything.
     pub fn heard(&self, at: Instant) {
         lock(&self.0).heard_at = Some(at);
     }
 
-    /// No file is under way: there is nothing to get on with. A peer that took the session and
-    /// says nothing is no reason to forget what went wrong before.
+    /// Notes that no file is under way: there is nothing to get on with. A peer that took the
+    /// session and says nothing is no reason to forget what went wrong before.
     pub fn idle(&self) {
         let mut state = lock(&self.0);
         let between = state.heard_at.zip(state.session_at);
@@ -178,7 +178,7 @@ impl Headway {
         }
     }
 
-    /// A data stream was cut.
+    /// Counts a data stream that was cut, and says what to do next.
     pub fn stream_cut(&self, now: Instant, cut: &Cut) -> Next {
         let mut state = lock(&self.0);
         let survives = |state: &State| {
@@ -197,8 +197,8 @@ impl Headway {
         Next::Reopen(REOPEN_DELAY * rounds.min(ROUNDS_MAX))
     }
 
-    /// The session was lost. Returns the sizes of spans before and from now on, where they become
-    /// smaller.
+    /// Notes that the session was lost. Returns the sizes of spans before and from now on, where
+    /// they become smaller.
     pub fn session_lost(&self, now: Instant) -> Option<(u64, u64)> {
         let mut state = lock(&self.0);
         state.is_broken(now);
@@ -226,22 +226,22 @@ impl Headway {
         lock(&self.0).is_over(now)
     }
 
-    /// The time for coming back that is left, once it runs.
+    /// Time for coming back that is left, once it runs.
     #[must_use]
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let state = lock(&self.0);
         state.broken_since.map(|_| state.retry_for.saturating_sub(state.clock(now)))
     }
 
-    /// How long it takes until the run is given up, where the session is in `lost_in`.
+    /// Time until the run is given up, if the session is lost in `lost_in`.
     #[must_use]
     pub fn given_up_in(&self, now: Instant, lost_in: Duration) -> Duration {
         let left = self.left(now);
         left.unwrap_or_else(|| lost_in + lock(&self.0).retry_for)
     }
 
-    /// How long a server may be silent until the session is given up for another: the time for
-    /// coming back would otherwise pass without a try.
+    /// Silence of a server after which the session is given up for another: the time for coming
+    /// back would otherwise pass without a try.
     #[must_use]
     pub fn lost_after(&self) -> Duration {
         let retry_for = lock(&self.0).retry_for;
@@ -251,8 +251,8 @@ impl Headway {
         (retry_for / 2).clamp(LOST_AFTER_MIN, LOST_AFTER)
     }
 
-    /// How long a stream may bring nothing: not longer than there is time for coming back, once
-    /// that runs.
+    /// Time for which a stream may bring nothing: not longer than there is time for coming back,
+    /// once that runs.
     #[must_use]
     pub fn stall_after(&self, now: Instant, stall_after: Duration) -> Duration {
         let left = self.left(now);
@@ -274,16 +274,16 @@ impl Headway {
 
 /// The shortest silence after which a session is given up.
 const LOST_AFTER_MIN: Duration = Duration::from_secs(5);
-/// The least time that a stream may bring nothing.
+/// The shortest time for which a stream may bring nothing.
 const STALL_AFTER_MIN: Duration = Duration::from_secs(2);
 
-/// A cause that lets no span through.
+/// A cause of cuts that lets no span through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Rounds of connections, one after the other.
     pub connections: u32,
     pub span_bytes: u64,
-    /// The most that one of them carried.
+    /// The most payload bytes that one connection carried.
     pub carried_bytes: u64,
 }
 
@@ -328,7 +328,7 @@ impl State {
         !self.is_smallest() && (self.cuts >= CUTS_A_SIZE || (self.cuts > 0 && soon_over))
     }
 
-    /// How long nothing got on.
+    /// Time for which nothing got on, without what connections lived.
     fn clock(&self, now: Instant) -> Duration {
         let Some(since) = self.broken_since else { return Duration::ZERO };
         let all = now.saturating_duration_since(since);
@@ -359,14 +359,14 @@ mod tests {
         cut(0, 0)
     }
 
-    /// What became of a path that does the same to each connection.
+    /// Course of a run on a path that does the same to each connection.
     struct Course {
         sizes: Vec<u64>,
         seconds: f64,
         connections: u32,
     }
 
-    /// Runs sessions until it is over, or a span of this size is through.
+    /// Runs sessions until the run is over, or a span of this size is through.
     fn course(each: Cut, between: Duration, through_bytes: u64) -> Course {
         let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
         let (mut now, mut sizes, mut connections) = (begun, vec![SPAN], 0);
@@ -418,7 +418,7 @@ mod tests {
         assert!((20.0..22.0).contains(&course.seconds), "{}", course.seconds);
     }
 
-    /// A span of 8 MiB takes 7 minutes at 20 kB/s.
+    /// Case of a slow path: a span of 8 MiB takes 7 minutes at 20 kB/s.
     #[test]
     fn a_slow_path_that_is_cut_now_and_then_gets_smaller_spans_and_is_not_given_up() {
         let course = course(cut(4 << 20, 200), Duration::from_millis(250), 1 << 20);
@@ -438,7 +438,7 @@ mod tests {
         assert!((20.0..23.0).contains(&course.seconds), "{}", course.seconds);
     }
 
-    /// A NAT forgets connections that nothing goes over.
+    /// Case of a NAT that forgets connections on which nothing goes over.
     #[test]
     fn idle_streams_that_are_cut_beside_one_at_work_are_no_lack_of_progress() {
         let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
@@ -477,7 +477,7 @@ mod tests {
         assert!(!headway.is_over(begun + RETRY * 9));
     }
 
-    /// Stored from a link that was cut for 20 s: `reconnected 36 times`.
+    /// Case stored from a link that was cut for 20 s: `reconnected 36 times`.
     #[test]
     fn an_outage_counts_once_however_often_connections_are_tried() {
         let (begun, headway) = (Instant::now(), Headway::new(RETRY * 3, SPAN));
@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(headway.outages(), 2, "what breaks together is one");
     }
 
-    /// Stored from a path that was cut: a silence of 20 s is longer than `--retry-for 10s`.
+    /// Case stored from a path that was cut: a silence of 20 s is longer than `--retry-for 10s`.
     #[test]
     fn a_silent_session_is_given_up_while_there_is_time_for_another() {
         let after = |seconds| Headway::new(Duration::from_secs(seconds), SPAN).lost_after();

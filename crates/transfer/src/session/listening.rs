@@ -1,15 +1,16 @@
-//! Whether the peer of a session is still there: when it is asked, and when it is given up.
+//! Timing of the questions to a silent peer: when it is pinged, and when it is given up.
 
 use std::time::{Duration, Instant};
 
-/// A side that heard nothing for this long asks whether the other is there.
+/// Silence after which a side asks whether the other is there.
 const PING_AFTER: Duration = Duration::from_secs(5);
-/// A side that heard nothing for this long gives the session up.
+/// Silence after which a side gives the session up.
 pub const LOST_AFTER: Duration = Duration::from_secs(20);
-/// The same from when it asked, where another session waits for what this one holds.
+/// Silence after a ping that ends the session, where another one waits for what this one holds.
 const LOST_AFTER_WANTED: Duration = Duration::from_secs(4);
 
-/// A server that tells no figures answers pings, every five seconds: it is silent after this time.
+/// Silence after which a server that tells no figures is not believed any more: it answers pings
+/// every five seconds.
 pub const SILENT_AFTER_PING: Duration = Duration::from_secs(8);
 
 /// The step that a peer's silence calls for.
@@ -24,10 +25,10 @@ pub enum Next {
 pub struct Listening {
     lost_after: Duration,
     pinged_at: Instant,
-    /// When it was asked because somebody waits.
+    /// Time of the ping that was sent because another session waits.
     asked_at: Option<Instant>,
-    /// The count of bytes on the streams at the last look while somebody waits, and when it last
-    /// grew: on a slow path an answer stands behind them in the same queue.
+    /// Count of bytes on the streams at the last look while another session waits, and the time
+    /// when it last grew: on a slow path an answer stands behind them in the same queue.
     moved: Option<(u64, Instant)>,
 }
 
@@ -37,19 +38,19 @@ impl Listening {
         Self { lost_after, pinged_at: now, asked_at: None, moved: None }
     }
 
-    /// Somebody waits, and the peer has not been heard since it was asked.
+    /// Whether another session waits, and the peer has not been heard since it was asked.
     #[must_use]
     pub fn is_doubted(&self, heard_at: Instant) -> bool {
         self.asked_at.is_some_and(|at| at > self.latest(heard_at))
     }
 
-    /// When the peer was last heard, be it by its bytes.
+    /// Time when the peer was last heard, be it by its bytes.
     fn latest(&self, heard_at: Instant) -> Instant {
         self.moved.map_or(heard_at, |(_, at)| heard_at.max(at))
     }
 
-    /// `waited_for`: another session waits for what this one holds, whose streams have moved so
-    /// many bytes.
+    /// Decides what to do about the peer's silence. `waited_for`: another session waits for what
+    /// this one holds, whose streams have moved so many bytes.
     pub fn look(&mut self, now: Instant, heard_at: Instant, waited_for: Option<u64>) -> Next {
         let silent = now.saturating_duration_since(heard_at);
         if silent > self.lost_after {
@@ -90,12 +91,13 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// How long a peer is kept that answers or not, looked at ten times a second for 30 s.
+    /// Seconds after which a peer is given up, looked at ten times a second for 30 s; `None`: it is
+    /// kept.
     fn kept(is_waited_for: bool, answers: bool) -> Option<u128> {
         kept_that_moves(is_waited_for.then_some(0), answers)
     }
 
-    /// The same for one whose streams move so many bytes between two looks.
+    /// Seconds after which a peer is given up whose streams move so many bytes between two looks.
     fn kept_that_moves(waited_for: Option<u64>, answers: bool) -> Option<u128> {
         let begun = Instant::now();
         let mut heard_at = begun;

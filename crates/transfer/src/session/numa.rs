@@ -1,4 +1,4 @@
-//! Streams run near their network interface, where the host has several NUMA nodes.
+//! Placement of streams near their network interface, where the host has several NUMA nodes.
 
 use haul_datapath::{
     Host,
@@ -7,8 +7,7 @@ use haul_datapath::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{net::SocketAddr, os::fd::AsFd, path::Path};
 
-/// Processors on which threads that use this socket are to run; `None` leaves them to the
-/// scheduler.
+/// Finds the processors for threads that use this socket; `None` leaves them to the scheduler.
 #[must_use]
 pub fn near_interface(socket: impl AsFd, host: &Host) -> Option<Placement> {
     if host.nodes.len() < 2 {

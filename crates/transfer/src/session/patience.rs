@@ -9,20 +9,20 @@ use haul_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// So many stall timeouts a server may take for what costs it nothing.
+/// Stall timeouts allowed to a server for what costs it nothing.
 const STALLS_MAX: u32 = 12;
-/// The same where a disk has its part, and for a client, which may wait for its user.
+/// Stall timeouts allowed where a disk has its part, and for a client, which may wait for its user.
 const STALLS_MAX_LONG: u32 = 360;
-/// How often it is looked at; each look goes through the open files.
+/// The longest interval between two checks; each goes through the open files.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Patience {
-    /// The peer is a server, and is not asked for what takes long.
+    /// The peer is a server, and is not asked for anything that takes long.
     is_quick: bool,
     stall_after: Duration,
     looked_at: Instant,
-    /// What had been done, and what was due.
+    /// Progress at the last check: how much was done, and what was due.
     seen: (u64, Option<Awaited>),
     since: Instant,
 }
@@ -34,7 +34,8 @@ impl Patience {
         Self { is_quick, stall_after, looked_at: now, seen: (0, None), since: now }
     }
 
-    /// `look` says how much was done so far, in any unit that grows, and what is due.
+    /// Checks whether the peer still does what is due; `look` says how much was done so far, in any
+    /// unit that grows, and what is due.
     ///
     /// # Errors
     /// The fault that ends the session.

@@ -1,4 +1,4 @@
-//! The receiving role of a session: prepares targets, feeds the committer, settles files.
+//! Receiving role of a session: prepares targets, feeds the committer, settles files.
 //!
 //! What happens to a file beside that is the business of its stages: see `stage`.
 
@@ -82,11 +82,11 @@ pub struct Receiving<'a> {
     answering: Answering,
     stages: Stages,
     streams: DataStreams,
-    /// The client has yet to say which files are meant.
+    /// Selection of files by the client, which has yet to say it.
     selection: Option<Arriving>,
     patience: Patience,
     pub peer_report: Option<message::SideReport>,
-    /// Messages of the sender that bring the transfer on.
+    /// Count of the sender's messages that bring the transfer on.
     handled: u64,
 }
 
@@ -94,18 +94,18 @@ pub struct Receiving<'a> {
 pub struct ReceivingOptions {
     /// Knowledge of files that are there which the sender may be told.
     pub telling: Telling,
-    /// Nothing is asked for, wherever it would go.
+    /// No file is asked for, wherever it would go.
     pub dry_run: bool,
     pub offers: OfferLimits,
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
-    /// Names that were asked for; `None`: anything may come.
+    /// Names that were asked for; `None`: any name may come.
     pub expected: Option<Vec<Expected>>,
     /// Patterns of the user: what they leave out is not removed either; `None`: they leave out
     /// nothing.
     pub matcher: Option<Matcher>,
-    /// The client has yet to say it.
+    /// Selection of files, which the client has yet to say.
     pub selection: Option<Arriving>,
     /// The manifest in which each settled file gets a line.
     pub manifest: Option<Lines>,
@@ -123,6 +123,8 @@ impl ReceivingOptions {
 }
 
 impl<'a> Receiving<'a> {
+    /// Starts a receiving role, with the thread of its committer.
+    ///
     /// # Errors
     /// If no thread can be had for the committer.
     pub fn new(
@@ -220,7 +222,7 @@ impl<'a> Receiving<'a> {
         self.part().figures()
     }
 
-    /// The server has told where the time of its streams goes.
+    /// Takes the times of the server's streams by stage, as it told them.
     pub fn heard_figures(&mut self, figures: &message::Figures) {
         self.streams.heard_figures(figures);
     }
@@ -236,20 +238,20 @@ impl<'a> Receiving<'a> {
         self.context.tell(event);
     }
 
-    /// The file that was offered first of those under way.
+    /// Name of the first file that is under way.
     #[must_use]
     pub fn current(&self) -> Option<Name> {
         self.context.current()
     }
 
-    /// The furthest that this side was behind what it was offered of a file that grows.
+    /// The largest lag of this side behind a file that grows.
     #[must_use]
     pub fn largest_lag(&self) -> Option<Lag> {
         self.stages.rounds.largest_lag()
     }
 
-    /// Ends the streams, makes durable what is verified, and lets go of what is unfinished: it
-    /// stays for a resume.
+    /// Ends the streams, makes durable what is verified, and lets go of unfinished files, which
+    /// stay for a resume.
     pub fn stop(&mut self) {
         let context = &mut self.context;
         context.shared.streams.stop();
@@ -320,7 +322,7 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// As soon as nothing more comes, so that the sender need not ask.
+    /// Says goodbye as soon as nothing more comes, so that the sender need not ask.
     fn say_goodbye(&mut self) {
         if self.context.finishing && self.peer_report.is_some() && self.context.ended.is_none() {
             self.stop();
@@ -348,7 +350,7 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// A part of what the client says of the files that are meant.
+    /// Takes a part of the client's selection of files.
     fn take_selection(&mut self, part: message::Selection) -> Result<(), ProtocolError> {
         let Some(arriving) = &mut self.selection else {
             return Err(ProtocolError::new("a selection that was not announced"));
@@ -426,7 +428,7 @@ impl Role for Receiving<'_> {
         self.context.shared.holds(held)
     }
 
-    /// A watch ends when its user wants it to, and is complete when nothing is under way then.
+    /// Ends a watch when its user wants it to; it is complete when nothing is under way then.
     fn ends_in_order(&mut self, _now: Instant) -> bool {
         let context = &mut self.context;
         let watches = self.streams.supply.connects() && context.place.wishes().recording.watch;
@@ -442,13 +444,13 @@ impl Role for Receiving<'_> {
         self.context.shared.streams.moved_bytes()
     }
 
-    /// It is said by the time that the sender says his.
+    /// Nothing is left to say at the end: this side's report is out by the time of the sender's.
     fn has_last_word(&self) -> bool {
         false
     }
 }
 
-/// The machine of a session that receives to `place`.
+/// Makes the state machine of a session that receives to `place`.
 fn machine(place: &TargetPlace, offers: OfferLimits) -> Receiver {
     let is_renamed = matches!(place, TargetPlace::Below { rename: Some(_), .. });
     let path = if is_renamed { TargetPath::NameOfOneSource } else { TargetPath::Directory };

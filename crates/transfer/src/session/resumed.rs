@@ -1,18 +1,19 @@
-//! What earlier runs left of the files that are not settled: of one that fails it counts for
-//! nothing, for it has no part in what is in place.
+//! Bytes that earlier runs left of the files that are not settled.
+//!
+//! Those of a file that fails count for nothing, as they have no part in what is in place.
 
 use crate::session::tally::Tally;
 use haul_protocol::FileId;
 use std::collections::BTreeMap;
 
-/// Bytes that came before, and those of holes, by file; of files that have any.
+/// Bytes taken up from earlier runs, and those of holes, by file; of files that have any.
 #[derive(Debug, Default)]
 pub struct TakenUpBytes {
     files: BTreeMap<FileId, (u64, u64)>,
 }
 
 impl TakenUpBytes {
-    /// `file`: the one that they are of, unless it is counted elsewhere.
+    /// Adds bytes taken up and holes, and keeps them by `file`, unless they are counted elsewhere.
     pub fn add(&mut self, tally: &mut Tally, file: Option<FileId>, resumed: u64, holes: u64) {
         tally.resumed_bytes += resumed;
         tally.hole_bytes += holes;
@@ -22,7 +23,7 @@ impl TakenUpBytes {
         }
     }
 
-    /// Some of it is not there any more.
+    /// Takes off bytes of an earlier run that are not there any more.
     pub fn lost(&mut self, tally: &mut Tally, file: FileId, bytes: u64) {
         tally.resumed_bytes = tally.resumed_bytes.saturating_sub(bytes);
         if let Some((resumed, _)) = self.files.get_mut(&file) {
@@ -30,7 +31,7 @@ impl TakenUpBytes {
         }
     }
 
-    /// A file's life is over.
+    /// Ends the account of a file; if it failed, its bytes are taken off.
     pub fn file_ended(&mut self, tally: &mut Tally, file: FileId, failed: bool) {
         let Some((resumed, holes)) = self.files.remove(&file).filter(|_| failed) else { return };
         tally.resumed_bytes = tally.resumed_bytes.saturating_sub(resumed);

@@ -1,4 +1,4 @@
-//! [`drive`], the loop of a session's thread on either side, and what it drives: a [`Role`].
+//! Loop of a session's thread on either side ([`drive`]), and the [`Role`] that it drives.
 
 use super::listening::{Listening, Next};
 use crate::{
@@ -21,24 +21,26 @@ use std::{
 
 /// The longest sleep of a session's thread.
 const TURN: Duration = Duration::from_millis(100);
-/// Files under way that are looked at for one to name.
+/// The most files under way that are looked at to find one to name.
 pub(super) const LOOKED_AT_MAX: usize = 64;
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// How a session ended.
+/// Ways in which a session ends.
 #[derive(Clone, Debug)]
 pub enum SessionEnd {
     /// Every file is settled and both sides have reported.
     Finished,
-    /// One side ended it with a reason.
+    /// One side ended the session with a reason.
     Refused(Fault),
     /// The connection was lost; another may go on.
     Lost(String),
     Interrupted,
 }
 
-/// One direction of a transfer, on one side.
+/// One direction of a transfer, on one side of it.
 pub trait Role {
+    /// Handles a message of the peer.
+    ///
     /// # Errors
     /// If the peer broke the protocol.
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError>;
@@ -48,19 +50,20 @@ pub trait Role {
     /// A fault that ends the session.
     fn pump(&mut self, now: Instant) -> Result<Pumped, Fault>;
     fn poll_message(&mut self) -> Option<Message>;
-    /// When the peer last said anything.
+    /// Takes the time when the peer last said anything.
     fn heard(&mut self, _at: Instant) {}
     /// Whether the other side still waits for what this one says at the end.
     fn has_last_word(&self) -> bool;
-    /// Bytes that its streams have moved so far: sent and acknowledged, or received.
+    /// Bytes that the role's streams have moved so far: sent and acknowledged, or received.
     fn moved_bytes(&self) -> u64 {
         0
     }
-    /// Whether another session that waits for this waits for this one.
+    /// Whether this session holds what another session waits for.
     fn holds(&self, _held: &Held) -> bool {
         false
     }
-    /// The user wants it to end: whether it does so in order, and is to go on until then.
+    /// Prepares an orderly end that the user wants: whether there will be one, so that the loop
+    /// goes on until then.
     fn ends_in_order(&mut self, _now: Instant) -> bool {
         false
     }

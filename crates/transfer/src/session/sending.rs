@@ -1,4 +1,4 @@
-//! The sending role of a session: lists and offers files, feeds the streams, confirms the sources.
+//! Sending role of a session: lists and offers files, feeds the streams, confirms sources.
 //!
 //! What happens to a file beside that is the business of its stages: see `stage`.
 
@@ -69,7 +69,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a watch that its user ends may take.
+/// The longest time that the goodbye of a watch may take, once its user ends it.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Sending<'a> {
@@ -81,7 +81,7 @@ pub struct Sending<'a> {
     offering: Offering,
     patience: Patience,
     pub peer_report: Option<message::SideReport>,
-    /// Messages of the receiver that bring the transfer on.
+    /// Count of the receiver's messages that bring the transfer on.
     handled: u64,
     interrupted_at: Option<Instant>,
 }
@@ -94,7 +94,7 @@ pub struct SendingOptions {
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
     pub wishes: Wishes,
-    /// Memory of the session before, of files that are followed.
+    /// Memory of followed files, from the session before.
     pub written: Written,
     /// The manifest in which each settled file gets a line.
     pub manifest: Option<Lines>,
@@ -202,7 +202,7 @@ impl<'a> Sending<'a> {
         self.context.tell(event);
     }
 
-    /// The file that was offered first of those under way.
+    /// Name of the first regular file that is under way.
     #[must_use]
     pub fn current(&self) -> Option<Name> {
         let sources = lock(&self.context.shared.sources);
@@ -211,13 +211,13 @@ impl<'a> Sending<'a> {
         Some(Name(file.name.clone()))
     }
 
-    /// The furthest that the target was behind a file that was followed.
+    /// The largest lag of the target behind a file that was followed.
     #[must_use]
     pub fn largest_lag(&self) -> Option<Lag> {
         self.stages.following.as_ref().and_then(|following| following.lag.largest.clone())
     }
 
-    /// Takes what another session of this run goes on with.
+    /// Takes the memory of followed files, with which another session of this run goes on.
     pub fn take_written(&mut self) -> Written {
         self.stages.following.as_mut().map(Following::take_written).unwrap_or_default()
     }
@@ -286,7 +286,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Of what is there already, spans that are holes were never anywhere else.
+    /// Counts the bytes of a file that are there already; those of holes count apart, as they were
+    /// never sent.
     fn resumed(&mut self, file: FileId, bytes: u64, span_bytes: u64) {
         let context = &mut self.context;
         let holes = lock(&context.shared.sources).get(&file).map_or(0, |source| {
@@ -314,7 +315,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// A part of what the client says of the files that are meant.
+    /// Takes a part of the client's selection of files.
     fn take_selection(&mut self, part: message::Selection) -> Result<(), ProtocolError> {
         match self.sources.select(part)? {
             Ok(true) => self.stages.watching = self.sources.watching(self.context.wishes),
@@ -387,7 +388,7 @@ impl Role for Sending<'_> {
         explained.or_else(|| lock(&self.context.shared.machine).poll_message())
     }
 
-    /// A watch ends when its user wants it to, and is complete when nothing is under way then.
+    /// Ends a watch when its user wants it to; it is complete when nothing is under way then.
     fn ends_in_order(&mut self, now: Instant) -> bool {
         let is_open = !self.context.finishing && self.has_open();
         let Some(watching) = self.stages.watching.as_mut().filter(|_| !is_open) else {
@@ -402,7 +403,8 @@ impl Role for Sending<'_> {
         self.context.shared.streams.moved_bytes()
     }
 
-    /// A client has no time to lose, and what it says at the end is for the server's log.
+    /// Whether this side is a server: a client has no time to lose, and what it says at the end is
+    /// for the server's log.
     fn has_last_word(&self) -> bool {
         !self.streams.supply.connects()
     }

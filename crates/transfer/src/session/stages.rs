@@ -1,4 +1,4 @@
-//! Where the time went: each side's streams, split into stages that add up to their open time.
+//! Account of where the time went: the open time of each side's streams, split into stages.
 //!
 //! An engine's times are wall times of its calls, so each holds work, waiting for a processor and
 //! waiting for a disk or the wire. They are told apart by what the kernel counts for the thread
@@ -18,7 +18,7 @@ use crate::{
 use haul_datapath::engines;
 use haul_protocol::message::{Figures, SideReport, Stage, StageTime};
 
-/// A stream's open time.
+/// Parts of a stream's open time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Split {
     open_ns: u64,
@@ -37,7 +37,7 @@ struct Walls {
     idle_ns: u64,
 }
 
-/// Takes out of the calls' wall times what was no waiting.
+/// Splits a stream's open time: takes out of the calls' wall times what was no waiting.
 ///
 /// The digest only computes: what it takes beyond the thread's processor time is waiting for a
 /// processor, and beyond that for pages that come from the disk. The rest of the processor time
@@ -62,12 +62,12 @@ fn split(figures: &StreamFigures, open_ns: u64, walls: &Walls) -> Split {
     }
 }
 
-/// What a stream's thread has been at since it last said what it did.
+/// Time since a stream's thread last said what it did.
 fn open_call_ns(figures: &StreamFigures) -> u64 {
     figures.updated_at.filter(|_| figures.is_open).map_or(0, elapsed_ns)
 }
 
-/// How long a stream was open, and the stages of that.
+/// Open time of a stream, and the stages of that.
 type Spent = (u64, Vec<(Stage, u64)>);
 
 fn sender_stages(figures: &StreamFigures) -> Spent {
@@ -114,12 +114,13 @@ fn sender_stages(figures: &StreamFigures) -> Spent {
     (split.open_ns, stages)
 }
 
-/// A congestion control that paces keeps to the rate that it measured: where a window or buffer is
-/// full for this share of the time, that is what it measured.
+/// Share of the time, as a divisor, that a window or buffer is full for a pace to follow it: a
+/// congestion control that paces keeps to the rate that it measured, so what was full then is what
+/// it measured.
 const PACE_FOLLOWS_FROM: u64 = 3;
 
-/// What of the time that the wire held a sender is the receiver's window's, and what its own
-/// buffer's: the one rule, of transfers and of probes.
+/// Splits the time that the wire held a sender: what is the receiver's window's, and what its own
+/// buffer's. This is the one rule, of transfers and of probes.
 pub(crate) fn limited_ns(figures: &StreamFigures, held_ns: u64) -> (u64, u64) {
     // A window or buffer that fills a queue of the path is no limit: the link is.
     if figures.queue_held_ns > figures.held_ns / 2 {
@@ -173,7 +174,7 @@ fn receiver_stages(figures: &StreamFigures) -> Spent {
     (split.open_ns, stages)
 }
 
-/// Adds up what all streams of a side did.
+/// Adds up the times of all streams of a side.
 fn added(streams: &[StreamFigures], of: fn(&StreamFigures) -> Spent) -> Figures {
     let mut all = Figures::default();
     for (open_ns, stages) in streams.iter().map(of) {
@@ -185,8 +186,8 @@ fn added(streams: &[StreamFigures], of: fn(&StreamFigures) -> Spent) -> Figures 
     all
 }
 
-/// The same for a report, of the time in which all streams waited for work at once and of what the
-/// others did: one that finds no more spans, while another brings the last, holds nothing up.
+/// Adds up for a report the time of all streams at work, and that in which all waited for work at
+/// once: a stream that finds no more spans, while another brings the last, holds nothing up.
 ///
 /// How they waited beside each other is not known. All did so at most for the least share of those
 /// that were open for long.
@@ -220,7 +221,7 @@ fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
     }
 }
 
-/// A part that a side's report is made of, beside the streams' figures.
+/// The part of a side's report that its streams and its committer make.
 pub struct Part {
     figures: Figures,
     at_work: Figures,
@@ -293,7 +294,7 @@ pub fn max_rss_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Costs of a side's part.
+/// Costs of a side, as its report tells them.
 #[must_use]
 pub fn costs(report: &SideReport, moved_bytes: u64) -> SideCosts {
     let gigabytes = moved_bytes as f64 / 1e9;
@@ -304,15 +305,15 @@ pub fn costs(report: &SideReport, moved_bytes: u64) -> SideCosts {
     }
 }
 
-/// The value with this many decimal digits.
+/// Rounds a value to this many decimal digits.
 #[must_use]
 pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
 
-/// A rate in Gbit/s with four digits that count, and three behind the point at least: a slow line
-/// has a rate too.
+/// Rounds a rate in Gbit/s to four digits that count, and three behind the point at least: a slow
+/// line has a rate too.
 #[must_use]
 pub fn round_rate(gbit_per_s: f64) -> f64 {
     const DIGITS: i32 = 3;
@@ -323,7 +324,7 @@ pub fn round_rate(gbit_per_s: f64) -> f64 {
 }
 
 /// Figures that were added since earlier ones of the same streams. A call that goes on is guessed
-/// at until it returns, so a stage may also lose some.
+/// at until it returns, so a stage may also lose time.
 #[must_use]
 pub fn since(now: &Figures, before: &Figures) -> Figures {
     let earlier = |stage: Stage| before.stages.iter().find(|time| time.stage == stage);

@@ -1,4 +1,4 @@
-//! The data streams of a session: opening them, what each found out, and ending them.
+//! Data streams of a session: opening them, what each found out, and ending them.
 
 use super::headway::Carried;
 use crate::{
@@ -36,71 +36,74 @@ use std::{
 pub struct StreamFigures {
     pub cpu_ns: u64,
     pub wall_ns: u64,
-    /// Waiting for a span to send, or for a header to arrive.
+    /// Time of waiting for a span to send, or for a header to arrive.
     pub idle_ns: u64,
     pub copied_bytes: u64,
     pub stages: StageTimes,
-    /// In the order of their first use.
+    /// Engines in the order of their first use.
     pub engines: Vec<&'static str>,
     pub tcp: TcpInfo,
-    /// Payload of the spans that were finished on this stream.
+    /// Payload bytes of the spans that were finished on this stream.
     pub payload_bytes: u64,
-    /// Everything of this stream that its thread has taken so far: frames and payload.
+    /// Bytes of this stream that its thread has taken so far: frames and payload.
     pub consumed_bytes: u64,
-    /// Receiving: of these, payload of whole spans that are being written still.
+    /// Payload bytes among the consumed ones, when receiving, of whole spans that are being written
+    /// still.
     pub unsettled_bytes: u64,
-    /// Receiving: between a header and the end of its span. Sending: it has a span to send.
+    /// The thread is at a span: when receiving, between a header and the span's end; when sending,
+    /// it has a span to send.
     pub in_span: bool,
-    /// Time at which the thread said all this.
+    /// Time at which the thread last updated its figures.
     pub updated_at: Option<Instant>,
     /// The stream has not ended.
     pub is_open: bool,
-    /// Its thread's number for the kernel.
+    /// The thread's number for the kernel.
     pub thread: Option<Pid>,
-    /// Ready to run, and not running.
+    /// Time in which the thread was ready to run, and not running.
     pub run_queue_ns: u64,
-    /// Sending: at the last look the socket had no room for more.
+    /// The socket had no room for more at the last look, when sending.
     pub wire_holds: bool,
-    /// Sending: so long it was so.
+    /// Time in which the socket had no room for more, when sending.
     pub held_ns: u64,
-    /// Sending: so long the thread had nothing to send, and its socket still had.
+    /// Time in which a sending thread had nothing to send, and its socket still had.
     pub idle_held_ns: u64,
-    /// Sending: so long the send buffer was full with less than both windows let through.
+    /// Time in which the send buffer was full with less than both windows let through.
     pub buffer_held_ns: u64,
-    /// Sending: so long packets stood in a queue of the path while the socket had no room.
+    /// Time in which packets stood in a queue of the path while the sending socket had no room.
     pub queue_held_ns: u64,
-    /// Sending: the congestion control sends at the rate that it measured.
+    /// The congestion control of a sending stream sends at the rate that it measured.
     pub is_paced: bool,
     /// Bytes that the thread has read from disks, where the kernel counts them.
     pub read_bytes: Option<u64>,
-    /// When the session's thread asked the kernel last.
+    /// Time when the session's thread last asked the kernel.
     pub looked_at: Option<Instant>,
-    /// Received by the kernel and not taken by the thread yet: it is busy elsewhere, with its disk.
+    /// Bytes received by the kernel and not taken by the thread yet: it is busy elsewhere, with its
+    /// disk.
     pub unread_bytes: u64,
-    /// Receiving: its thread has all that it asked the wire for, and writes.
+    /// The receiving thread has all that it asked the wire for, and writes.
     pub writing: bool,
     /// The connection was reset; a thread that only waits does not see it.
     pub hung_up: bool,
     pub opened_at: Option<Instant>,
-    /// At the last look that found more bytes moved than the one before.
+    /// Time of the last look that found more bytes moved than the one before.
     pub moved_at: Option<Instant>,
 }
 
 impl StreamFigures {
-    /// The engine at work now.
+    /// Notes the engine at work now.
     pub fn uses(&mut self, engine: &'static str) {
         if !self.engines.contains(&engine) {
             self.engines.push(engine);
         }
     }
 
-    /// Receiving: it waits for this host's disk, not for the wire.
+    /// Whether a receiving stream waits for this host's disk, not for the wire.
     #[must_use]
     pub fn on_storage(&self) -> bool {
         self.writing || self.unread_bytes > 0
     }
 
-    /// Takes what the socket says now.
+    /// Takes the state of the socket, and adds the time since the last look to what it tells.
     pub(crate) fn look(&mut self, socket: &TcpStream) -> PollFlags {
         let now = Instant::now();
         let since = self.looked_at.replace(now).map(|at| now - at);
@@ -133,7 +136,7 @@ impl StreamFigures {
         is
     }
 
-    /// Takes what the kernel counts for the thread, where it does (CONFIG_SCHED_INFO).
+    /// Takes the kernel's counts for the thread, where there are any (CONFIG_SCHED_INFO).
     fn look_at_thread(&mut self) {
         if let Some((cpu_ns, run_queue_ns)) = self.thread.and_then(schedstat) {
             self.cpu_ns = self.cpu_ns.max(cpu_ns);
@@ -143,15 +146,15 @@ impl StreamFigures {
     }
 }
 
-/// All that the socket holds could be in flight, as far as both ends' windows go.
+/// Whether all that the socket holds could be in flight, as far as both ends' windows go.
 fn fits_windows(tcp: &TcpInfo) -> bool {
     let bytes = |segments: u32| u64::from(segments) * u64::from(tcp.mss_bytes);
     let held_bytes = bytes(tcp.unacked_segments) + u64::from(tcp.notsent_bytes);
     held_bytes < bytes(tcp.cwnd_segments).min(tcp.peer_window_bytes.into())
 }
 
-/// From this delay on it is a queue of the path: hosts that gather packets and acknowledgements
-/// stay below.
+/// Delay from which on packets stand in a queue of the path: hosts that gather packets and
+/// acknowledgements stay below.
 const QUEUE_FROM_US: u32 = 2000;
 
 /// Whether at least half of what is in flight waits in a queue: the link is full, and a larger
@@ -171,7 +174,7 @@ pub(crate) fn schedstat(thread: Pid) -> Option<(u64, u64)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// What a thread of this process has read from disks, read ahead included (proc_pid_io(5)).
+/// Bytes that a thread of this process has read from disks, read ahead included (proc_pid_io(5)).
 fn read_bytes(thread: Pid) -> Option<u64> {
     let path = format!("/proc/self/task/{}/io", thread.as_raw_nonzero());
     let text = std::fs::read_to_string(path).ok()?;
@@ -195,16 +198,16 @@ pub enum StreamEvent {
         why: String,
         stream: StreamId,
     },
-    /// The peer sent what may not stand there; the stream ends.
+    /// The peer sent a frame that may not stand there; the stream ends.
     Violated {
         why: String,
     },
-    /// Its thread has ended. `why` is `None` after an orderly end.
+    /// The stream's thread has ended. `why` is `None` after an orderly end.
     Ended {
         stream: StreamId,
         why: Option<String>,
         carried: Carried,
-        /// As [`StreamFigures::in_span`].
+        /// The stream was at a span, as [`StreamFigures::in_span`] tells.
         in_span: bool,
     },
 }
@@ -217,14 +220,15 @@ pub struct Streams {
     threads: Lock<Vec<JoinHandle<()>>>,
     /// Figures of streams that have ended.
     ended: Lock<Vec<StreamFigures>>,
-    /// Every number that a connection was attached with: a preface that is replayed finds it here.
+    /// Numbers of all connections that were ever attached: a preface that is replayed finds its own
+    /// here.
     claimed: Lock<BTreeSet<StreamId>>,
-    /// Attached and not yet running, or running.
+    /// Count of the streams that are attached and not yet running, or running.
     alive: AtomicU64,
     next: AtomicU64,
     stopping: AtomicBool,
     waker: Waker,
-    /// By this process's CPU quota.
+    /// Time for which this process's CPU quota held it.
     throttling: Throttling,
 }
 
@@ -238,14 +242,14 @@ pub struct StreamSetup {
     pub content: bool,
     pub host: Arc<Host>,
     pub congestion: CongestionChoice,
-    /// For each stream, in bytes a second.
+    /// Pacing rate of each stream, in bytes a second.
     pub pacing_bytes_per_s: Option<u64>,
     /// Memory that a stream's engine may hold, in bytes.
     pub buffer_bytes_max: usize,
 }
 
 impl StreamSetup {
-    /// The digest of a stream.
+    /// Makes the digest of a stream.
     #[must_use]
     pub fn span_digest(&self) -> SpanDigest {
         let digest = SpanDigest::new(self.digest, &self.keys);
@@ -276,7 +280,7 @@ impl Streams {
         })
     }
 
-    /// How long this process's own CPU quota has held it since these streams were made.
+    /// Time for which this process's own CPU quota has held it since these streams were made.
     #[must_use]
     pub fn throttled_ns(&self) -> u64 {
         self.throttling.ns()
@@ -297,14 +301,14 @@ impl Streams {
         true
     }
 
-    /// A claimed stream is over.
+    /// Counts a claimed stream as over.
     pub(crate) fn release(&self, stream: StreamId) {
         if lock(&self.claimed).contains(&stream) {
             self.alive.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// The number of the next stream that this side opens.
+    /// Takes the number of the next stream that this side opens.
     pub fn next_id(&self) -> StreamId {
         StreamId(u32::try_from(self.next.fetch_add(1, Ordering::Relaxed)).unwrap_or(u32::MAX))
     }
@@ -403,7 +407,7 @@ impl Streams {
         }
     }
 
-    /// The figures of the open streams, with what their sockets say now.
+    /// Figures of the open streams, with what their sockets say now.
     #[must_use]
     pub fn open(&self) -> Vec<(StreamId, StreamFigures)> {
         let look = |(stream, handle): (&StreamId, &StreamHandle)| {
@@ -422,7 +426,7 @@ impl Streams {
         lock(&self.handles).iter().map(look).collect()
     }
 
-    /// The figures of all streams, open and ended, without what has to be read from /proc.
+    /// Figures of all streams, open and ended, without what has to be read from /proc.
     #[must_use]
     pub fn socket_figures(&self) -> Vec<StreamFigures> {
         let mut all = lock(&self.ended).clone();
@@ -437,8 +441,8 @@ impl Streams {
         self.open().iter().map(|(_, figures)| of(&figures.tcp)).sum()
     }
 
-    /// Figures as by [`Self::socket_figures`], with what the kernel counts for the streams'
-    /// threads.
+    /// Figures of all streams, as [`Self::socket_figures`] gives them, with what the kernel counts
+    /// for their threads.
     #[must_use]
     pub fn all_figures(&self) -> Vec<StreamFigures> {
         let mut all = self.socket_figures();
@@ -451,7 +455,7 @@ impl Streams {
         u32::try_from(lock(&self.handles).len()).unwrap_or(u32::MAX)
     }
 
-    /// From now on, threads without work leave.
+    /// Has the threads without work leave from now on.
     pub fn request_stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
     }
@@ -487,7 +491,7 @@ impl Streams {
     }
 }
 
-/// Sets a socket up that this side sends on: congestion control, buffer and pacing.
+/// Sets up a socket that this side sends on: congestion control, buffer and pacing.
 pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     let _ = socket.set_nodelay(true);
     // Accepted sockets have the listener's, which is for short paths.
@@ -504,7 +508,7 @@ pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     }
 }
 
-/// The congestion control for a path, from what the kernel measured on the control connection.
+/// Chooses the congestion control for a path, by the round-trip time on the control connection.
 #[must_use]
 pub fn choose_congestion(host: &Host, rtt: Duration) -> CongestionChoice {
     choose::congestion(host, rtt, host.may_administer_network)

@@ -1,9 +1,9 @@
-//! What one session moved, and how much may be under way in it.
+//! Counts of what one session moved, and limits of what may be under way in it.
 
 use crate::{events::FileCounts, problem::Problem};
 use haul_protocol::message;
 
-/// Limits of what may be offered and unsettled at a time.
+/// Limits of the files that may be offered and unsettled at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferLimits {
     pub files: u32,
@@ -19,9 +19,9 @@ pub struct Tally {
     pub offered_files: u64,
     pub offered_directories: u64,
     pub offered_bytes: u64,
-    /// The one source is a directory: the target's path is none of its names.
+    /// The one source is a directory, whose name is kept: the target's path is none of its names.
     pub keeps_source_name: bool,
-    /// No more is offered.
+    /// The totals are known: no more is offered.
     pub total_known: bool,
     pub done_files: u64,
     pub done_directories: u64,
@@ -32,29 +32,29 @@ pub struct Tally {
     pub failed_files: u64,
     pub failed_directories: u64,
     pub left_out_files: u64,
-    /// Removed at the target.
+    /// Entries that were removed at the target.
     pub removed_files: u64,
-    /// In a dry run, what would be received.
+    /// Entries that would be received, in a dry run.
     pub planned_files: u64,
-    /// Directories among these.
+    /// Directories among the planned entries.
     pub planned_directories: u64,
     pub planned_bytes: u64,
-    /// Entries among these that would replace something.
+    /// Entries among the planned ones that would replace something.
     pub replaced_files: u64,
-    /// Removed at the source, once they were durable.
+    /// Sources that were removed, once they were durable at the target.
     pub sources_removed: u64,
-    /// Spans that are holes: nothing of them comes.
+    /// Bytes of spans that are holes, which are not sent.
     pub hole_bytes: u64,
-    /// Durable at the receiver before this session.
+    /// Bytes that were durable at the receiver before this session.
     pub resumed_bytes: u64,
-    /// The furthest that the receiver said it was, resumed and skipped bytes included.
+    /// The most bytes that the receiver said it had, resumed and skipped bytes included.
     pub received_bytes: u64,
     pub durable_bytes: u64,
     /// Bytes of spans that this session verified.
     pub verified_bytes: u64,
     pub resent_spans: u64,
     pub span_bytes: u64,
-    /// The first source that could not even be offered.
+    /// The first fault of a source that could not even be offered.
     pub first_problem: Option<Problem>,
 }
 
@@ -99,7 +99,7 @@ impl Tally {
         }
     }
 
-    /// Counts what would be received, in a dry run.
+    /// Counts an entry that would be received, in a dry run.
     pub(crate) fn plan(&mut self, offer: &message::FileOffer, replaces: bool) {
         self.planned_files += 1;
         self.planned_directories += one_if_directory(offer);
@@ -107,7 +107,7 @@ impl Tally {
         self.replaced_files += u64::from(replaces);
     }
 
-    /// An offer that another one follows, of the same file.
+    /// Takes an offer off the counts, as another one of the same file follows.
     pub(crate) fn forget_offer(&mut self, offer: &message::FileOffer) {
         self.offered_files = self.offered_files.saturating_sub(1);
         let directories = self.offered_directories;
@@ -115,8 +115,8 @@ impl Tally {
         self.offered_bytes = self.offered_bytes.saturating_sub(offer.size_bytes);
     }
 
-    /// What was just offered is another offer of a file that counts already, with so many bytes by
-    /// then.
+    /// Takes an earlier offer of a file off the counts, which had so many bytes then: what was just
+    /// offered is the same file once more.
     pub(crate) fn is_another_round(&mut self, counted_bytes: u64) {
         self.offered_files = self.offered_files.saturating_sub(1);
         self.offered_bytes = self.offered_bytes.saturating_sub(counted_bytes);
@@ -140,7 +140,7 @@ impl Tally {
         self.skipped_bytes += offer.size_bytes;
     }
 
-    /// Something that was offered has failed.
+    /// Counts an entry that was offered and has failed.
     pub(crate) fn failed(&mut self, offer: &message::FileOffer) {
         self.failed_files += 1;
         self.failed_directories += one_if_directory(offer);

@@ -1,4 +1,6 @@
-//! A long path that loses segments: its streams change to a congestion control that bears it.
+//! Watch on a long path that loses segments.
+//!
+//! Its streams change to a congestion control that bears it.
 
 use super::{context::Context, data_streams::DataStreams};
 use crate::problem::Side;
@@ -6,17 +8,19 @@ use haul_datapath::choose::{self, Loss};
 use haul_protocol::StreamId;
 use std::time::{Duration, Instant};
 
-/// Round trips beyond half a second are rare: a look sees several of them.
+/// Interval between two looks at the loss: it holds several round trips, as those beyond half a
+/// second are rare.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What was sent, and sent again, when it was last looked at.
+/// Bytes that were sent, and sent again, when the path was last looked at.
 #[derive(Debug)]
 pub(super) struct LossWatch {
     looked_at: Instant,
     before: Loss,
-    /// In a row: beginnings and full queues lose many segments at once, and then none.
+    /// Count of looks in a row that found loss: beginnings and full queues lose many segments at
+    /// once, and then none.
     lossy_looks: u32,
-    /// For streams that are opened from now on as well.
+    /// The congestion control that was changed to, for streams that are opened from now on as well.
     control: Option<String>,
 }
 

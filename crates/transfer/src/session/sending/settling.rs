@@ -1,4 +1,4 @@
-//! The settling of offers: what an outcome means for the file, the stages and the counts.
+//! Settling of offers: what an outcome means for the file, the stages and the counts.
 
 use super::{Sending, stage::Settled};
 use crate::{
@@ -18,16 +18,16 @@ use haul_protocol::{
 };
 use std::{sync::Arc, time::Instant};
 
-/// How an offer came out.
+/// Outcome of an offer, as the receiver told it.
 pub(super) struct Told {
     pub file: FileId,
     pub outcome: FileOutcome,
-    /// The source had failed by then.
+    /// The source had failed by the time of the outcome.
     pub source_failed: bool,
 }
 
 impl Sending<'_> {
-    /// The receiver has said how an offer came out.
+    /// Settles an offer of whose outcome the receiver has told.
     pub(super) fn settled(&mut self, told: Told, now: Instant) {
         let file = told.file;
         let source = lock(&self.context.shared.sources).remove(&file);
@@ -39,14 +39,14 @@ impl Sending<'_> {
         self.settle((entry, stored_as), told, true, now);
     }
 
-    /// A file whose offer is settled already has failed on this side.
+    /// Fails a file on this side whose offer is settled already.
     pub(super) fn failed_here(&mut self, failed: (FileId, SourceEntry, Fault), now: Instant) {
         let (file, entry, fault) = failed;
         let outcome = FileOutcome::Failed(fault);
         self.settle((entry, None), Told { file, outcome, source_failed: true }, false, now);
     }
 
-    /// Does what comes next to a file. `is_told`: the receiver said how it came out.
+    /// Takes the next step of a file. `is_told`: the receiver said how it came out.
     fn settle(
         &mut self,
         (entry, stored_as): (SourceEntry, Option<Name>),
@@ -72,7 +72,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Counts what came of an offer, and tells of a file that has ended.
+    /// Counts the outcome of an offer, and tells of a file that has ended.
     fn count(&mut self, settled: Settled) {
         let Settled { entry, step, stored_as, .. } = settled;
         let (context, offer) = (&mut self.context, entry.offer);
