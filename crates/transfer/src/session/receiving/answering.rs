@@ -1,4 +1,4 @@
-//! The answers to offers: what is there, what of it may be said, what is asked for.
+//! Answers to offers: what is there, what of it may be told, what is asked for.
 //!
 //! A sender that may write and not read learns of a name that it offers whether something is there,
 //! and whether that has the size and the time of its own file. It learns no size and no BLAKE3 of
@@ -37,15 +37,15 @@ use haul_protocol::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// What a role remembers to answer offers.
+/// State that a role keeps to answer offers.
 pub(super) struct Answering {
-    /// Names that were asked for; `None`: anything may come.
+    /// Names that were asked for; `None`: any name may come.
     pub expected: Option<Vec<Expected>>,
-    /// Directories that the session made: what is offered in them is not there.
+    /// Directories that the session made: no file that is offered in them is there yet.
     fresh: Fresh,
     /// Share of the large files that all sessions may have open.
     large_files: Share,
-    /// Large files to be answered when there is room for them.
+    /// Large files that wait to be answered until there is room for them.
     waiting: VecDeque<FileId>,
 }
 
@@ -57,7 +57,7 @@ impl Answering {
 }
 
 impl Receiving<'_> {
-    /// A file was offered.
+    /// Takes an offer, and answers it at once if the file is small.
     pub(super) fn offered(&mut self, offer: &FileOffer) {
         let file = offer.file;
         self.learn_source(offer);
@@ -97,7 +97,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// The one source turned out to be a directory.
+    /// Takes note that the one source turned out to be a directory.
     fn learn_source(&mut self, offer: &FileOffer) {
         let context = &mut self.context;
         if !context.place.learn_source(offer) {
@@ -161,7 +161,7 @@ impl Receiving<'_> {
         context.answer(file, Answer::Fault(fault));
     }
 
-    /// Asks for what is not there.
+    /// Asks for the spans of a file that are not there.
     fn need(
         &mut self,
         file: FileId,
@@ -247,7 +247,7 @@ fn count_resumed(
     context.tally.span_bytes = context.tally.span_bytes.max(grid.span_bytes());
 }
 
-/// Looks at what is there, and says of it what the sender may know.
+/// Prepares the answer by what is there, and says of it what the sender may know.
 fn prepare(
     offer: &FileOffer,
     span_bytes: u64,

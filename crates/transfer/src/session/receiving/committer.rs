@@ -1,4 +1,4 @@
-//! Makes what arrived durable: syncs and journals about once a second, and commits whole files.
+//! Committer of what arrived: syncs and journals about once a second, and commits whole files.
 //!
 //! Two threads a session, beside the streams, so that no stream ever waits for a sync: one syncs,
 //! the other puts what is synced under its name.
@@ -29,34 +29,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long verified spans wait before they are synced and journaled.
+/// Time that verified spans wait before they are synced and journaled.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
-/// Files that come one after the other are let come together for twice as long as the last sync
-/// took: a sync has a part that does not depend on how many files share it, and holds up who makes
-/// new ones. But the longer files wait for one, the more of them are open.
+/// Time, in multiples of the last sync's, in which files that come one after the other are let come
+/// together: a sync has a part that does not depend on how many files share it, and holds up who
+/// makes new ones. But the longer files wait for one, the more of them are open.
 const GATHER_FACTOR: u32 = 2;
 const GATHER_MAX: Duration = Duration::from_millis(30);
-/// On a disk whose syncs take long, for half as long as one.
+/// Divisor of the last sync's time in which files come together, on a disk whose syncs take long.
 const GATHER_SLOW_DIVISOR: u32 = 2;
 const GATHER_SLOW_MAX: Duration = Duration::from_millis(100);
-/// So many files share a sync well enough.
+/// Count of files that share a sync well enough: no more are waited for.
 const GATHER_FILES: usize = 2048;
 
-/// From this many files on, one sync of the file system costs less than one of each file.
+/// Count of files from which on one sync of the file system costs less than one of each file.
 const GROUP_MIN: usize = 4;
 
 /// A target shared by streams, committer and session.
 pub type SharedTarget = Arc<Lock<Option<TargetFile>, rank::Target>>;
 
-/// A span that no checkpoint has journaled, and what it holds, where that is known.
+/// A span that no checkpoint has journaled, with the digest of its content, where that is known.
 type Unjournaled = (SpanIndex, Option<Digest>);
 
 /// A result of the committer, for the session's thread.
 #[derive(Debug)]
 pub enum Committed {
     Done(FileId),
-    /// The sync, or putting it under its name, failed.
+    /// The sync of the file, or putting it under its name, failed.
     Failed(FileId, Fault),
 }
 
@@ -71,17 +71,17 @@ struct Undurable {
 struct Queue {
     undurable: BTreeMap<FileId, Undurable>,
     commits: VecDeque<FileId>,
-    /// To be let go of, and whether what is there stays for a resume.
+    /// Targets to let go of, each with whether it stays for a resume.
     given_up: Vec<(SharedTarget, bool)>,
-    /// The committer sleeps until something is to be done.
+    /// The committer sleeps until it has something to do.
     idle: bool,
-    /// No file is to wait for others.
+    /// Haste is called for: no file is to wait for others.
     hurried: bool,
-    /// No other files come: those that are there wait for nothing.
+    /// All files have come: those that are there wait for nothing.
     has_all: bool,
     /// Files whose content is durable: the publisher puts them under their names.
     synced: VecDeque<Entry>,
-    /// The publisher is at work on some that it has taken.
+    /// The publisher is at work on files that it has taken.
     publishing: bool,
     /// Files under their names, which are not durable yet.
     named: Vec<Entry>,
@@ -91,12 +91,12 @@ struct Queue {
 }
 
 impl Queue {
-    /// Some file is between its content and its name.
+    /// Whether any file is between its content and its name.
     fn is_publishing(&self) -> bool {
         self.publishing || !self.synced.is_empty()
     }
 
-    /// The committer has to get up.
+    /// Whether the committer has to get up.
     fn has_work(&self) -> bool {
         !self.commits.is_empty()
             || !self.named.is_empty()
@@ -113,17 +113,17 @@ struct Shared {
     results: Lock<Vec<Committed>>,
     durable_bytes: AtomicU64,
     sync_ns: AtomicU64,
-    /// When the sync under way began.
+    /// Time when the sync under way began.
     sync_begun: Lock<Option<Instant>>,
     read_back_ns: AtomicU64,
-    /// When the reading back under way began.
+    /// Time when the reading back under way began.
     read_back_begun: Lock<Option<Instant>>,
     cpu_ns: AtomicU64,
     publisher_cpu_ns: AtomicU64,
     contents: Arc<Contents>,
-    /// Files are read back before they get their names.
+    /// Check that reads files back before they get their names, where that was asked for.
     check: Option<TargetCheck>,
-    /// Where names lead is looked at below it.
+    /// Root below which it is looked at where names lead.
     root: Option<Arc<Root>>,
 }
 
@@ -134,7 +134,7 @@ pub struct Costs {
     pub sync_ns: u64,
     /// Wall time in which files were read back from their disk.
     pub read_back_ns: u64,
-    /// Processor time.
+    /// Processor time of the committer's threads.
     pub cpu_ns: u64,
 }
 
@@ -199,7 +199,7 @@ impl Drop for Committer {
 pub struct CommitterHandle(Arc<Shared>);
 
 impl CommitterHandle {
-    /// A span is written and verified; it is durable after the next checkpoint.
+    /// Takes a span that is written and verified; it is durable after the next checkpoint.
     pub fn verified(
         &self,
         file: FileId,
@@ -214,8 +214,8 @@ impl CommitterHandle {
         entry.bytes += bytes;
     }
 
-    /// The only span of each of these files is written and verified. No checkpoint makes it
-    /// durable, as nothing could go on from there; its commit does.
+    /// Takes files whose only span is written and verified. No checkpoint makes it durable, as
+    /// nothing could go on from there; its commit does.
     pub fn verified_whole(&self, files: impl Iterator<Item = (FileId, SharedTarget, u64)>) {
         let mut queue = lock(&self.0.queue);
         for (file, target, bytes) in files {
@@ -225,7 +225,7 @@ impl CommitterHandle {
         }
     }
 
-    /// All spans are verified and the source is confirmed: put it under its name.
+    /// Commits a file: all spans are verified and the source is confirmed, so it gets its name.
     pub fn commit(&self, file: FileId, target: &SharedTarget) {
         let mut queue = lock(&self.0.queue);
         queue.undurable.entry(file).or_default().target.get_or_insert_with(|| target.clone());
@@ -235,13 +235,14 @@ impl CommitterHandle {
         }
     }
 
-    /// Somebody waits for descriptors that files hold until they have their names.
+    /// Hastens the commits: another file waits for descriptors that files hold until they have
+    /// names.
     pub fn hurry(&self) {
         lock(&self.0.queue).hurried = true;
         self.0.changed.notify_all();
     }
 
-    /// Every file that is to come is on its way to its name.
+    /// Tells the committer that every file that is to come is on its way to its name.
     pub fn has_all(&self) {
         let mut queue = lock(&self.0.queue);
         if !std::mem::replace(&mut queue.has_all, true) {
@@ -249,8 +250,8 @@ impl CommitterHandle {
         }
     }
 
-    /// The file is given up: its spans wait for nothing any more. Letting go of the target waits
-    /// for a sync of it that may be under way, so the committer does that.
+    /// Gives a file up: its spans wait for nothing any more. Letting go of the target waits for a
+    /// sync of it that may be under way, so the committer does that.
     pub fn give_up(&self, file: FileId, target: Option<SharedTarget>, keep: bool) {
         let mut queue = lock(&self.0.queue);
         queue.undurable.remove(&file);
@@ -268,19 +269,19 @@ impl CommitterHandle {
         self.0.durable_bytes.load(Ordering::Relaxed)
     }
 
-    /// Files are being read back, which takes its time.
+    /// Whether files are being read back, which takes its time.
     #[must_use]
     pub fn is_reading_back(&self) -> bool {
         self.0.check.as_ref().is_some_and(|check| check.at_work.load(Ordering::Relaxed))
     }
 
-    /// How files were read back, in words.
+    /// Ways in which files were read back, in words.
     #[must_use]
     pub fn read_back_ways(&self) -> &'static str {
         self.0.check.as_ref().map_or("", TargetCheck::ways)
     }
 
-    /// So much of what was durable has to come again.
+    /// Takes bytes that have to come again off the count of durable ones.
     pub fn forget_durable(&self, bytes: u64) {
         let durable = &self.0.durable_bytes;
         let _ = durable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |durable| {
@@ -349,7 +350,7 @@ impl Shared {
         self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
     }
 
-    /// Lets files come together that are to share a sync.
+    /// Waits for files to come together that are to share a sync.
     fn gather(&self, mut left: Duration) {
         let deadline = Instant::now() + left;
         let mut queue = lock(&self.queue);
@@ -363,7 +364,7 @@ impl Shared {
         queue.hurried = false;
     }
 
-    /// Waits for something to do.
+    /// Waits for commits, names to sync, targets to let go of, or the deadline.
     fn wait_until(&self, deadline: Instant) -> (VecDeque<FileId>, Vec<Entry>, bool) {
         let mut queue = lock(&self.queue);
         while !queue.has_work() {
@@ -410,7 +411,7 @@ impl Shared {
         }
     }
 
-    /// What is not on its disk as it arrived is out.
+    /// Takes files out of a batch that are not on their disk as they arrived.
     fn read_back(&self, batch: &mut Vec<Entry>) {
         let Some(check) = &self.check else { return };
         let files: Vec<_> = batch.iter().map(|entry| (entry.file, entry.target.clone())).collect();
@@ -472,7 +473,8 @@ impl Shared {
         }
     }
 
-    /// Of many empty files some are left for the next time: all of a batch are open at once.
+    /// Takes a batch of files, but leaves some of many empty ones for the next: all of a batch are
+    /// open at once.
     fn take_batch(&self, files: &VecDeque<FileId>) -> Vec<Entry> {
         let mut unopened = 0;
         let mut batch = Vec::with_capacity(files.len());
@@ -496,7 +498,8 @@ impl Shared {
         Some(Entry { file, target: target?, spans, bytes })
     }
 
-    /// Files that grow get no name yet: what came is synced and journaled, and stays where it is.
+    /// Settles the rounds of files that grow, which get no name yet: what came is synced and
+    /// journaled, and stays where it is.
     fn settle_rounds(&self, batch: &mut Vec<Entry>) {
         batch.retain_mut(|entry| {
             let mut target = lock(&entry.target);
@@ -515,7 +518,7 @@ impl Shared {
         });
     }
 
-    /// One step for all; whose step fails is out.
+    /// Does one step for all files of a batch; a file whose step fails is out.
     fn each(
         &self,
         batch: &mut Vec<Entry>,
@@ -570,7 +573,7 @@ impl Shared {
     }
 }
 
-/// How long files are to come together after a sync that took `took`.
+/// Time that files have to come together after a sync that took `took`.
 fn gather_for(took: Duration) -> Duration {
     let slow = (took / GATHER_SLOW_DIVISOR).min(GATHER_SLOW_MAX);
     (took * GATHER_FACTOR).min(GATHER_MAX).max(slow)
@@ -581,13 +584,13 @@ fn gather_for(took: Duration) -> Duration {
 struct Entry {
     file: FileId,
     target: SharedTarget,
-    /// Only a file that grows still needs them.
+    /// Spans of the file, which only one that grows still needs.
     spans: Vec<Unjournaled>,
     bytes: u64,
 }
 
-/// True when every file system that these files, directories and links are on is synced whole
-/// (syncfs(2)): there may be others mounted below the root.
+/// Syncs every file system whole that these files, directories and links are on (syncfs(2)), and
+/// says whether all are: there may be others mounted below the root.
 ///
 /// Only where that is known to write everything out: on a FUSE file system it may do nothing.
 fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bool {
@@ -613,14 +616,14 @@ fn sync_file_systems<'entry>(entries: impl Iterator<Item = &'entry Entry>) -> bo
     })
 }
 
-/// Spans in rising order, with the digests of all of them, or none.
+/// Sorts spans in rising order, with the digests of all of them, or none.
 fn sorted(mut spans: Vec<Unjournaled>) -> (Vec<SpanIndex>, Vec<Digest>) {
     spans.sort_unstable();
     let digests: Option<Vec<Digest>> = spans.iter().map(|(_, digest)| *digest).collect();
     (spans.into_iter().map(|(span, _)| span).collect(), digests.unwrap_or_default())
 }
 
-/// Sorted spans as runs.
+/// Gathers sorted spans as runs.
 fn ranges_of(spans: &[SpanIndex]) -> Vec<SpanRange> {
     let mut ranges: Vec<SpanRange> = Vec::new();
     for span in spans {

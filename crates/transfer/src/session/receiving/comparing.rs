@@ -1,5 +1,6 @@
-//! Files of the size of those offered, which are read to be compared: the sender says what comes of
-//! it.
+//! Reading of files that are as large as those offered, to be compared.
+//!
+//! The sender says what comes of it.
 
 use super::{context::Context, stage::Stage};
 use crate::{
@@ -18,17 +19,17 @@ use std::time::Instant;
 pub(super) struct Comparing(Hashing);
 
 impl Comparing {
-    /// `wake` is called when a file has been read.
+    /// Starts with no file; `wake` is called when one has been read.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Hashing::new(wake))
     }
 
-    /// Whether some file is being read.
+    /// Whether any file is being read.
     pub fn is_busy(&self) -> bool {
         self.0.is_busy()
     }
 
-    /// Has what is there read; the offer is answered once it has been.
+    /// Has the file that is there read; the offer is answered once it has been.
     pub fn begin(&mut self, file: FileId, open: OpenFile, context: &mut Context<'_>) {
         let size_bytes = context.offer(file).map_or(0, |offer| offer.size_bytes);
         if let Err(error) = self.0.begin_hash(file, size_bytes, open) {

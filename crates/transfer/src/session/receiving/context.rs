@@ -1,5 +1,4 @@
-//! What every stage of a receiving role may use: the state that its streams share, the files that
-//! are open, the counts, the events.
+//! State that every stage of a receiving role may use: streams, open files, counts, events.
 
 use super::stage::Settled;
 use crate::{
@@ -33,9 +32,9 @@ use std::{
 /// A file that was offered and is not settled.
 pub(super) struct OpenFile {
     pub offer: FileOffer,
-    /// Its name here, where that is not the one offered.
+    /// The file's name here, where that is not the one offered.
     pub stored_as: Option<Name>,
-    /// Its share of the large files that may be open, if it has more than one span.
+    /// The file's share of the large ones that may be open, if it has more than one span.
     pub pass: Option<Pass>,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct OpenFile {
 pub(super) struct AnswerRules {
     /// Knowledge of files that are there which the sender may be told.
     pub telling: Telling,
-    /// Nothing is asked for, wherever it would go.
+    /// No file is asked for, wherever it would go.
     pub dry_run: bool,
     pub span_bytes: Option<u64>,
     /// Files are read back from their disk before they get their names.
@@ -62,11 +61,11 @@ pub(super) struct Context<'a> {
     pub tally: Tally,
     pub taken_up: TakenUpBytes,
     pub open: BTreeMap<FileId, OpenFile>,
-    /// Files that are settled, of which the stages are to be told.
+    /// Files that are settled, of which the stages are yet to be told.
     pub settled: VecDeque<Settled>,
-    /// Some span has yet to come.
+    /// Streams are wanted: at least one span has yet to come.
     pub wants_streams: bool,
-    /// When the sender was last told how far this side is.
+    /// Time when the sender was last told how far this side is.
     pub progress_at: Option<Instant>,
     /// The goodbye has been said.
     pub finishing: bool,
@@ -79,12 +78,12 @@ impl Context<'_> {
         (self.events)(event);
     }
 
-    /// Ends the session for a reason.
+    /// Ends the session for a fault.
     pub fn refuse(&mut self, fault: Fault) {
         self.ended = Some(SessionEnd::Refused(fault));
     }
 
-    /// The offer of a file that is open.
+    /// Finds the offer of a file that is open.
     pub fn offer(&self, file: FileId) -> Option<&FileOffer> {
         self.open.get(&file).map(|open| &open.offer)
     }
@@ -97,14 +96,14 @@ impl Context<'_> {
         }
     }
 
-    /// A file's life in this session is over.
+    /// Settles a file, whose life in this session is over.
     pub fn settle(&mut self, file: FileId, status: FileStatus, fault: Option<Fault>) {
         let Some(OpenFile { offer, stored_as, .. }) = self.open.remove(&file) else { return };
         let content = self.shared.contents.take(file);
         self.settled.push_back(Settled { file, offer, stored_as, status, fault, content });
     }
 
-    /// A file that is being received fails on this side.
+    /// Fails a file that is being received, on this side.
     pub fn fail(&mut self, file: FileId, fault: Fault) {
         if !self.open.contains_key(&file) {
             return;
@@ -121,14 +120,14 @@ impl Context<'_> {
         self.shared.committer.give_up(file, target.map(|target| target.shared), keep);
     }
 
-    /// Something failed beside the files under way: this side's user is told, and it counts.
+    /// Tells this side's user of a failure beside the files under way, and counts it.
     pub fn failed_beside(&mut self, fault: &Fault) {
         self.tally.failed_files += 1;
         self.tally.first_problem.get_or_insert_with(|| fault.into());
         self.tell(Event::Error(fault.into()));
     }
 
-    /// Something failed at the end: both sides' users are told, and it counts.
+    /// Tells both sides' users of a failure at the end, and counts it.
     pub fn failed_late(&mut self, fault: Fault) {
         self.failed_beside(&fault);
         let notice = message::Notice { fault: Some(fault), ..message::Notice::default() };
@@ -140,7 +139,7 @@ impl Context<'_> {
         self.tell_change(Some(told_to_both(Side::Target, StreamId(0), from_to.into(), why)));
     }
 
-    /// Tells both sides' users of a change.
+    /// Tells both sides' users of a change of engines, or of another way.
     pub fn tell_change(&mut self, change: Option<Change>) {
         let Some((notice, event)) = change else { return };
         lock(&self.shared.machine).notice(notice);

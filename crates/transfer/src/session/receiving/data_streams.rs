@@ -1,4 +1,4 @@
-//! The data streams of a session that receives: opened, their events, replaced, given up.
+//! Data streams of a session that receives: opened, watched, replaced, given up.
 
 use super::context::Context;
 use crate::{
@@ -25,14 +25,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The data streams of a role that receives, and what they receive with.
+/// The data streams of a role that receives, and the engines they receive with.
 pub(super) struct DataStreams {
     pub supply: Supply,
-    /// Chosen at the first regular file, for all streams.
+    /// The engines, chosen at the first regular file for all streams.
     pub engines: Engines,
     pub forced_engine: Option<String>,
     stall_after: Duration,
-    /// When each stream last brought something, and all of them together.
+    /// Bytes that each stream had brought, and the time when they last grew.
     seen: BTreeMap<StreamId, (u64, Instant)>,
     all_seen: (u64, Instant),
     damage_told: bool,
@@ -54,13 +54,14 @@ impl DataStreams {
         }
     }
 
-    /// Opens what is to be opened, and takes what the streams tell.
+    /// Opens the streams that are due, and handles the events of all.
     pub fn tick(&mut self, context: &mut Context<'_>) {
         self.open(context);
         self.handle_events(context);
     }
 
-    /// Looks at the streams and the disk. `is_reading`: some file is being read here.
+    /// Watches the streams and the disk. `is_reading`: some file is being read here. `is_reading`:
+    /// some file is being read here.
     pub fn watch(&mut self, is_reading: bool, now: Instant, context: &mut Context<'_>) {
         self.watch_streams(is_reading, now, context);
         self.watch_disk(now, context);
@@ -114,7 +115,8 @@ impl DataStreams {
         }
     }
 
-    /// A server's log says once that something was damaged or forged; a client's report counts it.
+    /// Tells once, in a server's log, that a span was damaged or forged; a client's report counts
+    /// it.
     fn tell_damage(&mut self, context: &mut Context<'_>) {
         let is_damaged = context.shared.damaged_spans.load(Ordering::Relaxed) > 0;
         if is_damaged && !self.damage_told && !self.supply.connects() {
@@ -125,7 +127,7 @@ impl DataStreams {
         }
     }
 
-    /// The client opens another in the place of one that broke.
+    /// Opens another stream in place of one that broke, where this side is the client.
     fn replace(
         &mut self,
         why: Option<&str>,
@@ -146,7 +148,7 @@ impl DataStreams {
         }
     }
 
-    /// Nothing comes on any stream though files are open.
+    /// Gives up all streams, as nothing comes on any of them though files are open.
     fn give_up_all(
         &mut self,
         open: &[(StreamId, StreamFigures)],
@@ -180,14 +182,15 @@ impl DataStreams {
         told.into_iter().for_each(|event| context.tell(event));
     }
 
-    /// Progress is a span verified; bytes that move only show that a stream lives.
+    /// Tells the supply of progress: a span verified, as bytes that move only show that a stream
+    /// lives.
     fn watch_headway(&mut self, context: &mut Context<'_>) {
         context.tally.verified_bytes = context.shared.verified_bytes.load(Ordering::Relaxed);
         let has_files = lock(&context.shared.machine).has_open_files();
         self.supply.watch_headway(context.tally.headway(), has_files);
     }
 
-    /// The server has told where the time of its streams goes.
+    /// Takes the times of the server's streams by stage, as it told them.
     pub fn heard_figures(&mut self, figures: &message::Figures) {
         let of_network = [
             message::Stage::SendCongestionWindow,
@@ -203,8 +206,8 @@ impl DataStreams {
         self.network_holds_sender = sum_ns(&of_network) > busy_ns / 2;
     }
 
-    /// The server sends, and nothing arrives on any stream, not even the first segment: the packets
-    /// may be too large for the path.
+    /// Reopens streams where the server sends and nothing arrives on any, not even the first
+    /// segment: the packets may be too large for the path.
     fn reopen_where_nothing_arrives(
         &mut self,
         open: &[(StreamId, StreamFigures)],
@@ -228,8 +231,8 @@ impl DataStreams {
         }
     }
 
-    /// A stream in the middle of a span that brings nothing is given up; when nothing comes on any
-    /// stream though files are open, all are.
+    /// Gives up a stream in the middle of a span that brings nothing; when nothing comes on any
+    /// stream though files are open, all are given up.
     fn watch_streams(&mut self, is_reading: bool, now: Instant, context: &mut Context<'_>) {
         if !self.supply.connects() || context.finishing {
             return;

@@ -1,5 +1,6 @@
-//! The directories of a session: their modes and times are set at the end, once nothing is made in
-//! them any more.
+//! Modes and times of a session's directories.
+//!
+//! They are set at the end, once nothing is made in the directories any more.
 
 use super::{
     context::Context,
@@ -7,8 +8,8 @@ use super::{
 };
 use haul_protocol::message::{FileKind, FileOffer};
 
-/// The memory of directories whose mode and time are set at the end, at most: beyond, they keep new
-/// ones.
+/// The most memory of directories whose mode and time are set at the end, in bytes: of more, those
+/// that come later keep new ones.
 const DIRECTORY_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Default)]
@@ -28,7 +29,7 @@ impl Stage for Directories {
         }
     }
 
-    /// Children first: setting a child's entry changes its directory's time.
+    /// Sets modes and times, children first: setting a child's entry changes its directory's time.
     fn finish(&mut self, context: &mut Context<'_>) -> bool {
         for offer in std::mem::take(&mut self.offers).iter().rev() {
             if let Err(fault) = context.place.finish_directory(offer) {

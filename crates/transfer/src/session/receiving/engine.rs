@@ -1,4 +1,4 @@
-//! Which engine receives and writes, and what is said of it.
+//! Choice of the engine that receives and writes, and what the user is told of it.
 
 use super::{context::Context, data_streams::DataStreams};
 use crate::{
@@ -21,7 +21,8 @@ use rustix::{
 use std::{io, os::fd::OwnedFd, path::Path, sync::Arc, time::Instant};
 
 impl DataStreams {
-    /// By a file that is offered, if it is the first that has bytes or if they have become many.
+    /// Chooses the engines by an offered file, if it is the first that has bytes or if they have
+    /// become many.
     pub fn choose_engines(
         &mut self,
         offer: &FileOffer,
@@ -72,7 +73,7 @@ impl DataStreams {
         Ok(())
     }
 
-    /// A client tells its user, a server its client.
+    /// Tells how the engines were chosen: a client its user, a server its client.
     fn explain(&mut self, explained: Explained, context: &mut Context<'_>) {
         if self.supply.connects() {
             context.tell(explained.into());
@@ -81,7 +82,7 @@ impl DataStreams {
         }
     }
 
-    /// A target disk that slowed is tried with the other engines.
+    /// Tries the other engines when the target disk has slowed down.
     pub(super) fn watch_disk(&mut self, now: Instant, context: &mut Context<'_>) {
         let shared = &context.shared;
         let durable = |_: &[StreamFigures]| shared.committer.durable_bytes();
@@ -91,7 +92,8 @@ impl DataStreams {
     }
 }
 
-/// The directory, or in a dry run, which makes none, the lowest of those above it that is there.
+/// Opens the directory, or in a dry run, which makes none, the lowest of those above it that is
+/// there.
 fn open_existing(root: &Arc<Root>, base: &[u8], or_above: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut name = base;

@@ -1,4 +1,4 @@
-//! The sources that a client asked for: a server may not bring others, and each has to come.
+//! Check that a server brings the sources that a client asked for: each of them, and no others.
 
 use super::context::Context;
 use crate::{events::Event, problem::Problem};
@@ -11,7 +11,7 @@ pub struct Expected {
     pub has_come: bool,
 }
 
-/// A server may not bring what nobody asked for. `None`: anything may come.
+/// Refuses what nobody asked for, which a server may not bring. `None`: any name may come.
 pub(super) fn expect(expected: Option<&mut [Expected]>, offer: &FileOffer) -> Result<(), Fault> {
     let first = offer.name.split(|&byte| byte == b'/').next().unwrap_or_default();
     let Some(expected) = expected else { return Ok(()) };
@@ -24,7 +24,7 @@ pub(super) fn expect(expected: Option<&mut [Expected]>, offer: &FileOffer) -> Re
     Ok(())
 }
 
-/// What was asked for and neither offered nor said to be missing has failed.
+/// Fails the sources that were asked for and neither offered nor said to be missing.
 pub(super) fn find_missing(expected: Option<&[Expected]>, context: &mut Context<'_>) {
     if context.tally.failed_files > 0 {
         return;

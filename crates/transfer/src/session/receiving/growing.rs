@@ -1,5 +1,6 @@
-//! The receiver's side of files that are sent while they are written: what came of them stays open
-//! between two rounds, and is counted once.
+//! Receiver's side of files that are sent while they are written.
+//!
+//! What came of them stays open between two rounds, and is counted once.
 
 use crate::{
     events::Lag,
@@ -13,33 +14,33 @@ use haul_protocol::{
 };
 use std::{collections::BTreeMap, time::Instant};
 
-/// Files that grow which are counted at a time; of others the figures are rougher.
+/// The most files that grow which are counted at a time; of others the figures are rougher.
 const FILES_MAX: usize = 4096;
 
-/// How much of a file that grows there is.
+/// Account of a file that grows.
 #[derive(Default)]
 struct File {
-    /// Open and locked, between two rounds.
+    /// Target of the file, open and locked between two rounds.
     target: Option<TargetFile>,
     span_bytes: u64,
     stored_as: Vec<u8>,
-    /// As it was offered last.
+    /// Size of the file as it was offered last.
     offered_bytes: u64,
-    /// Of the last round that was settled.
+    /// Size of the file at the last round that was settled.
     settled_bytes: u64,
-    /// What this session knows to have come, an earlier run's included.
+    /// Bytes that this session knows to have come, an earlier run's included.
     arrived_bytes: u64,
-    /// Of these, what an earlier run left. `None` until the first answer.
+    /// Bytes that an earlier run left. `None` until the first answer.
     resumed_bytes: Option<u64>,
-    /// The round on its way.
+    /// The round that is on its way.
     round: Option<Round>,
-    /// When the last round was offered.
+    /// Time when the last round was offered.
     offered_at: Option<Instant>,
     kept_at: u64,
 }
 
 struct Round {
-    /// What it brings was written after the round before was offered.
+    /// Earliest time of what the round brings: it was written after the round before was offered.
     written_since: Instant,
     there_bytes: u64,
 }
@@ -49,7 +50,7 @@ struct Round {
 pub struct Again {
     /// Bytes of this session.
     pub bytes: u64,
-    /// The first answer to this file: an earlier run's bytes.
+    /// Bytes of an earlier run, at the first answer to this file.
     pub resumed_bytes: u64,
 }
 
@@ -74,7 +75,7 @@ impl Growing {
         file.offered_bytes = offer.size_bytes;
     }
 
-    /// Takes up what an earlier round of this session left open; `None`: nothing is.
+    /// Takes up a file that an earlier round of this session left open; `None`: there is none.
     pub fn prepare(&mut self, offer: &FileOffer) -> Option<Result<Prepared, Fault>> {
         let file = self.files.get_mut(&offer.name)?;
         let mut target = file.target.take()?;
@@ -93,12 +94,12 @@ impl Growing {
         }))
     }
 
-    /// Whether every byte of it came in this session.
+    /// Whether every byte of a file came in this session.
     pub fn is_of_session(&self, name: &[u8]) -> bool {
         self.files.get(name).is_some_and(|file| file.resumed_bytes == Some(0))
     }
 
-    /// Takes what is there before a round begins, and says what of the earlier ones comes again.
+    /// Begins a round with what is there, and says what of the earlier ones comes again.
     pub fn begins(
         &mut self,
         offer: &FileOffer,
@@ -132,7 +133,7 @@ impl Growing {
         lost
     }
 
-    /// A round is durable: what came stays open for the next.
+    /// Settles a round that is durable: what came stays open for the next.
     pub fn settled(&mut self, offer: &FileOffer, target: Option<TargetFile>) {
         let Some(file) = self.files.get_mut(&offer.name) else { return };
         self.lag.see(Lag { path: Name(offer.name.clone()), bytes: 0, seconds: 0.0 });
@@ -144,7 +145,8 @@ impl Growing {
         self.close_oldest();
     }
 
-    /// Each takes descriptors; a round of one that was closed opens it again.
+    /// Closes the file that was kept longest, if too many are open: each takes descriptors, and a
+    /// round of one that was closed opens it again.
     fn close_oldest(&mut self) {
         let most = open_files::kept_files_max();
         let open = || self.files.values().filter(|file| file.target.is_some());
@@ -158,25 +160,25 @@ impl Growing {
         }
     }
 
-    /// A round was given up: others follow, or none.
+    /// Ends a round that was given up: others follow, or none.
     pub fn given_up(&mut self, name: &[u8]) {
         if let Some(file) = self.files.get_mut(name) {
             file.round = None;
         }
     }
 
-    /// The file has its name, or never will. False when it was none.
+    /// Forgets a file that has its name, or never will. False when it did not grow.
     pub fn ended(&mut self, name: &[u8]) -> bool {
         self.files.remove(name).is_some()
     }
 
-    /// The files of which no end was told.
+    /// Takes the files of which no end was told.
     pub fn take_unended(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.files).into_keys().collect()
     }
 
-    /// How far what is durable here is behind what was offered. What was written at the source
-    /// since is not known here.
+    /// Notes the lag of what is durable here behind what was offered. What was written at the
+    /// source since is not known here.
     pub fn look(&mut self, now: Instant, durable_since: impl Fn() -> u64) {
         let open = self.files.values().filter(|file| file.round.is_some()).count();
         for (name, file) in &self.files {
@@ -211,7 +213,7 @@ mod tests {
         set
     }
 
-    /// One round after the other, as a session does it.
+    /// Runs one round after the other, as a session does it.
     fn round(
         growing: &mut Growing,
         tally: &mut Tally,

@@ -1,4 +1,4 @@
-//! The manifest's line of each file that is received, written when it is settled.
+//! Writes the manifest's line of each file that is received, when the file is settled.
 
 use super::{
     context::Context,

@@ -1,5 +1,6 @@
-//! Receiving a pack: small files that came in one piece are checked and written one by one, and
-//! acknowledged together.
+//! Reception of packs: small files that came in one piece.
+//!
+//! They are checked and written one by one, and acknowledged together.
 
 use crate::session::{
     receiving::committer::SharedTarget,
@@ -16,11 +17,11 @@ use haul_protocol::{
 };
 use std::{os::unix::fs::FileExt, sync::atomic::Ordering};
 
-/// What became of the spans of a pack.
+/// Outcomes of a pack's spans.
 #[derive(Default)]
 struct Ended {
     spans: Vec<(FileId, SpanIndex, SpanEnd)>,
-    /// Whole files, which are written.
+    /// Whole files that are written.
     written: Vec<(FileId, SharedTarget, u64)>,
 }
 
@@ -62,7 +63,7 @@ impl ReceiveStream {
         read
     }
 
-    /// The spans of a pack that may be written, and where.
+    /// Finds the spans of a pack that may be written, and their targets.
     fn permit_spans<'pack>(
         &self,
         pack: &PackHeader,
@@ -122,7 +123,7 @@ impl ReceiveStream {
         end
     }
 
-    /// Nothing but the digest makes a payload believed.
+    /// Judges a span by its digest: nothing else makes a payload believed.
     fn judge(&mut self, packed: &PackedSpan<'_>, is_journaled: bool) -> SpanEnd {
         let Ok(trailer) = SpanTrailer::decode(packed.trailer) else { return SpanEnd::Damaged };
         self.digest.journals(is_journaled);
@@ -164,7 +165,7 @@ impl ReceiveStream {
         self.shared.small_files.wait(|| streams.stopping()).ok_or_else(Fault::default)
     }
 
-    /// Tells of all spans at once.
+    /// Tells of all spans of a pack at once.
     fn end_spans(&mut self, ended: Ended) {
         self.shared.committer.verified_whole(ended.written.into_iter());
         let mut machine = lock(&self.shared.machine);

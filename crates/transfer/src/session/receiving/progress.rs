@@ -1,4 +1,4 @@
-//! What a receiving session tells of its progress.
+//! Progress of a receiving session, as it is counted and told.
 
 use super::context::Context;
 use crate::{
@@ -16,8 +16,8 @@ use std::{
 const PROGRESS_EVERY: Duration = Duration::from_millis(400);
 
 impl Context<'_> {
-    /// Bytes that have arrived: verified ones, what came whole and is being written, and what the
-    /// open spans have so far.
+    /// Counts the bytes that have arrived: verified ones, what came whole and is being written, and
+    /// what the open spans have so far.
     pub fn count_progress(&mut self) {
         // First: what is verified next leaves the streams' figures before it is counted here.
         let verified = self.shared.verified_bytes.load(Ordering::Relaxed);
@@ -37,7 +37,7 @@ impl Context<'_> {
         self.tally.durable_bytes = self.tally.durable_bytes.max(before + durable);
     }
 
-    /// The file that was offered first of those under way.
+    /// Name of the first regular file that is under way.
     #[must_use]
     pub fn current(&self) -> Option<Name> {
         let mut offers = self.open.values().map(|open| &open.offer).take(LOOKED_AT_MAX);

@@ -1,5 +1,7 @@
-//! What an earlier run left at the target, where its journal alone is not enough: read back from
-//! the disk while the rest is sent. What is not as it was journaled is asked for again.
+//! Recheck of what an earlier run left at the target.
+//!
+//! Where its journal alone is not enough, it is read back from the disk while the rest is sent.
+//! What is not as it was journaled is asked for again.
 
 use super::{context::Context, stage::Stage};
 use crate::{
@@ -30,22 +32,22 @@ use std::{
     time::Instant,
 };
 
-/// What reading back came to.
+/// Counts of reading back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecheckTally {
     pub bytes: u64,
-    /// Bytes of these that were not there any more.
+    /// Bytes that were read back and were not there any more.
     pub lost_bytes: u64,
     pub ns: u64,
 }
 
-/// A file that was read back.
+/// Outcome of reading a file back.
 pub(super) struct Rechecked {
     lost: SpanSet,
     tally: RecheckTally,
 }
 
-/// What is to be read back of a file that is being received.
+/// Order to read back spans of a file that is being received.
 pub(super) struct Recheck {
     file: Arc<SpanFile>,
     grid: SpanGrid,
@@ -54,7 +56,7 @@ pub(super) struct Recheck {
     why: Suspicion,
 }
 
-/// What an earlier run left of a file, as it is answered to an offer.
+/// State of a file that an earlier run left, as an offer is answered with it.
 pub(super) struct TakenUp {
     pub target: Box<TargetFile>,
     pub durable: SpanSet,
@@ -62,7 +64,7 @@ pub(super) struct TakenUp {
     pub recheck: Option<Recheck>,
 }
 
-/// Says which durable spans may be said to be there, and what is known of them. Where the target
+/// Decides which durable spans may be said to be there, and what is known of them. Where the target
 /// is read back at the end, those whose content nobody knows are moved again: there would be
 /// nothing to compare them with.
 pub(super) fn take_up(
@@ -125,12 +127,12 @@ pub(super) struct Rechecking {
 }
 
 impl Rechecking {
-    /// `wake` is called when a file has been read back.
+    /// Starts with no file; `wake` is called when one has been read back.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { reading: Hashing::new(wake), tally: RecheckTally::default() }
     }
 
-    /// Whether some file is being read back.
+    /// Whether any file is being read back.
     pub fn is_busy(&self) -> bool {
         self.reading.is_busy()
     }
@@ -152,7 +154,7 @@ impl Rechecking {
 }
 
 impl Stage for Rechecking {
-    /// Of files that were read back, what is lost comes again.
+    /// Takes the files that were read back; what is lost of them comes again.
     fn tick(&mut self, _now: Instant, context: &mut Context<'_>) {
         for (file, rechecked) in self.reading.take_results() {
             // Given up meanwhile: settled.
@@ -180,7 +182,7 @@ impl Stage for Rechecking {
     }
 }
 
-/// Why what an earlier run left is taken up.
+/// Words for the user why what an earlier run left is taken up.
 pub(super) fn why_resumed(recheck: Option<&Recheck>) -> String {
     let Some(recheck) = recheck else { return "these are here already, verified".into() };
     let why = match recheck.why {

@@ -1,5 +1,6 @@
-//! Removing from the target what was not offered, on a thread of its own, once all else is in
-//! place.
+//! Removal of what was not offered from the target.
+//!
+//! It runs on a thread of its own, once all else is in place.
 
 use super::{context::Context, stage::Stage};
 use crate::{
@@ -31,11 +32,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Names of a batch, in bytes: a message holds them.
+/// The most bytes of names in a batch: one message holds them.
 const BATCH_BYTES_MAX: usize = 256 << 10;
-/// Directories in the way of files that are removed in one run, at most.
+/// The most directories in the way of files that are removed in one run.
 const GIVING_WAY_MAX: usize = 10_000;
-/// Names that cannot be removed are told up to this number.
+/// The most names that are told of those that cannot be removed.
 const FAILURES_MAX: usize = 100;
 
 #[derive(Debug)]
@@ -51,19 +52,19 @@ struct Shared {
     ending: AtomicBool,
 }
 
-/// The names that were offered, and then the removal of others.
+/// The stage that gathers the names that were offered, and then removes others.
 pub(super) struct Removing {
     root: Arc<Root>,
     base: Vec<u8>,
     rename: Option<Vec<u8>>,
-    /// What the source calls the component that is renamed.
+    /// The source's name of the component that is renamed.
     renamed_from: Option<Vec<u8>>,
     removal: Removal,
     dry_run: bool,
     names: Option<NameSorter>,
-    /// Offered files in whose way a directory is: it goes too.
+    /// Offered files in whose way a directory is, which goes too.
     giving_way: BTreeSet<Vec<u8>>,
-    /// Why the names are not complete.
+    /// The error because of which the names are not complete.
     failed: Option<io::Error>,
     streams: Arc<Streams>,
     shared: Arc<Shared>,
@@ -71,7 +72,7 @@ pub(super) struct Removing {
 }
 
 impl Removing {
-    /// `None` when nothing is to be removed.
+    /// Starts to gather names; `None` when nothing is to be removed.
     pub fn new(place: &TargetPlace, streams: Arc<Streams>) -> Option<Self> {
         let TargetPlace::Below { root, base, rename, rules, .. } = place else { return None };
         Some(Self {
@@ -90,7 +91,7 @@ impl Removing {
         })
     }
 
-    /// The source has a file of this name: what has it here stays.
+    /// Keeps a name of which the source has a file: what has it here stays.
     pub fn keep(&mut self, name: &[u8]) {
         let Some(names) = &mut self.names else { return };
         if self.rename.is_some() && self.renamed_from.is_none() {
@@ -102,7 +103,7 @@ impl Removing {
         }
     }
 
-    /// A file that failed as a directory is in its way, which goes with what was not offered.
+    /// Notes a file that failed as a directory is in its way, which goes with what was not offered.
     pub fn gives_way(&mut self, name: &[u8]) {
         if self.giving_way.len() < GIVING_WAY_MAX {
             self.giving_way.insert(final_name(b"", self.rename.as_deref(), name));

@@ -1,4 +1,4 @@
-//! Whether what is offered fits the target's file system, said before most of it is sent.
+//! Check of whether what is offered fits the target's file system, before most of it is sent.
 //!
 //! Each file takes its space before its first byte, and fails alone where there is none. A tree
 //! that cannot fit is told as soon as the offers show it: they come long before the bytes.
@@ -10,7 +10,7 @@ use haul_protocol::message::{FileKind, FileOffer};
 /// The space that offered files are still to take.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// Before the first file took any; `None`: not known.
+    /// Free space before the first file took any, in bytes; `None`: not known.
     free_bytes: Option<u64>,
     is_looked_at: bool,
     needed_bytes: u64,
@@ -19,8 +19,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Another file is to come. Says once what the files need and what is free, where they do not
-    /// fit: of a single file its own fault says that.
+    /// Adds a file that is to come. Says once what the files need and what is free, where they do
+    /// not fit: of a single file its own fault says that.
     fn needs(&mut self, bytes: u64) -> Option<(u64, u64)> {
         self.needed_bytes = self.needed_bytes.saturating_add(bytes);
         self.files += u64::from(bytes > 0);
@@ -32,7 +32,7 @@ impl Room {
 }
 
 impl Room {
-    /// A file is to come, of which so many bytes are not there yet.
+    /// Counts a file that is to come, of which so many bytes are not there yet.
     pub fn count(&mut self, bytes: u64, context: &mut Context<'_>) {
         if let Some((needed, free)) = self.needs(bytes) {
             let (needed, free) = (words::bytes(needed), words::bytes(free));

@@ -1,4 +1,4 @@
-//! The rounds of files that are sent while they are written.
+//! Rounds of files that are sent while they are written.
 
 use super::{
     context::Context,
@@ -21,12 +21,12 @@ use std::{sync::atomic::Ordering, time::Instant};
 #[derive(Default)]
 pub(super) struct Rounds {
     growing: Growing,
-    /// What was durable when the last round of a file began.
+    /// Bytes that were durable when the last round of a file began.
     durable_before: u64,
 }
 
 impl Rounds {
-    /// Takes up what an earlier round of this session left open; `None`: nothing is.
+    /// Takes up a file that an earlier round of this session left open; `None`: there is none.
     pub fn prepare(
         &mut self,
         offer: &FileOffer,
@@ -67,7 +67,7 @@ impl Rounds {
         }
     }
 
-    /// A round is durable. False: it is the end of a file.
+    /// Settles a round that is durable. False if this is no round but the end of a file.
     pub fn is_settled(&mut self, file: FileId, context: &mut Context<'_>) -> bool {
         if context.offer(file).and_then(growth) != Some(Growth::Growing) {
             return false;
@@ -81,12 +81,12 @@ impl Rounds {
         true
     }
 
-    /// A round was given up: others follow, or none.
+    /// Ends a round that was given up: others follow, or none.
     pub fn given_up(&mut self, name: &[u8]) {
         self.growing.given_up(name);
     }
 
-    /// A source has failed at the sender: it may be one of these.
+    /// Ends a file whose source has failed at the sender, if it is one that grows.
     pub fn source_failed(&mut self, name: &[u8], context: &mut Context<'_>) {
         if self.growing.ended(name) {
             let ended = FileEnded::new(name.to_vec(), FileStatus::Failed, 0);
@@ -94,7 +94,7 @@ impl Rounds {
         }
     }
 
-    /// The furthest that this side was behind what it was offered.
+    /// The largest lag of this side behind a file that grows.
     pub fn largest_lag(&self) -> Option<Lag> {
         self.growing.lag.largest.clone()
     }
@@ -120,7 +120,7 @@ impl Stage for Rounds {
         }
     }
 
-    /// Tells how far files that grow are behind, as well as this side knows it.
+    /// Tells the lag of files that grow, as well as this side knows it.
     fn tick(&mut self, now: Instant, context: &mut Context<'_>) {
         if context.finishing {
             return;
@@ -132,7 +132,8 @@ impl Stage for Rounds {
         }
     }
 
-    /// A sender that ends its session has said how each file ended; one that lies may not have.
+    /// Fails the files of which no end was told: a sender that ends its session has said how each
+    /// ended, unless it lies.
     fn finish(&mut self, context: &mut Context<'_>) -> bool {
         for name in self.growing.take_unended() {
             let what = "was being sent while it grew, and never ended";

@@ -1,5 +1,6 @@
-//! The settling of files: what is durable, given up, refused by the machine; the counts, and what
-//! the user is told.
+//! Settling of files that are durable, given up, or refused by the machine.
+//!
+//! It makes the counts, and tells the user.
 
 use super::{Receiving, stage::Settled};
 use crate::{
@@ -33,7 +34,8 @@ impl Receiving<'_> {
         }
     }
 
-    /// The machine has refused a second file of a name: the one that came first stands.
+    /// Fails a second file of a name, which the machine has refused: the one that came first
+    /// stands.
     pub(super) fn name_taken(&mut self, offer: &FileOffer, fault: &Fault) {
         let context = &mut self.context;
         context.tally.failed(offer);
@@ -42,7 +44,7 @@ impl Receiving<'_> {
         context.tell(Event::File(FileEnded::new(offer.name.clone(), FileStatus::Failed, 0)));
     }
 
-    /// The sender gave a file up, or it cannot be had.
+    /// Settles a file that the sender gave up, or that cannot be had.
     pub(super) fn given_up(&mut self, file: FileId, fault: Fault) {
         let context = &mut self.context;
         let grows = context.offer(file).is_some_and(|offer| growth(offer).is_some());

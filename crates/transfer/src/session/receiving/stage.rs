@@ -1,4 +1,4 @@
-//! A stage of a receiving role: one concern beside the moving of bytes, in a module of its own.
+//! Trait of a receiving role's stages, each of which has one concern beside the moving of bytes.
 //!
 //! The role tells every stage, in [one order](super::stages_in_order), of each offer and of how it
 //! was settled; they have their say before the goodbye too.
@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(super) struct Settled {
     pub file: FileId,
     pub offer: FileOffer,
-    /// Its name here, where that is not the one offered.
+    /// The file's name here, where that is not the one offered.
     pub stored_as: Option<Name>,
     pub status: FileStatus,
     pub fault: Option<Fault>,
@@ -28,28 +28,29 @@ impl Settled {
         self.status == FileStatus::Failed
     }
 
-    /// Whether it is a round: as it is now it is there, and its end will tell whether it stays so.
+    /// Whether this is a round: as the file is now it is there, and its end will tell whether it
+    /// stays so.
     pub fn is_round(&self) -> bool {
         growth(&self.offer) == Some(Growth::Growing) && self.status == FileStatus::Skipped
     }
 }
 
-/// One concern of a receiving role.
+/// One concern of a receiving role, told of every offer.
 pub(super) trait Stage {
-    /// A file was offered.
+    /// Notes that a file was offered.
     fn offered(&mut self, _offer: &FileOffer, _context: &mut Context<'_>) {}
 
-    /// A file is settled.
+    /// Acts on a file that is settled.
     fn settled(&mut self, _settled: &mut Settled, _context: &mut Context<'_>) {}
 
-    /// Time has gone by, or a thread of the stage has something.
+    /// Does what is due by now, or what a thread of the stage has brought.
     fn tick(&mut self, _now: Instant, _context: &mut Context<'_>) {}
 
-    /// No file is open any more: it does what is left. True once that is done.
+    /// Does what is left once no file is open any more. True once that is done.
     fn finish(&mut self, _context: &mut Context<'_>) -> bool {
         true
     }
 
-    /// Ends its threads.
+    /// Ends the threads of the stage.
     fn stop(&mut self) {}
 }

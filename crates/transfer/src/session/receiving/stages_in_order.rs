@@ -12,7 +12,7 @@ use super::{
     stage::{Settled, Stage},
 };
 
-/// The stages of a role.
+/// The stages of a receiving role.
 pub(super) struct Stages {
     pub room: Room,
     pub comparing: Comparing,
@@ -20,13 +20,13 @@ pub(super) struct Stages {
     pub taken_up: TakenUp,
     pub rounds: Rounds,
     pub manifest: Option<ManifestLines>,
-    /// Removes what was not offered, where that was asked for.
+    /// The stage that removes what was not offered, where that was asked for.
     pub removing: Option<Removing>,
     pub directories: Directories,
 }
 
 impl Stages {
-    /// All of them, in the order in which they are told. Removing comes after what may still fail,
+    /// All stages, in the order in which they are told. Removing comes after what may still fail,
     /// and the directories' times after that.
     pub fn in_order(&mut self) -> impl Iterator<Item = &mut dyn Stage> {
         let Self { room, comparing, rechecking, taken_up, rounds, .. } = self;
@@ -41,7 +41,7 @@ impl Stages {
     }
 }
 
-/// Counts what earlier runs left of a file: see [`crate::session::taken_up`].
+/// The stage that counts what earlier runs left of a file: see [`crate::session::resumed`].
 pub(super) struct TakenUp;
 
 impl Stage for TakenUp {

@@ -1,4 +1,4 @@
-//! A receiving stream: takes each span off the wire into its file, checks its digest, and says so.
+//! A receiving stream, which takes each span off the wire into its file and checks its digest.
 
 use crate::session::{
     contents::Contents,
@@ -71,12 +71,12 @@ impl ReceiveShared {
 #[derive(Clone)]
 pub struct Target {
     pub name: Vec<u8>,
-    /// `None` for a file of one span, which is opened when that comes.
+    /// The open file; `None` for a file of one span, which is opened when that comes.
     pub file: Option<Arc<SpanFile>>,
     pub shared: SharedTarget,
     /// The file has one span, or none.
     pub is_whole: bool,
-    /// Its spans are journaled, so that a later run can go on.
+    /// Spans of the file are journaled, so that a later run can go on.
     pub is_journaled: bool,
     pub grid: SpanGrid,
 }
@@ -89,9 +89,9 @@ struct Pending {
     len_bytes: u64,
     target: SharedTarget,
     is_whole: bool,
-    /// What a journal is to hold of it.
+    /// Digest of the span that a journal is to hold.
     digest: Option<Digest>,
-    /// Its digest agreed, or why it is not to be believed.
+    /// Outcome of the span: its digest agreed, or why it is not to be believed.
     end: SpanEnd,
     written: bool,
 }
@@ -100,29 +100,29 @@ pub struct ReceiveStream {
     pub(super) shared: Arc<ReceiveShared>,
     pub(super) stream: StreamId,
     pub(super) receiver: fallback::Receiver,
-    /// The engine's socket again, to look whether anything has come.
+    /// A second descriptor of the engine's socket, to look whether anything has come.
     wire: OwnedFd,
     pub(super) digest: SpanDigest,
     pending: VecDeque<Pending>,
-    /// The memory of packs.
+    /// Memory that packs are received into.
     pub(super) pack: Vec<u8>,
     next_id: u64,
     done: Vec<SpanDone>,
     pub(super) figures: Arc<Lock<StreamFigures>>,
     begun: Instant,
     idle_ns: u64,
-    /// The last order that was followed.
+    /// Number of the last order that was followed.
     order: u64,
     pub(super) copied_bytes: u64,
     pub(super) payload_bytes: u64,
     pub(super) consumed_bytes: u64,
 }
 
-/// Why a stream's thread leaves its loop.
+/// Reasons for which a stream's thread leaves its loop.
 pub(super) enum Leave {
     Orderly,
     Broken(String),
-    /// What arrived may not stand there.
+    /// A frame arrived that may not stand there.
     Violated(String),
 }
 
@@ -132,7 +132,7 @@ impl From<EngineError> for Leave {
     }
 }
 
-/// Runs a stream until it ends.
+/// Runs a receiving stream until it ends.
 ///
 /// # Errors
 /// Says why the connection cannot be used any more.
@@ -235,7 +235,7 @@ impl ReceiveStream {
         Ok(())
     }
 
-    /// Another engine goes on where the session's thread asks for it.
+    /// Changes to another engine where the session's thread asks for it.
     fn choose_again(&mut self) -> Result<(), Leave> {
         if let Some(order) = self.shared.orders.newer_than(&mut self.order)
             && order.candidates[0].name != self.receiver.info().name
@@ -246,7 +246,7 @@ impl ReceiveStream {
         Ok(())
     }
 
-    /// Nothing to read: finish the writes first, they do not need the wire.
+    /// Finishes the writes while there is nothing to read, as they do not need the wire.
     fn finish_writes_while_idle(&mut self) -> Result<(), Leave> {
         if self.pending.is_empty() || self.wire_is_readable() {
             return Ok(());
@@ -337,7 +337,7 @@ impl ReceiveStream {
         })
     }
 
-    /// What the digest has just seen of a span, if it is to be believed.
+    /// Keeps the content value of a span that the digest has just seen, if it is to be believed.
     pub(super) fn keep_content(
         &self,
         file: FileId,
@@ -463,8 +463,8 @@ impl ReceiveStream {
         }
     }
 
-    /// Of spans that came whole. The next may take the thread for seconds before it is told that
-    /// they are written.
+    /// Bytes of spans that came whole and are not told of yet. The next may take the thread for
+    /// seconds before it is told that they are written.
     fn unsettled_bytes(&self) -> u64 {
         let is_whole =
             |pending: &&Pending| matches!(pending.end, SpanEnd::Verified | SpanEnd::Confirmed);

@@ -1,5 +1,6 @@
-//! `--verify-target`: before a file gets its name it is read back from its disk, and every span
-//! must be what arrived.
+//! Check of the target (`--verify-target`) before a file gets its name.
+//!
+//! It is read back from its disk, and every span must be what arrived.
 //!
 //! The comparison is with the BLAKE3 value that each span had when its digest agreed, so a disk, a
 //! controller or a file system that keeps other bytes than it was given is found here.
@@ -30,10 +31,10 @@ use std::{
     thread,
 };
 
-/// Small files take turns: while one is hashed the disk reads another.
+/// Files read at a time, for each thread: while one is hashed the disk reads another.
 const FILES_A_THREAD: usize = 4;
 
-/// Reads what a session received back.
+/// Reads back the files that a session received.
 #[derive(Debug, Default)]
 pub struct TargetCheck {
     contents: Arc<Contents>,
@@ -42,7 +43,7 @@ pub struct TargetCheck {
     /// The session is over: what is not read yet is left for the next one.
     pub stopping: AtomicBool,
     read: WayBytes,
-    /// Of the threads that read.
+    /// Processor time of the threads that read, in nanoseconds.
     cpu_ns: AtomicU64,
 }
 
@@ -63,7 +64,7 @@ impl TargetCheck {
         Self { contents, ..Self::default() }
     }
 
-    /// How the target was read, in words; nothing where nothing was read.
+    /// Ways in which the target was read, in words; nothing where nothing was read.
     #[must_use]
     pub fn ways(&self) -> &'static str {
         match Way::ALL.map(|way| self.read.of(way) > 0) {
@@ -80,7 +81,7 @@ impl TargetCheck {
         self.cpu_ns.load(Ordering::Relaxed)
     }
 
-    /// Reads these files back; the outcome of each. `None`: it was stopped.
+    /// Reads these files back, and returns the outcome of each. `None`: it was stopped.
     pub fn check(&self, files: &[(FileId, SharedTarget)]) -> Option<Vec<Result<(), Fault>>> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         self.at_work.store(true, Ordering::Relaxed);
@@ -143,7 +144,7 @@ impl TargetCheck {
         Ok(Some(Reading { read_back, content, within_holes, name, bad }))
     }
 
-    /// Every span of every file.
+    /// Reads every span of every file, on several threads.
     fn read_all(&self, readings: &[&Reading], threads: usize) {
         let spans = readings.iter().flat_map(|reading| {
             (0..reading.content.grid().count()).map(move |span| (*reading, SpanIndex(span)))

@@ -1,4 +1,4 @@
-//! Trait of a sending role's stages: one concern each beside the moving of bytes, in own modules.
+//! Trait of a sending role's stages, each of which has one concern beside the moving of bytes.
 //!
 //! The role tells every stage, in [one order](super::stages_in_order), of each source that is met,
 //! of each offer, and of how it was settled. What comes next to a file is not theirs to decide:
