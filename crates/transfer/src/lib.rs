@@ -1,7 +1,76 @@
 //! A whole transfer as a library: serve a directory, push to it, pull from it.
 //!
-//! [`push`] and [`pull`] run a transfer to its end and tell [`Event`]s meanwhile; [`Server`] is the
-//! other side. `examples/push.rs` is all of it in 20 lines.
+//! [`push`] and [`pull`] run a transfer to its end, on the thread that calls them, and tell
+//! [`Event`]s meanwhile. [`Server`] is the other side. The examples `push.rs` and `serve.rs` are both
+//! sides in 20 lines each. Options, reports and events will get more fields: they are made by `new`
+//! or `default`, and fields are set afterwards.
+//!
+//! # Push
+//!
+//! Setting the [`Interrupt`] ends the transfer in an orderly way. What is durable by then stays at
+//! the target, and the same request goes on from there.
+//!
+//! ```no_run
+//! use haul_transfer::{Event, HaulUrl, Interrupt, PushRequest, TransferError, push};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let url: HaulUrl = std::env::var("HAUL_URL")?.parse()?;
+//! let mut request = PushRequest::new(["run7/", "notes.txt"], url);
+//! request.options.streams = Some(4);
+//! request.options.send_engine = Some("sendfile".parse()?);
+//! let interrupt = Interrupt::default();
+//! let pushed = push(&request, &interrupt, &mut |event| match event {
+//!     Event::Progress(now) => println!("{} of {} bytes", now.bytes_durable, now.bytes_total),
+//!     Event::Error(problem) => eprintln!("{problem}"),
+//!     _ => {}
+//! });
+//! match pushed {
+//!     Ok(report) if report.ok => println!("{} at {} Gbit/s", report.to, report.gbit_per_s),
+//!     Ok(report) => println!("{} files failed", report.files.failed),
+//!     Err(error @ TransferError::Interrupted { .. }) => {
+//!         let kept = error.report().map_or(0, |report| report.unfinished_bytes);
+//!         println!("{error}: {kept} bytes of files that are not complete are kept");
+//!     }
+//!     Err(error) => return Err(error.into()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Serve
+//!
+//! A server keeps its key and its tokens in a directory of its own. Its URL, which holds a token,
+//! is all that a client needs.
+//!
+//! ```no_run
+//! use haul_transfer::{Interrupt, ServeOptions, ServeRoot, Server};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let root = ServeRoot::Directory("/data".into());
+//! let mut options = ServeOptions::new(root, "/var/lib/haul".into());
+//! options.read_only = true;
+//! let server = Server::bind(options)?;
+//! println!("{}", server.url().reveal());
+//! let interrupt = Interrupt::default();
+//! server.run(&interrupt, &|event| println!("{event}"))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to find what
+//!
+//! - Requests and their options: [`PushRequest`], [`PullRequest`] and [`TransferOptions`], with
+//!   [`Wishes`] for what happens beyond the bytes, [`Selection`] for which files are meant,
+//!   [`Protection`], [`ClearDigest`] and [`Engine`]. [`expand`] finds what patterns in URLs fit;
+//!   [`list`] tells what a server has.
+//! - Events and the report: [`Event`], [`Progress`], [`FileEnded`] and [`Report`]. Their names are
+//!   those of `--json`.
+//! - Errors: [`TransferError`] for the whole transfer, [`Problem`] for one thing in words.
+//! - Serving: [`Server`], [`ServeOptions`] and [`ServerEvent`].
+//! - Reading again: [`verify`], [`VerifyRequest`] and [`VerifyReport`].
+//! - Tokens: [`Token`], and [`StateDirectory`] where a server keeps them, with [`NewToken`],
+//!   [`Rights`] and [`ServedRoot`].
+//! - URLs: [`HaulUrl`].
 
 #![deny(missing_docs)]
 
