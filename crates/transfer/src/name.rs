@@ -2,13 +2,26 @@
 
 pub use haul_report::printable::{is_unseen, printable};
 use serde::{Serialize, Serializer, ser::SerializeMap};
+use std::fmt::{self, Write};
 
 /// A name as bytes; shown as text, with what is no UTF-8 replaced.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub Vec<u8>);
 
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// The text in quotes, with what is no UTF-8 as `\xFF`: of two names that differ, this does too.
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for chunk in self.0.utf8_chunks() {
+            write!(f, "{}", chunk.valid().escape_debug())?;
+            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02X}"))?;
+        }
+        f.write_char('"')
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Control characters of a hostile name must not reach a terminal.
         f.write_str(&printable(&String::from_utf8_lossy(&self.0)))
     }
@@ -46,4 +59,17 @@ pub(crate) fn encode_path(path: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_log_is_its_text_and_not_a_list_of_numbers() {
+        let shown = |name: &[u8]| format!("{:?}", Name(name.to_vec()));
+        assert_eq!(shown("über/a b".as_bytes()), r#""über/a b""#);
+        assert_eq!(shown(b"a\nb\"c"), r#""a\nb\"c""#);
+        assert_eq!(shown(b"x\xff\xfey"), r#""x\xFF\xFEy""#);
+    }
 }
