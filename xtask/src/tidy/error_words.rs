@@ -9,9 +9,7 @@ pub const RULE: Rule = Rule {
 };
 
 /// Paths where words still stand for errors, and what they wait for.
-const EXCEPTIONS: [&str; 5] = [
-    // What a stream's thread tells its session.
-    "crates/transfer/src/session/",
+const EXCEPTIONS: [&str; 4] = [
     // What a profile of a disk could not do, as it goes into the report.
     "crates/probe/src/",
     // The benches were part of the program, and keep their errors as words; they change together.

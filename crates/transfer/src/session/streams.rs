@@ -7,11 +7,11 @@ use crate::{
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
-    Host, StageTimes,
+    EngineError, Host, StageTimes,
     choose::{self, CongestionChoice},
 };
 use haul_host::cpu_quota::Throttling;
-use haul_protocol::{StreamId, limits, message};
+use haul_protocol::{ProtocolError, StreamId, limits, message};
 use haul_sys::{SocketMemory, TcpInfo};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -190,6 +190,21 @@ struct StreamHandle {
     figures: Arc<Lock<StreamFigures>>,
 }
 
+/// The reason why a stream's connection cannot be used any more.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The sender closed it between two frames, and did not say that it was the end.
+    #[error("the sender closed the stream")]
+    Closed,
+    /// What arrived may not stand there, or the stream may not be opened.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+}
+
 /// An event that a stream's thread tells the session's thread.
 #[derive(Debug)]
 pub enum StreamEvent {
@@ -200,12 +215,12 @@ pub enum StreamEvent {
     },
     /// The peer sent a frame that may not stand there; the stream ends.
     Violated {
-        why: String,
+        why: ProtocolError,
     },
     /// The stream's thread has ended. `why` is `None` after an orderly end.
     Ended {
         stream: StreamId,
-        why: Option<String>,
+        why: Option<StreamError>,
         carried: Carried,
         /// The stream was at a span, as [`StreamFigures::in_span`] tells.
         in_span: bool,
@@ -325,7 +340,7 @@ impl Streams {
         self: &Arc<Self>,
         stream: StreamId,
         connect: impl FnOnce() -> io::Result<TcpStream> + Send + 'static,
-        work: impl FnOnce(OwnedFd, &SharedFigures) -> Result<(), String> + Send + 'static,
+        work: impl FnOnce(OwnedFd, &SharedFigures) -> Result<(), StreamError> + Send + 'static,
     ) {
         let streams = self.clone();
         let thread =
@@ -341,7 +356,7 @@ impl Streams {
                         lock(&streams.handles).insert(stream, handle);
                         Ok(socket)
                     })
-                    .map_err(|error| error.to_string())
+                    .map_err(StreamError::from)
                     .and_then(|socket| {
                         // `stop` may have passed before the handle was in.
                         if streams.stopping() { Ok(()) } else { work(socket.into(), &figures) }
@@ -354,11 +369,11 @@ impl Streams {
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
             }
-            Err(error) => self.end(stream, Some(error.to_string())),
+            Err(error) => self.end(stream, Some(error.into())),
         }
     }
 
-    fn end(&self, stream: StreamId, why: Option<String>) {
+    fn end(&self, stream: StreamId, why: Option<StreamError>) {
         let (mut carried, mut in_span) = (Carried::default(), false);
         let handle = lock(&self.handles).remove(&stream);
         if let Some(handle) = handle {
@@ -556,7 +571,7 @@ mod tests {
         haul_sys::low_water::set_receive_low_water(&near, 1000).unwrap();
         let streams = Streams::new(Waker::new().unwrap());
         let (end, ends) = mpsc::channel::<()>();
-        let work = move |_, _: &SharedFigures| ends.recv().map_err(|error| error.to_string());
+        let work = move |_, _: &SharedFigures| ends.recv().map_err(|_| StreamError::Closed);
         streams.spawn(StreamId(0), move || Ok(near), work);
         let mut unread_after = |bytes: usize, expected: u64| {
             far.write_all(&vec![7; bytes]).unwrap();

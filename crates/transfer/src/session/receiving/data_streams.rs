@@ -82,7 +82,7 @@ impl DataStreams {
         let candidates =
             self.engines.chosen.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
         context.shared.streams.spawn(stream, connect, move |socket, figures| {
-            lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
+            lock(&shared.machine).stream_opened(stream)?;
             stream::run(&shared, stream, socket, candidates, figures)
         });
     }
@@ -97,12 +97,13 @@ impl DataStreams {
                 StreamEvent::Violated { why } => {
                     let what = "a data stream broke the protocol and was closed";
                     let fault = Fault::new(FaultCode::ProtocolViolation, message::Side::Path, what);
-                    context.tell(Event::Error((&fault.found(why)).into()));
+                    context.tell(Event::Error((&fault.found(why.what)).into()));
                 }
                 StreamEvent::Ended { stream, why, carried, in_span } => {
                     self.seen.remove(&stream);
                     lock(&context.shared.machine).stream_closed(stream);
                     if !context.finishing && !context.shared.streams.stopping() {
+                        let why = why.map(|why| why.to_string());
                         self.replace(why.as_deref(), carried, in_span, context);
                     }
                 }

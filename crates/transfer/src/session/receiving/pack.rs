@@ -28,7 +28,7 @@ struct Ended {
 impl ReceiveStream {
     pub(super) fn receive_pack(&mut self, pack: &PackHeader) -> Result<(), Leave> {
         let stream = self.stream;
-        lock(&self.shared.machine).pack_starts(stream, pack).map_err(broken)?;
+        lock(&self.shared.machine).pack_starts(stream, pack)?;
         self.update_figures(true);
         let mut body = std::mem::take(&mut self.pack);
         body.resize(usize::try_from(pack.len_bytes).expect("at most a MiB"), 0);
@@ -73,8 +73,8 @@ impl ReceiveStream {
         let mut reader = PackReader::new(pack, body);
         let mut machine = lock(&self.shared.machine);
         let targets = lock(&self.shared.targets);
-        while let Some(packed) = reader.next_span().map_err(broken)? {
-            let permit = machine.span_starts(self.stream, &packed.header).map_err(broken)?;
+        while let Some(packed) = reader.next_span()? {
+            let permit = machine.span_starts(self.stream, &packed.header)?;
             if let Permit::Write(span) = permit {
                 let target = targets.get(&packed.header.file).cloned();
                 permitted.push((packed, span, target));
@@ -176,8 +176,4 @@ impl ReceiveStream {
             self.shared.streams.wake();
         }
     }
-}
-
-fn broken(error: haul_protocol::ProtocolError) -> Leave {
-    Leave::Violated(error.what)
 }

@@ -5,7 +5,7 @@ use crate::session::{
     engine_choice::Orders,
     numa,
     receiving::committer::{CommitterHandle, SharedTarget},
-    streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
+    streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
     clocks::{elapsed_ns, thread_cpu_ns},
@@ -20,7 +20,7 @@ use haul_datapath::{
     fallback,
 };
 use haul_protocol::{
-    FileId, Receiver, SpanGrid, SpanIndex, StreamId,
+    FileId, ProtocolError, Receiver, SpanGrid, SpanIndex, StreamId,
     frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
     message::{Fault, Side},
     receiver::{Permit, SpanEnd},
@@ -121,14 +121,18 @@ pub struct ReceiveStream {
 /// Reasons for which a stream's thread leaves its loop.
 pub(super) enum Leave {
     Orderly,
-    Broken(String),
-    /// A frame arrived that may not stand there.
-    Violated(String),
+    Broken(StreamError),
 }
 
 impl From<EngineError> for Leave {
     fn from(error: EngineError) -> Self {
-        Self::Broken(error.to_string())
+        Self::Broken(error.into())
+    }
+}
+
+impl From<ProtocolError> for Leave {
+    fn from(error: ProtocolError) -> Self {
+        Self::Broken(error.into())
     }
 }
 
@@ -142,13 +146,13 @@ pub fn run(
     socket: OwnedFd,
     candidates: Vec<&'static EngineInfo>,
     figures: &Arc<Lock<StreamFigures>>,
-) -> Result<(), String> {
+) -> Result<(), StreamError> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
     numa::run_near_interface(&socket, &host);
-    let wire = socket.try_clone().map_err(|error| error.to_string())?;
+    let wire = socket.try_clone()?;
     let receiver = fallback::Receiver::open(candidates, Wire::Tcp(socket), &host, memory)
-        .map_err(|error| error.cause.to_string())?;
+        .map_err(|error| error.cause)?;
     let mut this = ReceiveStream {
         shared: shared.clone(),
         stream,
@@ -178,10 +182,11 @@ pub fn run(
     this.update_figures(false);
     match left {
         Leave::Orderly => Ok(()),
-        Leave::Broken(why) => Err(why),
-        Leave::Violated(why) => {
-            shared.streams.tell(StreamEvent::Violated { why: why.clone() });
-            Err(why)
+        Leave::Broken(error) => {
+            if let StreamError::Protocol(why) = &error {
+                shared.streams.tell(StreamEvent::Violated { why: why.clone() });
+            }
+            Err(error)
         }
     }
 }
@@ -196,7 +201,7 @@ impl ReceiveStream {
             let at_boundary = error.moved_bytes == 0;
             let closed = error.source.kind() == io::ErrorKind::UnexpectedEof;
             return Err(if closed && at_boundary {
-                Leave::Broken("the sender closed the stream".into())
+                Leave::Broken(StreamError::Closed)
             } else {
                 error.into()
             });
@@ -210,13 +215,11 @@ impl ReceiveStream {
                 return Err(Leave::Orderly);
             }
             Ok(FrameHeader::End { .. }) => {
-                return Err(Leave::Violated("an end frame of another stream".into()));
+                return Err(ProtocolError::new("an end frame of another stream").into());
             }
-            Err(error) => return Err(Leave::Violated(error.what)),
+            Err(error) => return Err(error.into()),
         };
-        let permit = lock(&self.shared.machine)
-            .span_starts(self.stream, &header)
-            .map_err(|error| Leave::Violated(error.what))?;
+        let permit = lock(&self.shared.machine).span_starts(self.stream, &header)?;
         self.update_figures(true);
         let target = lock(&self.shared.targets).get(&header.file).cloned();
         match (permit, target) {

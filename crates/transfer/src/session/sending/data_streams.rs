@@ -89,7 +89,7 @@ impl DataStreams {
                 Ok(socket)
             },
             move |socket, figures| {
-                lock(&shared.machine).stream_opened(stream).map_err(|error| error.what)?;
+                lock(&shared.machine).stream_opened(stream)?;
                 stream::run(&shared, stream, socket, &chosen, figures)
             },
         );
@@ -109,7 +109,7 @@ impl DataStreams {
                     if context.finishing || context.shared.streams.stopping() {
                         continue;
                     }
-                    let why = why.unwrap_or_else(|| "it was closed".into());
+                    let why = why.map_or_else(|| "it was closed".into(), |why| why.to_string());
                     let at_work = self.watch.stalled.remove(&stream)
                         || lock(&context.shared.machine).awaits_acknowledgement(stream);
                     lock(&context.shared.machine).drop_stream(stream, &why);

@@ -6,7 +6,7 @@ use crate::session::{
     numa,
     sending::pack::PACK_FILL_MIN_BYTES,
     sending::sent_spans::{SentSpan, SentSpans},
-    streams::{StreamEvent, StreamFigures, StreamSetup, Streams},
+    streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
 use crate::{
     clocks::{elapsed_ns, thread_cpu_ns},
@@ -133,13 +133,13 @@ pub fn run(
     socket: OwnedFd,
     chosen: &Chosen,
     figures: &Arc<Lock<StreamFigures>>,
-) -> Result<(), String> {
+) -> Result<(), StreamError> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
     numa::run_near_interface(&socket, &host);
     let candidates = chosen.candidates.clone();
     let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
-        .map_err(|error| error.cause.to_string())?;
+        .map_err(|error| error.cause)?;
     let mut stream = SendStream {
         shared: shared.clone(),
         stream,
@@ -159,7 +159,7 @@ pub fn run(
     };
     let result = stream.send_all();
     stream.update_figures();
-    result.map_err(|error| error.to_string())
+    Ok(result?)
 }
 
 impl SendStream {
