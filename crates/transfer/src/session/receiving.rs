@@ -259,7 +259,9 @@ impl<'a> Receiving<'a> {
         self.committer.stop();
         context.count_progress();
         context.tally.verified_bytes = context.shared.verified_bytes.load(Ordering::Relaxed);
-        for target in std::mem::take(&mut *lock(&context.shared.targets)).into_values() {
+        // Not in the head of the loop, where they would stay locked until its end.
+        let targets = std::mem::take(&mut *lock(&context.shared.targets));
+        for target in targets.into_values() {
             if let Some(target) = lock(&target.shared).take() {
                 target.give_up(true);
             }

@@ -432,7 +432,9 @@ impl Shared {
     }
 
     fn let_go(&self) {
-        for (target, keep) in std::mem::take(&mut lock(&self.queue).given_up) {
+        // Not in the head of the loop, where the queue would stay locked until its end.
+        let given_up = std::mem::take(&mut lock(&self.queue).given_up);
+        for (target, keep) in given_up {
             if let Some(target) = lock(&target).take() {
                 target.give_up(keep);
             }

@@ -163,7 +163,9 @@ impl Stage for Removing {
         }
         // Before its events are taken: it says so after the last.
         let is_over = self.shared.is_over.load(Ordering::SeqCst);
-        for event in std::mem::take(&mut *lock(&self.shared.events)) {
+        // Not in the head of the loop, where they would stay locked until its end.
+        let events = std::mem::take(&mut *lock(&self.shared.events));
+        for event in events {
             match event {
                 RemovingEvent::Removed(names) => {
                     context.tally.removed_files += names.len() as u64;
