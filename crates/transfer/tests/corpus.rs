@@ -1,4 +1,4 @@
-//! Replays the corpora of this crate's fuzz targets with stable Rust, in the normal tests.
+//! Replay of the corpora of this crate's fuzz targets with stable Rust, in the normal tests.
 
 #[path = "../../../fuzz/src/transfer_bodies.rs"]
 mod bodies;

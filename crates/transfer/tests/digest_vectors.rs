@@ -1,5 +1,5 @@
-//! The digests of spans are those of `crates/protocol/vectors/digests.json`, which every client
-//! language reads. `HAUL_WRITE_VECTORS=1` writes the file anew.
+//! Digests of spans, against `crates/protocol/vectors/digests.json`. Every client language reads
+//! that file. `HAUL_WRITE_VECTORS=1` writes it anew.
 
 use haul_datapath::SpanTap;
 use haul_protocol::{

@@ -1,4 +1,4 @@
-//! A transfer that ends early tells its program how far it came, and goes on from there.
+//! Transfers that end early, tell their program how far they came, and go on from there.
 
 use haul_transfer::{
     Event, HaulUrl, Interrupt, PushRequest, Report, ServeOptions, ServeRoot, Server, TransferError,
@@ -15,7 +15,7 @@ use std::{
 const FILE_BYTES: usize = 48 << 20;
 const SPAN_BYTES: u64 = 1 << 20;
 
-/// A server of a thread, which ends with it.
+/// A server on a thread, which ends with this.
 struct Served {
     place: tempfile::TempDir,
     url: HaulUrl,
@@ -69,7 +69,7 @@ fn request(source: &Path, url: &HaulUrl, rate_bytes_per_s: Option<u64>) -> PushR
     request
 }
 
-/// Pushes until some of the file is durable, and then does this.
+/// Pushes until some of the file is durable, and then calls `then`.
 fn push_until_durable(request: &PushRequest, then: &mut dyn FnMut(&Interrupt)) -> TransferError {
     let interrupt = Interrupt::default();
     let pushed = push(request, &interrupt, &mut |event| {

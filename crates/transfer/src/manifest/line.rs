@@ -8,11 +8,11 @@
 
 use crate::content::{Value, hex_of};
 
-/// A line has at most so many bytes: a name of PATH_MAX, each byte of it escaped, and the hash.
+/// Most bytes of a line: a name of PATH_MAX, each byte of it escaped, and the hash.
 pub const LINE_BYTES_MAX: usize = 4 * 4096 + 68;
 const HASH_DIGITS: usize = 64;
 
-/// A file and what it shall hold.
+/// A file and the hash that it is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// BLAKE3 of the file.

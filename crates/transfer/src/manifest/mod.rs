@@ -1,4 +1,4 @@
-//! `--manifest`: a line with the BLAKE3 hash of each file that is in place after a transfer.
+//! Manifest (`--manifest`): a line with the BLAKE3 hash of each file in place after a transfer.
 //!
 //! The hashes are made of the bytes that were sent or received. What this run did not move (spans
 //! of an earlier run, files that were there already) is read at the end from this side's own file,
@@ -50,14 +50,14 @@ pub struct Manifest {
 #[derive(Clone, Debug)]
 pub struct Lines {
     pub manifest: Arc<Manifest>,
-    /// The new name of the one source.
+    /// New name of the one source; `None` where sources keep theirs.
     pub rename: Option<Vec<u8>>,
 }
 
 /// The place at which a file that was not moved can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// `zero:SIZE`.
+    /// No place, for the bytes are those of `zero:SIZE`.
     Zeros,
     /// The very file that was offered.
     Source(PathBuf),
@@ -97,7 +97,7 @@ impl Origin {
 pub struct Missing;
 
 impl Lines {
-    /// A file was received, as `content` says.
+    /// Notes that a file was received, as `content` says.
     pub fn received(
         &self,
         place: &TargetPlace,
@@ -121,8 +121,8 @@ impl Lines {
         self.settled(offer, stored_as, content, &origin);
     }
 
-    /// A file is in place, under `stored_as` below the target's directory where that is not the
-    /// name it was offered under.
+    /// Notes that a file is in place, under `stored_as` below the target's directory where that is
+    /// not the name it was offered under.
     pub fn settled(
         &self,
         offer: &FileOffer,
@@ -184,7 +184,7 @@ impl Manifest {
         Ok(Self { path: path.to_owned(), records: Lock::new(Ok(sorter)) })
     }
 
-    /// Writes it; `left_out` is told of each file that is in place and gets no line.
+    /// Writes the manifest; `left_out` is told of each file that is in place and gets no line.
     ///
     /// # Errors
     /// If it cannot be written: what was there under its name stays. `None`: interrupted.
@@ -218,7 +218,8 @@ impl Manifest {
         Name(self.path.as_os_str().as_bytes().to_vec())
     }
 
-    /// Named as haul's other temporaries: none is ever taken for a file.
+    /// Path of the manifest until it is whole, named as haul's other temporaries: none is ever
+    /// taken for a file.
     fn hidden_path(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().as_bytes();
         let hidden = crate::storage::hidden_names::part_name(name);
@@ -236,7 +237,7 @@ fn cannot_write(path: &Path, found: &str) -> Problem {
     problem(&what, needs, found, "name another file by --manifest")
 }
 
-/// The last step, when everything is settled.
+/// Writing of the manifest, when everything is settled.
 struct Writing<'a> {
     report: ManifestReport,
     interrupt: &'a Interrupt,
@@ -266,7 +267,7 @@ impl Writing<'_> {
         File::open(directory_of(path))?.sync_all()
     }
 
-    /// The line of one name, of which the last record counts.
+    /// Writes the line of one name, of which the last record counts.
     fn write_line(
         &mut self,
         of_name: Option<(Vec<u8>, Vec<Record>)>,
@@ -318,7 +319,7 @@ fn no_line(name: &[u8], error: &io::Error) -> Problem {
     }
 }
 
-/// The new name that a push gives its one source: the last component of the URL's path.
+/// New name that a push gives its one source: the last component of the URL's path.
 #[must_use]
 pub fn rename_of(url_path: &[u8], is_renamed: bool) -> Option<Vec<u8>> {
     is_renamed.then(|| split_last(url_path).1.to_vec())

@@ -1,4 +1,4 @@
-//! Reads from this side's own file what a run did not move, for the manifest.
+//! Reads of this side's own files for the manifest, as far as a run did not move them.
 
 use super::{Origin, record::Record};
 use crate::{
@@ -18,12 +18,12 @@ use std::{
     thread,
 };
 
-/// Read at a time: it stays in a processor's cache.
+/// Bytes that are read at a time: they stay in a processor's cache.
 const BLOCK_BYTES: usize = 256 << 10;
-/// From so many bytes on a file is read by several threads.
+/// Size from which on a file is read by several threads.
 const THREADS_FROM_BYTES: u64 = 32 << 20;
 
-/// The hash of the file, and how many bytes were read for it.
+/// Hash of the file, and how many bytes were read for it.
 ///
 /// # Errors
 /// If the file cannot be read or is not the one that was moved any more.
@@ -65,7 +65,7 @@ fn open(path: &Path, follow: bool) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Whether it is what was moved: the source itself, or a target with its size and time.
+/// Fails if the file is not what was moved: the source itself, or a target with its size and time.
 fn check(record: &Record, stat: &Stat, source: bool) -> io::Result<()> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let has_size = u64::try_from(stat.st_size) == Ok(record.size_bytes);

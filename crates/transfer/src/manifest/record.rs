@@ -1,4 +1,4 @@
-//! What is known of a settled file until its line is written, and how it waits in a file.
+//! Facts about a settled file until its line is written, and their bytes in a waiting file.
 
 use super::Origin;
 use crate::{
@@ -23,7 +23,7 @@ pub struct Record {
 pub enum Known {
     Failed,
     Hash(Value),
-    /// Some spans, or none; the others are read.
+    /// Values of several spans, or of none; the others are read.
     Spans {
         content: Option<FileContent>,
         origin: Origin,
@@ -79,7 +79,7 @@ impl Record {
         bytes
     }
 
-    /// `None` if these are no bytes of [`Self::encode`].
+    /// Decodes the bytes of [`Self::encode`]; `None` for any others.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
@@ -106,7 +106,7 @@ impl Record {
     }
 }
 
-/// The span size, or 0, and then each known span with its value.
+/// Encodes the span size, or 0, and then each known span with its value.
 fn encode_content(content: Option<&FileContent>, bytes: &mut Vec<u8>) {
     let span_bytes = content.map_or(0, |content| content.grid().span_bytes());
     bytes.extend_from_slice(&span_bytes.to_le_bytes());

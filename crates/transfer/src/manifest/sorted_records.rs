@@ -1,4 +1,4 @@
-//! Sorts any number of records in bounded memory: what does not fit waits, sorted, in a file.
+//! Sorter of any number of records in bounded memory. What does not fit waits, sorted, in a file.
 
 use std::{
     cmp::Reverse,
@@ -10,20 +10,20 @@ use std::{
     path::Path,
 };
 
-/// Records in memory, with what it takes to find them, in bytes.
+/// Most bytes of records in memory, with what it takes to find them.
 const MEMORY_BYTES_MAX: usize = 8 << 20;
-/// Read of all runs together while they are merged, and of one.
+/// Most bytes that are read of all runs together while they are merged.
 const MERGE_BYTES_MAX: u64 = 8 << 20;
 const RUN_BYTES_MAX: u64 = 256 << 10;
 const RUN_BYTES_MIN: u64 = 4 << 10;
-/// The lengths of a key and of a value, in front of them.
+/// Bytes of the lengths of a key and of a value, in front of them.
 const HEAD_BYTES: usize = 8;
 
-/// Records are added in any order and taken in that of their keys, equal keys in the order in which
-/// they came.
+/// Sorter of records, which are added in any order and taken in that of their keys, equal keys in
+/// the order in which they came.
 #[derive(Debug)]
 pub struct SortedRecords {
-    /// It has no name: nothing is left of it, however this process ends.
+    /// File without a name: nothing is left of it, however this process ends.
     file: File,
     file_bytes: u64,
     runs: Vec<Range<u64>>,
@@ -40,7 +40,7 @@ struct InMemory {
 }
 
 impl SortedRecords {
-    /// `directory` is where they wait.
+    /// Sorter whose records wait in a file in `directory`.
     ///
     /// # Errors
     /// If no file can be made there.
@@ -55,6 +55,8 @@ impl SortedRecords {
         })
     }
 
+    /// Adds a record.
+    ///
     /// # Errors
     /// If they cannot be written to the file.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
@@ -91,6 +93,8 @@ impl SortedRecords {
         Ok(())
     }
 
+    /// Gives the records in the order of their keys.
+    ///
     /// # Errors
     /// If they cannot be written to the file, or read back.
     pub fn into_sorted(mut self) -> io::Result<Merge> {
@@ -106,7 +110,7 @@ impl SortedRecords {
     }
 }
 
-/// What is left of a run.
+/// Rest of a run that is being merged.
 #[derive(Debug)]
 struct Run {
     rest: Range<u64>,
@@ -141,7 +145,7 @@ impl Run {
     }
 }
 
-/// Key, number of the run, value.
+/// Record at the front of a run: key, number of the run, value.
 type Next = (Vec<u8>, usize, Vec<u8>);
 
 /// Records in the order of their keys.
@@ -149,7 +153,7 @@ type Next = (Vec<u8>, usize, Vec<u8>);
 pub struct Merge {
     file: File,
     runs: Vec<Run>,
-    /// The next record of each run.
+    /// Next record of each run.
     heap: BinaryHeap<Reverse<Next>>,
 }
 

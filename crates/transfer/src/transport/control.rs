@@ -1,4 +1,4 @@
-//! The control connection: messages in and out over TLS, without ever blocking the session.
+//! Control connection: messages in and out over TLS, without ever blocking the session.
 
 use super::waker::Waker;
 use crate::digest::{EXPORTED_BYTES, EXPORTER_LABEL, SessionKeys};
@@ -10,18 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What waits to be sent, at most; a peer that reads nothing is cut off then.
+/// Most bytes that wait to be sent; a peer that reads nothing is cut off then.
 const OUTGOING_BYTES_MAX: usize = 8 << 20;
-/// How much plain text goes to TLS at a time.
+/// Bytes of plain text that go to TLS at a time.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// Messages handed over, and reads made, before the session does something else.
+/// Most messages handed over in a turn, before the session does something else.
 const MESSAGES_A_TURN: usize = 128;
 const READS_A_TURN: usize = 64;
-/// How long a closed connection waits for the peer's own close.
+/// Time for which a closed connection waits for the peer's own close.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Why the control connection ended.
+/// Reason why the control connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The peer closed the connection.
@@ -46,17 +46,19 @@ pub struct Control {
     socket: TcpStream,
     tls: rustls::Connection,
     incoming: Vec<u8>,
-    /// Taken off the wire and given back: they come first again.
+    /// Messages that were taken off the wire and given back: they come first again.
     unread: Vec<Message>,
     outgoing: Vec<u8>,
-    /// So much of it is in TLS records already.
+    /// Bytes of `outgoing` that are in TLS records already.
     taken_bytes: usize,
     message_bytes_max: usize,
-    /// When the peer last sent anything.
+    /// Time when the peer last sent anything.
     pub heard_at: Instant,
 }
 
 impl Control {
+    /// Control connection over a socket whose TLS handshake is still to come.
+    ///
     /// # Errors
     /// If the socket cannot be made non-blocking.
     pub fn new(socket: TcpStream, tls: rustls::Connection) -> io::Result<Self> {
@@ -74,7 +76,7 @@ impl Control {
         })
     }
 
-    /// The peer has shown who it is: longer messages are taken.
+    /// Takes longer messages from now on, for the peer has shown who it is.
     pub fn trust(&mut self) {
         self.message_bytes_max = limits::MESSAGE_BYTES_MAX;
     }
@@ -85,7 +87,7 @@ impl Control {
         &self.socket
     }
 
-    /// The keys of a session on this connection.
+    /// Keys of a session on this connection.
     ///
     /// # Errors
     /// If the TLS handshake is not over.
@@ -108,7 +110,7 @@ impl Control {
         encode_message(message, &mut self.outgoing);
     }
 
-    /// Gives messages back that the next [`Self::turn`] shall return.
+    /// Gives messages back that the next [`Self::turn`] is to return.
     pub fn unread(&mut self, messages: Vec<Message>) {
         self.unread = messages;
     }
@@ -185,7 +187,7 @@ impl Control {
         }
     }
 
-    /// True when everything queued is with the kernel.
+    /// Sends until `deadline`; true when everything queued is with the kernel.
     fn flush_by(&mut self, deadline: Instant) -> bool {
         loop {
             if self.write_out().is_err() {

@@ -1,4 +1,4 @@
-//! What a session speaks over: the control connection and the sockets of the data streams.
+//! Transport of a session: the control connection and the sockets of the data streams.
 
 pub mod control;
 mod race;

@@ -1,5 +1,5 @@
-//! Connecting to a name with several addresses: they are raced, as RFC 8305 says, so that a dead
-//! one costs a quarter of a second and not the time after which the kernel gives it up.
+//! Race of connections to the addresses of a name, as RFC 8305 says. A dead address costs a quarter
+//! of a second and not the time after which the kernel gives it up.
 //!
 //! The families take turns, beginning with that of the first address: the resolver has put the
 //! addresses in order (RFC 6724). Each attempt has a head start before the next; one that fails
@@ -20,18 +20,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The head start of an attempt: the Connection Attempt Delay of RFC 8305, section 5.
+/// Head start of an attempt: the Connection Attempt Delay of RFC 8305, section 5.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// How often is looked whether somebody still waits for the connection.
+/// Interval at which an attempt looks whether somebody still waits for the connection.
 const STOP_POLL: Duration = Duration::from_millis(100);
-/// Attempts at a time, at most; beyond, one has to fail first.
+/// Most attempts at a time; beyond, one has to fail first.
 const ATTEMPTS_MAX: usize = 16;
 
-/// How a socket is set up before it connects.
+/// Settings of a socket before it connects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup<'a> {
     pub congestion: Option<&'a str>,
-    /// The most bytes of a segment, both ways.
+    /// Most bytes of a segment, both ways.
     pub segment_bytes: Option<u32>,
 }
 
@@ -116,7 +116,7 @@ fn finish(socket: OwnedFd) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// The attempts that are over, in rising order; waits for one.
+/// Attempts that are over, in rising order; waits for one.
 fn answered(attempts: &[OwnedFd], wait: Duration) -> io::Result<Vec<usize>> {
     let mut fds: Vec<_> =
         attempts.iter().map(|socket| PollFd::new(socket, PollFlags::OUT)).collect();
@@ -145,10 +145,10 @@ fn in_turns(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     }
 }
 
-/// Which address is tried when. It has no socket and no clock.
+/// Order and times in which the addresses are tried. It has no socket and no clock.
 struct Race {
     waiting: VecDeque<SocketAddr>,
-    /// When the next attempt may begin; `None`: at once.
+    /// Time when the next attempt may begin; `None` for at once.
     next_at: Option<Instant>,
     deadline: Instant,
 }
@@ -156,9 +156,9 @@ struct Race {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Try(SocketAddr),
-    /// For an answer, at most so long.
+    /// Wait for an answer, at most this long.
     Wait(Duration),
-    /// All have failed.
+    /// All attempts have failed.
     Lost,
     TimedOut,
 }
@@ -186,7 +186,7 @@ impl Race {
         }
     }
 
-    /// An attempt failed: the next need not wait.
+    /// Notes that an attempt failed: the next need not wait.
     fn failed(&mut self) {
         self.next_at = None;
     }
@@ -239,7 +239,8 @@ mod tests {
         assert_eq!(race.next(begun, 0), Step::Lost);
     }
 
-    /// The backlog of a listener is full: the kernel drops the SYN, as a dead host does.
+    /// Reason for dead addresses: the backlog of a listener is full, so the kernel drops the SYN,
+    /// as a dead host does.
     #[test]
     fn dead_addresses_cost_their_head_starts_only() {
         let live = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,5 @@
-//! How large the segments of a run's connections are: smaller where a path swallows large packets.
+//! Sizes of the segments of a run's connections. They are smaller where a path swallows large
+//! packets.
 //!
 //! Where a tunnel is narrower than its ends, and what it says of that (ICMP, RFC 1191) is filtered,
 //! a connection is made and its first full segments never arrive: a black hole (RFC 2923). The same
@@ -15,16 +16,18 @@ use crate::locks::{Guard, Lock, lock};
 use haul_sys::tcp_info::TcpInfo;
 use std::time::Duration;
 
-/// What is tried, one after the other. Packets of 1280 bytes pass wherever IPv6 does (RFC 8200,
-/// section 5); 536 bytes are the segments of the least that IPv4 asks of a host (RFC 9293, 3.7.1).
+/// Segment sizes that are tried, one after the other. Packets of 1280 bytes pass wherever IPv6 does
+/// (RFC 8200, section 5); 536 bytes are the segments of the least that IPv4 asks of a host (RFC
+/// 9293, 3.7.1).
 const STEPS_BYTES: [u32; 2] = [1200, 536];
-/// A segment was sent again so often, and nothing was acknowledged in between.
+/// Retransmissions without an acknowledgement in between after which a segment is taken for
+/// swallowed.
 const RETRANSMITS_MIN: u32 = 3;
 const UNACKNOWLEDGED_MS_MIN: u32 = 1000;
-/// A segment that this host itself dropped was tried again so often: twice a second
-/// (`TCP_RESOURCE_PROBE_INTERVAL`, include/net/tcp.h).
+/// Probes after which a segment is taken for dropped by this host itself: it is tried again twice a
+/// second (`TCP_RESOURCE_PROBE_INTERVAL`, include/net/tcp.h).
 const PROBES_MIN: u8 = 3;
-/// How long a stream may bring nothing at all before its packets are suspected to vanish.
+/// Time for which a stream brings nothing at all before its packets are suspected to vanish.
 pub const NOTHING_AFTER: Duration = Duration::from_secs(3);
 
 /// Findings of the connections of a run about segments, shared by them.
@@ -33,13 +36,15 @@ pub struct Segments(Lock<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// So many steps have been taken for streams; 0: segments are as the path's interface has them.
+    /// Number of steps that have been taken for streams; 0 where segments are as the path's
+    /// interface has them.
     steps: usize,
-    /// No step helped.
+    /// Whether no step helped.
     in_vain: bool,
-    /// The last step is taken for control connections.
+    /// Whether the last step is taken for control connections.
     control_is_least: bool,
-    /// What the first stream was like whose packets vanished.
+    /// Size of the segments and packets of the first stream whose packets vanished, and what
+    /// dropped them.
     swallowed: Option<Swallowed>,
     told: bool,
 }
@@ -59,12 +64,12 @@ pub enum DroppedBy {
     OwnQueue,
 }
 
-/// Smaller segments helped.
+/// Smaller segments that helped, and what made them necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Narrowed {
     pub from_bytes: u32,
     pub to_bytes: u32,
-    /// Packets of this size do not arrive.
+    /// Size of the packets that do not arrive.
     pub packet_bytes: u32,
     pub by: DroppedBy,
 }
@@ -86,13 +91,13 @@ impl std::fmt::Display for Narrowed {
 }
 
 impl Segments {
-    /// For the next stream; `None`: as the interface has them.
+    /// Most bytes of a segment of the next stream; `None` where they are as the interface has them.
     #[must_use]
     pub fn of_stream(&self) -> Option<u32> {
         self.state().steps.checked_sub(1).map(|step| STEPS_BYTES[step])
     }
 
-    /// For the next control connection.
+    /// Most bytes of a segment of the next control connection.
     #[must_use]
     pub fn of_control(&self) -> u32 {
         STEPS_BYTES[usize::from(self.state().control_is_least)]
@@ -104,13 +109,13 @@ impl Segments {
         !self.state().control_is_least
     }
 
-    /// A control connection brought nothing. True when the next has smaller segments.
+    /// Notes that a control connection brought nothing. True when the next has smaller segments.
     pub fn control_is_silent(&self) -> bool {
         !std::mem::replace(&mut self.state().control_is_least, true)
     }
 
-    /// The packets of a stream like this one vanish. True when another is to be opened in its
-    /// place, which has smaller segments.
+    /// Notes that the packets of a stream like this one vanish. True when another is to be opened
+    /// in its place, which has smaller segments.
     pub fn swallows(&self, tcp: &TcpInfo) -> bool {
         let mut state = self.state();
         if state.in_vain {
@@ -133,7 +138,7 @@ impl Segments {
         true
     }
 
-    /// The session was lost: what nobody has proved may have been an outage.
+    /// Forgets what nobody has proved, for it may have been an outage that ended the session.
     pub fn forget_unproved(&self) {
         let mut state = self.state();
         if !state.told {
@@ -141,7 +146,8 @@ impl Segments {
         }
     }
 
-    /// A stream like this one moves: says once that smaller segments were what it took.
+    /// Notes that a stream like this one moves, and says once that smaller segments were what it
+    /// took.
     pub fn moves(&self, tcp: &TcpInfo) -> Option<Narrowed> {
         let mut state = self.state();
         let to_bytes = STEPS_BYTES[state.steps.checked_sub(1)?];
@@ -153,7 +159,7 @@ impl Segments {
         self.narrowed().filter(|_| is_news)
     }
 
-    /// The narrowing that it took to get through, once that was told.
+    /// Narrowing that it took to get through, once that was told.
     #[must_use]
     pub fn narrowed(&self) -> Option<Narrowed> {
         let state = self.state();
@@ -168,7 +174,8 @@ impl Segments {
     }
 }
 
-/// The first full segments of a connection were sent again and again, and none of them arrived.
+/// Whether the first full segments of a connection were sent again and again, and none of them
+/// arrived.
 #[must_use]
 pub fn first_segments_vanish(tcp: &TcpInfo) -> bool {
     let on_the_way = tcp.total_retransmits >= RETRANSMITS_MIN && tcp.unacked_segments > 0;
@@ -177,7 +184,8 @@ pub fn first_segments_vanish(tcp: &TcpInfo) -> bool {
         && tcp.bytes_acked < u64::from(tcp.mss_bytes)
 }
 
-/// Bytes were sent that are neither acknowledged nor in flight: the host itself dropped them.
+/// Whether bytes were sent that are neither acknowledged nor in flight: the host itself dropped
+/// them.
 ///
 /// What a queueing discipline refuses (`NET_XMIT_DROP`) stays unsent for TCP, which counts no
 /// retransmission of it and tries again as it does for a window that is full
@@ -253,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Stored from a tbf with a burst of 1000 bytes: nothing was in flight, and nothing counted as
+    /// Figures of a tbf with a burst of 1000 bytes: nothing was in flight, and nothing counted as
     /// sent again.
     #[test]
     fn what_the_host_s_own_queue_drops_vanishes_too_and_is_told_from_a_full_window() {

@@ -1,4 +1,4 @@
-//! Connecting, with what has to be set before the first packet.
+//! Connections to a server, with what has to be set before the first packet.
 
 use super::{
     race::{self, Setup},
@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long all addresses of a server together may take to answer.
+/// Time in which the addresses of a server, all together, have to answer.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection that was made early is of use.
+/// Time for which a connection that was made early is of use.
 const EARLY_FOR: Duration = Duration::from_secs(5);
 
 /// Connects to the first address of `server` (`host:port`) that answers.
@@ -37,21 +37,21 @@ pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> 
 #[derive(Debug)]
 pub struct Route {
     server: String,
-    /// The address that answered last.
+    /// Address that answered last.
     winner: Lock<Option<SocketAddr>>,
-    /// How large its packets may be.
+    /// Sizes of the segments on this way.
     pub segments: Segments,
 }
 
 impl Route {
-    /// To `server` (`host:port`).
+    /// Route to `server` (`host:port`).
     #[must_use]
     pub fn new(server: String) -> Self {
         Self { server, winner: Lock::default(), segments: Segments::default() }
     }
 
-    /// A control connection, to the address that answers first; one that has answered before is
-    /// tried before the others.
+    /// Makes a control connection to the address that answers first; one that has answered before
+    /// is tried before the others.
     ///
     /// # Errors
     /// If the name has no address or none of them answers: the last error.
@@ -71,8 +71,8 @@ impl Route {
         Ok(socket)
     }
 
-    /// A data stream, to the address of the control connection: behind another one there may be
-    /// another host. See [`connect`] about the congestion control.
+    /// Makes a data stream to the address of the control connection: behind another one there may
+    /// be another host. See [`connect`] about the congestion control.
     ///
     /// # Errors
     /// If it does not answer.
@@ -101,7 +101,7 @@ pub struct Early {
 }
 
 impl Early {
-    /// Begins so many connections; those that fail are left out.
+    /// Begins `count` connections; those that fail are left out.
     #[must_use]
     pub fn connect(route: &Arc<Route>, count: u32) -> Self {
         let (made, taken) = mpsc::channel();
@@ -115,13 +115,14 @@ impl Early {
         Self { made: Arc::new(Lock::new(taken)), begun: Instant::now() }
     }
 
-    /// A server waits for the first word of a connection for some seconds only.
+    /// Whether the connections are too old: a server waits for the first word of one for some
+    /// seconds only.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.begun.elapsed() > EARLY_FOR
     }
 
-    /// One that is there already.
+    /// Takes a connection that is there already.
     #[must_use]
     pub fn take(&self) -> Option<TcpStream> {
         let made = lock(&self.made);
@@ -129,7 +130,7 @@ impl Early {
     }
 }
 
-/// Both ends have the same address: the bytes never leave this host.
+/// Whether both ends have the same address, so that the bytes never leave this host.
 #[must_use]
 pub fn ends_on_this_host(socket: &TcpStream) -> bool {
     match (socket.local_addr(), socket.peer_addr()) {

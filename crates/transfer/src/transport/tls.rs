@@ -1,4 +1,5 @@
-//! TLS 1.3 for the control connection: the server's self-signed certificate, pinned by the token.
+//! TLS 1.3 for the control connection. The server's certificate is self-signed and pinned by the
+//! token.
 
 use crate::{
     state::Identity,
@@ -17,6 +18,8 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
+/// TLS settings of a server.
+///
 /// # Errors
 /// If the stored key does not belong to the certificate.
 pub fn server_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
@@ -34,7 +37,7 @@ pub fn server_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// A client that believes only the server with this fingerprint.
+/// TLS settings of a client that believes only the server with this fingerprint.
 ///
 /// # Errors
 /// If the provider lacks TLS 1.3.
@@ -51,11 +54,12 @@ pub fn client_config(fingerprint: [u8; 16]) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// A record is read when all of it has arrived. The first window of a connection is some 14 KiB
-/// (RFC 6928), so one of 16 KiB would take a round trip more, and what stands at its front with it.
+/// Most bytes of a record, which is read when all of it has arrived. The first window of a
+/// connection is some 14 KiB (RFC 6928), so one of 16 KiB would take a round trip more, and what
+/// stands at its front with it.
 const RECORD_BYTES_MAX: usize = 4096;
 
-/// The server's key is not the token's.
+/// Server whose key is not the one in the token.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the server's key is not the one in the token")]
 pub struct WrongKey;

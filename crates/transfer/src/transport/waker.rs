@@ -1,4 +1,4 @@
-//! Wakes a session's thread out of `poll(2)`: an eventfd.
+//! Waker of a session's thread out of `poll(2)`: an eventfd.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::{
@@ -11,6 +11,8 @@ use std::{
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
+    /// Waker that nothing has woken yet.
+    ///
     /// # Errors
     /// If the process is out of descriptors.
     pub fn new() -> io::Result<Self> {

@@ -1,4 +1,5 @@
-//! `haul verify --extra`: the files below a directory that a manifest has no line for.
+//! Check for extra files (`haul verify --extra`): those below a directory without a line. A
+//! manifest says which have one.
 //!
 //! Both lists are sorted in bounded memory and compared. haul's own temporaries and the manifest
 //! itself do not count; directories, links and special files have no lines, so neither do they.
@@ -22,7 +23,8 @@ use std::{
     sync::atomic::Ordering,
 };
 
-/// What a record says: in the manifest, or found (with the file's size behind).
+/// Mark of a name that is in the manifest; [`FOUND`] marks one that was found, with its size
+/// behind.
 const LISTED: u8 = 0;
 const FOUND: u8 = 1;
 
@@ -84,7 +86,7 @@ pub fn find(
     Ok(())
 }
 
-/// A name of a manifest as it is found below the directory; `None` when it is elsewhere.
+/// Name of a manifest as it is found below the directory; `None` when it is elsewhere.
 fn below(name: &[u8], directory: &Path) -> Option<Vec<u8>> {
     let path = crate::storage::root::os_path(name);
     let path = if path.is_absolute() { path.strip_prefix(directory).ok()? } else { path };

@@ -1,4 +1,4 @@
-//! `haul verify`: reads files again, from their disks, and compares them with a manifest.
+//! Comparison of files with a manifest (`haul verify`). They are read again, from their disks.
 //!
 //! In place of a manifest it takes the journal of an unfinished transfer.
 //!
@@ -36,23 +36,23 @@ use std::{
 };
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// How often a wait looks for Ctrl-C.
+/// Interval at which a wait looks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
-/// Files read at a time, at most: the memory for that is 1 MiB each.
+/// Most files that are read at a time: each takes 1 MiB of memory.
 const THREADS_MAX: usize = 64;
 
 /// A manifest, and the files to compare with it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VerifyRequest {
-    /// Or the journal of an unfinished transfer.
+    /// Path of the manifest, or of the journal of an unfinished transfer.
     pub manifest: PathBuf,
-    /// Directory that the names in the manifest are below; `None`: the directory that the manifest
+    /// Directory that the names in the manifest are below; `None` for the one that the manifest
     /// lies in.
     pub directory: Option<PathBuf>,
-    /// Files below the directory that have no line are named too.
+    /// Whether files below the directory that have no line are named too.
     pub extra: bool,
-    /// `None`: as many as there are processors.
+    /// Number of threads that read; `None` for as many as there are processors.
     pub threads: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ impl VerifyRequest {
 pub enum VerifyEvent {
     /// A file was compared.
     File(VerifiedFile),
-    /// How far it is.
+    /// Progress of the comparison.
     Progress(VerifyProgress),
     /// Something could not be looked at.
     Error(Problem),
@@ -84,17 +84,17 @@ pub enum VerifyEvent {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum VerifyStatus {
-    /// As the manifest says.
+    /// The file is as the manifest says.
     Ok,
-    /// Other bytes than the manifest says.
+    /// The file has other bytes than the manifest says.
     Differs,
-    /// In the manifest, and not there.
+    /// The file is in the manifest, and not there.
     Missing,
-    /// There, and cannot be read.
+    /// The file is there, and cannot be read.
     Unreadable,
-    /// Of a journal that does not say what its spans hold.
+    /// The journal does not say what the file's spans hold.
     Unknown,
-    /// There, and not in the manifest.
+    /// The file is there, and not in the manifest.
     Extra,
 }
 
@@ -124,7 +124,7 @@ pub struct VerifiedFile {
     pub status: VerifyStatus,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Why it could not be read.
+    /// Reason why the file could not be read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -141,7 +141,7 @@ impl VerifiedFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyProgress {
-    /// Since it began.
+    /// Seconds since the comparison began.
     pub seconds: f64,
     /// Bytes that were read so far.
     pub bytes: u64,
@@ -149,7 +149,7 @@ pub struct VerifyProgress {
     pub files: u64,
     /// Lines of the manifest.
     pub files_total: u64,
-    /// The rate of the last interval.
+    /// Rate of the last interval.
     pub gbit_per_s: f64,
 }
 
@@ -157,11 +157,12 @@ pub struct VerifyProgress {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Every file of the manifest is there and the same, and none was found that is not in it.
+    /// Whether every file of the manifest is there and the same, and none was found that is not in
+    /// it.
     pub ok: bool,
     /// Lines of the manifest.
     pub files: u64,
-    /// Files as the manifest says.
+    /// Files that are as the manifest says.
     pub same: u64,
     /// Files with other bytes.
     pub differs: u64,
@@ -258,7 +259,7 @@ fn extra_failed(directory: &Path, error: &io::Error, interrupt: &Interrupt) -> T
     TransferError::broken(problem(&what, "", &error.to_string(), "leave out --extra"))
 }
 
-/// The lines of a manifest, one at a time.
+/// Reader of the lines of a manifest, one at a time.
 struct Lines {
     input: BufReader<File>,
     number: u64,
@@ -287,7 +288,7 @@ impl Lines {
     }
 }
 
-/// How many lines there are; every one of them must be one.
+/// Number of lines of a manifest; every one of them must be a hash and a name.
 fn check_lines(manifest: &Path) -> Result<u64, Problem> {
     let what = format!("cannot read the manifest {}", manifest.display());
     let needs =
@@ -307,7 +308,7 @@ fn check_lines(manifest: &Path) -> Result<u64, Problem> {
 
 struct Run<'a> {
     begun: Instant,
-    /// When progress was last told, and the bytes by then.
+    /// Time when progress was last told, and the bytes by then.
     told: (Instant, u64),
     report: VerifyReport,
     finished: u64,

@@ -1,4 +1,4 @@
-//! The threads that read files for `haul verify`: a file each, and large files together.
+//! Threads that read files for `haul verify`: a file each, and large files together.
 
 use super::{VerifiedFile, VerifyStatus};
 use crate::{
@@ -27,12 +27,12 @@ use std::{
     },
 };
 
-/// The outcome of a line.
+/// Outcome of a line.
 pub type Outcome = VerifiedFile;
 
-/// Lines that wait.
+/// Most lines that wait for a thread.
 const LINES_MAX: usize = 256;
-/// A file of more is read in parts of this size.
+/// Bytes of a part in which a larger file is read.
 const PART_BYTES: u64 = 16 << 20;
 
 enum Job {
@@ -51,7 +51,7 @@ struct Large {
 struct LargeState {
     content: FileContent,
     next: u32,
-    /// Parts that are not read to their end.
+    /// Number of parts that are not read to their end.
     left: u32,
     failed: Option<io::Error>,
 }
@@ -59,7 +59,7 @@ struct LargeState {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads at work, each of which may find a large file.
+    /// Number of threads at work, each of which may find a large file.
     busy: usize,
     ended: bool,
 }
@@ -94,7 +94,7 @@ impl Pool {
         self.changed.notify_one();
     }
 
-    /// No line follows; with `at_once` those that wait are left.
+    /// Notes that no line follows; with `at_once` those that wait are left.
     pub fn end(&self, at_once: bool) {
         if at_once {
             self.stopping.store(true, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Pool {
         self.changed.notify_all();
     }
 
-    /// A thread of the pool.
+    /// Reads files until there are no more, as a thread of the pool.
     pub fn work(&self) {
         let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
         while let Some((job, part)) = self.next() {
@@ -120,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// What to do next, and of a large file which part.
+    /// Takes what to do next, and which part of a large file.
     fn next(&self) -> Option<(Job, SpanIndex)> {
         let mut queue = lock(&self.queue);
         loop {
@@ -206,7 +206,7 @@ impl Pool {
         }
     }
 
-    /// Why a file is missing: a transfer of it broke off.
+    /// Reason why a file is missing, where a transfer of it broke off.
     fn unfinished(&self, line: &Line) -> Option<io::Error> {
         let (parent, last) = split_last(&line.name);
         let part = self.directory.join(os_path(parent)).join(os_path(&part_name(last)));

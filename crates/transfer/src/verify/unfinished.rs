@@ -1,4 +1,4 @@
-//! `haul verify` of an unfinished transfer: the temporary, against the journal beside it.
+//! Comparison of an unfinished transfer (`haul verify`): its temporary against its journal.
 //!
 //! A journal tells which spans are durable, and by digests what they hold: XXH3-128 of each, or
 //! BLAKE3 where the transfer computed that, for `--manifest` (of a pull) or `--verify-target`.
@@ -44,11 +44,11 @@ pub struct UnfinishedReport {
     pub size_bytes: u64,
     /// Bytes from which the same command goes on.
     pub durable_bytes: u64,
-    /// Bytes among these with a digest in the journal: they were read and compared.
+    /// Bytes of these with a digest in the journal: they were read and compared.
     pub compared_bytes: u64,
 }
 
-/// True when the file is no manifest but a journal.
+/// Whether the file at `path` is no manifest but a journal.
 pub fn is_one(path: &Path) -> bool {
     let mut begin = [0; 8];
     File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && is_journal(&begin)
@@ -62,7 +62,7 @@ struct Found {
 }
 
 impl Found {
-    /// The durable spans of which the journal has a digest.
+    /// Durable spans of which the journal has a digest.
     fn known(&self) -> SpanSet {
         let mut unknown = self.told.durable.clone();
         unknown.subtract(self.told.content.known());
@@ -134,7 +134,7 @@ fn cannot(journal: &Path, found: &Unusable) -> crate::problem::Problem {
     problem(&what, needs, &found.to_string(), "the same push or pull again uses or removes both")
 }
 
-/// A journal by which nothing can be verified, or a temporary that is not its own.
+/// Reason why nothing can be verified by a journal.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("{0}")]
@@ -151,7 +151,7 @@ enum Unusable {
     Spans(ProtocolError),
 }
 
-/// The temporary that the journal speaks of.
+/// Opens the temporary that the journal speaks of.
 fn open(journal: &Path) -> Result<Found, Unusable> {
     let input = BufReader::new(File::open(journal)?);
     let (identity, told) = decode_any(input).ok_or(Unusable::Damaged)?;
@@ -172,7 +172,7 @@ fn open(journal: &Path) -> Result<Found, Unusable> {
     Ok(Found { path, read_back, grid, told })
 }
 
-/// The first span that is not what it was, or the error of the first that cannot be read.
+/// First span that is not what it was, or the error of the first that cannot be read.
 type Bad = Option<(SpanIndex, Option<io::Error>)>;
 
 /// Reads every span that is known.
