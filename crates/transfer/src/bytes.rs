@@ -1,4 +1,4 @@
-//! Bytes: random ones, and as text.
+//! Random bytes, and bytes as text.
 
 use aws_lc_rs::rand;
 

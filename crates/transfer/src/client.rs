@@ -1,4 +1,4 @@
-//! Push and pull: connecting, the session, and coming back after it was lost.
+//! Push and pull of a client. It connects, runs the session, and comes back after it was lost.
 
 pub(crate) mod account;
 mod coming_back;

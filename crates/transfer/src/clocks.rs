@@ -3,13 +3,13 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds since then.
+/// Nanoseconds since an instant.
 #[must_use]
 pub fn elapsed_ns(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Processor time of the calling thread.
+/// Processor time of the calling thread, in nanoseconds.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);

@@ -1,4 +1,4 @@
-//! What a file holds, as its BLAKE3 hash: computed while its spans move, in any order.
+//! BLAKE3 hash of what a file holds. It is computed while the spans move, in any order.
 //!
 //! BLAKE3 is a tree over chunks of 1 KiB, in which the size of every left subtree is a power of two
 //! (section 2.1 of the BLAKE3 paper). So is that of a span, which begins at a multiple of it: it is
@@ -20,8 +20,8 @@ pub fn hash_of_nothing() -> Value {
     *blake3::hash(b"").as_bytes()
 }
 
-/// Whether a span is its whole file: the root of the tree is finished in another way than a
-/// subtree.
+/// Kind of a span: a whole file, or a part of one. The root of the tree is finished in another way
+/// than a subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     WholeFile,
@@ -71,7 +71,7 @@ pub struct FileContent {
 }
 
 impl FileContent {
-    /// Nothing is known of a file that is cut so.
+    /// Values of a file that is cut in this way, none of which is known yet.
     #[must_use]
     pub fn new(grid: SpanGrid) -> Self {
         let spans = grid.count();
@@ -83,18 +83,18 @@ impl FileContent {
         &self.grid
     }
 
-    /// How a span of it is finished.
+    /// Part of the file that each of its spans is.
     #[must_use]
     pub fn part(&self) -> Part {
         Part::of(self.grid.count())
     }
 
-    /// The spans that nothing is known of.
+    /// Spans whose values are not known.
     pub fn unknown(&self) -> impl Iterator<Item = SpanIndex> + '_ {
         (0..self.grid.count()).map(SpanIndex).filter(|span| !self.known.contains(*span))
     }
 
-    /// A span that is moved again replaces what was known of it.
+    /// Notes the value of a span, in the place of what was known of it.
     ///
     /// # Panics
     /// If the file has no such span.
@@ -103,7 +103,7 @@ impl FileContent {
         self.values[span.0 as usize] = value;
     }
 
-    /// A span was moved again by somebody who did not look at it.
+    /// Forgets the value of a span that was moved again by somebody who did not look at it.
     pub fn forget(&mut self, span: SpanIndex) {
         self.known.remove(span);
     }
@@ -135,7 +135,7 @@ impl FileContent {
     }
 }
 
-/// How many of the spans are in the left subtree: the largest power of two that leaves some.
+/// Number of the spans in the left subtree: the largest power of two that leaves some.
 fn left_of(spans: usize) -> usize {
     spans.div_ceil(2).next_power_of_two()
 }
@@ -148,7 +148,7 @@ fn merged(values: &[Value]) -> Value {
     merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
 }
 
-/// Lower-case hexadecimal, as `b3sum` writes it.
+/// Hexadecimal text of a value, in lower case as `b3sum` writes it.
 #[must_use]
 pub fn hex_of(value: &Value) -> String {
     crate::bytes::hex(value)

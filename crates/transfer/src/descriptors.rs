@@ -1,11 +1,11 @@
-//! How many files this process may have open, and the room that the kernel has for them.
+//! Limit on the files that this process may have open, and the room that the kernel has for them.
 
 use rustix::{
     io::fcntl_dupfd_cloexec,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// Descriptors, 8 bytes each in the kernel.
+/// Descriptors that the kernel's table is made to hold, at 8 bytes each.
 const DESCRIPTOR_TABLE: u64 = 8192;
 
 /// Raises the number of open files to the hard limit: a session holds two for each file under way.
@@ -33,7 +33,7 @@ pub fn grow_descriptor_table() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Of this process, where /proc tells.
+/// Number of threads of this process, where /proc tells.
 fn threads() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }

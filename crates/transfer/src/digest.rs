@@ -1,4 +1,4 @@
-//! The digest or MAC of each span, bound to its file, offset and length, and the session's keys.
+//! Digest or MAC of each span, bound to its file, offset and length, and the session's keys.
 //!
 //! `SPEC.md` of the protocol says what goes into each; `vectors/digests.json` pins them.
 
@@ -21,19 +21,19 @@ use haul_sys::prefetch::prefetch;
 use std::{sync::Arc, time::Instant};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// The part of a header that a digest binds: all but its CRC.
+/// Bytes of a header that a digest binds: all but its CRC.
 const BOUND_HEADER_BYTES: usize = HEADER_BYTES - 4;
-/// A MAC is made of one tag for each piece of this size; it stays in a core's cache.
+/// Bytes of the pieces of which each gets a tag of a MAC; one stays in a core's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 const TAG_BYTES: usize = 16;
-/// Of bytes that come from memory so many are digested at once, while those so far ahead are
-/// fetched (one core, 2 GiB: CRC-32C at 16.7 GB/s for 14.7 without, XXH3 at 10.7 for 8.1).
+/// Bytes from memory that are digested at once, while those [`COLD_AHEAD_BYTES`] ahead are fetched
+/// (one core, 2 GiB: CRC-32C at 16.7 GB/s for 14.7 without, XXH3 at 10.7 for 8.1).
 const COLD_BYTES: usize = 2 << 10;
 const COLD_AHEAD_BYTES: usize = 4 << 10;
 /// CRC-32C, of iSCSI and of many storage systems (RFC 3720, 12.1).
 const CRC32C: CrcAlgorithm = CrcAlgorithm::Crc32Iscsi;
 
-/// How many bytes [`SessionKeys::from_exporter`] takes.
+/// Number of bytes that [`SessionKeys::from_exporter`] takes.
 pub const EXPORTED_BYTES: usize = 96;
 /// The TLS exporter's label (RFC 8446, 7.5); the context is the session's id.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-haul-v1-data";
@@ -82,12 +82,12 @@ impl std::fmt::Debug for SessionKeys {
 
 /// Computes the digests of one stream's spans, one after the other.
 pub struct SpanDigest {
-    /// Wall time spent in here.
+    /// Wall time spent on digests, in nanoseconds.
     pub spent_ns: u64,
     state: State,
-    /// For a manifest, or to read the target back: of the bytes alone.
+    /// Hash of the bytes alone, for a manifest, or to read the target back.
     content: Option<SpanHasher>,
-    /// For a journal: of the bytes alone, too.
+    /// Digest of the bytes alone, for a journal.
     journaled: DigestOfSpan,
     is_journaled: bool,
 }
@@ -100,6 +100,8 @@ enum State {
 }
 
 impl SpanDigest {
+    /// Digests of spans, none of which was begun.
+    ///
     /// # Panics
     /// If a MAC is asked for without keys.
     #[must_use]
@@ -126,8 +128,8 @@ impl SpanDigest {
         self.content.as_ref().map(|content| content.finish(part))
     }
 
-    /// The next span goes into a journal, or does not: [`Self::journaled`]. Where nothing verifies
-    /// the bytes nothing is journaled of them either.
+    /// Says whether the next span goes into a journal, for [`Self::journaled`]. Where nothing
+    /// verifies the bytes nothing is journaled of them either.
     pub(crate) fn journals(&mut self, journals: bool) {
         self.is_journaled = journals && !matches!(self.state, State::None);
     }
@@ -138,7 +140,7 @@ impl SpanDigest {
         self.is_journaled.then(|| self.journaled.finish())
     }
 
-    /// Whether it looks at the bytes at all.
+    /// Whether any hash or digest looks at the bytes at all.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         self.content.is_some() || !matches!(self.state, State::None)
@@ -197,7 +199,7 @@ impl SpanDigest {
         }
     }
 
-    /// All hashes see the bytes while they are in a core's cache.
+    /// Shows the bytes to all hashes while they are in a core's cache.
     fn update_with(&mut self, bytes: &[u8], update: fn(&mut Self, &[u8])) {
         if self.content.is_none() && !self.is_journaled {
             return update(self, bytes);
@@ -213,7 +215,7 @@ impl SpanDigest {
         }
     }
 
-    /// As `update`; what comes next is fetched from memory meanwhile.
+    /// Updates as `update` does; what comes next is fetched from memory meanwhile.
     fn update_cold(&mut self, bytes: &[u8]) {
         for (at, part) in bytes.chunks(COLD_BYTES).enumerate() {
             let ahead = bytes.len().min(at * COLD_BYTES + COLD_AHEAD_BYTES);
@@ -250,9 +252,9 @@ struct Gmac {
     stream: u32,
     sequence: u64,
     chunks: u64,
-    /// Of the span, still to come.
+    /// Bytes of the span that are still to come.
     left_bytes: u64,
-    /// Header, status, then the chunks' tags.
+    /// Header and status, then the chunks' tags.
     list: Vec<u8>,
     partial: Vec<u8>,
 }
@@ -317,8 +319,8 @@ impl Gmac {
     }
 }
 
-/// Never used twice: a stream's number belongs to one stream of the session, and a frame's to one
-/// frame of it.
+/// Nonce that is never used twice: a stream's number belongs to one stream of the session, and a
+/// frame's to one frame of it.
 fn nonce(stream: u32, sequence: u64, chunk: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     nonce[..4].copy_from_slice(&stream.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Why a transfer could not start or had to stop.
+//! Errors by which a transfer could not start or had to stop.
 
 use crate::{
     events::Report,
@@ -8,27 +8,28 @@ use crate::{
 use haul_protocol::message;
 use rustix::process::{Resource, getrlimit};
 
-/// The whole transfer ended. Single files that failed are events, not this.
+/// Error that ended the whole transfer. Single files that failed are events, not this.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// Nothing could start: a wrong token, no such source, no connection. Exit status 2.
     #[error("{0}")]
     CouldNotStart(Box<Problem>),
-    /// It had started and cannot go on; the same request resumes it. Exit status 1.
+    /// The transfer had started and cannot go on; the same request resumes it. Exit status 1.
     #[error("{problem}")]
     #[non_exhaustive]
     Broken {
-        /// Why it cannot go on.
+        /// Reason why the transfer cannot go on.
         problem: Box<Problem>,
-        /// How far it came; `None` where nothing is moved, as in a listing.
+        /// Report of how far the transfer came; `None` where nothing is moved, as in a listing.
         report: Option<Box<Report>>,
     },
     /// The [`Interrupt`](crate::Interrupt) was set; the same request resumes it. Exit status 1.
     #[error("interrupted; run the same command again to go on")]
     #[non_exhaustive]
     Interrupted {
-        /// How far it came; `None` before the first session, and where nothing is moved.
+        /// Report of how far the transfer came; `None` before the first session, and where nothing
+        /// is moved.
         report: Option<Box<Report>>,
     },
 }
@@ -45,8 +46,8 @@ impl TransferError {
         }
     }
 
-    /// How far a push or a pull came before it ended: its `ok` is false, and `unfinished_bytes`
-    /// says what is kept of files that are not complete.
+    /// Report of how far a push or a pull came before it ended: its `ok` is false, and
+    /// `unfinished_bytes` says what is kept of files that are not complete.
     #[must_use]
     pub fn report(&self) -> Option<&Report> {
         match self {
@@ -73,7 +74,7 @@ impl TransferError {
         Self::Interrupted { report: None }
     }
 
-    /// The error with its report changed, or with another.
+    /// This error with its report changed, or with another one.
     #[must_use]
     pub(crate) fn map_report(self, change: impl FnOnce(Option<Report>) -> Option<Report>) -> Self {
         let changed = |old: Option<Box<Report>>| change(old.map(|old| *old)).map(Box::new);

@@ -1,5 +1,5 @@
-//! `--explain`: the facts that the engines, the streams and the congestion control were chosen by,
-//! what there was to choose from, and the choice.
+//! Explanation of the choices (`--explain`). It tells the facts that the engines, the streams and
+//! the congestion control were chosen by, what there was to choose from, and the choice.
 
 use crate::{
     events::{Candidate, Event, Explained},
@@ -13,7 +13,7 @@ use haul_report::units;
 use std::time::Duration;
 
 impl Explained {
-    /// One side's engines, with the facts about its host behind those about its files.
+    /// Explains one side's engines, with the facts about its host behind those about its files.
     #[must_use]
     pub fn engines(
         side: Side,
@@ -43,7 +43,7 @@ impl Explained {
         Self { side, facts, candidates, because: vec![choice.because.clone()] }
     }
 
-    /// Streams, spans and congestion control.
+    /// Explains streams, spans and congestion control.
     #[must_use]
     pub fn path(
         rtt: Duration,
@@ -85,7 +85,7 @@ impl Explained {
         }
     }
 
-    /// What a peer says of its side: its words reach a terminal.
+    /// Explanation that a peer sent of its side, made printable: its words reach a terminal.
     pub(crate) fn from_wire(explained: &message::Explained, side: Side) -> Self {
         let candidate = |candidate: &message::Candidate| Candidate {
             engine: printable(&candidate.engine),
@@ -107,7 +107,7 @@ impl From<Explained> for Event {
     }
 }
 
-/// What of the host the choice depends on.
+/// Facts about the host that the choice depends on.
 fn host_facts(host: &Host) -> Vec<String> {
     let io_uring = if host.io_uring_disabled { "switched off" } else { "permitted" };
     let locked = match host.memlock_limit_bytes {

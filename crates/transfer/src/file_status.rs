@@ -1,4 +1,4 @@
-//! What became of a file.
+//! Outcomes for a file.
 
 use serde::Serialize;
 
@@ -7,30 +7,30 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FileStatus {
-    /// In place and verified.
+    /// The file is in place and verified.
     Done,
-    /// There already, and the same.
+    /// The file was there already, and is the same.
     Skipped,
-    /// Not in place; an error tells why.
+    /// The file is not in place; an error tells why.
     Failed,
-    /// `--delete`: the sources do not have it.
+    /// The file was removed by `--delete`: the sources do not have it.
     Removed,
-    /// `--dry-run`: nothing of that name is there.
+    /// The file would be copied (`--dry-run`): nothing of that name is there.
     WouldCopy,
-    /// `--dry-run`: another file of that name is there, and would be replaced.
+    /// The file would replace another one of its name (`--dry-run`).
     WouldReplace,
-    /// `--dry-run` with `--delete`: the sources do not have it.
+    /// The file would be removed (`--dry-run` with `--delete`): the sources do not have it.
     WouldRemove,
 }
 
 impl FileStatus {
-    /// A dry run's word of a file that would be sent.
+    /// Outcome in a dry run for a file that would be sent.
     #[must_use]
     pub(crate) fn planned(replaces: bool) -> Self {
         if replaces { Self::WouldReplace } else { Self::WouldCopy }
     }
 
-    /// The word of `--json` and of the server's log.
+    /// Name of the outcome in `--json` and in the server's log.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

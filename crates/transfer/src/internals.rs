@@ -1,4 +1,5 @@
-//! What haul's own command line, benches, probes, tests and fuzz targets use beside the library.
+//! Functions for haul's own programs, beside the library. Its command line, benches, probes, tests
+//! and fuzz targets use them.
 //!
 //! It changes with them and without notice: no other program can build on it.
 
@@ -33,7 +34,7 @@ pub mod datagram {
     pub use crate::probe::net::datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES};
 }
 
-/// `haul probe net`.
+/// Network probes of `haul probe net`.
 pub mod net {
     pub use crate::probe::net::{
         AuditGoal, BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, Event, INTERVAL_DEFAULT, NetProbe,

@@ -163,5 +163,6 @@ pub use url::{HaulUrl, PORT_DEFAULT, UrlError};
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-/// Set to true to end a transfer or a server in an orderly way: what arrived stays for a resume.
+/// Switch that ends a transfer or a server in an orderly way once it is true: what arrived stays
+/// for a resume.
 pub type Interrupt = Arc<AtomicBool>;

@@ -1,4 +1,4 @@
-//! What the user asks of a transfer, and each default, written once.
+//! Options of a transfer, and each default, written once.
 
 use crate::{
     engine::{Engine, UnknownName, find_by_name},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// How the data streams are protected, named as GridFTP names it.
+/// Protection of the data streams, named as GridFTP names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Protection {
@@ -60,7 +60,7 @@ impl std::fmt::Display for Protection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClearDigest {
-    /// Nothing is verified, and the report says so.
+    /// No digest: nothing is verified, and the report says so.
     None,
     /// CRC-32C: 32 bits.
     Crc32c,
@@ -109,26 +109,26 @@ pub(crate) fn digest_name(digest: message::Digest) -> &'static str {
     }
 }
 
-/// The digest of `clear` when none is named: see docs/decisions/ for the bench.
+/// Digest of `clear` when none is named: see docs/decisions/ for the bench.
 pub const CLEAR_DIGEST_DEFAULT: ClearDigest = ClearDigest::Crc32c;
-/// How long a client tries to get back to a server that went away.
+/// Time for which a client tries to get back to a server that went away, by default.
 pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
-/// A stream that brought nothing for this long is stalled.
+/// Time without anything after which a stream counts as stalled, by default.
 pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Wishes for a push or a pull, all of them optional.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransferOptions {
-    /// Data connections; `None`: chosen from cores, RTT and sizes.
+    /// Data connections; `None` lets them be chosen from cores, RTT and sizes.
     pub streams: Option<u32>,
-    /// Bytes of a span, a power of two; `None`: chosen for each file.
+    /// Bytes of a span, a power of two; `None` lets them be chosen for each file.
     pub span_bytes: Option<u64>,
     /// Rate of all streams together, in bytes a second.
     pub rate_bytes_per_s: Option<u64>,
     /// Protection of the data streams.
     pub protection: Protection,
-    /// Only with [`Protection::Clear`].
+    /// Digest of each span, only with [`Protection::Clear`].
     pub digest: Option<ClearDigest>,
     /// Engine of the sending side; `None`: chosen from the hosts.
     pub send_engine: Option<Engine>,
@@ -136,17 +136,17 @@ pub struct TransferOptions {
     pub receive_engine: Option<Engine>,
     /// Time for which a lost connection is tried again, while nothing gets on.
     pub retry_for: Duration,
-    /// A server that cannot be reached at first is waited for, for [`Self::retry_for`] too.
+    /// Whether a server that cannot be reached at first is waited for, for [`Self::retry_for`] too.
     pub wait: bool,
     /// Time after which a stream that brought nothing is replaced.
     pub stall_after: Duration,
     /// Wishes beyond the bytes.
     pub wishes: Wishes,
-    /// Which files of the sources are meant.
+    /// Selection of the files of the sources that are meant.
     pub selection: Selection,
-    /// Gets a line with the BLAKE3 hash of each file, on this side.
+    /// Path of the manifest, which gets a line with the BLAKE3 hash of each file, on this side.
     pub manifest: Option<PathBuf>,
-    /// The receiver reads each file back from its disk before it gets its name.
+    /// Whether the receiver reads each file back from its disk before it gets its name.
     pub verify_target: bool,
 }
 
@@ -172,13 +172,13 @@ impl Default for TransferOptions {
 }
 
 impl TransferOptions {
-    /// Name of the digest that verifies each span, as reports have it; `none`: nothing does.
+    /// Name of the digest that verifies each span, as reports have it; `none` where nothing does.
     #[must_use]
     pub fn digest_name(&self) -> &'static str {
         digest_name(self.wire_digest())
     }
 
-    /// The digest that goes over the wire.
+    /// Digest as it goes over the wire.
     #[must_use]
     pub(crate) fn wire_digest(&self) -> message::Digest {
         match self.protection {
@@ -203,9 +203,9 @@ pub enum SourceSpec {
 /// The first bytes of a regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beginning {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Bytes to send; of a shorter file, all of it.
+    /// Bytes to send; a shorter file is sent whole.
     pub len_bytes: u64,
     /// Name at the target.
     pub name: String,
@@ -217,7 +217,7 @@ pub struct Beginning {
 pub enum TargetSpec {
     /// An existing directory, a name that ends in `/`, or for one source the file's new name.
     Path(PathBuf),
-    /// `null:`: receive and throw away.
+    /// The target `null:`, where what is received is thrown away.
     Null,
 }
 
@@ -269,9 +269,9 @@ impl From<&Path> for TargetSpec {
 pub struct PushRequest {
     /// Files and directories to send.
     pub sources: Vec<SourceSpec>,
-    /// Its path is the target below the token's root: `dir/`, `name`, or `null:`.
+    /// URL whose path is the target below the token's root: `dir/`, `name`, or `null:`.
     pub url: HaulUrl,
-    /// How it is done.
+    /// Options of the transfer.
     pub options: TransferOptions,
 }
 
@@ -288,11 +288,12 @@ impl PushRequest {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PullRequest {
-    /// All with the same host, port and token; their paths are the sources (`zero:SIZE` too).
+    /// URLs of the sources, all with the same host, port and token; their paths are the sources
+    /// (`zero:SIZE` too).
     pub urls: Vec<HaulUrl>,
     /// Place that the files go to.
     pub target: TargetSpec,
-    /// How it is done.
+    /// Options of the transfer.
     pub options: TransferOptions,
 }
 
@@ -310,7 +311,7 @@ impl PullRequest {
 pub enum ServeRoot {
     /// A directory, and everything below it.
     Directory(PathBuf),
-    /// `null:`: every push is received and thrown away.
+    /// The target `null:`, where every push is received and thrown away.
     Null,
 }
 
@@ -320,24 +321,24 @@ pub enum ServeRoot {
 pub struct ServeOptions {
     /// The directory that is served, or `null:`.
     pub root: ServeRoot,
-    /// `ADDRESS:PORT`; port 0 takes a free one.
+    /// Address to listen on, as `ADDRESS:PORT`; port 0 takes a free one.
     pub listen: String,
-    /// The host name in the printed URL; `None`: the address that is listened on, or this host's
+    /// Host name in the printed URL; `None` for the address that is listened on, or this host's
     /// name where that is the unspecified address.
     pub advertise: Option<String>,
     /// Directory of the server's key and tokens; made when it is missing.
     pub state_directory: PathBuf,
-    /// End after one session.
+    /// Whether the server ends after one session.
     pub once: bool,
-    /// Refuse pushes, whatever a token allows.
+    /// Whether pushes are refused, whatever a token allows.
     pub read_only: bool,
-    /// The least protection a client may ask for.
+    /// Least protection that a client may ask for.
     pub protection_min: Protection,
     /// Most sessions at a time.
     pub sessions_max: u32,
     /// Most probes among them; a probe takes all that the network gives.
     pub probes_max: u32,
-    /// Connections that have not yet shown who they are.
+    /// Most connections that have not yet shown who they are.
     pub strangers_max: u32,
     /// Time that a connection has to show who it is.
     pub handshake_timeout: Duration,
@@ -346,7 +347,7 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// The defaults for `root`, with state in `state_directory`.
+    /// Defaults for `root`, with state in `state_directory`.
     #[must_use]
     pub fn new(root: ServeRoot, state_directory: PathBuf) -> Self {
         Self {

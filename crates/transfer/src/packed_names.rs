@@ -1,10 +1,11 @@
-//! Many names in little memory: their bytes one behind the other, and where each begins.
+//! Many names in little memory. Their bytes lie one behind the other, with a list of where each
+//! begins.
 
 /// Names in the order in which they were added, or sorted.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PackedNames {
     bytes: Vec<u8>,
-    /// Where each begins and how long it is.
+    /// Begin and length of each name, in bytes.
     places: Vec<(u32, u16)>,
 }
 
@@ -20,7 +21,7 @@ impl PackedNames {
         true
     }
 
-    /// In the order in which a walk lists a tree, each once.
+    /// Sorts the names as a walk lists a tree, each once.
     pub fn sort(&mut self) {
         let bytes = &self.bytes;
         let name = |place: &(u32, u16)| &bytes[place.0 as usize..][..place.1.into()];
@@ -53,8 +54,8 @@ impl PackedNames {
     }
 }
 
-/// A directory's entries by their bytes, and what is in a directory right behind it: `/` stands
-/// before every other byte.
+/// Order in which a walk lists a tree: a directory's entries by their bytes, and what is in a
+/// directory right behind it. So `/` stands before every other byte.
 #[must_use]
 pub fn in_walk_order(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };

@@ -1,7 +1,7 @@
-//! What rsync's patterns say and globset's globs do not, written as such globs.
+//! Globs for what rsync's patterns say and globset's globs do not.
 
-/// The classes of isalpha(3) and its kin, for ASCII, as they stand within brackets of a glob. None
-/// begins with `!` or `^`, and none has the slash, which no brackets fit.
+/// Ranges of the classes of isalpha(3) and its kin, for ASCII, as they stand within brackets of a
+/// glob. None begins with `!` or `^`, and none has the slash, which no brackets fit.
 const CLASSES: [(&str, &str); 12] = [
     ("alnum", "a-zA-Z0-9"),
     ("alpha", "a-zA-Z"),
@@ -28,7 +28,7 @@ pub enum PatternError {
     Crossings,
 }
 
-/// The globs of one pattern: what fits one of them fits it.
+/// Globs of one pattern: what fits one of them fits it.
 ///
 /// # Errors
 /// Says what in it has no such glob.
@@ -36,7 +36,7 @@ pub fn globs(pattern: &str) -> Result<Vec<String>, PatternError> {
     with_crossings(&with_classes(pattern)?)
 }
 
-/// `[[:digit:]]` as `[0-9]`.
+/// Pattern with its classes as ranges: `[[:digit:]]` as `[0-9]`.
 fn with_classes(pattern: &str) -> Result<String, PatternError> {
     let mut glob = String::new();
     let mut rest = pattern;
@@ -57,7 +57,7 @@ fn with_classes(pattern: &str) -> Result<String, PatternError> {
     Ok(glob)
 }
 
-/// The brackets at the beginning, with the classes in them as ranges, and their length before.
+/// Brackets at the beginning, with the classes in them as ranges, and their length before.
 fn brackets(text: &str) -> Result<(String, usize), PatternError> {
     let mut at = 1 + usize::from(text[1..].starts_with(['!', '^']));
     let mut out = text[..at].to_owned();
@@ -84,7 +84,7 @@ fn brackets(text: &str) -> Result<(String, usize), PatternError> {
     Ok((text.to_owned(), text.len()))
 }
 
-/// `a**b` crosses directories: it is `a*b` and `a*/**/*b`.
+/// Globs of one whose `**` crosses directories: `a**b` is `a*b` and `a*/**/*b`.
 fn with_crossings(glob: &str) -> Result<Vec<String>, PatternError> {
     let mut parts = glob.split('/');
     let inside = |part: &&str| part.contains("**") && !part.trim_matches('*').is_empty();

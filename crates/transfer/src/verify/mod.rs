@@ -137,7 +137,7 @@ impl VerifiedFile {
     }
 }
 
-/// How far a comparison is.
+/// Progress of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyProgress {
