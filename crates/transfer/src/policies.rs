@@ -1,25 +1,25 @@
-//! What the user asks for beyond the bytes: what happens to what is there already, which attributes
-//! arrive, whether anything is written or removed at all.
+//! Wishes of the user beyond the bytes. They say what happens to what is there already, which
+//! attributes arrive, and whether anything is written or removed at all.
 
 use crate::file_status::FileStatus;
 use haul_protocol::{file_life::LifeWishes, message};
 use std::time::Duration;
 
-/// A file that nothing was written to for this long is complete.
+/// Time without a write after which a file counts as complete, by default.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The treatment of a file whose name is taken at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnConflict {
-    /// What is the same by size and time stays, what differs is replaced.
+    /// A file that is the same by size and time stays, one that differs is replaced.
     #[default]
     SkipSame,
-    /// Even what is the same is replaced.
+    /// Even a file that is the same is replaced.
     Replace,
-    /// What differs stays, and is an error of that file.
+    /// A file that differs stays, and is an error.
     Fail,
-    /// What differs stays, and the file gets a number behind its name.
+    /// A file that differs stays, and the new one gets a number behind its name.
     KeepBoth,
 }
 
@@ -41,7 +41,7 @@ pub struct Preserve {
 }
 
 impl Preserve {
-    /// Bytes only.
+    /// No attribute, only bytes.
     pub const NOTHING: Self =
         Self { mode: false, mtime: false, owner: false, group: false, xattrs: false, acls: false };
 
@@ -49,7 +49,7 @@ impl Preserve {
     pub const ALL: Self =
         Self { mode: true, mtime: true, owner: true, group: true, xattrs: true, acls: true };
 
-    /// Whether something is asked for that a look at the inode does not tell.
+    /// Whether attributes are asked for that a look at the inode does not tell.
     #[must_use]
     pub(crate) fn needs_xattrs(self) -> bool {
         self.xattrs || self.acls
@@ -79,28 +79,28 @@ impl Default for Preserve {
     }
 }
 
-/// Removing what the sources do not have.
+/// Removal of what the sources do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// If more than this would go, nothing does.
+    /// Most names that may go: if more would, none does.
     pub names_max: Option<u64>,
-    /// The target directory itself is mirrored, as its contents are what is sent (`dir/`).
+    /// Whether the target directory itself is mirrored, as its contents are what is sent (`dir/`).
     pub of_base: bool,
 }
 
-/// Sources that are still being written.
+/// Treatment of sources that are still being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recording {
-    /// Each file is sent while it is written, until its writer closes or renames it.
+    /// Whether each file is sent while it is written, until its writer closes or renames it.
     pub follow: bool,
-    /// No byte that was written ever changes: at the end nothing is read again.
+    /// Whether no byte that was written ever changes, so that nothing is read again at the end.
     pub append_only: bool,
     /// Whether what appears in the source directories is sent too.
     pub watch: bool,
-    /// A file that nothing was written to for this long is complete.
+    /// Time without a write after which a file counts as complete.
     pub idle: Duration,
-    /// A watch ends after so long without anything new; `None`: never.
+    /// Time without anything new after which a watch ends; `None` for never.
     pub watch_for: Option<Duration>,
 }
 
@@ -122,21 +122,21 @@ impl Default for Recording {
 pub struct Wishes {
     /// The treatment of a file whose name is taken at the target.
     pub on_conflict: OnConflict,
-    /// A file of the same size is the same when its bytes are, whatever its time.
+    /// Whether files of the same size are compared by their bytes, whatever their times.
     pub compare_content: bool,
-    /// Removing what the sources do not have; `None`: nothing is removed.
+    /// Removal of what the sources do not have; `None` removes nothing.
     pub removal: Option<Removal>,
-    /// Nothing is written.
+    /// Whether nothing is written.
     pub dry_run: bool,
-    /// A dry run that looks at both hosts too.
+    /// Whether a dry run looks at both hosts too.
     pub preflight: bool,
-    /// Both sides say how they chose.
+    /// Whether both sides say how they chose.
     pub explain: bool,
-    /// A source is removed once it is durable at the target.
+    /// Whether a source is removed once it is durable at the target.
     pub move_sources: bool,
     /// Attributes that arrive with a file.
     pub preserve: Preserve,
-    /// Sources that are still being written.
+    /// Treatment of sources that are still being written.
     pub recording: Recording,
     /// Whether what arrives is made durable and then thrown away: it was only to be measured.
     pub discard: bool,
@@ -145,13 +145,13 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// Whether the target is as it was, whatever was done.
+    /// Whether the target is as it was in the end, whatever was done.
     #[must_use]
     pub(crate) fn leaves_nothing(self) -> bool {
         self.dry_run || self.discard
     }
 
-    /// What of it decides how files go on.
+    /// Wishes that decide how files go on.
     pub(crate) fn life(self) -> LifeWishes {
         LifeWishes {
             compare_content: self.compare_content,
@@ -161,7 +161,7 @@ impl Wishes {
         }
     }
 
-    /// What is told of a name that was not offered.
+    /// Outcome for a name that was not offered.
     pub(crate) fn removal_status(self) -> FileStatus {
         if self.dry_run { FileStatus::WouldRemove } else { FileStatus::Removed }
     }

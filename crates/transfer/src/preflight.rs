@@ -1,5 +1,5 @@
-//! What is looked at before the first byte: room, rights, names, limits, the port, clocks, and how
-//! both hosts are tuned for the path between them.
+//! Checks before the first byte (`--preflight`). They look at room, rights, names, limits, the
+//! port, clocks, and how both hosts are tuned for the path between them.
 
 use crate::{
     clocks::now_ms,
@@ -14,13 +14,14 @@ use haul_datapath::Host;
 use haul_protocol::message::{HostFacts, TargetFacts};
 use std::{io, time::Duration};
 
-/// Fewer open files than this, and small files wait for each other.
+/// Number of open files below which small files wait for each other.
 const OPEN_FILES_MIN: u64 = 1024;
-/// Clocks that are further apart mislead comparisons of times, and tokens expire early or late.
+/// Offset between clocks beyond which comparisons of times mislead, and tokens expire early or
+/// late.
 const CLOCK_OFFSET_MS_MAX: u64 = 2000;
-/// A stream whose window allows less than this is likely to be held back by it.
+/// Rate that a stream's window should allow; it is likely to be held back by less.
 const STREAM_BITS_PER_S_MIN: f64 = 1e9;
-/// Of the free space that is left over, less than this is worth a word.
+/// Share of the free space below which what is left over is worth a word.
 const SPACE_LEFT_SHARE_MIN: f64 = 0.05;
 
 /// Facts of a host, as they are now.
@@ -40,16 +41,16 @@ pub fn facts(host: &Host, place: Option<&TargetPlace>) -> HostFacts {
     }
 }
 
-/// Findings of a client.
+/// Findings of a client before the first byte.
 pub struct Findings<'a> {
     pub sends: bool,
     pub mine: &'a HostFacts,
-    /// With its clock as it was when `heard_ms` stood on this one.
+    /// Facts of the peer's host, with its clock as it was when `heard_ms` stood on this one.
     pub theirs: &'a HostFacts,
     pub heard_ms: u64,
     pub rtt: Duration,
     pub streams: u32,
-    /// Opening another connection, as data streams are.
+    /// Time that another connection took to open, as data streams are, or why it failed.
     pub port: &'a io::Result<Duration>,
     pub tally: &'a Tally,
     /// Files that would be replaced.
@@ -167,7 +168,7 @@ impl Findings<'_> {
         check("clock", CheckVerdict::Ok, found, "")
     }
 
-    /// A window of the socket's buffers goes through in a round trip.
+    /// Check of the windows: one of the socket's buffers goes through in a round trip.
     fn buffers(&self) -> Check {
         let (sender, receiver) =
             if self.sends { (self.mine, self.theirs) } else { (self.theirs, self.mine) };
@@ -228,7 +229,7 @@ fn check(name: &str, verdict: CheckVerdict, found: String, hint: &str) -> Check 
     Check { name: name.into(), verdict, found, hint: hint.into() }
 }
 
-/// In powers of 1000, as disks are sold.
+/// Amount in powers of 1000, as disks are sold.
 fn amount(bytes: u64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match units.iter().find(|(unit, _)| bytes as f64 >= *unit) {

@@ -23,18 +23,18 @@ pub enum Side {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file that it is about; empty: none.
+    /// Name of the file that the problem is about; empty for none.
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
-    /// The side that it happened on.
+    /// Side that the problem happened on.
     pub side: Side,
     /// The attempt that failed.
     pub what: String,
-    /// The requirement; empty: nothing to tell.
+    /// Requirement; empty where there is nothing to tell.
     pub needs: String,
-    /// The finding instead of it; empty: nothing to tell.
+    /// Finding instead of it; empty where there is nothing to tell.
     pub found: String,
-    /// Cure; empty: nothing to tell.
+    /// Cure; empty where there is nothing to tell.
     pub hint: String,
 }
 
@@ -73,7 +73,7 @@ impl std::fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Begins with a capital, unless it begins with something to type.
+/// Text with a capital at its begin, unless it begins with something to type.
 fn sentence(text: &str) -> String {
     let word = text.split(' ').next().unwrap_or_default();
     let is_plain = word != "haul" && word.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -97,8 +97,8 @@ impl Problem {
         }
     }
 
-    /// The cause of the problem, without the file and its numbers: equal for the files that one
-    /// cause hits, as a full disk does.
+    /// Cause of the problem, without the file and its numbers: equal for the files that one cause
+    /// hits, as a full disk does.
     #[must_use]
     pub fn cause(&self) -> String {
         let mut cause = format!("{:?}", self.side);
@@ -116,8 +116,8 @@ impl Problem {
         cause
     }
 
-    /// The problem of a file by the name that all its events have: a fault may give that of the
-    /// other side, or none. What the other side calls by another name is said so.
+    /// Problem of a file by the name that all its events have: a fault may give that of the other
+    /// side, or none. What the other side calls by another name is said so.
     #[must_use]
     pub(crate) fn of_file(fault: &message::Fault, name: &[u8]) -> Self {
         let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };

@@ -1,4 +1,5 @@
-//! What a token allows, and what each request needs: one function decides for all of them.
+//! Rights that a token allows, and those that each request needs. One function decides for all of
+//! them.
 //!
 //! A right is needed for what a peer learns as well as for what it does. `--delete` tells names and
 //! comparing tells the BLAKE3 of a file, so neither is for a token that may only write.
@@ -10,17 +11,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredRights")]
 pub struct Rights {
-    /// To have the bytes of files, which includes [`Self::list`].
+    /// Right to the bytes of files, which includes [`Self::list`].
     pub read: bool,
-    /// To bring files, and to replace others by them.
+    /// Right to bring files, and to replace others by them.
     pub write: bool,
-    /// To be told names, sizes, times and owners.
+    /// Right to be told names, sizes, times and owners.
     pub list: bool,
-    /// To remove what is there.
+    /// Right to remove what is there.
     pub delete: bool,
 }
 
-/// As it stands in a state directory; an older version wrote two of them.
+/// Rights as they stand in a state directory; an older version wrote two of them.
 #[derive(Deserialize)]
 struct StoredRights {
     read: bool,
@@ -46,10 +47,10 @@ impl Rights {
     pub const ALL: Self = Self { read: true, write: true, list: true, delete: true };
     /// No right.
     pub const NONE: Self = Self { read: false, write: false, list: false, delete: false };
-    /// To fetch what is there, and nothing else.
+    /// Rights to fetch what is there, and nothing else.
     pub const READ_ONLY: Self = Self { read: true, list: true, ..Self::NONE };
 
-    /// Whether this right is among them.
+    /// Whether these rights have `right` among them.
     #[must_use]
     pub(crate) fn allows(self, right: Right) -> bool {
         match right {
@@ -60,7 +61,7 @@ impl Rights {
         }
     }
 
-    /// The rights by name, those that another one includes left out.
+    /// Names of the rights, without those that another one includes.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let list = Some(Right::List).filter(|_| self.list && !self.read);
         let others = [Right::Read, Right::Write, Right::Delete];
@@ -94,9 +95,10 @@ impl Right {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub right: Right,
-    /// What of the request needs it, as its user would say; empty: the request itself.
+    /// Part of the request that needs the right, as its user would say; empty for the request
+    /// itself.
     because: &'static str,
-    /// What can be asked for instead.
+    /// Request that can be made instead.
     instead: &'static str,
 }
 
@@ -110,7 +112,7 @@ impl Need {
         Self { right, because, instead }
     }
 
-    /// How a token is refused that lacks it.
+    /// Fault by which a token that lacks the right is refused.
     #[must_use]
     pub fn fault(self) -> Fault {
         let right = self.right.name();
@@ -121,10 +123,10 @@ impl Need {
     }
 }
 
-/// Bits of `preserve`: values that somebody wrote, not what a listing shows.
+/// Bits of `preserve` for values that somebody wrote, which no listing shows.
 const PRESERVED_VALUES: u32 = 16 | 32;
 
-/// All rights that a session which moves files needs.
+/// Rights that a session which moves files needs, all of them.
 #[must_use]
 pub fn needed(open: &message::Open) -> Vec<Need> {
     let wishes = open.wishes.unwrap_or_default();
@@ -230,7 +232,8 @@ mod tests {
         assert!(!needed(&message::Open::default()).is_empty(), "no request needs nothing");
     }
 
-    /// Whoever has a right keeps it: tokens of an older version said `read` and `write` only.
+    /// Rule for tokens of an older version, which said `read` and `write` only: whoever has a right
+    /// keeps it.
     #[test]
     fn rights_of_an_older_version_are_what_they_were_where_that_is_safe() {
         let of = |read: bool, write: bool| {

@@ -1,4 +1,4 @@
-//! Which files of a tree are meant: patterns, a list of names, limits of size and age.
+//! Selection of the files of a tree: patterns, a list of names, limits of size and age.
 //!
 //! Patterns are rsync's: the first rule that fits decides, what none fits is taken; a pattern that
 //! ends in `/` fits directories only, one that begins with `/` fits from the top, any other at
@@ -23,7 +23,7 @@ pub enum Effect {
     Exclude,
 }
 
-/// A pattern and what it is for, in the order in which the user gave them.
+/// A pattern and its effect, in the order in which the user gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Whether what fits is taken or left out.
@@ -32,21 +32,21 @@ pub struct Rule {
     pub pattern: Vec<u8>,
 }
 
-/// Which files are meant. The default takes all.
+/// Selection of the files that are meant. The default takes all.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Selection {
     /// Rules in order: the first that fits a name decides.
     pub rules: Vec<Rule>,
-    /// Below the one source; `None`: all of it.
+    /// Names below the one source that are meant; `None` where all are.
     pub names: Option<Arc<PackedNames>>,
-    /// Smaller files are left out; in bytes.
+    /// Size below which files are left out, in bytes.
     pub size_min: Option<u64>,
-    /// Larger files are left out; in bytes.
+    /// Size above which files are left out, in bytes.
     pub size_max: Option<u64>,
-    /// Seconds since 1970.
+    /// Earliest time of modification of the files that are meant, in seconds since 1970.
     pub modified_from: Option<i64>,
-    /// Files changed later are left out; seconds since 1970.
+    /// Latest time of modification of the files that are meant, in seconds since 1970.
     pub modified_until: Option<i64>,
 }
 
@@ -60,7 +60,7 @@ impl Selection {
         rules.is_empty() && names.is_none() && !bounds && !moments
     }
 
-    /// In messages of a size that fits.
+    /// Messages of a size that fits, which together hold the selection.
     pub(crate) fn to_wire(&self) -> Vec<message::Selection> {
         let mut parts = vec![message::Selection {
             names_given: self.names.is_some(),
@@ -93,6 +93,8 @@ impl Selection {
         parts
     }
 
+    /// Makes the selection ready to be asked.
+    ///
     /// # Errors
     /// If a pattern is none, in words for the user.
     pub(crate) fn compile(&self) -> Result<Matcher, Problem> {
@@ -129,7 +131,7 @@ impl Selection {
     }
 }
 
-/// What a rule or a name takes of a message beside its bytes, at most.
+/// Most bytes that a rule or a name takes of a message beside its own.
 const ITEM_BYTES: usize = 16;
 const PART_BYTES_MAX: usize = limits::MESSAGE_BYTES_MAX / 2;
 
@@ -143,7 +145,7 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Takes a part; the whole when it was the last.
+    /// Takes a part; gives the whole when it was the last.
     ///
     /// # Errors
     /// If there is too much of it.
@@ -186,7 +188,7 @@ impl Arriving {
     }
 }
 
-/// The pattern as globs, and whether each fits directories only.
+/// Globs of a pattern, and whether each fits directories only.
 fn globs_of(pattern: &[u8]) -> Result<Vec<(globset::Glob, bool)>, Problem> {
     let shown = String::from_utf8_lossy(pattern);
     let refused = |found: &str| {
@@ -225,7 +227,7 @@ fn globs_of(pattern: &[u8]) -> Result<Vec<(globset::Glob, bool)>, Problem> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     Taken,
-    /// By a rule that fits it and, where only such rules are there, all below.
+    /// A rule fits the name and, where there are only such rules, all below.
     Included,
     /// A directory that is looked into, and taken when something below is.
     Perhaps,
@@ -242,7 +244,8 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Whether the entry is meant; `above_included`: a directory above it was [`Fit::Included`].
+    /// Tells whether the entry is meant; `above_included` says that a directory above it was
+    /// [`Fit::Included`].
     #[must_use]
     pub fn fit(&self, offer: &FileOffer, above_included: bool) -> Fit {
         let is_directory = offer.kind == FileKind::Directory;
@@ -271,7 +274,7 @@ impl Matcher {
         }
     }
 
-    /// Sizes and ages are those of regular files.
+    /// Whether a regular file is within the limits of size and age; other entries always are.
     fn within_bounds(&self, offer: &FileOffer) -> bool {
         if offer.kind != FileKind::Regular {
             return true;
@@ -403,7 +406,8 @@ mod tests {
         }
     }
 
-    /// What looks for them all takes hundreds of times their bytes, and a peer may send any.
+    /// Reason for the limits: a set of globs takes hundreds of times the bytes of its patterns, and
+    /// a peer may send any.
     #[test]
     fn patterns_that_would_take_much_memory_are_refused() {
         let pattern = "?*".repeat(8);

@@ -1,4 +1,5 @@
-//! The directory that a token opens: known by its path and its inode, so that it opens no other.
+//! Directory that a token opens. It is known by its path and its inode, so that the token opens no
+//! other.
 //!
 //! A directory that was removed and made anew, or another disk at the same path, is another: its
 //! inode, its time of birth or its file system differ. The number of the device counts only where a
@@ -18,13 +19,14 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ServedRoot {
-    /// `null:`, which throws everything away.
+    /// The place `null:`, which throws everything away.
     Null,
     /// A directory, and everything below it.
     Directory {
-        /// Canonical; bytes that are no UTF-8 stand as `\xff`, and a backslash as `\\`.
+        /// Canonical path; bytes that are no UTF-8 stand as `\xff`, and a backslash as `\\`.
         path: String,
-        /// `None` in a token of an older state directory until its directory is served again.
+        /// Identity of the directory; `None` in a token of an older state directory until its
+        /// directory is served again.
         #[serde(default)]
         inode: Option<InodeIdentity>,
     },
@@ -36,9 +38,10 @@ pub enum ServedRoot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InodeIdentity {
     inode: u64,
-    /// Seconds and nanoseconds since 1970; 0 where the file system does not tell.
+    /// Birth of the inode in seconds and nanoseconds since 1970; 0 where the file system does not
+    /// tell.
     born: (i64, u32),
-    /// 0 where the file system has no number of its own.
+    /// Number of the file system; 0 where it has none of its own.
     file_system: u64,
     device: (u32, u32),
 }
@@ -80,9 +83,9 @@ impl InodeIdentity {
 pub enum Belongs {
     Here,
     Elsewhere,
-    /// To the directory that had the path before.
+    /// The token is for the directory that had the path before.
     Replaced,
-    /// Nobody knows where.
+    /// The token is for a directory that nobody knows.
     Nowhere,
 }
 
@@ -99,7 +102,7 @@ impl ServedRoot {
         Self::of(directory, path)
     }
 
-    /// An open directory that has this path.
+    /// Root that is an open directory with this path.
     ///
     /// # Errors
     /// If the file system does not say what it is.
@@ -142,7 +145,7 @@ impl ServedRoot {
         }
     }
 
-    /// The path as it is shown and stored; `None` where nobody knows it.
+    /// Path as it is shown and stored; `None` where nobody knows it.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -152,7 +155,7 @@ impl ServedRoot {
         }
     }
 
-    /// Whether a token for this one is for `served`.
+    /// Tells whether a token for this root is for `served`.
     #[must_use]
     pub(crate) fn belongs_to(&self, served: &Self) -> Belongs {
         match (self, served) {
@@ -171,7 +174,7 @@ impl ServedRoot {
     }
 }
 
-/// Text of a path, no two of them the same.
+/// Text of a path, different for any two paths.
 fn shown(path: &[u8]) -> String {
     let mut text = String::new();
     for chunk in path.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! What a source is called at the target: by its own name, or its contents come without it.
+//! Name of a source at the target: its own, or none where its contents come without it.
 //!
 //! Decided here for both sides and both directions, by the path's text alone: `x` is called x;
 //! `x/`, `x/.`, `.`, `..`, `x/..` and `/` are the contents of that directory.
@@ -6,7 +6,7 @@
 //! A single file may take the target's path as its new name. A directory never does: it would be
 //! there at the next run of the same command, which would go below it.
 
-/// The name that a source brings to the target; `None`: its contents come without it.
+/// Name that a source brings to the target; `None` where its contents come without it.
 #[must_use]
 pub fn name_of_source(path: &[u8]) -> Option<&[u8]> {
     match path.rsplit(|&byte| byte == b'/').next() {

@@ -1,4 +1,4 @@
-//! The server's state directory: its key, its certificate, and the tokens that it accepts.
+//! State directory of the server: its key, its certificate, and the tokens that it accepts.
 //!
 //! Mode 0700; files are replaced whole, so a reader never sees half of one. Secrets are kept as
 //! SHA-256 only, but for the token that `haul serve` prints again at each start.
@@ -30,13 +30,13 @@ pub struct NewToken {
     pub rights: Rights,
     /// The served root: the token opens no other.
     pub served: ServedRoot,
-    /// Below that; empty: all of it.
+    /// Path below the served root that the token opens; empty for all of it.
     pub root: PathBuf,
-    /// Time until it expires; `None`: never.
+    /// Time until the token expires; `None` for never.
     pub valid_for: Option<Duration>,
-    /// Good for one transfer, which may resume until it is complete.
+    /// Whether the token is good for one transfer only, which may resume until it is complete.
     pub single_use: bool,
-    /// Words that tell its user what it is for.
+    /// Words that tell the token's user what it is for.
     pub label: String,
 }
 
@@ -59,39 +59,41 @@ impl NewToken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenRecord {
-    /// The first digits of the secret's hash: names the token in lists and logs.
+    /// First digits of the secret's hash, which name the token in lists and logs.
     pub id: String,
     secret_hash: String,
-    /// Only for the token that `haul serve` prints.
+    /// Secret, only of the token that `haul serve` prints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     /// Rights of its bearer.
     pub rights: Rights,
-    /// `None` as an older version wrote it, until a server has looked at it.
+    /// Root that the token is for; `None` as an older version wrote it, until a server has looked
+    /// at it.
     #[serde(default)]
     served: Option<ServedRoot>,
-    /// Below what is served; empty: all of it.
+    /// Path below what is served that the token opens; empty for all of it.
     pub root: PathBuf,
-    /// Words that tell its user what it is for.
+    /// Words that tell the token's user what it is for.
     pub label: String,
-    /// Seconds since 1970.
+    /// Time when the token was made, in seconds since 1970.
     pub created_s: u64,
-    /// Seconds since 1970; `None`: never.
+    /// Time when the token expires, in seconds since 1970; `None` for never.
     pub expires_s: Option<u64>,
-    /// Good for one transfer, which may resume until it is complete.
+    /// Whether the token is good for one transfer only, which may resume until it is complete.
     pub single_use: bool,
-    /// What a single-use token was first shown for; the same may go on until it is complete.
+    /// Hash of the request that a single-use token was first shown for; the same may go on until it
+    /// is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     used_for: Option<String>,
-    /// A single-use token whose transfer is complete.
+    /// Whether the transfer of a single-use token is complete.
     #[serde(default)]
     used_up: bool,
-    /// Whether it was revoked.
+    /// Whether the token was revoked.
     pub revoked: bool,
 }
 
 impl TokenRecord {
-    /// In a word: `valid`, `expired`, `used` or `revoked`.
+    /// State of the token in a word: `valid`, `expired`, `used` or `revoked`.
     #[must_use]
     pub fn status(&self) -> &'static str {
         if self.revoked {
@@ -105,7 +107,7 @@ impl TokenRecord {
         }
     }
 
-    /// The directory that it opens, or one that holds that.
+    /// Directory that the token opens, or one that holds that.
     #[must_use]
     pub fn served(&self) -> &ServedRoot {
         self.served.as_ref().unwrap_or(&ServedRoot::Unknown)
@@ -138,13 +140,15 @@ impl Identity {
     }
 }
 
-/// The directory, created when it is missing.
+/// State directory, created when it is missing.
 #[derive(Clone, Debug)]
 pub struct StateDirectory {
     path: PathBuf,
 }
 
 impl StateDirectory {
+    /// Opens a state directory, which is made when it is missing.
+    ///
     /// # Errors
     /// If it cannot be made or is open to other users.
     pub fn open(path: &Path) -> Result<Self, Problem> {
@@ -226,8 +230,8 @@ impl StateDirectory {
         Ok((token, record))
     }
 
-    /// The token that `haul serve` prints for this root: the same at each start, so that clients
-    /// resume with the URL they have. Tokens of an older version are bound to their root here.
+    /// Token that `haul serve` prints for this root: the same at each start, so that clients resume
+    /// with the URL they have. Tokens of an older version are bound to their root here.
     ///
     /// # Errors
     /// If the state directory cannot be read or written.
@@ -292,7 +296,7 @@ impl StateDirectory {
             .map_err(|error| state_problem("read the tokens", &path, &error.into()))
     }
 
-    /// Revokes the tokens whose id begins with `id`; returns those.
+    /// Revokes the token whose id begins with `id`, and returns it.
     ///
     /// # Errors
     /// If the list cannot be written, or no such token or more than one is there.
@@ -349,7 +353,7 @@ impl StateDirectory {
         Ok(grant_of(&record))
     }
 
-    /// Authorizes what moves no file: a single-use token stays as it is.
+    /// Authorizes a request that moves no file: a single-use token stays as it is.
     ///
     /// # Errors
     /// As [`Self::authorize`].
@@ -401,7 +405,7 @@ impl StateDirectory {
         Ok(record)
     }
 
-    /// A single-use token's transfer is complete.
+    /// Notes that the transfer of a single-use token is complete.
     ///
     /// # Errors
     /// If the list cannot be written.
@@ -501,7 +505,7 @@ fn token_fault(code: message::FaultCode, what: &str, hint: &str) -> message::Fau
     message::Fault::new(code, message::Side::Unknown, what).hint(hint)
 }
 
-/// A token opens what it was made for. The client is not told what that is.
+/// Fails for a token that is not for what is served. The client is not told what that is.
 fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), message::Fault> {
     let (what, hint) = match record.served().belongs_to(served) {
         Belongs::Here => return Ok(()),
@@ -521,11 +525,12 @@ fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), message::
     Err(token_fault(message::FaultCode::RightMissing, what, hint))
 }
 
-/// What an older version wrote of the token that it printed for a directory.
+/// Begin of the label that an older version gave the token that it printed for a directory.
 const SERVE_LABEL: &str = "serve ";
 
-/// Tokens of an older version are for what its server printed them for, and others for the one
-/// directory that was served until then. With several nobody knows which, and they open nothing.
+/// Gives tokens of an older version their roots: what its server printed them for, and for others
+/// the one directory that was served until then. With several nobody knows which, and they open
+/// nothing.
 fn name_older(tokens: &mut [TokenRecord]) {
     let printed = |token: &TokenRecord| {
         let name = token.secret.as_ref().and_then(|_| token.label.strip_prefix(SERVE_LABEL))?;
@@ -545,8 +550,8 @@ fn name_older(tokens: &mut [TokenRecord]) {
     }
 }
 
-/// The same, and those that are for `served` are told its inode: what has its path now is what they
-/// have opened so far.
+/// Gives tokens of an older version their roots, and those for `served` its inode: what has its
+/// path now is what they have opened so far.
 fn bind_older(tokens: &mut [TokenRecord], served: &ServedRoot) {
     name_older(tokens);
     for token in tokens {
@@ -572,15 +577,15 @@ fn grant_of(record: &TokenRecord) -> Grant {
     }
 }
 
-/// Where the state lies is the operator's, and not told to clients.
+/// Fault of a state directory that fails; where it lies is the operator's, and not told to clients.
 fn state_fault(_problem: &Problem) -> message::Fault {
     let what = "the server cannot read or write its own list of tokens";
     message::Fault::new(message::FaultCode::IoFailed, message::Side::Unknown, what)
         .hint("`haul token list` on the server says why")
 }
 
-/// Directories of haul's state for this user, all that may be, whatever was said: no
-/// transfer reads or writes it. One without a key is some other directory of that name.
+/// Directories that may hold haul's state for this user, whatever was said: no transfer reads or
+/// writes them. One without a key is some other directory of that name.
 #[must_use]
 pub fn usual_state_directories() -> Vec<PathBuf> {
     let at = |name, below| std::env::var_os(name).map(|base| PathBuf::from(base).join(below));
@@ -591,7 +596,7 @@ pub fn usual_state_directories() -> Vec<PathBuf> {
     all.filter(|path| path.join("key.der").exists()).collect()
 }
 
-/// `$HAUL_STATE`, else `$XDG_STATE_HOME/haul`, else `~/.local/state/haul`.
+/// Default state directory: `$HAUL_STATE`, else `$XDG_STATE_HOME/haul`, else `~/.local/state/haul`.
 #[must_use]
 pub fn default_state_directory() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -691,7 +696,7 @@ mod tests {
         assert!(fixture.state.revoke("").is_err());
     }
 
-    /// Whatever one state directory knows: each token with each server that it may meet.
+    /// Rule whatever one state directory knows: each token with each server that it may meet.
     #[test]
     fn no_token_opens_what_another_server_of_the_same_user_serves() {
         let fixture = Fixture::new();

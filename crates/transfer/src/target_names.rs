@@ -1,4 +1,4 @@
-//! What a client's sources are called at the target, and where a pull writes.
+//! Names that a client's sources have at the target, and the place where a pull writes.
 
 use crate::{
     error::{TransferError, problem},
@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Name of a source at the target; `None`: its contents come without it.
+/// Name of a source at the target; `None` where its contents come without it.
 pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
     match source {
         SourceSpec::Zero(bytes) => Some(format!("zero-{bytes}").into_bytes()),
@@ -31,7 +31,7 @@ pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
     }
 }
 
-/// The path of a source as it is asked of a server: `x/.` is `x/`, which every server knows.
+/// Path of a source as it is asked of a server: `x/.` is `x/`, which every server knows.
 pub fn asked_path(path: &[u8]) -> Vec<u8> {
     match path.strip_suffix(b".") {
         Some(contents) if contents.is_empty() || contents.ends_with(b"/") => contents.to_vec(),
@@ -77,13 +77,14 @@ pub fn check_moved(names: &[Option<Vec<u8>>], wishes: Wishes) -> Result<(), Tran
     Err(TransferError::start(problem(what, needs, "several sources", hint)))
 }
 
-/// The first components that a pull of these paths may bring; `None`: a directory's contents, any.
+/// First components that a pull of these paths may bring; `None` for a directory's contents, which
+/// may be any.
 pub fn expected_names(paths: &[Vec<u8>]) -> Option<Vec<Expected>> {
     let expected = |path: &Vec<u8>| asked_name(path).map(|name| Expected { name, has_come: false });
     paths.iter().map(expected).collect()
 }
 
-/// The place of a pull: any directory of this host, for it is the user's own. One that is made for
+/// Place of a pull: any directory of this host, for it is the user's own. One that is made for
 /// `contents` is nobody else's before `contents_mode::give` gave it the mode of theirs.
 ///
 /// # Errors
@@ -138,7 +139,7 @@ pub fn resolve_local(
     Ok(place.made_before(is_new))
 }
 
-/// Makes it, and those above it.
+/// Makes a directory, and those above it.
 fn make_directory(path: &Path, contents: bool) -> io::Result<()> {
     // Without `.` at its end, by which nothing can be made.
     let path: PathBuf = path.components().collect();

@@ -1,4 +1,4 @@
-//! Tokens: who has one is let in, and knows that the server is the right one.
+//! Tokens, whose bearers are let in and know that the server is the right one.
 //!
 //! 33 bytes in lower-case base32 (RFC 4648, without padding): the format's number, a secret of 128
 //! bits, and the first 128 bits of the SHA-256 of the server's certificate.
@@ -17,7 +17,7 @@ static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
     specification.encoding().expect("32 different symbols")
 });
 
-/// The variable of the environment that holds a token.
+/// Variable of the environment that holds a token.
 pub const TOKEN_VARIABLE: &str = "HAUL_TOKEN";
 
 /// A token in the clear. It prints itself redacted.
@@ -53,7 +53,7 @@ impl Token {
         BASE32.encode(&bytes)
     }
 
-    /// The number by which a server knows the secret without keeping it: its SHA-256.
+    /// Hash of the secret (SHA-256), by which a server knows it without keeping it.
     #[must_use]
     pub(crate) fn secret_hash(secret: &[u8]) -> [u8; 32] {
         let mut hash = [0; 32];
@@ -90,7 +90,7 @@ pub fn fingerprint_of(certificate_der: &[u8]) -> [u8; 16] {
     hash.as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Equal, in a time that does not tell where they differ.
+/// Whether two secrets are equal, in a time that does not tell where they differ.
 #[must_use]
 pub fn same_secret(one: &[u8], other: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(one, other).is_ok()

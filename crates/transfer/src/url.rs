@@ -1,4 +1,4 @@
-//! `haul://TOKEN@HOST[:PORT]/path`: what a user copies from one machine to the other.
+//! URLs of haul (`haul://TOKEN@HOST[:PORT]/path`). A user copies one from one machine to the other.
 
 use crate::{name::encode_path, token::Token};
 use std::{fmt, net::Ipv6Addr, str::FromStr};
@@ -9,9 +9,9 @@ pub const PORT_DEFAULT: u16 = 7117;
 /// A server, the token that opens it, and a path below the token's root.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HaulUrl {
-    /// `None`: it comes from `HAUL_TOKEN` or `--token-file`.
+    /// Token of the URL; `None` where it comes from `HAUL_TOKEN` or `--token-file`.
     pub token: Option<Token>,
-    /// A name or an address, without the brackets of IPv6.
+    /// Name or address of the server, without the brackets of IPv6.
     pub host: String,
     /// The port of the server.
     pub port: u16,
@@ -35,7 +35,7 @@ impl HaulUrl {
         }
     }
 
-    /// The URL with its token, to be shown only to who shall have it.
+    /// The URL with its token, to be shown only to those who may have it.
     #[must_use]
     pub fn reveal(&self) -> String {
         let token = self.token.as_ref().map_or(String::new(), |token| token.reveal() + "@");
@@ -43,7 +43,7 @@ impl HaulUrl {
     }
 }
 
-/// Redacted: the token does not reach logs.
+/// Shows the URL redacted: the token does not reach logs.
 impl fmt::Display for HaulUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = if self.token.is_some() { "...@" } else { "" };
@@ -94,7 +94,7 @@ fn split_port(server: &str) -> Option<(String, u16)> {
     plain.then(|| (host.to_owned(), port))
 }
 
-/// `%41` is `A`; a `%` that two hexadecimal digits do not follow is an error.
+/// Decodes percents: `%41` is `A`; a `%` that two hexadecimal digits do not follow is an error.
 fn decode_path(text: &str) -> Option<Vec<u8>> {
     let mut path = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,4 +1,4 @@
-//! The verdict: which stage held a transfer back, what it allows at most, what to do.
+//! Verdict on a transfer: the stage that held it back, what that allows at most, what to do.
 //!
 //! A stage's share is the part of its side's stream time in which it was at work, or in which the
 //! others waited for it. Streams run side by side, so a stage whose time grows with the bytes, and
@@ -15,40 +15,40 @@ use haul_protocol::message::{Figures, SideReport, Stage};
 use haul_report::units::percent;
 use std::net::TcpStream;
 
-/// A smaller share than this is not shown as a whole per cent.
+/// Share below which no whole per cent is shown.
 const SHARE_TOLD_MIN: f64 = 0.005;
-/// From this share of bytes that went out again, loss is what limits a congestion window.
+/// Share of bytes that went out again from which on loss is what limits a congestion window.
 const LOSS_SHARE_MIN: f64 = 0.001;
-/// A socket's buffer holds twice its window: half of it is the kernel's own (tcp_adv_win_scale,
-/// ip-sysctl.rst).
+/// Buffer of a socket for each byte of its window: half of it is the kernel's own
+/// (tcp_adv_win_scale, ip-sysctl.rst).
 const BUFFER_PER_WINDOW: f64 = 2.0;
-/// No buffer is advised for more than so many times the rate of now.
+/// Multiple of the present rate that an advised buffer allows at most.
 const GROWTH_ADVISED_MAX: f64 = 10.0;
-/// From this share of `--bwlimit` on, waiting in the sender's sockets is the limit's doing.
+/// Share of `--bwlimit` from which on waiting in the sender's sockets is the limit's doing.
 const PACED_SHARE: f64 = 0.7;
-/// From this share of `--bwlimit` on, nothing else could have made the transfer much faster. It
+/// Share of `--bwlimit` from which on nothing else could have made the transfer much faster. It
 /// leaves room for the bytes that an interval has not been told of yet.
 const REACHED_SHARE: f64 = 0.85;
 /// Decimal places of a share.
 const SHARE_DIGITS: i32 = 3;
-/// From this share of a side's time on, waiting for a processor is its own quota's doing.
+/// Share of a side's time from which on waiting for a processor is its own quota's doing.
 const THROTTLED_SHARE_MIN: f64 = 0.1;
-/// In bytes.
+/// Bytes of a MiB.
 const MIB: f64 = (1 << 20) as f64;
 
 /// Shares by stage, the largest first.
 type Shares = Vec<(&'static str, f64)>;
 
-/// What a verdict needs beside the shares.
+/// Facts that a verdict needs beside the shares.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
-    /// Of the source's streams, smoothed.
+    /// Round-trip time of the source's streams in microseconds, smoothed.
     rtt_us: u32,
-    /// Of the bytes on the data streams, sent again.
+    /// Share of the bytes on the data streams that was sent again.
     resent_share: f64,
     streams: u32,
     gbit_per_s: f64,
-    /// Of each side's time, what its own CPU quota took.
+    /// Share of the source's time that its own CPU quota took.
     source_throttled: f64,
     target_throttled: f64,
 }
@@ -67,7 +67,7 @@ impl Facts {
         }
     }
 
-    /// The stage waited for a processor that its own control group was not given.
+    /// Whether the stage waited for a processor that its own control group was not given.
     fn is_throttled(&self, stage: &str) -> bool {
         match stage {
             "source_run_queue" => quota_holds(self.source_throttled),
@@ -77,8 +77,8 @@ impl Facts {
     }
 }
 
-/// The one rule, of transfers and of probes: from which share of a side's time on its own quota is
-/// what its threads wait for.
+/// Whether a side's own quota is what its threads wait for, by the share of its time that the quota
+/// took. Transfers and probes have this one rule.
 #[must_use]
 pub fn quota_holds(throttled_share: f64) -> bool {
     throttled_share >= THROTTLED_SHARE_MIN
@@ -92,7 +92,7 @@ fn throttled(side: &SideReport) -> f64 {
     side.throttled_ns as f64 / 1e9 / stream_seconds(side).max(f64::MIN_POSITIVE)
 }
 
-/// How long a side's streams were open, as if they all had been so from first to last.
+/// Seconds for which a side's streams were open, as if they all had been so from first to last.
 fn stream_seconds(report: &SideReport) -> f64 {
     report.streams_ns as f64 / 1e9 / f64::from(report.threads.max(1))
 }
@@ -121,14 +121,14 @@ pub type Judged = (Bottleneck, Vec<(String, f64)>);
 pub struct Rate {
     pub bytes: u64,
     pub seconds: f64,
-    /// In bytes a second.
+    /// Rate that the user allowed, in bytes a second.
     pub limit: Option<u64>,
 }
 
-/// How much of `--bwlimit` was used.
+/// Share of `--bwlimit` that was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Limit {
-    /// A limit that was never reached limited nothing.
+    /// The limit was never reached, so it limited nothing.
     Far,
     Near,
     Reached,
@@ -150,12 +150,12 @@ impl Rate {
 struct Held {
     stage: &'static str,
     share: f64,
-    /// A larger share that held nothing back.
+    /// Stage with a larger share that held nothing back.
     beside: Option<(&'static str, f64)>,
 }
 
-/// The one place where the bottleneck is chosen: the largest share, or `--bwlimit` where the rate
-/// reached it, whatever else took time. `None` where nothing was at work.
+/// Chooses the bottleneck: the largest share, or `--bwlimit` where the rate reached it, whatever
+/// else took time. `None` where nothing was at work.
 fn held(shares: &Shares, limit: Limit) -> Option<Held> {
     let largest = shares.first().copied().filter(|(_, share)| *share > 0.0);
     let of_limit = shares.iter().find(|(stage, _)| *stage == "limit");
@@ -169,7 +169,7 @@ fn held(shares: &Shares, limit: Limit) -> Option<Held> {
 }
 
 impl Held {
-    /// Why it is not the stage with the largest share; empty where it is.
+    /// Reason why it is not the stage with the largest share; empty where it is.
     fn because(&self) -> String {
         self.beside.map_or_else(String::new, |(stage, share)| {
             let stage = stage.replace('_', " ");
@@ -178,8 +178,8 @@ impl Held {
     }
 }
 
-/// The verdict on a transfer, and the stages' shares, largest first. Where nothing was moved there
-/// is neither: streams that only waited were held back by nothing.
+/// Verdict on a transfer, and the stages' shares, largest first. Where nothing was moved there is
+/// neither: streams that only waited were held back by nothing.
 #[must_use]
 pub fn of_reports(source: &SideReport, target: &SideReport, path: Path, rate: &Rate) -> Judged {
     if rate.bytes == 0 {
@@ -199,7 +199,8 @@ pub fn of_reports(source: &SideReport, target: &SideReport, path: Path, rate: &R
     (verdict.unwrap_or_default(), told(&shares))
 }
 
-/// With a rate limit that was used, that is what held the sender's sockets back, on any path.
+/// Shares of the stages; with a rate limit that was used, that is what held the sender's sockets
+/// back, on any path.
 fn judged(source: &Figures, target: &Figures, seconds: f64, path: Path, limit: Limit) -> Shares {
     match limit {
         Limit::Far => shares(source, target, seconds, path),
@@ -233,7 +234,7 @@ fn share_of(figures: &Figures, stage: Stage) -> f64 {
     if streams_ns > 0.0 { (ns_of(figures, stage) / streams_ns).min(1.0) } else { 0.0 }
 }
 
-/// The stages' shares in `seconds`, from what both sides say of them, the largest first. They are
+/// Shares of the stages in `seconds`, from what both sides say of them, the largest first. They are
 /// rounded here and nowhere else, so that all that is said of a stage is one number.
 ///
 /// Waiting in the socket is the network's only while both ends wait: a sender whose receiver is
@@ -290,7 +291,8 @@ fn ns_of(figures: &Figures, stage: Stage) -> f64 {
     of_stage.map(|time| time.ns as f64).sum()
 }
 
-/// With a rate limit that was reached: it, and not the network, held the sender's sockets back.
+/// Shares under a rate limit that was reached: it, and not the network, held the sender's sockets
+/// back.
 fn paced(shares: Shares) -> Shares {
     let by_pace = |stage: &str| ["network", "receiver_window", "send_buffer"].contains(&stage);
     let held = shares.iter().filter(|(stage, _)| by_pace(stage)).map(|(_, share)| share).sum();
@@ -298,7 +300,7 @@ fn paced(shares: Shares) -> Shares {
     sorted(std::iter::once(("limit", round(held, SHARE_DIGITS).min(1.0))).chain(rest).collect())
 }
 
-/// The shares as they are shown.
+/// Shares as they are shown.
 fn told(shares: &Shares) -> Vec<(String, f64)> {
     let shown = shares.iter().map(|(stage, share)| ((*stage).to_owned(), *share));
     shown.filter(|(_, share)| *share > 0.0).collect()
@@ -357,7 +359,7 @@ fn verdict(held: &Held, shares: &Shares, facts: &Facts) -> Bottleneck {
     }
 }
 
-/// A stage as a part of a sentence.
+/// Name of a stage as a part of a sentence.
 fn noun(stage: &str) -> &'static str {
     match stage {
         "source_disk" => "the source disk",
@@ -405,7 +407,7 @@ fn what(stage: &str) -> &'static str {
     }
 }
 
-/// One thing to do about a stage; `without` is what the others may allow, a guess, in Gbit/s.
+/// Remedy for a stage; `without` is what the others may allow, a guess, in Gbit/s.
 fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
     let more = format!("more streams than {} (--streams), if cores are idle", facts.streams);
     let bdp = buffer_advised(facts, without);
@@ -443,7 +445,7 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
     }
 }
 
-/// The buffer that a stream's part of the rate needs over this round trip, and how it is computed.
+/// Buffer that a stream's part of the rate needs over this round trip, and how it is computed.
 fn buffer_advised(facts: &Facts, without: f64) -> String {
     let rate = without.min(facts.gbit_per_s * GROWTH_ADVISED_MAX);
     let window = rate * 1e9 / 8.0 * f64::from(facts.rtt_us) / 1e6 / f64::from(facts.streams);
@@ -470,8 +472,8 @@ mod tests {
         target_throttled: 0.0,
     };
 
-    /// Stored from a server with a quota of 5 % of a processor: `waited for a processor that others
-    /// had`.
+    /// Figures of a server with a quota of 5 % of a processor, of which was said: `waited for a
+    /// processor that others had`.
     #[test]
     fn a_quota_of_its_own_is_not_blamed_on_others() {
         let source = side(&[(Stage::SendReceiverWindow, 950)]);
@@ -564,8 +566,8 @@ mod tests {
         assert!(told.remedy.contains("--bwlimit") && told.next_share == 0.1, "{told:?}");
     }
 
-    /// Stored from a link of 382 Mbit/s before a disk of 252: `without it the network would allow
-    /// about 3.0 Gbit/s`.
+    /// Figures of a link of 382 Mbit/s before a disk of 252, of which was said: `without it the
+    /// network would allow about 3.0 Gbit/s`.
     #[test]
     fn nothing_is_said_to_allow_more_than_was_seen_but_as_a_bound() {
         let facts = Facts { rtt_us: 30, gbit_per_s: 0.252, ..FACTS };
@@ -588,7 +590,7 @@ mod tests {
         SideReport { stages, streams_ns, threads: 1, ..SideReport::default() }
     }
 
-    /// Stored after a push of which every file failed: all streams waited, and that was called a
+    /// Figures of a push of which every file failed: all streams waited, and that was called a
     /// bottleneck of 100 %.
     #[test]
     fn where_nothing_moved_there_is_no_verdict() {
@@ -600,7 +602,7 @@ mod tests {
         assert_eq!(of_reports(&source, &target, Path::Network, &limited), told);
     }
 
-    /// Stored from a machine with 2 cores: `limit, 27 %` stood above `target run queue 40 %`.
+    /// Figures of a machine with 2 cores, where `limit, 27 %` stood above `target run queue 40 %`.
     #[test]
     fn the_bottleneck_is_the_largest_stage_or_says_why_not() {
         let source = side(&[(Stage::SendCongestionWindow, 270), (Stage::Idle, 100)]);
@@ -620,7 +622,8 @@ mod tests {
         assert!(reached.verdict.contains("27 % of the time"), "{reached:?}");
     }
 
-    /// Any shares: the report, the verdict, the list of stages and the interval say one number.
+    /// Rule for any shares: the report, the verdict, the list of stages and the interval say one
+    /// number.
     #[test]
     fn all_that_is_said_of_a_stage_is_one_number() {
         for ns in 1..1000 {
