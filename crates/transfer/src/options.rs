@@ -130,9 +130,9 @@ pub struct TransferOptions {
     pub protection: Protection,
     /// Digest of each span, only with [`Protection::Clear`].
     pub digest: Option<ClearDigest>,
-    /// Engine of the sending side; `None`: chosen from the hosts.
+    /// Engine of the sending side; `None` lets it be chosen from the hosts.
     pub send_engine: Option<Engine>,
-    /// Engine of the receiving side; `None`: chosen from the hosts.
+    /// Engine of the receiving side; `None` lets it be chosen from the hosts.
     pub receive_engine: Option<Engine>,
     /// Time for which a lost connection is tried again, while nothing gets on.
     pub retry_for: Duration,
