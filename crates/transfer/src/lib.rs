@@ -1,9 +1,9 @@
 //! A whole transfer as a library: serve a directory, push to it, pull from it.
 //!
 //! [`push`] and [`pull`] run a transfer to its end, on the thread that calls them, and tell
-//! [`Event`]s meanwhile. [`Server`] is the other side. The examples `push.rs` and `serve.rs` are both
-//! sides in 20 lines each. Options, reports and events will get more fields: they are made by `new`
-//! or `default`, and fields are set afterwards.
+//! [`Event`]s meanwhile. [`Server`] is the other side. The examples `push.rs` and `serve.rs` are
+//! both sides in 20 lines each. Options, reports and events will get more fields: they are made by
+//! `new` or `default`, and fields are set afterwards.
 //!
 //! # Push
 //!
