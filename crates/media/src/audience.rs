@@ -1,5 +1,6 @@
-//! How many answers a film has now, all loops together: what tells a popular film from one that a
-//! single viewer watches.
+//! Audiences of films: the number of answers that each has now, all loops together.
+//!
+//! It tells a popular film from one that a single viewer watches.
 
 use std::{
     collections::HashMap,

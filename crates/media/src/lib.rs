@@ -1,5 +1,6 @@
-//! An HTTP/1.1 server of media files: one event loop a processor, the project's own ways of moving
-//! bytes, and streams that are paced.
+//! An HTTP/1.1 server of media files, with paced streams and one event loop a processor.
+//!
+//! Bytes are moved by the project's own methods.
 //!
 //! [`http`] knows requests and answers, and no sockets; [`site`] the files; [`delivery`] how a
 //! file's bytes get into a socket, [`pace`] when; [`server`] runs the connections. [`container`]

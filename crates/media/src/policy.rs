@@ -1,4 +1,6 @@
-//! What streams get: rates, priorities, places. It may change while the server runs.
+//! Policy for streams: their rates, priorities and places.
+//!
+//! It may change while the server runs.
 
 use globset::{GlobBuilder, GlobMatcher};
 

@@ -1,5 +1,6 @@
-//! Files that are read at the start and again on SIGHUP: while somebody's films are being sent, so
-//! nothing may be waited for.
+//! Reading of settings files, at the start and again on SIGHUP.
+//!
+//! That is while somebody's films are being sent, so nothing may be waited for.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! The files below the root, and nothing above it.
+//! The files below the root of a server, and nothing above it.
 //!
 //! Every path is resolved by the kernel with `RESOLVE_BENEATH` (openat2(2), Linux 5.6): neither
 //! `..` nor a symbolic link leads out, whatever is renamed meanwhile. A link that stays within is

@@ -1,4 +1,4 @@
-//! How much a stream has in hand when a period ends, and what that says of the next one.
+//! Slack of a stream: what it has in hand when a period ends, and what that says of the next one.
 //!
 //! *Slack* is the time between the client's last acknowledgement of what was due and the end of the
 //! period; where something was not there, less than nothing: the time that the missing bytes play.

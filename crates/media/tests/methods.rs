@@ -1,4 +1,4 @@
-//! Every way of moving bytes gives the same bytes, whoever is slow.
+//! Tests that every way of moving bytes gives the same bytes, whoever is slow.
 
 #![allow(clippy::unwrap_used)]
 

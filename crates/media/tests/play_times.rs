@@ -1,4 +1,4 @@
-//! How long real files play, as ffmpeg makes them and ffprobe tells.
+//! Tests of the play times of real files, as ffmpeg makes them and ffprobe tells.
 
 #![allow(clippy::unwrap_used)]
 

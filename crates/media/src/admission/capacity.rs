@@ -1,5 +1,7 @@
-//! What a server can do, by what a stream costs it: not its bandwidth alone, as each period of each
-//! stream costs a read, a wake-up and a system call, however few its bytes are.
+//! Capacity of a server, by what a stream costs its disk and its processors.
+//!
+//! It is not the bandwidth alone: each period of each stream costs a read, a wake-up and a system
+//! call, however few its bytes are.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Admission of streams: one is admitted when every admitted deadline still holds with a margin,
-//! and refused at once otherwise.
+//! Admission of streams, while every admitted deadline still holds with a margin.
+//!
+//! A stream that would break this is refused at once.
 //!
 //! All loops ask one book. A stream counts with what it costs ([`capacity`]), and in its first
 //! period with its start-up as well; where that is more than there is at all, in as many periods as

@@ -1,4 +1,4 @@
-//! A stream's place, as its connection holds it.
+//! Place of an admitted stream, as its connection holds it.
 
 use std::{
     sync::{

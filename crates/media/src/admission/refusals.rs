@@ -1,4 +1,4 @@
-//! Why streams are refused, and how many were.
+//! Reasons why streams are refused, and how many were.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Values that are over at times of their own.
+//! Map of values that each end at a time of their own.
 
 use std::{
     cmp::Reverse,

@@ -1,4 +1,4 @@
-//! Play time of a stream by readings of a clock that lie in it, here and there.
+//! Play time of an MPEG stream, from a few readings of the clock that lie in it.
 //!
 //! The clock of both MPEG streams counts 90 kHz in 33 bits (ISO/IEC 13818-1, 2.4.2.1 and 2.5.2):
 //! after 26.5 hours it begins again, and where streams were joined it jumps. So the file is cut

@@ -1,4 +1,4 @@
-//! How long a media file plays, and so its average bit rate, as its container tells it.
+//! Play time of a media file, and so its average bit rate, as its container tells it.
 //!
 //! [`play_time`] knows MP4, MOV and M4A (ISO/IEC 14496-12), also in fragments, WebM and Matroska
 //! (RFC 9559), MPEG transport streams in packets of 188, 192 and 204 bytes, and MPEG program

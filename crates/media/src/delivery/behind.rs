@@ -1,5 +1,6 @@
-//! Lets pages go that a stream has read and nobody else reads, so that a long film does not push
-//! popular ones out of the page cache.
+//! Drops pages behind a stream from the page cache where nobody else reads them.
+//!
+//! So a long film does not push popular ones out.
 //!
 //! The beginning of each film stays as long as the kernel keeps it: it is what new viewers wait
 //! for.

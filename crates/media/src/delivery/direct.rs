@@ -1,5 +1,6 @@
-//! O_DIRECT reads by io_uring in the order of deadlines, then send(2): the page cache has no part
-//! in it, and no call waits for the disk.
+//! O_DIRECT reads by io_uring in the order of deadlines, then send(2).
+//!
+//! The page cache has no part in it, and no call waits for the disk.
 
 use std::{
     collections::{HashMap, VecDeque},

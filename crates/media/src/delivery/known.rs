@@ -1,5 +1,6 @@
-//! Chunks that were in the page cache a moment ago, so that not each of a film's many viewers has
-//! to ask.
+//! Memory of chunks that were in the page cache a moment ago.
+//!
+//! So not each of a film's many viewers has to ask.
 //!
 //! To ask costs about a tenth of what it costs to send: cachestat(2) looks at every page. Where a
 //! page has gone meanwhile, sendfile(2) waits for the disk once.

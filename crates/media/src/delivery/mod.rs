@@ -1,4 +1,4 @@
-//! How a file's bytes get into a socket that takes only what it has room for.
+//! Delivery of a file's bytes into a socket that takes only what it has room for.
 //!
 //! One file a method. All give the same bytes; they differ in what they cost, and in what they
 //! leave in the page cache.

@@ -1,5 +1,6 @@
-//! Sizes of the parts of a file that the kernel reads into the page cache by one call: the more,
-//! the fewer requests a disk has for the same bytes.
+//! Sizes of the parts of a file that one call has the kernel read into the page cache.
+//!
+//! The larger they are, the fewer requests a disk has for the same bytes.
 //!
 //! POSIX_FADV_WILLNEED is cut off without a word at what the device reads ahead or at its largest
 //! request, whichever is more (force_page_cache_ra() in mm/readahead.c).

@@ -1,4 +1,4 @@
-//! What a server has read from its disks.
+//! Counts of what a server has read from its disks.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Conditional requests (RFC 9110, 13): whether a file is sent, is still the same, or is not what
-//! the client means.
+//! Conditional requests: whether the client still has the file it means (RFC 9110, 13).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,6 @@
-//! Content types of files, by the end of their name (the registry of IANA; for what a web server
-//! sends most, as nginx says it).
+//! Content types of files, by the end of their name.
+//!
+//! They are those of IANA's registry, for what a web server sends most, as nginx says it.
 
 /// Content type of unknown files: they are offered for download.
 pub const UNKNOWN: &str = "application/octet-stream";

@@ -1,4 +1,4 @@
-//! A request's head, read as bytes come in.
+//! Head of an HTTP request, read as bytes come in.
 
 use super::condition::Conditions;
 

@@ -1,4 +1,4 @@
-//! An answer: the head as text, and a body of texts and ranges of one file.
+//! Answer to an HTTP request: its head as text, and a body of texts and ranges of one file.
 
 use std::{collections::VecDeque, fmt::Write, ops::Range, sync::Arc, time::SystemTime};
 

@@ -1,4 +1,4 @@
-//! How many connections one client has, all loops together: nobody alone takes the room of all.
+//! Count of connections by client address, all loops together: nobody alone takes the room of all.
 
 use std::{
     collections::HashMap,

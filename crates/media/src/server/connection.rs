@@ -1,4 +1,4 @@
-//! One connection: bytes in, requests out of them; an answer, piece by piece.
+//! A connection of a client: bytes in, requests out of them; an answer, piece by piece.
 
 use std::{
     io,

@@ -1,5 +1,4 @@
-//! An event loop: one thread, one epoll, its own listener: all that happens to its connections
-//! happens here.
+//! An event loop: one thread with one epoll, its own listener, and all of its connections.
 
 use std::{
     collections::VecDeque,

@@ -1,5 +1,6 @@
-//! Finds the connection that has waited longest for its next request, without a look at all of
-//! them: while the server is full, each new connection asks.
+//! Finder of the connection that has waited longest for its next request.
+//!
+//! It needs no look at all of them: while the server is full, each new connection asks.
 
 use std::{collections::VecDeque, time::Instant};
 

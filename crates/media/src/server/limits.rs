@@ -1,4 +1,4 @@
-//! What a client may ask of the server, and how long it may take.
+//! Limits on what a client may ask of the server, and on how long it may take.
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
-//! The server: one event loop a processor, each with its own listener on the same address
-//! (SO_REUSEPORT, socket(7)), so that no connection is handed from one to another.
+//! The server of media: one event loop a processor.
+//!
+//! Each has its own listener on the same address (SO_REUSEPORT, socket(7)), so that no connection
+//! is handed from one to another.
 
 mod addresses;
 mod answers;

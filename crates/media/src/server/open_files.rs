@@ -1,4 +1,4 @@
-//! Films that several streams of a loop read are open once: a descriptor a film, not a stream.
+//! Open files of a loop, shared by its streams: one descriptor a film, not one a stream.
 
 use std::{
     collections::HashMap,

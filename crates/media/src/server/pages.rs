@@ -1,5 +1,7 @@
-//! Pages of directories, of all loops: to look at a thousand files takes milliseconds, in which a
-//! loop sends nothing, and whoever wants to can ask again and again.
+//! Cache of directory pages, shared by all loops.
+//!
+//! To look at a thousand files takes milliseconds, in which a loop sends nothing, and whoever wants
+//! to can ask again and again.
 
 use std::{
     collections::HashMap,

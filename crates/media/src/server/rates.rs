@@ -1,5 +1,7 @@
-//! Rates of films by their containers: read by a thread of its own, as a film's head and tail may
-//! have to come from a slow disk, and remembered for as long as the film is the same.
+//! Rates of films by their containers, read by a thread of its own.
+//!
+//! A film's head and tail may have to come from a slow disk. A rate is remembered for as long as
+//! the film is the same.
 
 use std::{
     collections::HashMap,

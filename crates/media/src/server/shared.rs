@@ -1,4 +1,4 @@
-//! What the event loops of a server share: its options, its counters, its site.
+//! State that the event loops of a server share: its options, its counters, its site.
 
 use crate::{
     admission::Admission,

@@ -1,5 +1,7 @@
-//! What the server does at one moment: asked of each loop, which answers between two events. While
-//! nobody asks it costs nothing.
+//! Snapshot of what the server does at one moment.
+//!
+//! Each loop is asked for its part, and answers between two events. While nobody asks it costs
+//! nothing.
 
 use std::{
     net::IpAddr,

@@ -1,4 +1,4 @@
-//! How a connection's bytes get through its socket: as they are, or by TLS.
+//! Transport of a connection's bytes through its socket: as they are, or by TLS.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Figures of a server that tests look at.
+//! Example of a server's figures, for tests.
 
 use super::{figures::Figures, process::Process};
 use crate::{

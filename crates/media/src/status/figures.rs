@@ -1,5 +1,6 @@
-//! What is seen of a server and its process at one moment, taken anew at most twice a second,
-//! however many ask.
+//! Figures of a server and its process at one moment.
+//!
+//! They are taken anew at most twice a second, however many ask.
 
 use std::{
     os::linux::fs::MetadataExt,

@@ -1,4 +1,6 @@
-//! `/metrics`: what Prometheus reads (text exposition format 0.0.4). A figure more is a line here.
+//! `/metrics`: the figures that Prometheus reads (text exposition format 0.0.4).
+//!
+//! Another figure is one more line here.
 //!
 //! Names are those of its conventions: base units, `_total` for what only grows, `process_` as its
 //! client libraries have it. No label holds what a stranger wrote, and none grows with the streams.

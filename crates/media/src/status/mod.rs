@@ -1,5 +1,6 @@
-//! What a running server does, for people and programs, on an address of its own: `/` a dashboard,
-//! `/metrics` for Prometheus, `/api/sessions` and `/api/events` as JSON.
+//! Status of a running server, for people and programs, on an address of its own.
+//!
+//! `/` is a dashboard, `/metrics` is for Prometheus, `/api/sessions` and `/api/events` are JSON.
 //!
 //! Threads that block, one a connection and few of them: nothing here is near a stream.
 

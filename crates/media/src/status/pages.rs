@@ -1,4 +1,4 @@
-//! What each target of the status listener answers.
+//! Answers to each target of the status listener.
 
 use std::{io, net::TcpStream, time::SystemTime};
 

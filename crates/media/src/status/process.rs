@@ -1,4 +1,4 @@
-//! What this process has used: processor time, descriptors, memory.
+//! Use of resources by this process: processor time, descriptors, memory.
 
 use std::{fs, path::Path, time::Duration};
 

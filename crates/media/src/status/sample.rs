@@ -1,5 +1,7 @@
-//! The figures of a moment as JSON, with rates since another: what `/api/events` sends each second
-//! and `haul media --json` prints. A figure more is a line here.
+//! Sample of a moment's figures as JSON, with rates since another.
+//!
+//! `/api/events` sends one each second, and `haul media --json` prints it. Another figure is one
+//! more line here.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,6 @@
-//! `/api/sessions`: the answers of files under way as JSON, the one that is most likely to run dry
-//! first. A figure more is a line here.
+//! `/api/sessions`: the answers of files under way as JSON.
+//!
+//! The one that is most likely to run dry comes first. Another figure is one more line here.
 
 use std::{
     cmp::Ordering,

@@ -1,5 +1,6 @@
-//! Heads in and answers out of one connection of the status listener, each within a time: bytes
-//! that come or go one by one do not make it longer.
+//! Heads in and answers out of one connection of the status listener, each within a time.
+//!
+//! Bytes that come or go one by one do not make it longer.
 
 use std::{
     io::{self, Read, Write},

@@ -1,4 +1,4 @@
-//! Which bytes of a stream are in which bytes on the wire, where TLS puts records around them.
+//! Ledger of a TLS stream: which of its bytes are in which bytes on the wire, records included.
 //!
 //! TCP tells how many bytes on the wire the client's kernel has. A player can use a record when all
 //! of it is there, so what it has is what the whole records hold.

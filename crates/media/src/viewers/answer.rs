@@ -1,4 +1,4 @@
-//! The head of an answer, as a viewer reads it: which status, and how long the film is.
+//! Head of an answer, as a viewer reads it: the status, and the length of the film.
 
 /// The longest head of an answer.
 pub(super) const HEAD_BYTES_MAX: usize = 8 << 10;

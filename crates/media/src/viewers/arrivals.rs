@@ -1,5 +1,6 @@
-//! Arrivals of viewers, each for a film: decided before the first comes, so that two servers meet
-//! the very same crowd.
+//! Arrivals of viewers, each for a film, decided before the first comes.
+//!
+//! So two servers meet the very same crowd.
 //!
 //! Numbers are an argument: any generator of evenly spread 64-bit numbers.
 

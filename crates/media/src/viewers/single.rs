@@ -1,4 +1,4 @@
-//! Takes one file, as fast as it comes: the time to its first byte and to its last.
+//! Takes one file from a server as fast as it comes, and times its first byte and its last.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! One viewer: its connection, and what has come over it.
+//! A viewer of the crowd: its connection, and what has come over it.
 
 use std::{
     net::TcpStream,

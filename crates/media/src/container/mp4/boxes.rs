@@ -1,4 +1,4 @@
-//! The boxes of a file: a size, a kind, a body (ISO/IEC 14496-12, 4.2).
+//! Boxes of an MP4 file: a size, a kind, a body (ISO/IEC 14496-12, 4.2).
 
 use crate::container::excerpts::Excerpts;
 

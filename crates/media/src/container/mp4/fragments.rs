@@ -1,5 +1,6 @@
-//! A movie in fragments that has neither a whole duration nor an index: when its first fragment
-//! begins and its last ends (8.8).
+//! Play time of a movie in fragments that has neither a whole duration nor an index.
+//!
+//! It lasts from the begin of the first fragment to the end of the last (8.8).
 
 use std::time::Duration;
 

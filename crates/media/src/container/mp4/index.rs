@@ -1,4 +1,4 @@
-//! The segment index: how long each part of a stream is, in bytes and in time (8.16.3).
+//! Segment index of an MP4 file: the bytes and the time of each part of a stream (8.16.3).
 
 use std::time::Duration;
 

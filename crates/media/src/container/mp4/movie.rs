@@ -1,4 +1,4 @@
-//! The movie box: how long the film is, in which clocks its tracks count, whether fragments follow.
+//! Movie box of an MP4 file: the film's length, its tracks' clocks, whether fragments follow.
 
 use std::time::Duration;
 
