@@ -1,4 +1,4 @@
-//! The caller of a bench: how it stops the bench, and who sees its steps.
+//! Caller of a bench: it can stop the bench, and sees its steps.
 
 use haul_report::steps::{BeginSteps, unseen};
 use haul_transfer::Interrupt;

@@ -1,4 +1,4 @@
-//! Errors of benches: why one came to nothing.
+//! Errors of benches: the reasons why one came to nothing.
 
 use haul_transfer::Problem;
 

@@ -1,4 +1,4 @@
-//! Facts of the host that a bench measures on, for its results.
+//! Facts about the host that a bench measures on, for its results.
 
 use crate::{pair::loopback_congestion, workshop::Workshop};
 use haul_host::Host;

@@ -1,4 +1,6 @@
-//! File systems in image files, mounted for a bench. Needs root; all of it goes when dropped.
+//! File systems in image files, mounted for a bench.
+//!
+//! Needs root; all of them go when dropped.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! The requests of the benches.
+//! Requests of the benches: what each is asked to measure.
 
 use haul_datapath::EngineInfo;
 use haul_transfer::HaulUrl;

@@ -1,4 +1,4 @@
-//! The studies that these benches repeat, with their own figures.
+//! The published studies that these benches repeat, with their own figures.
 //!
 //! Theirs were measured on other hardware, years ago, over a network: they are the shape of a
 //! result, to be looked at beside ours and never mixed with them.

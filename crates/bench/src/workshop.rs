@@ -1,4 +1,4 @@
-//! The fresh directory of a bench, the file that is sent, and how it is made warm or cold.
+//! Workshop of a bench: its fresh directory, and the file that is sent, made warm or cold.
 //!
 //! Everything is below one directory, which goes when the bench ends; of a bench that was killed,
 //! when the next begins.

@@ -1,5 +1,6 @@
-//! Costs of small files on a file system by itself: one thread, no network, no source. The floor
-//! under every mover of trees.
+//! Costs of small files on a file system by itself: one thread, no network, no source.
+//!
+//! They are the floor under every mover of trees.
 //!
 //!     small_files DIR [FILES] [BYTES]
 //!

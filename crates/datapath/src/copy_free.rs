@@ -1,4 +1,4 @@
-//! The common part of engines that move bytes by system calls which never show them.
+//! The common part of engines that send or receive by system calls which show them no byte.
 //!
 //! Without a tap the calls are as large as they can be. With one, bytes are moved in strides: a
 //! sender shows a stride to the tap first, so that it is in the processor's cache when the kernel

@@ -1,5 +1,6 @@
-//! Sends spans whose blocks are read ahead beside the sending: the engines direct, io-uring and
-//! zerocopy-send.
+//! Sends spans whose blocks are read ahead beside the sending.
+//!
+//! The engines direct, io-uring and zerocopy-send do so.
 //!
 //! Blocks lie on a grid of the slot's size in the file, so that every read is aligned. Of a span's
 //! first and last block more is read than is sent. While one span is sent, the reads run on into

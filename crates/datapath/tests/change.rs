@@ -1,4 +1,4 @@
-//! An engine is changed between spans because another was chosen: every pair, in both directions.
+//! Changes of engines between spans, because another was chosen: every pair, in both directions.
 
 #![allow(clippy::unwrap_used)]
 

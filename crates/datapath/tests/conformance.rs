@@ -1,5 +1,6 @@
-//! Every engine keeps the contract of `haul_datapath`: each sender with each receiver, over spans
-//! that are awkward, with a tap and without.
+//! Conformance of every engine to the contract of `haul_datapath`.
+//!
+//! Each sender meets each receiver, over spans that are awkward, with a tap and without.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! An engine that gives up in the middle of a span loses and repeats no byte.
+//! Fallback of an engine that gives up in the middle of a span: no byte is lost or repeated.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,6 @@
-//! A file that grows beyond the user's limit on file sizes (RLIMIT_FSIZE) fails alone, whichever
-//! engine writes it. A program of its own, since the limit holds for all tests of a process.
+//! Files that grow beyond the user's limit on file sizes (RLIMIT_FSIZE), in each engine.
+//!
+//! Such a file fails alone. A program of its own, since the limit holds for all tests of a process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Every engine works or says why not: without io_uring, locked memory, O_DIRECT, or root.
+//! Engines without io_uring, locked memory, O_DIRECT or root: each works or says why not.
 //!
 //! Each condition is that of a child process, which is this program again: it moves files with
 //! every engine, checks the bytes, and prints each change of engines.

@@ -1,4 +1,4 @@
-//! The documents of the real command line.
+//! Tests of the documents that are made from the real command line.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,6 @@
-//! A NAT on a long path, which forgets its connections when a test says so: from then on they come
-//! from other ports, and what is sent to the old ones goes nowhere.
+//! A NAT on a long path, which forgets its connections when a test says so.
+//!
+//! From then on they come from other ports, and what is sent to the old ones goes nowhere.
 
 use std::{
     collections::BTreeMap,

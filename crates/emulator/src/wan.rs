@@ -1,5 +1,6 @@
-//! A long path on one machine: two network namespaces, a TUN device in each, and threads that carry
-//! packets between them with delay, rate, queue and loss. Needs root; gone when dropped.
+//! A long path on one machine: two network namespaces with delay, rate, queue and loss between.
+//!
+//! Threads carry packets between a TUN device in each. Needs root; gone when dropped.
 //!
 //! Packets are carried one by one as the interfaces give them (no segmentation offload), so loss is
 //! that of segments. The MTU is 1500 and may be changed up to 9000.

@@ -1,4 +1,4 @@
-//! Rows of text as columns.
+//! Rows of text, aligned as columns.
 
 /// Aligns rows as columns, two blanks between them, no blanks at a line's end.
 #[must_use]

@@ -1,4 +1,4 @@
-//! The host that numbers were measured on: without it they mean nothing to others.
+//! Facts about the host that numbers were measured on: without them numbers mean nothing to others.
 
 use crate::units;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Text inside of HTML and SVG.
+//! Escapes text for the inside of HTML and SVG.
 
 /// Text that means nothing to a browser, in elements and in attributes.
 #[must_use]

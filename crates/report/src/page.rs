@@ -1,5 +1,6 @@
-//! The page of a bench or a probe: one HTML file with everything in it, light or dark as the
-//! reader has it.
+//! The page of a bench or a probe: one HTML file with everything in it.
+//!
+//! It is light or dark as the reader has it.
 //!
 //! Nothing is fetched from elsewhere and no script runs. All text is escaped.
 

@@ -1,4 +1,4 @@
-//! The middle of some measurements, and how far they lie apart.
+//! Spread of several measurements: their middle, and how far they lie apart.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `haul bench chooser`: is what haul chooses the best that this host can do?
+//! `haul bench chooser`: compares what haul chooses with the best that this host can do.
 //!
 //! For each cell of the matrix (file system, size, warm or cold, streams) the choice and all pairs
 //! of engines take turns, by real transfers over loopback. Ratios are taken within a round, so that

@@ -1,4 +1,4 @@
-//! `haul bench engines`: which measurements are made, over loopback.
+//! `haul bench engines`: pairs of engines, measured over loopback.
 //!
 //! The engines are those of the datapath's list. One that refuses keeps its row, with its reason.
 

@@ -1,4 +1,4 @@
-//! The disk that films are read from, and the films.
+//! The disk that films are read from in a bench, and the films.
 //!
 //! As root the films lie in an image file with a file system and a device of its own: its
 //! read-ahead is known, and what is bound is this device. Without root they lie in the bench's

@@ -1,5 +1,6 @@
-//! The study's figure 10: a cold file from the disk to the network in small requests, by each way
-//! of reading with each way of sending. These are the engines of the datapath's list.
+//! The study's figure 10: cold files to the network in small requests, by each way of each side.
+//!
+//! Each way of reading goes with each way of sending. These are the engines of the datapath's list.
 
 use crate::{
     media::request::BenchMedia,

@@ -1,4 +1,4 @@
-//! Tables, charts and lines of what a crowd saw.
+//! Tables, charts and lines of what a crowd of viewers saw.
 
 use super::{
     crowd::{Cell, EXHAUSTED_SHARE, Run},

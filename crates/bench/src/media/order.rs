@@ -1,4 +1,4 @@
-//! Whether the study's order of methods came out, and what limited: in a sentence, from figures.
+//! Verdict on the study's order of methods, and on what limited: in a sentence, from figures.
 
 use crate::studies::MISSES_ORDER;
 

@@ -1,4 +1,4 @@
-//! The study's figure 9: how long files of different sizes take, from the request to the last byte.
+//! The study's figure 9: time for files of different sizes, from the request to the last byte.
 
 use super::{
     bed::{Bed, file_name},

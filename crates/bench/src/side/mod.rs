@@ -1,4 +1,4 @@
-//! One side of a measured pair of engines, as a process of its own: so all that it uses counts.
+//! A side of a measured pair of engines, as a process of its own, so that all that it uses counts.
 //!
 //! `haul bench engines` and `haul bench files` start two of these for each measurement. A side
 //! reads what to do from its command line, and prints JSON lines: where it listens, then what it

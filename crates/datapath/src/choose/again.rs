@@ -1,5 +1,6 @@
-//! Choosing again while a transfer runs, when the facts have changed: the page cache holds less or
-//! more of what comes next, or the disk has become slower.
+//! Repeated choice of engines while a transfer runs, when the facts have changed.
+//!
+//! The page cache then holds less or more of what comes next, or the disk has become slower.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The processors that a stream's thread runs on.
+//! Choice of the processors that a stream's thread runs on.
 
 use crate::Host;
 
