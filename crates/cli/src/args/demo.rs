@@ -1,4 +1,4 @@
-//! `haul demo`: what can be chosen.
+//! Arguments of `haul demo`.
 
 use clap::Args;
 use haul_transfer::internals::parse_size;

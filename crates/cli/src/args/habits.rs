@@ -1,5 +1,6 @@
-//! Options that users of rsync, scp and cp type by habit: what haul does by itself, or how it is
-//! called here.
+//! Options that users of rsync, scp and cp type by habit, answered in words.
+//!
+//! The answer tells what haul does by itself, or how the option is called here.
 
 use super::usage_problem;
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -1,4 +1,4 @@
-//! `haul ls`: what can be chosen, and its check.
+//! Arguments of `haul ls`, and their check.
 
 use super::transfer::parse_url;
 use clap::Args;

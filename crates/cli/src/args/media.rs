@@ -1,4 +1,4 @@
-//! `haul media`: what can be chosen, and its check.
+//! Arguments of `haul media`, and their check.
 
 use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};

@@ -1,4 +1,4 @@
-//! The command line of `haul`: its words are read here, and nothing is done.
+//! Command line of `haul`: its words are read here, and nothing is done.
 //!
 //! [`LowArgs`] is what was typed. Each command's arguments are then checked into a request of the
 //! library (`checked`); only a request reaches a command.

@@ -1,4 +1,4 @@
-//! `haul serve`: what can be chosen, and its check.
+//! Arguments of `haul serve`, and their check.
 
 use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
 use clap::Args;

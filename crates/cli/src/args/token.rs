@@ -1,4 +1,4 @@
-//! `haul token`: what can be chosen, and its check.
+//! Arguments of `haul token`, and their check.
 
 use super::{LowState, usage_problem, values::Period};
 use clap::{Args, Subcommand};

@@ -1,4 +1,4 @@
-//! `haul push` and `haul pull`: what can be chosen, and its check.
+//! Arguments of `haul push` and `haul pull`, and their check.
 
 use super::{
     recording::LowRecording,

@@ -1,5 +1,7 @@
-//! Options of `haul push` and `haul pull` for trees: which files are meant, what happens to those
-//! that are there already, which attributes arrive.
+//! Options of `haul push` and `haul pull` for trees.
+//!
+//! They say which files are meant, what happens to those that are there already, which attributes
+//! arrive.
 
 use super::{
     usage_problem,

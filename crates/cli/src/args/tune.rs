@@ -1,4 +1,4 @@
-//! `haul tune`: what can be chosen, and its check.
+//! Arguments of `haul tune`, and their check.
 
 use super::{usage_problem, values::Period};
 use clap::{Args, ValueEnum};

@@ -1,4 +1,4 @@
-//! `haul verify`: what can be chosen.
+//! Arguments of `haul verify`.
 
 use clap::Args;
 use haul_transfer::VerifyRequest;

@@ -1,4 +1,6 @@
-//! The commands, one file each. They take checked requests and print what the library tells.
+//! The commands of `haul`, one file each.
+//!
+//! They take checked requests and print what the library tells.
 
 pub mod bench;
 pub mod demo;

@@ -1,5 +1,6 @@
-//! A server's log, printed on a thread of its own: nobody may be reading, and the server goes on
-//! all the same.
+//! Log of a server, printed on a thread of its own.
+//!
+//! Nobody may be reading, and the server goes on all the same.
 
 use crate::ui;
 use haul_transfer::ServerEvent;

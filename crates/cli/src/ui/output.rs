@@ -1,5 +1,7 @@
-//! Standard output, as all commands write to it: a write that fails is told once, on standard
-//! error, and the command ends with a status other than 0.
+//! Standard output, as all commands write to it.
+//!
+//! A write that fails is told once, on standard error, and the command ends with a status other
+//! than 0.
 //!
 //! A reader that went away (`| head`) is no failure.
 

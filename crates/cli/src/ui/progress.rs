@@ -1,5 +1,4 @@
-//! The progress line of a terminal: how far, how fast, what limits, how long; and an outage with
-//! its countdown.
+//! Progress line of a terminal: how far, how fast, what limits; and an outage with its countdown.
 
 use super::{
     Look, Screen, explain,

@@ -1,4 +1,4 @@
-//! Steps of a bench as a line on a terminal; elsewhere nothing.
+//! Steps of a bench as a line on a terminal; no output elsewhere.
 
 use haul_report::steps::ShowSteps;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

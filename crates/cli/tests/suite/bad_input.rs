@@ -1,4 +1,5 @@
 //! Bad input: wrong tokens, hostile names, full and read-only disks, sources that change meanwhile.
+//!
 //! Each ends with a clear error, and the rest of the run and the server go on.
 
 use crate::harness::{

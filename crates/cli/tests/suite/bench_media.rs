@@ -1,5 +1,6 @@
-//! The real `haul bench media`: each part measures or says why not, another server is asked from
-//! outside only, and nothing is left behind.
+//! The real `haul bench media`: each part measures or says why not.
+//!
+//! Another server is asked from outside only, and nothing is left behind.
 //!
 //! No test looks at how fast anything is.
 

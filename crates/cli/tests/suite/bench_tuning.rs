@@ -1,5 +1,6 @@
-//! The real `haul bench tuning`: it measures in namespaces of its own, and leaves neither these nor
-//! a changed setting behind.
+//! The real `haul bench tuning`: it measures in namespaces of its own.
+//!
+//! It leaves neither these nor a changed setting behind.
 
 use crate::harness::{Place, as_nobody, is_root, process::Haul, wait_until};
 use haul_testkit::skip::skip;

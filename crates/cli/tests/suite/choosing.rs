@@ -1,5 +1,4 @@
-//! The choice of engines and congestion control: made, said (`--explain`), and made again
-//! meanwhile.
+//! Choice of engines and congestion control: made, told (`--explain`), and made again meanwhile.
 
 use crate::harness::{
     Place, assert_no_temporaries, assert_same_files,

@@ -1,4 +1,6 @@
-//! The real `haul` in a fresh directory: help, mistakes, tokens. No transfer.
+//! The real `haul` in a fresh directory: help, mistakes, tokens.
+//!
+//! No transfer.
 
 use haul_transfer::{Rights, ServedRoot, StateDirectory};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Crash-safety: either side killed at random moments goes on where it was, and is never wrong.
+//! Crash-safety: either side, killed at random moments, goes on where it was and is never wrong.
 
 use crate::harness::{
     PATIENCE, Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long,

@@ -1,5 +1,6 @@
-//! Peers that mean harm or speak another version, and strangers at the port: nothing is lost,
-//! little is spent, and others are served meanwhile.
+//! Peers that mean harm or speak another version, and strangers at the port.
+//!
+//! Nothing is lost, little is spent, and others are served meanwhile.
 
 use crate::harness::{
     PATIENCE, Place, assert_no_temporaries, assert_same_files,

@@ -1,5 +1,6 @@
-//! Peers that take much for little: connections, files, directories and space that they never
-//! use. Others are served meanwhile, and memory, descriptors, disk and log stay bounded.
+//! Peers that take much for little: connections, files, directories and space they never use.
+//!
+//! Others are served meanwhile, and memory, descriptors, disk and log stay bounded.
 
 use crate::harness::{
     PATIENCE, Place, assert_no_temporaries,

@@ -1,5 +1,7 @@
-//! Peers that lie: about lengths, offsets, files, acknowledgements and keys. Nobody is believed,
-//! nothing is written that may not be, and the log names each once with its address.
+//! Peers that lie: about lengths, offsets, files, acknowledgements and keys.
+//!
+//! Nobody is believed, nothing is written that may not be, and the log names each once with its
+//! address.
 
 use crate::harness::{
     PATIENCE, Place, assert_no_temporaries,

@@ -1,5 +1,6 @@
-//! Links that appear in the root while a tree comes in or goes out: in a race, hundreds of times,
-//! nothing outside the root is read or written.
+//! Links that appear in the root while a tree comes in or goes out.
+//!
+//! In a race, hundreds of times, nothing outside the root is read or written.
 
 use crate::harness::{Place, server::Server, wait_until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};

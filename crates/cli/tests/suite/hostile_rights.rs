@@ -1,5 +1,6 @@
-//! Clients that have some rights and take more: what a session tells and gives goes by the token,
-//! whatever its client says.
+//! Clients that take more rights than their token gives.
+//!
+//! What a session tells and gives goes by the token, whatever its client says.
 
 use crate::harness::{
     Place,

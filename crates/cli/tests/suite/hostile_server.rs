@@ -1,5 +1,7 @@
-//! Servers that mean harm: a client gives them no byte that they may not have, takes no file that
-//! it did not ask for, and ends.
+//! Servers that mean harm to their clients.
+//!
+//! A client gives them no byte that they may not have, takes no file that it did not ask for, and
+//! ends.
 
 use crate::harness::{
     PATIENCE, Place,

@@ -1,5 +1,6 @@
-//! The suite that tries the real `haul`, in one binary: a subject a file, and what they share in
-//! `harness/`.
+//! The suite that tries the real `haul`, in one binary, a subject a file.
+//!
+//! What these share is in `harness/`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,6 @@
-//! `haul media` in the long run: visitors of every kind, well-behaved and not, and what is left of
-//! them: no descriptor, no memory.
+//! `haul media` in the long run, under visitors of every kind, well-behaved and not.
+//!
+//! Nothing is left of them: no descriptor, no memory.
 
 use crate::harness::{
     Place,

@@ -1,5 +1,6 @@
-//! Real players at a real `haul media`: ffprobe, ffmpeg and a browser play, seek and switch
-//! segments, and get what they get from the disk.
+//! Real players at a real `haul media`: ffprobe, ffmpeg and a browser.
+//!
+//! They play, seek and switch segments, and get what they get from the disk.
 //!
 //! The films are made by ffmpeg in each test. What is not installed is skipped, and said.
 

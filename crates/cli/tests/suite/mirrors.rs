@@ -1,5 +1,6 @@
-//! Mirrors whose names change their kind: what a dry run says, what `--delete` removes for it, and
-//! what stays.
+//! Mirrors whose names change their kind, by `--delete` and in a dry run.
+//!
+//! What a dry run says, what is removed, and what stays.
 
 use crate::harness::{Place, process::Ran, server::Server};
 use std::{fs, os::unix::fs::symlink, path::Path};

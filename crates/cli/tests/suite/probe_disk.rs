@@ -1,5 +1,6 @@
-//! The real `haul probe disk`: what it measures, refuses and draws, and that it leaves nothing
-//! behind, however it ends.
+//! The real `haul probe disk`: what it measures, refuses and draws.
+//!
+//! It leaves nothing behind, however it ends.
 //!
 //! No test looks at how fast anything is: only that it was measured, or why it was not.
 

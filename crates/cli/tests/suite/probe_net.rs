@@ -1,5 +1,6 @@
-//! The real `haul probe net`: what it measures and tells, what it may not, and that neither side is
-//! hurt when the other goes away.
+//! The real `haul probe net`: what it measures and tells, and what it may not.
+//!
+//! Neither side is hurt when the other goes away.
 //!
 //! No test looks at how fast anything is: only that it was measured, or why it was not.
 

@@ -1,5 +1,6 @@
-//! The real `haul probe path`: its four runs, which stage it names, and that nothing of it stays at
-//! the target, however it ends.
+//! The real `haul probe path`: its four runs, and which stage it names.
+//!
+//! Nothing of it stays at the target, however it ends.
 //!
 //! No test looks at how fast anything is, but for what was slowed on purpose.
 

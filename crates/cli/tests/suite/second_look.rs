@@ -1,5 +1,7 @@
-//! A second look where the first may deceive: sources that were rewritten and whose time was set
-//! back, and temporaries that a crash of their host may have spoilt.
+//! A second look where the first may deceive, at sources and at temporaries.
+//!
+//! Sources may have been rewritten and their time set back, and a crash of their host may have
+//! spoilt temporaries.
 
 use crate::harness::{
     assert_no_temporaries, assert_same_files,

@@ -1,5 +1,6 @@
-//! Every form of source by every form of target: what arrives under which name, what a dry run says
-//! of it, and what `--move` leaves.
+//! Every form of source by every form of target: what arrives under which name.
+//!
+//! Also what a dry run says of it, and what `--move` leaves.
 
 use crate::harness::{Place, process::Ran, server::Server};
 use haul_testkit::tree;

@@ -1,5 +1,4 @@
-//! Options of trees: which files are meant, what happens to those that are there already, what is
-//! removed, which attributes arrive, hard links and holes.
+//! Options of trees: selection, conflicts, removal, attributes, hard links and holes.
 
 use crate::harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_root,

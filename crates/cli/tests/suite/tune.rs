@@ -1,5 +1,7 @@
-//! `haul tune` changes a real system and sets it back: in a network namespace of its own, with its
-//! own buffers, cards and queues; killed at each of its steps; where it may not.
+//! The real `haul tune`, which changes a system and sets it back, in a network namespace of its own.
+//!
+//! The namespace has its own buffers, cards and queues. The program is killed at each of its steps,
+//! and started where it may not change anything.
 
 use crate::harness::{Place, as_nobody, far::Far, is_root, process::behind, server::Server};
 use haul_testkit::{skip::skip, wan::Path};

@@ -1,5 +1,6 @@
-//! Verdicts: each stage made the bottleneck in turn, which the report and the intervals must name,
-//! with something to do about it. Most need root.
+//! Verdicts: each stage made the bottleneck in turn.
+//!
+//! The report and the intervals must name it, with something to do about it. Most need root.
 
 use crate::harness::{
     Place,

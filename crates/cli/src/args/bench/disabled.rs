@@ -1,4 +1,4 @@
-//! `haul bench` where it is not built in: all its words are taken, so that none is called wrong.
+//! Arguments of `haul bench` where it is not built in: all are taken, so that none is called wrong.
 
 use clap::Args;
 use std::ffi::OsString;

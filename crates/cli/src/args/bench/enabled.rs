@@ -1,4 +1,4 @@
-//! `haul bench` where it is built in: what can be chosen, and its check.
+//! Arguments of `haul bench` where it is built in, and their check.
 
 use super::{media, tuning};
 use crate::args::{

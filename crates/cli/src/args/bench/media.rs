@@ -1,4 +1,4 @@
-//! `haul bench media`: what can be chosen, and its check.
+//! Arguments of `haul bench media`, and their check.
 
 use crate::args::{
     results::LowResults,

@@ -1,4 +1,4 @@
-//! `haul bench`: what is read of its words, in a program that has it and in one that does not.
+//! Arguments of `haul bench`, in a program that has it and in one that does not.
 //!
 //! It comes with the feature `bench`, which is on by default: the emulator and the studies' tables
 //! are of no use on a machine that only moves files.

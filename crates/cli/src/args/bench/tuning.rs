@@ -1,4 +1,4 @@
-//! `haul bench tuning`: what can be chosen, and its check.
+//! Arguments of `haul bench tuning`, and their check.
 
 use crate::args::{
     results::LowResults,

@@ -1,4 +1,4 @@
-//! `haul probe disk`: what can be chosen, and its check.
+//! Arguments of `haul probe disk`, and their check.
 
 use crate::args::{
     block_sizes::{BlockSizes, parse_block_sizes},

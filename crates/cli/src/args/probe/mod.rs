@@ -1,4 +1,4 @@
-//! `haul probe`: what can be measured before anything is moved.
+//! Arguments of `haul probe`: the probes to choose from.
 
 pub mod disk;
 pub mod net;

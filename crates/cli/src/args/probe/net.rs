@@ -1,4 +1,4 @@
-//! `haul probe net`: what can be chosen, and its check.
+//! Arguments of `haul probe net`, and their check.
 
 use crate::args::{
     results::LowResults,

@@ -1,4 +1,4 @@
-//! `haul probe path`: what can be chosen, and its check.
+//! Arguments of `haul probe path`, and their check.
 
 use crate::args::{
     results::LowResults,

@@ -1,4 +1,4 @@
-//! `haul bench` where it is not built in.
+//! `haul bench` where it is not built in: says how to get it.
 
 use crate::{
     args::{bench::LowBench, usage_problem},

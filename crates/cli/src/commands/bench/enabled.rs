@@ -1,4 +1,4 @@
-//! `haul bench` where it is built in: what was asked for is checked, measured by haul-bench, shown.
+//! `haul bench` where it is built in: checks what was asked for, has it measured, shows results.
 
 use crate::{
     args::{

@@ -1,5 +1,6 @@
-//! The lines of `haul media --json` after the first, printed on a thread of their own: nobody may
-//! be reading, and the server goes on and ends all the same.
+//! The lines of `haul media --json` after the first, printed on a thread of their own.
+//!
+//! Nobody may be reading, and the server goes on and ends all the same.
 
 use crate::ui;
 use haul_media::status::Samples;

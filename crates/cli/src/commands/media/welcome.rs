@@ -1,4 +1,4 @@
-//! The words of `haul media` when it listens.
+//! Words of `haul media` when it begins to listen.
 
 use crate::ui;
 use haul_media::tls;

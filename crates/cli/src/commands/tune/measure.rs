@@ -1,5 +1,6 @@
-//! `haul tune --apply --measure`: one change at a time, measured before and after, and kept only if
-//! it helps.
+//! `haul tune --apply --measure`: changes one at a time, each kept only if it helps.
+//!
+//! Each is measured before and after.
 
 use super::{
     changes,

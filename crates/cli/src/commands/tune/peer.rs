@@ -1,4 +1,4 @@
-//! The other end and the path to it: what its own checks found, and what a short probe measured.
+//! The peer of `haul tune`: findings of its own checks, and a short probe of the path to it.
 
 use crate::{
     args::{tune::LowTune, usage_problem},

@@ -1,5 +1,6 @@
-//! System calls that fail with EIO, ENOSPC, EDQUOT or EROFS, one at a time or for good, on either
-//! side: strace(1) makes them fail. What goes through io_uring is met by `disks.rs`.
+//! System calls that fail with EIO, ENOSPC, EDQUOT or EROFS, one at a time or for good.
+//!
+//! They fail on either side: strace(1) makes them. What goes through io_uring is met by `disks.rs`.
 
 use super::{Journey, Way, assert_nothing_wrong, assert_told, mixed_tree};
 use crate::harness::{is_long, process::Ran};

@@ -1,5 +1,6 @@
-//! Clocks that are wrong: set back, far ahead, changed in the middle; files of the future. Only
-//! the expiry of tokens looks at the wall clock.
+//! Clocks that are wrong: set back, far ahead, changed in the middle; files of the future.
+//!
+//! Only the expiry of tokens looks at the wall clock.
 
 use super::{Journey, MIB, WAYS, Way, mixed_tree};
 use crate::harness::{

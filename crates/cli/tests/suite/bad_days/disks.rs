@@ -1,5 +1,7 @@
-//! Disks that fail below the file system, so that io_uring meets it too: the power goes, the space
-//! that was promised is not there, the journal is aborted, inodes run out.
+//! Disks that fail below the file system, so that io_uring meets it too.
+//!
+//! The power goes, the space that was promised is not there, the journal is aborted, inodes run
+//! out.
 
 use super::{Journey, MIB, Way, assert_nothing_wrong, assert_told};
 use crate::harness::{

@@ -1,5 +1,6 @@
-//! Kill -9 of either side or both, again and again, over one file and over a tree: at any moment
-//! what is under a final name is whole, and every transfer arrives in the end.
+//! Kill -9 of either side or both, again and again, over one file and over a tree.
+//!
+//! At any moment what is under a final name is whole, and every transfer arrives in the end.
 //!
 //! `HAUL_TEST_KILLS=1000` sets the number of kills of each test. Here they come fast and the
 //! transfer is begun anew when it is over; `crash.rs` kills one long transfer.

@@ -1,6 +1,7 @@
-//! Bad days: calls that fail, power cuts, too little of everything, wrong clocks, kills, half-open
-//! connections. Whatever happens, no wrong byte is ever under a final name, everything ends, and
-//! the same command completes when the fault is gone. docs/reliability.md lists what was tried.
+//! Bad days: failing calls, power cuts, scarcity, wrong clocks, kills, half-open connections.
+//!
+//! Whatever happens, no wrong byte is ever under a final name, everything ends, and the same
+//! command completes when the fault is gone. docs/reliability.md lists what was tried.
 
 mod calls;
 mod clock;

@@ -1,5 +1,6 @@
-//! Connections of which one end is gone and the other does not know: a NAT that forgets them, hosts
-//! that vanish without a word; and a server that dies under fifty clients.
+//! Connections of which one end is gone and the other does not know.
+//!
+//! A NAT forgets them, or hosts vanish without a word; and a server dies under fifty clients.
 
 use super::{MIB, Way};
 use crate::harness::{

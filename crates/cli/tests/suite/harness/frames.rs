@@ -1,5 +1,6 @@
-//! Data streams of a peer that sends what the test wants: whole frames as an honest sender makes
-//! them, to be sent again, swapped or changed.
+//! Data streams of a peer that sends what the test wants.
+//!
+//! Whole frames are made as an honest sender makes them, to be sent again, swapped or changed.
 
 use super::PATIENCE;
 use haul_datapath::SpanTap;
