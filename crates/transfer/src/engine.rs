@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct Engine(&'static str);
 
 impl Engine {
-    /// All engines, the plainest first. Not every host can run every one.
+    /// Every engine, the plainest first. Not every host can run every one.
     pub fn all() -> impl Iterator<Item = Self> {
         ENGINES.iter().map(|engine| Self(engine.name))
     }
@@ -19,13 +19,13 @@ impl Engine {
         self.0
     }
 
-    /// Whether it reads files and sends them.
+    /// Whether the engine reads files and sends them.
     #[must_use]
     pub fn sends(self) -> bool {
         find(self.0).is_some_and(|engine| engine.open_send.is_some())
     }
 
-    /// Whether it receives files and writes them.
+    /// Whether the engine receives files and writes them.
     #[must_use]
     pub fn receives(self) -> bool {
         find(self.0).is_some_and(|engine| engine.open_receive.is_some())
@@ -61,7 +61,7 @@ pub struct UnknownName {
     names: String,
 }
 
-/// The one of `all` that has this name.
+/// Element of `all` that has this name.
 ///
 /// # Errors
 /// If none has.

@@ -1,4 +1,5 @@
-//! What a transfer tells while it runs, and its final report. The names are those of `--json`.
+//! Events that a transfer tells while it runs, and its final report. The names are those of
+//! `--json`.
 
 use crate::{
     file_status::FileStatus,
@@ -7,70 +8,71 @@ use crate::{
 };
 use serde::Serialize;
 
-/// One line of `--json`.
+/// Event of a transfer, one line of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
     /// A session is open.
     Session(SessionOpened),
-    /// How far the transfer is, about once a second.
+    /// Progress of the transfer, about once a second.
     Progress(Progress),
     /// A file is settled.
     File(FileEnded),
-    /// Something other than what was chosen goes on: an engine, a stream, a size.
+    /// Another engine, stream or size than the chosen one is used from here on.
     Fallback {
-        /// Where.
+        /// Side on which it is used.
         side: Side,
-        /// What was before and what is now, as `sendfile -> read-write`.
+        /// Name of what was before and of what is now, as `sendfile -> read-write`.
         from_to: String,
-        /// Why.
+        /// Reason for the change.
         why: String,
     },
     /// A stream brought nothing for a while.
     Stall {
-        /// The stage that the stream is in.
+        /// Stage that the stream is in.
         stage: String,
-        /// How long nothing came.
+        /// Time without a byte, in seconds.
         seconds: f64,
-        /// What is done about it.
+        /// Action that is taken about it.
         what: String,
     },
     /// The target has bytes of an earlier run.
     Resume {
-        /// How many.
+        /// Number of the bytes that are there.
         bytes: u64,
-        /// Where they come from.
+        /// Run or place that the bytes come from.
         why: String,
     },
-    /// With `--wait`: the server cannot be reached yet; it is tried for so long. Said once.
+    /// The server cannot be reached yet and is tried again (`--wait`). Said once.
     Waiting {
-        /// Host and port.
+        /// Host and port of the server.
         server: String,
-        /// How long it is tried.
+        /// Time for which the server is tried, in seconds.
         seconds: f64,
-        /// Why the server cannot be reached.
+        /// Reason why the server cannot be reached.
         why: String,
     },
     /// The server is silent, its connection is lost, or it is back.
     Connection(Connection),
-    /// How far the target is behind a file that is followed.
+    /// Distance of the target behind a file that is followed.
     Lag(Lag),
     /// A source is read again, to be compared with what was sent of it.
     Rereading {
         /// Name of the file.
         #[serde(flatten, serialize_with = "exact_path")]
         path: Name,
-        /// Why it is read again.
+        /// Reason why the source is read again.
         why: String,
     },
-    /// With `--explain`: how each side, and the path, was chosen for.
+    /// Explanation of how each side, and the path, was chosen for (`--explain`).
     Explained(Explained),
-    /// What is not moved, and is no failure: a FIFO, a device.
+    /// An entry that is not moved, and is no failure: a FIFO, a device.
     LeftOut(Problem),
-    /// Something failed and the transfer goes on, mostly one file.
+    /// A failure, mostly of one file, after which the transfer goes on.
     Error(Problem),
-    /// The report, in a program's list of events; [`push`](crate::push) returns it instead.
+    /// Report of the transfer, in a program's list of events; [`push`](crate::push) returns it
+    /// instead.
     Report(Box<Report>),
 }
 
@@ -78,9 +80,9 @@ pub enum Event {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SessionOpened {
-    /// Hexadecimal; the server's log shows the same.
+    /// Number of the session in hexadecimal; the server's log shows the same.
     pub session: String,
-    /// Host and port.
+    /// Host and port of the server.
     pub server: String,
     /// Name and version of the server.
     pub server_software: String,
@@ -88,48 +90,50 @@ pub struct SessionOpened {
     pub protection: String,
     /// Digest that verifies each span.
     pub digest: String,
-    /// Data connections.
+    /// Number of data connections.
     pub streams: u32,
     /// Round-trip time in microseconds.
     pub rtt_us: u64,
 }
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Since the transfer began.
+    /// Seconds since the transfer began.
     pub seconds: f64,
-    /// Received and verified in this run, and what was there from an earlier one.
+    /// Bytes received and verified in this run, with what was there from an earlier one.
     pub bytes_received: u64,
-    /// Synced at the receiver, with what was there from an earlier run: a restart keeps these.
+    /// Bytes synced at the receiver, with what was there from an earlier run: a restart keeps
+    /// these.
     pub bytes_durable: u64,
-    /// Through this side's data sockets since the session began, what was sent again left out.
+    /// Bytes through this side's data sockets since the session began, without those sent again.
     pub bytes_on_wire: u64,
     /// Bytes of all files offered so far; grows while the sources are being listed.
     pub bytes_total: u64,
-    /// The rate of the last interval.
+    /// Rate of the last interval.
     pub gbit_per_s: f64,
     /// Bytes of the last interval.
     pub interval_bytes: u64,
-    /// Length of the last interval.
+    /// Length of the last interval, in seconds.
     pub interval_seconds: f64,
-    /// `None` where this side only receives: the kernel of the other one counts them.
+    /// Segments that TCP sent again; `None` where this side only receives, for the kernel of the
+    /// other one counts them.
     pub retransmits: Option<u64>,
-    /// Data connections that are open.
+    /// Number of data connections that are open.
     pub streams: u32,
-    /// Files and links, as in all three.
+    /// Files and links that are done in this run.
     pub files_done: u64,
-    /// Those of this session that are done, were there already, or failed.
+    /// Files and links of this session that are done, were there already, or failed.
     pub files_settled: u64,
-    /// Offered so far in this session.
+    /// Files and links that were offered so far in this session.
     pub files_total: u64,
     /// Whether `bytes_total` and `files_total` grow no more.
     pub total_known: bool,
-    /// One of the files under way, the one that was begun first.
+    /// Name of one of the files under way, the one that was begun first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Name>,
-    /// The stage that held the interval back; missing while no stream is at work.
+    /// Stage that held the interval back; missing while no stream is at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limiting: Option<Limiting>,
     /// Share of the streams' time in the interval by stage, largest first; from both ends.
@@ -149,25 +153,26 @@ pub enum ConnectionState {
     Back,
 }
 
-/// How it stands with the server. Told at once when it changes, and again while it is away.
+/// Change of the connection to the server. Told at once when it changes, and again while it is
+/// away.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Connection {
-    /// Change of the connection.
+    /// State of the connection now.
     pub state: ConnectionState,
-    /// Host and port.
+    /// Host and port of the server.
     pub server: String,
-    /// Why.
+    /// Reason for the change.
     pub why: String,
-    /// When the server was last there, in milliseconds since 1970.
+    /// Time when the server was last there, in milliseconds since 1970.
     pub since_ms: u64,
-    /// How long ago that was.
+    /// Seconds since the server was last there.
     pub seconds: f64,
-    /// How long it is still waited for, until the run ends (`--retry-for`).
+    /// Seconds for which the server is still waited for, until the run ends (`--retry-for`).
     pub seconds_left: f64,
 }
 
-/// The stage that held an interval back.
+/// Stage that held an interval back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Limiting {
@@ -175,12 +180,12 @@ pub struct Limiting {
     pub stage: String,
     /// Share of the streams' time in the interval, 0 to 1.
     pub share: f64,
-    /// Why it is this one where another stage has a larger share.
+    /// Reason for this stage where another one has a larger share.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub because: String,
 }
 
-/// How far the target is behind a file that is sent while it is written. As good as the looks at
+/// Distance of the target behind a file that is sent while it is written. As good as the looks at
 /// the file, some a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -188,9 +193,9 @@ pub struct Lag {
     /// Name of the file.
     #[serde(flatten, serialize_with = "exact_path")]
     pub path: Name,
-    /// Written and not durable at the target.
+    /// Bytes that are written and not durable at the target.
     pub bytes: u64,
-    /// How long ago the first of these bytes was written.
+    /// Seconds since the first of these bytes was written.
     pub seconds: f64,
 }
 
@@ -205,10 +210,10 @@ pub struct FileEnded {
     pub status: FileStatus,
     /// Length of the file.
     pub bytes: u64,
-    /// Whether it is a directory.
+    /// Whether the entry is a directory.
     #[serde(skip)]
     pub is_directory: bool,
-    /// Its name at the target, where something else has its own and stays.
+    /// Name of the file at the target, where something else has its own and stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_as: Option<Name>,
 }
@@ -221,35 +226,35 @@ impl FileEnded {
     }
 }
 
-/// Numbers of files, by what became of them.
+/// Numbers of files, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FileCounts {
-    /// Regular files and links.
+    /// Regular files and links that are in place and verified.
     pub done: u64,
     /// Directories that were made or are as they were sent.
     #[serde(skip_serializing_if = "is_zero")]
     pub done_directories: u64,
-    /// Regular files and links.
+    /// Regular files and links that were there already.
     pub skipped: u64,
     /// Directories that were there already.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped_directories: u64,
-    /// Whatever failed, directories included.
+    /// Files and directories that failed.
     pub failed: u64,
-    /// FIFOs, sockets and devices.
+    /// FIFOs, sockets and devices that were left out.
     pub left_out: u64,
-    /// Names at the target, with `--delete`; in a dry run those that would be.
+    /// Names at the target that were removed by `--delete`, or would be in a dry run.
     pub removed: u64,
-    /// In a dry run: files and links that would be copied.
+    /// Files and links that a dry run would copy.
     pub planned: u64,
-    /// In a dry run: directories that would be made.
+    /// Directories that a dry run would make.
     #[serde(skip_serializing_if = "is_zero")]
     pub planned_directories: u64,
 }
 
-/// `3 files and 2 directories`: links are counted as files, and directories only where there are
-/// some.
+/// Number of files and of directories in words: `3 files and 2 directories`. Links are counted as
+/// files, and directories only where there are some.
 #[must_use]
 pub fn files_and_directories(files: u64, directories: u64) -> String {
     let files_text = match files {
@@ -280,11 +285,11 @@ fn is_nothing(seconds: &f64) -> bool {
 pub struct SideCosts {
     /// Processor seconds (user and system) of this side's transfer threads per 10^9 moved bytes.
     pub cpu_s_per_gb: f64,
-    /// The largest resident set of the process, in bytes.
+    /// Largest resident set of the process, in bytes.
     pub max_rss_bytes: u64,
 }
 
-/// The stage that limited a transfer.
+/// Stage that limited a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Bottleneck {
@@ -292,43 +297,43 @@ pub struct Bottleneck {
     pub stage: String,
     /// Share of the time that the streams were open, 0 to 1.
     pub share: f64,
-    /// Why it is this one where another stage has a larger share.
+    /// Reason for this stage where another one has a larger share.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub because: String,
-    /// While the streams were open.
+    /// Rate while the streams were open.
     pub gbit_per_s: f64,
     /// Most that this stage allows by itself; missing where its share does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most_gbit_per_s: Option<f64>,
-    /// The stage with the next largest share. What it allows is not known.
+    /// Name of the stage with the next largest share. What it allows is not known.
     pub next_stage: String,
     /// Share of the next stage, 0 to 1.
     pub next_share: f64,
-    /// One thing to do about it.
+    /// Remedy: one thing to do about the stage.
     pub remedy: String,
-    /// All of it in a sentence.
+    /// Verdict in a sentence, with all of the above.
     pub verdict: String,
 }
 
-/// The file system that a target writes to.
+/// File system that a target writes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TargetRoom {
-    /// Its type, such as `xfs`.
+    /// Type of the file system, such as `xfs`.
     pub file_system: String,
-    /// `None` where the file system does not say.
+    /// Free bytes; `None` where the file system does not say.
     pub free_bytes: Option<u64>,
 }
 
-/// The outcome of reading back.
+/// Outcome of reading back what an earlier run left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RecheckReport {
     /// Bytes that were read back.
     pub bytes: u64,
-    /// Bytes of these that were not as journaled: they were sent again.
+    /// Bytes read back that were not as journaled and were sent again.
     pub lost_bytes: u64,
-    /// Wall time, beside the transfer.
+    /// Wall time of reading back in seconds, beside the transfer.
     pub seconds: f64,
 }
 
@@ -345,17 +350,17 @@ pub enum CheckVerdict {
     Failed,
 }
 
-/// One thing that was looked at.
+/// A check, and what it found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Check {
     /// Name of the check, such as `space`.
     pub name: String,
-    /// Its outcome.
+    /// Outcome of the check.
     pub verdict: CheckVerdict,
-    /// The finding, in words.
+    /// Finding of the check, in words.
     pub found: String,
-    /// Cure; empty: nothing is to be done.
+    /// Cure; empty where nothing is to be done.
     pub hint: String,
 }
 
@@ -363,56 +368,57 @@ pub struct Check {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ManifestReport {
-    /// The file that holds it.
+    /// Path of the file that holds the manifest.
     pub path: Name,
-    /// Lines in it.
+    /// Number of lines.
     pub files: u64,
-    /// Bytes that these files hold together.
+    /// Bytes that the files of the manifest hold together.
     pub bytes: u64,
-    /// Bytes of these that were read again at the end: this run did not move them.
+    /// Bytes that were read again at the end for the manifest: this run did not move them.
     pub read_bytes: u64,
     /// Files in place without a line: they could not be read, or changed meanwhile.
     pub left_out: u64,
 }
 
-/// The last line: what was moved, how, and what limited it.
+/// Report of a transfer, its last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Every file is in place and verified (or, with `--digest none`, in place).
+    /// Whether every file is in place and verified (or, with `--digest none`, in place).
     pub ok: bool,
-    /// The sources as they were named, the first of several.
+    /// Names of the sources as the user gave them, the first of several.
     pub from: Name,
-    /// The place of the files now: a path here, or a URL without a token.
+    /// Place of the files now: a path here, or a URL without a token.
     pub to: Name,
     /// Bytes of the files that are in place now: moved, resumed and skipped.
     pub bytes: u64,
-    /// Bytes of these that were there already and were not sent in this run.
+    /// Bytes of the files in place that were there already and were not sent in this run.
     pub resumed_bytes: u64,
     /// Bytes of whole files that were skipped.
     pub skipped_bytes: u64,
-    /// Files of the same size were compared by their bytes, not by their times.
+    /// Whether files of the same size were compared by their bytes, not by their times.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub compared_content: bool,
-    /// Bytes of these, and of `unfinished_bytes`, that this run brought.
+    /// Bytes of the files in place, and of `unfinished_bytes`, that this run brought.
     pub moved_bytes: u64,
     /// Bytes at the target of files that are not complete: the same request goes on behind them.
     /// Only in the report of a transfer that was interrupted or broke.
     #[serde(skip_serializing_if = "is_zero")]
     pub unfinished_bytes: u64,
-    /// Nothing was written or removed; `files.planned` and `planned_bytes` say what would be.
+    /// Whether it was a dry run: nothing was written or removed, and `files.planned` and
+    /// `planned_bytes` say what would be.
     pub dry_run: bool,
     /// Bytes that a dry run would move.
     pub planned_bytes: u64,
     /// Checks of a preflight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preflight: Vec<Check>,
-    /// With a preflight: where the target writes; `None` for `null:`.
+    /// Place where the target writes, with a preflight; `None` for `null:`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_room: Option<TargetRoom>,
-    /// Sources that were removed once they were durable at the target (`--move`).
+    /// Number of sources that were removed once they were durable at the target (`--move`).
     pub sources_removed: u64,
-    /// Wall time of the run.
+    /// Wall time of the run, in seconds.
     pub seconds: f64,
     /// Rate of the moved bytes.
     pub gbit_per_s: f64,
@@ -426,7 +432,7 @@ pub struct Report {
     pub protection: String,
     /// Digest that verified the bytes; `none` verified nothing.
     pub digest: String,
-    /// Data connections.
+    /// Number of data connections.
     pub streams: u32,
     /// Bytes of a span, of the file with the largest.
     pub span_bytes: u64,
@@ -434,7 +440,7 @@ pub struct Report {
     pub send_engine: String,
     /// Engine of the receiving side.
     pub receive_engine: String,
-    /// Why these engines.
+    /// Reason for these engines.
     pub chosen_because: String,
     /// Bytes that passed through user space or that the kernel copied, on both sides.
     pub copied_bytes: u64,
@@ -444,10 +450,10 @@ pub struct Report {
     pub resent_spans: u64,
     /// Outages that were come back from, however many connections were tried in each.
     pub reconnections: u64,
-    /// Without a connection, or with one on which the server was silent: no stage's time.
+    /// Seconds without a connection, or with one on which the server was silent: no stage's time.
     #[serde(skip_serializing_if = "is_nothing")]
     pub seconds_without_server: f64,
-    /// The most bytes that the target was behind a file that was followed.
+    /// Largest distance of the target behind a file that was followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_lag: Option<Lag>,
     /// Costs of the sending side.
@@ -458,8 +464,8 @@ pub struct Report {
     pub bottleneck: Bottleneck,
     /// Share of the streams' time by stage, largest first.
     pub stages: Vec<(String, f64)>,
-    /// How the target was read back from its disk before its files got their names; empty where
-    /// that was not asked for, or nothing was written.
+    /// Way in which the target was read back from its disk before its files got their names; empty
+    /// where that was not asked for, or nothing was written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub read_back: String,
     /// Result of reading back what an earlier run left at the target: after a restart of the
@@ -471,17 +477,17 @@ pub struct Report {
     pub manifest: Option<ManifestReport>,
 }
 
-/// How one side, or the path between both, was chosen for.
+/// Explanation of how one side, or the path between both, was chosen for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Explained {
-    /// The side, or the path.
+    /// Side that is explained, or the path.
     pub side: Side,
     /// Facts that the choice was made by.
     pub facts: Vec<String>,
-    /// The best first; empty for the path.
+    /// Engines that suit the transfer, the best first; empty for the path.
     pub candidates: Vec<Candidate>,
-    /// The choice, and why.
+    /// Sentences with the choice, and why.
     pub because: Vec<String>,
 }
 
@@ -491,7 +497,8 @@ pub struct Explained {
 pub struct Candidate {
     /// Name of the engine.
     pub engine: String,
-    /// The first that is usable is the choice; the others go on where it cannot.
+    /// Whether the engine can be used here; the first usable one is the choice, and the others go
+    /// on where it cannot.
     pub usable: bool,
     /// The work of the engine, or why it cannot be used.
     pub what: String,

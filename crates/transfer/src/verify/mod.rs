@@ -174,11 +174,11 @@ pub struct VerifyReport {
     pub extra: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Bytes among these that were read by O_DIRECT.
+    /// Bytes that were read by O_DIRECT.
     pub direct_bytes: u64,
-    /// Bytes among these that came through the page cache, after it was told to forget them.
+    /// Bytes that came through the page cache, after it was told to forget them.
     pub dropped_bytes: u64,
-    /// Bytes among these on tmpfs, which has no disk.
+    /// Bytes that were read on tmpfs, which has no disk.
     pub memory_bytes: u64,
     /// Wall time.
     pub seconds: f64,

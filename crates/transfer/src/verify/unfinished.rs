@@ -44,7 +44,7 @@ pub struct UnfinishedReport {
     pub size_bytes: u64,
     /// Bytes from which the same command goes on.
     pub durable_bytes: u64,
-    /// Bytes of these with a digest in the journal: they were read and compared.
+    /// Durable bytes with a digest in the journal: they were read and compared.
     pub compared_bytes: u64,
 }
 
