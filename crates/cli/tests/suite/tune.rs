@@ -1,4 +1,4 @@
-//! The real `haul tune`, which changes a system and sets it back, in a network namespace of its own.
+//! The real `haul tune`, which changes a system and sets it back, in a namespace of its own.
 //!
 //! The namespace has its own buffers, cards and queues. The program is killed at each of its steps,
 //! and started where it may not change anything.

@@ -36,7 +36,7 @@ pub enum ServerEvent {
     Error {
         /// Number of the session.
         session: String,
-        /// What failed.
+        /// The problem: what failed, and what to do.
         #[serde(flatten)]
         problem: Problem,
     },
@@ -44,7 +44,7 @@ pub enum ServerEvent {
     Fallback {
         /// Number of the session.
         session: String,
-        /// What was before and what is now.
+        /// The change: what was before and what is now.
         from_to: String,
         /// The reason of the change.
         why: String,
@@ -61,9 +61,9 @@ pub enum ServerEvent {
         dry_run: bool,
         /// Bytes that came in this session, and are as they were sent.
         bytes: u64,
-        /// How long the session took.
+        /// Seconds that the session took.
         seconds: f64,
-        /// What became of the files.
+        /// Outcomes of the session's files, counted.
         files: FileCounts,
         /// The reason why it ended early; empty: it did not.
         why: String,

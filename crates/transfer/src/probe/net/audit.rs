@@ -43,9 +43,9 @@ pub struct PeerFinding {
     pub check: String,
     /// The thing that was checked, such as a network card.
     pub subject: String,
-    /// Whether the setting is right, in a word.
+    /// State of the setting, in a word: whether it is right.
     pub state: String,
-    /// How much the setting matters, in a word.
+    /// Weight of the setting, in a word: how much it matters.
     pub weight: String,
     /// The value that the host has.
     pub found: String,

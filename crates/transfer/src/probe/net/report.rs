@@ -76,9 +76,9 @@ impl Round {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From this host to the server.
+    /// Bytes go from this host to the server.
     ToServer,
-    /// From the server to this host.
+    /// Bytes go from the server to this host.
     ToClient,
 }
 

@@ -27,11 +27,11 @@ pub const DATAGRAM_RATE_DEFAULT: u64 = 125_000_000;
 /// The ways that the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// From this host to the server.
+    /// Bytes go from this host to the server.
     ToServer,
-    /// From the server to this host.
+    /// Bytes go from the server to this host.
     ToClient,
-    /// Both ways at the same time.
+    /// Bytes go both ways at the same time.
     Both,
 }
 
@@ -152,7 +152,7 @@ pub enum Event {
         number: usize,
         /// The round in a few words.
         what: String,
-        /// Why the round could not be.
+        /// The reason why the round could not be measured.
         why: String,
     },
 }
