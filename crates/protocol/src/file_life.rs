@@ -1,4 +1,4 @@
-//! What happens next to a file, once the receiver has said how its offer came out.
+//! Rule of what happens next to a file, once the receiver has said how its offer came out.
 //!
 //! [`next_step`] is a pure function: whoever drives a [`Sender`](crate::Sender) asks it at each
 //! [`Settled`](crate::SenderEvent::Settled), and does what it says. So the rule by which a source
@@ -40,7 +40,7 @@ pub struct LifeWishes {
 /// The step that follows an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
-    /// A round of a file that is followed is durable: others follow.
+    /// A round of a file that is followed is durable, and others follow.
     NextRound,
     /// A file that is followed changed while its last bytes were sent: it is looked at again.
     ChangedAgain,
@@ -60,7 +60,7 @@ pub enum NextStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileEnd {
     pub result: EndResult,
-    /// In a move: the source may be removed, or counts as removed in a dry run.
+    /// The source may be removed, in a move, or counts as removed in a dry run.
     pub frees_source: bool,
 }
 
@@ -72,7 +72,7 @@ impl FileEnd {
     }
 }
 
-/// How a file ended.
+/// Ways in which a file ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndResult {
     Done,
@@ -107,7 +107,7 @@ impl OfferFacts {
         self.is_followed && self.growth == Growth::Growing
     }
 
-    /// The receiver has the very bytes of the source, as far as anybody can know.
+    /// Whether the receiver has the very bytes of the source, as far as anybody can know.
     fn frees_source(&self, result: &EndResult) -> bool {
         let is_there = match result {
             EndResult::Done | EndResult::Planned(_) => true,
@@ -121,7 +121,7 @@ impl OfferFacts {
     }
 }
 
-/// The step that follows `outcome` of an offer.
+/// Finds the step that follows `outcome` of an offer.
 #[must_use]
 pub fn next_step(outcome: FileOutcome, offer: &OfferFacts) -> NextStep {
     let result = match outcome {
@@ -162,13 +162,13 @@ fn refused(what: &str) -> NextStep {
     NextStep::Refused(ProtocolError::new(what))
 }
 
-/// Whether a fault says that the source is not what was offered.
+/// Whether a fault says that the source is not what was offered any more.
 #[must_use]
 pub fn is_source_changed(fault: &Fault) -> bool {
     fault.code == FaultCode::SourceChanged && fault.side == Side::Source
 }
 
-/// Whether a fault is none for a watch: its source changed, or is gone.
+/// Whether a fault passes in a watch: its source changed, or is gone.
 #[must_use]
 pub fn is_passing(fault: &Fault) -> bool {
     let codes = [FaultCode::SourceChanged, FaultCode::NotFound];
@@ -200,7 +200,7 @@ mod tests {
         ]
     }
 
-    /// Every combination of facts and outcome, with the step that follows.
+    /// Visits every combination of facts and outcome, with the step that follows.
     fn each(mut look: impl FnMut(&OfferFacts, &FileOutcome, &NextStep)) {
         let wishes = (0..16).map(|bits| LifeWishes {
             compare_content: bits & 1 > 0,

@@ -1,4 +1,4 @@
-//! The data streams' layouts: the preface that opens one, span headers and trailers.
+//! Layouts of the data streams: the preface that opens one, span headers and trailers.
 //!
 //! All numbers are little-endian. `SPEC.md` draws the layouts, `vectors/frames.json` pins them.
 
@@ -33,7 +33,7 @@ pub struct Preface {
 }
 
 impl Preface {
-    /// The bytes that the MAC covers.
+    /// Makes the bytes that the MAC of a preface covers.
     #[must_use]
     pub fn signed_bytes(stream: StreamId, session: &[u8; 16]) -> [u8; 32] {
         let mut bytes = [0; 32];
@@ -52,6 +52,8 @@ impl Preface {
         bytes
     }
 
+    /// Reads a preface.
+    ///
     /// # Errors
     /// If magic, version or the reserved bytes are not what this version sends.
     pub fn decode(bytes: &[u8; PREFACE_BYTES]) -> Result<Self, ProtocolError> {
@@ -85,9 +87,9 @@ pub struct SpanHeader {
 /// The header before several short spans that are sent in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackHeader {
-    /// How many spans follow, each with its own header and trailer.
+    /// Count of the spans that follow, each with its own header and trailer.
     pub spans: u32,
-    /// All of them together, headers and trailers too.
+    /// Length of all spans together, in bytes, headers and trailers too.
     pub len_bytes: u64,
     /// The sequence number of the first span: a pack takes no number of its own.
     pub sequence: u64,
@@ -128,6 +130,8 @@ impl FrameHeader {
         bytes
     }
 
+    /// Reads a frame's header.
+    ///
     /// # Errors
     /// If the CRC, the kind or a reserved byte is wrong: the stream has lost its framing.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, ProtocolError> {
@@ -159,19 +163,19 @@ impl FrameHeader {
     }
 }
 
-/// Whether the payload is the file's.
+/// Whether a span's payload is the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadStatus {
     Whole = 0,
     /// The sender could not read all of it; what is missing was filled with anything.
     Abandoned = 1,
-    /// It is all of a file, and the source was still what was offered after it was read: no
-    /// `FileConfirm` follows.
+    /// The payload is all of a file, and the source was still what was offered after it was read:
+    /// no `FileConfirm` follows.
     Confirmed = 2,
 }
 
 impl PayloadStatus {
-    /// The byte in the trailer; the digest covers it.
+    /// The status as a byte of the trailer; the digest covers it.
     #[must_use]
     pub fn to_byte(self) -> u8 {
         self as u8
@@ -198,6 +202,8 @@ impl SpanTrailer {
         bytes
     }
 
+    /// Reads a span's trailer.
+    ///
     /// # Errors
     /// If it is damaged. The stream's framing is intact: only this span is to be sent again.
     pub fn decode(bytes: &[u8; TRAILER_BYTES]) -> Result<Self, ProtocolError> {

@@ -1,4 +1,4 @@
-//! The first messages of a session: version, capabilities, who asks, and what for.
+//! Handshake of a session: version, capabilities, who asks, and what for.
 
 use crate::{
     CAPABILITIES, Message, ProtocolError, VERSION_MAX, VERSION_MIN,
@@ -6,7 +6,7 @@ use crate::{
 };
 use alloc::{format, string::String, vec::Vec};
 
-/// The client's part: says hello and opens at once, without waiting for the reply.
+/// The client's part of a handshake: says hello and opens at once, without waiting for the reply.
 #[derive(Debug)]
 pub struct ClientHandshake {
     reply: Option<HelloReply>,
@@ -16,14 +16,14 @@ pub struct ClientHandshake {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Granted {
     pub version: u32,
-    /// Those that both sides have.
+    /// Capabilities that both sides have.
     pub capabilities: Vec<u32>,
     pub software: String,
     pub opened: Opened,
 }
 
 impl ClientHandshake {
-    /// The handshake and the messages to send.
+    /// Starts a handshake, and returns the messages to send.
     #[must_use]
     pub fn start(software: &str, open: Open) -> (Self, [Message; 2]) {
         let hello = Hello {
@@ -64,7 +64,7 @@ impl ClientHandshake {
     }
 }
 
-/// The server's part.
+/// The server's part of a handshake.
 #[derive(Debug, Default)]
 pub struct ServerHandshake {
     hello: Option<Hello>,
@@ -73,13 +73,15 @@ pub struct ServerHandshake {
 /// The next action that a server's handshake asks of its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerStep {
-    /// Send this and go on.
+    /// Sends this message and goes on.
     Reply(Message),
-    /// The client opens: check the token, then answer `Opened` or `Refused`.
+    /// The client opens the session: check the token, then answer `Opened` or `Refused`.
     Open { software: String, capabilities: Vec<u32>, open: Open },
 }
 
 impl ServerHandshake {
+    /// Takes a message of the client, and returns what to do.
+    ///
     /// # Errors
     /// The fault to send before closing.
     pub fn handle(&mut self, message: Message, software: &str) -> Result<ServerStep, Fault> {
@@ -105,7 +107,7 @@ impl ServerHandshake {
     }
 }
 
-/// Of these, the capabilities of this build.
+/// Finds the capabilities of this build among these.
 fn common(theirs: &[u32]) -> Vec<u32> {
     CAPABILITIES.iter().copied().filter(|ours| theirs.contains(ours)).collect()
 }

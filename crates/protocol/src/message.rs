@@ -1,4 +1,6 @@
-//! Control messages on the wire: a length, then protobuf; checked against the limits before use.
+//! Control messages on the wire: a length, then protobuf.
+//!
+//! They are checked against the limits before use.
 
 mod edge;
 mod fault;
@@ -39,7 +41,7 @@ kinds! {
         HelloReply(HelloReply),
         Open(Open),
         Opened(Opened),
-        /// Either side, at any time: the session ends with this.
+        /// The session ends with this fault; either side may say so at any time.
         Refused(Fault),
         FileOffer(FileOffer),
         OffersEnd(OffersEnd),
@@ -71,7 +73,7 @@ kinds! {
     }
 }
 
-/// The length that stands before each message.
+/// Length of the number that stands before each message, in bytes.
 pub const LENGTH_BYTES: usize = 4;
 
 /// Appends the message as it goes over the wire. A text longer than [`limits::TEXT_BYTES_MAX`] is
@@ -84,8 +86,8 @@ pub fn encode_message(mut message: Message, out: &mut Vec<u8>) {
     control.encode(out).expect("a Vec grows as needed");
 }
 
-/// Takes the first message off `bytes`: it and the number of bytes it took, or `None` when more
-/// bytes are needed.
+/// Takes the first message off `bytes`: returns it and the number of bytes it took, or `None` when
+/// more bytes are needed.
 ///
 /// # Errors
 /// If the message is longer than `len_max`, is no protobuf, or holds more than the limits allow.
@@ -175,8 +177,8 @@ fn cut(text: &mut String) {
     text.truncate(len);
 }
 
-/// Memory that an offer takes on a side until its file is settled, in bytes: its name and link,
-/// 16 for each hole, 64 for each extended attribute beside what it holds, and 256 for what else is
+/// Memory that an offer takes on a side until its file is settled, in bytes: its name and link, 16
+/// for each hole, 64 for each extended attribute beside what it holds, and 256 for all else that is
 /// kept of a file.
 #[must_use]
 pub fn offer_bytes(offer: &FileOffer) -> u64 {
@@ -189,7 +191,7 @@ fn ensure(holds: bool, what: &str) -> Result<(), ProtocolError> {
     if holds { Ok(()) } else { Err(ProtocolError::new(what)) }
 }
 
-/// Every count and length that the state machines rely on.
+/// Checks every count and length that the state machines rely on.
 fn check(message: &Message) -> Result<(), ProtocolError> {
     match message {
         Message::Hello(hello) => {
@@ -281,7 +283,8 @@ fn check_open(open: &Open) -> Result<(), ProtocolError> {
     open.wishes.as_ref().map_or(Ok(()), |wishes| check_discard(open, wishes))
 }
 
-/// What has no name can be neither skipped nor kept, and nothing may be removed for its sake.
+/// Refuses a push to be discarded that asks for more: a file without a name can be neither skipped
+/// nor kept, and nothing may be removed for its sake.
 fn check_discard(open: &Open, wishes: &Wishes) -> Result<(), ProtocolError> {
     let keeps = open.direction == Direction::Pull
         || open.verify_target
@@ -326,7 +329,7 @@ fn check_offer(offer: &FileOffer) -> Result<(), ProtocolError> {
     ensure(offer.mode & !0o7777 == 0, "a mode with more than permission bits")
 }
 
-/// In order, apart from each other, within the file.
+/// Checks the holes of an offer: in order, apart from each other, within the file.
 fn check_holes(offer: &FileOffer) -> Result<(), ProtocolError> {
     ensure(offer.holes.len() <= limits::HOLES_MAX, "more than 4096 holes")?;
     let mut end = None;
@@ -471,7 +474,7 @@ mod tests {
         assert!(offer(b"a", 0o100_644).is_err());
     }
 
-    /// A fault that quotes a long path in its text ended the whole session.
+    /// Case of a fault that quotes a long path in its text, which ended the whole session.
     #[test]
     fn a_long_text_is_cut_and_does_not_end_the_session() {
         let fault = Fault { what: "ä".repeat(4000), path: vec![b'x'; 9000], ..Default::default() };

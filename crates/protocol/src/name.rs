@@ -1,8 +1,10 @@
-//! Names that a peer may ask for: relative, without `.` and `..`, within the file system's lengths.
+//! Check of the names that a peer may ask for.
+//!
+//! They are relative, without `.` and `..`, and within the file system's lengths.
 
 use crate::limits::{COMPONENT_BYTES_MAX, NAME_BYTES_MAX};
 
-/// Why a name is refused, in words.
+/// Checks a name that a peer asks for, and says in words why it is refused.
 ///
 /// # Errors
 /// Says which rule the name breaks.

@@ -1,5 +1,6 @@
-//! Packs: many short spans in one piece of a stream, so that a small file costs no system call of
-//! its own on the wire.
+//! Packs: many short spans in one piece of a stream.
+//!
+//! With them a small file costs no system call of its own on the wire.
 //!
 //! A pack is a header, and then spans as they are anywhere else: header, payload, trailer.
 
@@ -14,6 +15,8 @@ use alloc::{vec, vec::Vec};
 pub const SPAN_OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
 
 impl PackHeader {
+    /// Checks a pack's header against its place in the stream and the limits.
+    ///
     /// # Errors
     /// If it is not that of this stream's next frame, or says what no pack can hold.
     pub fn check(&self, stream: StreamId, sequence: u64) -> Result<(), ProtocolError> {
@@ -35,10 +38,10 @@ pub struct PackWriter {
     /// The pack's header, the spans so far, and what earlier packs left behind them: memory is not
     /// cleared for a payload that is about to be read into it.
     bytes: Vec<u8>,
-    /// Header and spans.
+    /// End of the header and the spans so far, in `bytes`.
     end: usize,
     spans: u32,
-    /// Where the span that was begun has its payload.
+    /// Place of the payload of the span that was begun, in `bytes`.
     payload_at: usize,
 }
 
@@ -59,7 +62,7 @@ impl PackWriter {
         self.spans == 0
     }
 
-    /// The spans so far, headers and trailers too.
+    /// Length of the spans so far, in bytes, headers and trailers too.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         (self.end - HEADER_BYTES) as u64
@@ -99,7 +102,7 @@ impl PackWriter {
         }
     }
 
-    /// The payload of the span that was begun.
+    /// Payload of the span that was begun.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.payload_at..self.end]
@@ -110,7 +113,8 @@ impl PackWriter {
         self.spans += 1;
     }
 
-    /// The whole pack, as it goes onto the wire; `first` is the sequence of its first span.
+    /// Finishes the whole pack, as it goes onto the wire; `first` is the sequence of its first
+    /// span.
     pub fn finish(&mut self, stream: StreamId, first: u64) -> &[u8] {
         let len_bytes = self.len_bytes();
         let header = PackHeader { spans: self.spans, len_bytes, sequence: first, stream };
@@ -137,13 +141,13 @@ pub struct PackReader<'pack> {
 }
 
 impl<'pack> PackReader<'pack> {
-    /// `body` is what follows the header.
+    /// Begins with the first span; `body` is what follows the header.
     #[must_use]
     pub fn new(header: &PackHeader, body: &'pack [u8]) -> Self {
         Self { rest: body, left: header.spans }
     }
 
-    /// The next span; `None` when there is none left.
+    /// Takes the next span; `None` when there is none left.
     ///
     /// # Errors
     /// If the pack does not hold what its header says: the stream has lost its framing.

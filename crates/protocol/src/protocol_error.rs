@@ -1,9 +1,9 @@
-//! A peer that breaks the protocol: what it said, in words.
+//! Error of a peer that breaks the protocol: what it said, in words.
 
 use alloc::string::String;
 use core::fmt;
 
-/// The peer said something that the protocol does not allow; the session ends.
+/// An error of the peer, which said what the protocol does not allow; the session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolError {
     pub what: String,

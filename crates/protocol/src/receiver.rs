@@ -1,5 +1,7 @@
-//! The receiving side of a transfer: which spans may be written by which stream, what is
-//! acknowledged, and when a file may be committed.
+//! Receiving side of a transfer, as a state machine.
+//!
+//! It says which spans may be written by which stream, what is acknowledged, and when a file may be
+//! committed.
 //!
 //! Promises: only a missing span is ever written, by one stream at a time; a span is acknowledged
 //! once its digest agreed; a file is committed only when every span is verified and the sender has
@@ -26,7 +28,7 @@ use alloc::{
 /// A receiver's answer to an offer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Send it, in spans of this size, but for these.
+    /// The file is to be sent, in spans of this size, but for those that are durable.
     Need {
         span_bytes: u64,
         durable: SpanSet,
@@ -34,19 +36,20 @@ pub enum Answer {
         stored_as: Vec<u8>,
         earlier: Earlier,
     },
-    /// What is there is the same.
+    /// The file that is there is the same.
     Skip,
     Fault(Fault),
-    /// This is what is there: is it the same? The sender says so by another offer.
+    /// The content of the file that is there: the sender says by another offer whether it is the
+    /// same.
     Compare(Compare),
-    /// What would be done, in a dry run.
+    /// The plan of what would be done, in a dry run.
     Plan(Plan),
 }
 
 /// Knowledge about the durable spans that an earlier session left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
-    /// The ctime of the source's inode when the first of them came, in seconds and nanoseconds;
+    /// Ctime of the source's inode when the first of these spans came, in seconds and nanoseconds;
     /// zeros when nobody knows.
     pub ctime: (i64, u32),
     /// Digest of what these spans hold (SPEC.md 7.6); `None` when nobody knows.
@@ -59,27 +62,28 @@ pub struct Earlier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     Write(SpanIndex),
-    /// It is here already, or its file is given up: read it and throw it away.
+    /// The payload is here already, or its file is given up: read it and throw it away.
     Discard,
 }
 
-/// How the payload behind a permitted header ended.
+/// Ways in which the payload behind a permitted header ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanEnd {
-    /// Written, and its digest agreed.
+    /// The payload is written, and its digest agreed.
     Verified,
-    /// The same, and its trailer confirms the file that it is all of.
+    /// The payload is written and its digest agreed; its trailer confirms the file that it is all
+    /// of.
     Confirmed,
-    /// Its digest or trailer did not agree.
+    /// The payload's digest or trailer did not agree.
     Damaged,
-    /// The sender said that it could not read it all, or the target could not be written.
+    /// The sender said that it could not read all of it, or the target could not be written.
     Abandoned,
 }
 
 /// An event that the receiver tells its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReceiverEvent {
-    /// Answer with [`Receiver::answer`].
+    /// A file was offered: answer with [`Receiver::answer`].
     Offered(FileOffer),
     /// A second file of a name, which was answered with this fault: it is settled.
     NameTaken {
@@ -92,7 +96,7 @@ pub enum ReceiverEvent {
     },
     /// All spans are verified; the sender's confirmation may follow.
     AllVerified(FileId),
-    /// Sync and rename, then call [`Receiver::committed`].
+    /// A file may be committed: sync and rename, then call [`Receiver::committed`].
     Commit(FileId),
     /// The sender gave the file up, or it cannot be had: keep or remove what arrived. It is
     /// settled.
@@ -111,7 +115,7 @@ pub enum ReceiverEvent {
     Refused(Fault),
 }
 
-/// What a file that is settled leaves under its name.
+/// State of a name after its file is settled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     InPlace,
@@ -120,27 +124,27 @@ enum Outcome {
 
 #[derive(Debug)]
 struct ReceiveFile {
-    /// `None` until answered.
+    /// Division of the file into spans; `None` until it was answered.
     grid: Option<SpanGrid>,
     size_bytes: u64,
     offer_bytes: u64,
-    /// `None` for a directory.
+    /// Hash of the file's name; `None` for a directory.
     name: Option<NameHash>,
     keeps_name: bool,
     missing: SpanSet,
     verified: SpanSet,
-    /// What an earlier session left is being read back.
+    /// The file's spans of an earlier session are being read back.
     is_read_back: bool,
     /// Spans were lost: a confirmation that crossed the message is void.
     has_lost: bool,
     confirmed: bool,
-    /// How often each span arrived damaged.
+    /// Count of the times that each span arrived damaged.
     damaged: BTreeMap<SpanIndex, u32>,
 }
 
 #[derive(Debug, Default)]
 struct ReceiveStream {
-    /// Permitted and not yet ended. More than one where the engine writes behind.
+    /// Spans that were permitted and have not ended. More than one where the engine writes behind.
     writing: BTreeSet<(FileId, SpanIndex)>,
     frames: u64,
 }
@@ -149,15 +153,15 @@ struct ReceiveStream {
 pub struct Receiver {
     files: BTreeMap<FileId, ReceiveFile>,
     streams: BTreeMap<StreamId, ReceiveStream>,
-    /// Of the files, those that are confirmed.
+    /// Count of the files that are confirmed.
     confirmed: usize,
-    /// Every number seen: none is used twice.
+    /// Numbers of all streams ever seen: none is used twice.
     streams_ever: BTreeSet<StreamId>,
-    /// Verified and not yet told.
+    /// Spans that are verified, and of which the sender was not told yet.
     untold: BTreeMap<FileId, Vec<SpanIndex>>,
     next_file: u32,
     names: TakenNames,
-    /// What the offers of unsettled files take of memory.
+    /// Memory that the offers of unsettled files take, in bytes.
     offer_bytes: u64,
     offers_max: u32,
     offer_bytes_max: u64,
@@ -169,8 +173,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that lets the sender keep at most `offers_max` files unsettled, and offer no more
-    /// once what they take of memory ([`offer_bytes`]) has reached `offer_bytes_max`.
+    /// Makes a receiver that lets the sender keep at most `offers_max` files unsettled, and offer
+    /// no more once their memory ([`offer_bytes`]) has reached `offer_bytes_max`.
     #[must_use]
     pub fn new(offers_max: u32, offer_bytes_max: u64) -> Self {
         Self {
@@ -192,8 +196,8 @@ impl Receiver {
         }
     }
 
-    /// Says what the path of the target stands for, and whether names come again. Without it the
-    /// path is a directory, and none does.
+    /// Says what the path of the target stands for, and whether names come again. Unless this is
+    /// called, the path is a directory, and no name does.
     #[must_use]
     pub fn naming(mut self, path: TargetPath, repeats: Repeats) -> Self {
         (self.names.path, self.names.repeats) = (path, repeats);
@@ -272,7 +276,7 @@ impl Receiver {
         self.names.taken(name).is_some_and(|hash| !is_open(hash))
     }
 
-    /// A data connection that passed its preface.
+    /// Takes a data connection that passed its preface.
     ///
     /// # Errors
     /// If its number is used already, the sender has dropped it before it came, or there are too
@@ -291,7 +295,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// The header of a pack arrived on a stream; [`Self::span_starts`] follows for each span of it.
+    /// Takes the header of a pack that arrived on a stream; [`Self::span_starts`] follows for each
+    /// span of it.
     ///
     /// # Errors
     /// If the header does not belong there: the stream is to be closed.
@@ -301,7 +306,7 @@ impl Receiver {
         pack.check(stream, state?.frames)
     }
 
-    /// A span header arrived on a stream.
+    /// Takes a span header that arrived on a stream, and says what to do with the payload.
     ///
     /// # Errors
     /// If the header does not belong there: the stream is to be closed.
@@ -342,7 +347,7 @@ impl Receiver {
         Err(ProtocolError::new("a span that another stream is bringing"))
     }
 
-    /// The payload that [`Permit::Write`] allowed has ended.
+    /// Takes the end of a payload that [`Permit::Write`] allowed.
     pub fn span_ended(&mut self, stream: StreamId, file: FileId, span: SpanIndex, end: SpanEnd) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         if !state.writing.remove(&(file, span)) {
@@ -380,7 +385,7 @@ impl Receiver {
         }
     }
 
-    /// The stream's thread has ended: nothing of it is being written any more.
+    /// Takes the end of a stream's thread: nothing of the stream is being written any more.
     pub fn stream_closed(&mut self, stream: StreamId) {
         let Some(state) = self.streams.remove(&stream) else { return };
         for (file, span) in state.writing {
@@ -419,7 +424,7 @@ impl Receiver {
         }
     }
 
-    /// The target cannot take the file: it is settled.
+    /// Settles a file that the target cannot take.
     pub fn file_failed(&mut self, file: FileId, fault: Fault) {
         if self.forget(file, Outcome::Nothing) {
             let settled = FileSettled { file, fault: Some(fault) };
@@ -427,7 +432,7 @@ impl Receiver {
         }
     }
 
-    /// The answer to [`ReceiverEvent::Commit`].
+    /// Settles a file by the result of its commit: the answer to [`ReceiverEvent::Commit`].
     pub fn committed(&mut self, file: FileId, result: Result<(), Fault>) {
         let outcome = if result.is_ok() { Outcome::InPlace } else { Outcome::Nothing };
         if self.forget(file, outcome) {
@@ -436,7 +441,7 @@ impl Receiver {
         }
     }
 
-    /// Tells the sender how far it is.
+    /// Tells the sender of this side's progress.
     pub fn progress(&mut self, progress: Progress) {
         self.outbox.push_back(Message::Progress(progress));
     }
@@ -447,7 +452,8 @@ impl Receiver {
         self.offers_ended && self.files.is_empty() && !self.finished
     }
 
-    /// Tells what was removed because it was not offered. Nothing else is on its way then.
+    /// Tells the sender which names were removed because they were not offered. No other message is
+    /// on its way then.
     ///
     /// # Panics
     /// If [`Self::may_finish`] is false.
@@ -484,18 +490,19 @@ impl Receiver {
         self.files.values().all(is_due).then_some(Awaited::Confirmation)
     }
 
-    /// Whether some offered file is not settled yet.
+    /// Whether any offered file is not settled yet.
     #[must_use]
     pub fn has_open_files(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Tells the other side's user something, once.
+    /// Tells the other side's user of an event, once.
     pub fn notice(&mut self, notice: Notice) {
         self.outbox.push_back(Message::Notice(notice));
     }
 
-    /// Whether something is to be said or done at once. Acknowledgements alone can wait for others.
+    /// Whether a message or an event is to be handled at once. Acknowledgements alone can wait for
+    /// others.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
         !self.events.is_empty() || !self.outbox.is_empty()
@@ -530,7 +537,7 @@ impl Receiver {
         }
     }
 
-    /// The file is settled; false when it was before.
+    /// Forgets a file that is settled; false when it was forgotten before.
     fn forget(&mut self, file: FileId, outcome: Outcome) -> bool {
         self.untold.remove(&file);
         let entry = self.files.remove(&file);
@@ -636,7 +643,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sender has the last word on it: it is committed, once it was read back.
+    /// Confirms a file by the sender's last word: it is committed, once it was read back.
     fn confirm(&mut self, file: FileId) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         entry.confirmed = true;

@@ -1,5 +1,7 @@
-//! The sending side of a transfer: which files are offered, which spans go on which stream, what
-//! has been acknowledged, and when a file is settled.
+//! Sending side of a transfer, as a state machine.
+//!
+//! It says which files are offered, which spans go on which stream, what has been acknowledged, and
+//! when a file is settled.
 //!
 //! Promises: a span is handed out to one stream at a time; it goes out again only when the
 //! receiver said that it was damaged or that its stream is closed; a file is confirmed only when
@@ -29,21 +31,21 @@ pub struct Assignment {
     pub len_bytes: u64,
     /// The span is all of its file: [`Sender::confirm_with_span`] may be called.
     pub whole_file: bool,
-    /// How its file is cut.
+    /// Division of the span's file into spans.
     pub grid: SpanGrid,
 }
 
-/// How a file ended.
+/// Ways in which an offer comes out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileOutcome {
-    /// Durable under its name at the receiver.
+    /// The file is durable under its name at the receiver.
     Done,
-    /// What is there already is the same.
+    /// The file that is there already is the same.
     Skipped,
     Failed(Fault),
-    /// A file of its size is there: offer it again, and say whether it is the same.
+    /// A file of the same size is there: offer this one again, and say whether it is the same.
     Compare(Compare),
-    /// What would be done, in a dry run.
+    /// The plan of what would be done, in a dry run.
     Planned(Plan),
 }
 
@@ -57,20 +59,20 @@ pub enum SenderEvent {
         span_bytes: u64,
         earlier: Resumed,
     },
-    /// Of what [`Self::Resumed`] told, so many bytes are not there any more and go out again.
+    /// Bytes that [`Self::Resumed`] told of are not there any more, and go out again.
     Lost {
         file: FileId,
         bytes: u64,
     },
-    /// The receiver gives it another name, for something else has its own and stays.
+    /// The receiver gives the file another name, as its own is taken by something else that stays.
     StoredAs {
         file: FileId,
         name: Vec<u8>,
     },
     /// Names at the receiver that were not offered, and are gone.
     Removed(Vec<Vec<u8>>),
-    /// Every span is verified: look whether the source is still what was offered, then call
-    /// [`Sender::source_checked`].
+    /// Every span of the file is verified: look whether the source is still what was offered, then
+    /// call [`Sender::source_checked`].
     CheckSource(FileId),
     /// A span arrived damaged and goes out again.
     SpanDamaged {
@@ -83,7 +85,8 @@ pub enum SenderEvent {
     Settled {
         file: FileId,
         outcome: FileOutcome,
-        /// The source had failed by then: the answer to its offer was on its way.
+        /// The source had failed by the time of the outcome: the answer to its offer was on its
+        /// way.
         source_failed: bool,
     },
     Progress(Progress),
@@ -107,27 +110,27 @@ pub struct Resumed {
 enum Phase {
     Offered,
     Moving,
-    /// The owner looks at the source.
+    /// The owner looks at the file's source.
     Checking,
-    /// The receiver has the last word.
+    /// The file is confirmed, and the receiver has the last word.
     Confirmed,
-    /// Confirmed with a fault: the receiver can only settle it with one.
+    /// The file is confirmed with a fault: the receiver can only settle it with one.
     GivenUp,
 }
 
 #[derive(Debug)]
 struct SendFile {
     size_bytes: u64,
-    /// What its offer takes of memory.
+    /// Memory that the file's offer takes, in bytes.
     offer_bytes: u64,
     phase: Phase,
-    /// The trailer of its only span, which is on its way, confirms it.
+    /// The trailer of the file's only span, which is on its way, confirms the file.
     confirmed_with_span: bool,
     grid: Option<SpanGrid>,
-    /// Not handed out, or to be sent again.
+    /// Spans that were not handed out, or are to be sent again.
     pending: SpanSet,
     verified: SpanSet,
-    /// What the receiver had before this session and may still find lost.
+    /// Spans that the receiver had before this session and may still find lost.
     earlier: SpanSet,
     retries: BTreeMap<SpanIndex, u32>,
 }
@@ -144,12 +147,12 @@ pub struct Sender {
     /// Files that have pending spans.
     ready: BTreeSet<FileId>,
     streams: BTreeMap<StreamId, SendStream>,
-    /// Every number seen: none is used twice.
+    /// Numbers of all streams ever seen: none is used twice.
     streams_ever: BTreeSet<StreamId>,
     next_file: u32,
-    /// What the offers of unsettled files take of memory.
+    /// Memory that the offers of unsettled files take, in bytes.
     offer_bytes: u64,
-    /// Those of unsettled files: each takes two bits.
+    /// Count of the spans of unsettled files: each takes two bits.
     open_spans: u64,
     verified_bytes: u64,
     offers_max: u32,
@@ -162,8 +165,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that keeps at most `offers_max` files unsettled, and offers no more once what they
-    /// take of memory ([`offer_bytes`]) has reached `offer_bytes_max`.
+    /// Makes a sender that keeps at most `offers_max` files unsettled, and offers no more once
+    /// their memory ([`offer_bytes`]) has reached `offer_bytes_max`.
     #[must_use]
     pub fn new(offers_max: u32, offer_bytes_max: u64) -> Self {
         Self {
@@ -220,7 +223,7 @@ impl Sender {
         file
     }
 
-    /// Nothing more will be offered.
+    /// Ends the offers: no more files will be offered.
     pub fn end_offers(&mut self, files: u64, bytes: u64) {
         if !self.offers_ended {
             self.offers_ended = true;
@@ -234,13 +237,13 @@ impl Sender {
         self.verified_bytes
     }
 
-    /// Some file is offered and not settled.
+    /// Whether any file is offered and not settled.
     #[must_use]
     pub fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Everything offered has been settled and nothing more comes.
+    /// Whether everything offered has been settled and no other offer comes.
     #[must_use]
     pub fn all_settled(&self) -> bool {
         self.offers_ended && self.files.is_empty()
@@ -280,7 +283,7 @@ impl Sender {
         }
     }
 
-    /// A data connection that spans may go out on.
+    /// Takes a data connection that spans may go out on.
     ///
     /// # Errors
     /// If its number was used already, or the receiver has closed it before it came, or there are
@@ -304,13 +307,14 @@ impl Sender {
         self.streams.iter().filter(|(_, state)| !state.dropped).map(|(stream, _)| *stream)
     }
 
-    /// Whether this stream has sent what is not acknowledged yet.
+    /// Whether this stream has sent spans that are not acknowledged yet.
     #[must_use]
     pub fn awaits_acknowledgement(&self, stream: StreamId) -> bool {
         self.streams.get(&stream).is_some_and(|state| !state.unacknowledged.is_empty())
     }
 
-    /// This stream broke or stalled: its spans go out again once the receiver has closed it.
+    /// Drops a stream that broke or stalled: its spans go out again once the receiver has closed
+    /// it.
     pub fn drop_stream(&mut self, stream: StreamId, why: &str) {
         if let Some(state) = self.streams.get_mut(&stream)
             && !state.dropped
@@ -321,13 +325,13 @@ impl Sender {
         }
     }
 
-    /// Whether some span waits for a stream.
+    /// Whether any span waits for a stream.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The next span for this stream, lowest file and offset first.
+    /// Hands out the next span for this stream, lowest file and offset first.
     pub fn next_span(&mut self, stream: StreamId) -> Option<Assignment> {
         let state = self.streams.get_mut(&stream).filter(|state| !state.dropped)?;
         let file = *self.ready.first()?;
@@ -344,7 +348,7 @@ impl Sender {
         Some(Assignment { file, span, offset_bytes, len_bytes, whole_file, grid })
     }
 
-    /// The only span of this file goes out as
+    /// Confirms a file by its only span, which goes out as
     /// [`Confirmed`](crate::frame::PayloadStatus::Confirmed): the source was looked at after all of
     /// it was read. Call it before the trailer leaves; true when it may say so.
     pub fn confirm_with_span(&mut self, file: FileId) -> bool {
@@ -354,7 +358,7 @@ impl Sender {
         entry.confirmed_with_span
     }
 
-    /// The source cannot be read: the file is given up.
+    /// Gives up a file whose source cannot be read.
     pub fn source_failed(&mut self, file: FileId, fault: Fault) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         let is_confirmed = entry.phase == Phase::Confirmed || entry.confirmed_with_span;
@@ -366,7 +370,7 @@ impl Sender {
         }
     }
 
-    /// The answer to [`SenderEvent::CheckSource`].
+    /// Takes the finding about a source: the answer to [`SenderEvent::CheckSource`].
     pub fn source_checked(&mut self, file: FileId, found: Result<(), Fault>) {
         match found {
             Err(fault) => self.source_failed(file, fault),
@@ -381,7 +385,7 @@ impl Sender {
         }
     }
 
-    /// Tells the other side's user something, once.
+    /// Tells the other side's user of an event, once.
     pub fn notice(&mut self, notice: Notice) {
         self.outbox.push_back(Message::Notice(notice));
     }
@@ -493,7 +497,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Updates what follows from a file's sets: ready for streams, or ready to be checked.
+    /// Advances a file by its sets of spans: it is ready for streams, or ready to be checked.
     fn advance(&mut self, file: FileId) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         if entry.phase != Phase::Moving {
@@ -531,9 +535,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Of a damaged frame nothing is certain, not even which span it held: somebody on the path may
-    /// have written its header. The stream is dropped, and what it carried goes out again once the
-    /// receiver has said what of it came through.
+    /// Drops the stream of a damaged frame. Nothing is certain of that frame, not even which span
+    /// it held: somebody on the path may have written its header. What the stream carried goes out
+    /// again once the receiver has said what of it came through.
     fn handle_bad(&mut self, bad: &SpanBad) -> Result<(), ProtocolError> {
         let (file, span, stream) = (bad.file, bad.span, bad.stream);
         let (_, entry) = self.file(bad.file)?;

@@ -3,7 +3,7 @@
 use crate::{ProtocolError, SpanIndex, limits};
 use alloc::{vec, vec::Vec};
 
-/// How a file is cut: spans of `span_bytes`, the last one shorter.
+/// Division of a file: spans of `span_bytes`, the last one shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanGrid {
     size_bytes: u64,
@@ -11,6 +11,8 @@ pub struct SpanGrid {
 }
 
 impl SpanGrid {
+    /// Divides a file of this size.
+    ///
     /// # Errors
     /// If the span size is not a power of two within the limits, or the file would have too many.
     pub fn new(size_bytes: u64, span_bytes: u64) -> Result<Self, ProtocolError> {
@@ -34,7 +36,7 @@ impl SpanGrid {
         self.span_bytes
     }
 
-    /// How many spans there are; none for an empty file.
+    /// Count of the spans; none for an empty file.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.size_bytes.div_ceil(self.span_bytes)).expect("at most 2^20 spans")
@@ -47,7 +49,7 @@ impl SpanGrid {
         (offset, self.size_bytes.saturating_sub(offset).min(self.span_bytes))
     }
 
-    /// The span that has exactly this offset and length.
+    /// Finds the span that has exactly this offset and length.
     #[must_use]
     pub fn find(&self, offset_bytes: u64, len_bytes: u64) -> Option<SpanIndex> {
         let index = u32::try_from(offset_bytes / self.span_bytes).ok().map(SpanIndex)?;
@@ -63,7 +65,7 @@ pub struct SpanRange {
     pub count: u32,
 }
 
-/// A set of spans of one file: a bit each.
+/// A set of spans of one file, with a bit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanSet {
     bits: Vec<u64>,
@@ -72,7 +74,7 @@ pub struct SpanSet {
 }
 
 impl SpanSet {
-    /// An empty set of a file that has `len` spans.
+    /// Makes an empty set of a file that has `len` spans.
     #[must_use]
     pub fn new(len: u32) -> Self {
         Self { bits: vec![0; len.div_ceil(64) as usize], len, count: 0 }
@@ -89,6 +91,8 @@ impl SpanSet {
         Self { bits, len, count: len }
     }
 
+    /// Makes a set out of runs of spans.
+    ///
     /// # Errors
     /// If a range leaves the file or overlaps an earlier one.
     pub fn from_ranges(len: u32, ranges: &[SpanRange]) -> Result<Self, ProtocolError> {
@@ -112,7 +116,7 @@ impl SpanSet {
         span.0 < self.len && self.bits[span.0 as usize / 64] >> (span.0 % 64) & 1 == 1
     }
 
-    /// True when it was not in the set before.
+    /// Adds a span; true when it was not in the set before.
     ///
     /// # Panics
     /// If the file has no such span.
@@ -126,7 +130,7 @@ impl SpanSet {
         new
     }
 
-    /// True when it was in the set.
+    /// Takes a span out; true when it was in the set.
     pub fn remove(&mut self, span: SpanIndex) -> bool {
         let had = self.contains(span);
         if had {
@@ -144,13 +148,13 @@ impl SpanSet {
         self.count = self.bits.iter().map(|bits| bits.count_ones()).sum();
     }
 
-    /// How many spans the file has.
+    /// Count of the spans that the file has.
     #[must_use]
     pub fn file_spans(&self) -> u32 {
         self.len
     }
 
-    /// How many spans are in the set.
+    /// Count of the spans in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -161,13 +165,13 @@ impl SpanSet {
         self.count == 0
     }
 
-    /// All spans of the file are in the set.
+    /// Whether all spans of the file are in the set.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count == self.len
     }
 
-    /// The first span of the set at or behind `from`.
+    /// Finds the first span of the set at or behind `from`.
     #[must_use]
     pub fn first_from(&self, from: SpanIndex) -> Option<SpanIndex> {
         let mut word = from.0 as usize / 64;
@@ -192,7 +196,7 @@ impl SpanSet {
         })
     }
 
-    /// The set as runs, lowest first.
+    /// Lists the set as runs, lowest first.
     #[must_use]
     pub fn to_ranges(&self) -> Vec<SpanRange> {
         let mut ranges: Vec<SpanRange> = Vec::new();
@@ -205,7 +209,7 @@ impl SpanSet {
         ranges
     }
 
-    /// Bytes of the spans in the set.
+    /// Length of the spans in the set, in bytes.
     #[must_use]
     pub fn bytes(&self, grid: &SpanGrid) -> u64 {
         let whole = u64::from(self.count) * grid.span_bytes();

@@ -1,4 +1,4 @@
-//! One file for a name in a session: which names a receiver has taken, and which it refuses.
+//! Names taken in a session: one file for a name, and which names a receiver refuses.
 //!
 //! Names are kept as 64-bit hashes, in two generations, so memory is bounded (some 16 MiB): the
 //! last [`limits::TAKEN_NAMES_MAX`] / 2 names are always known. Two different names have one hash
@@ -10,10 +10,10 @@ use crate::{
 };
 use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
 
-/// What a name is kept by.
+/// A hash that a name is kept by.
 pub(crate) type NameHash = u64;
 
-/// How many sources the target's path stands for.
+/// Count of the sources that the target's path stands for: one, or any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetPath {
     /// The path is a directory: each source has a name of its own in it.
@@ -23,12 +23,12 @@ pub enum TargetPath {
     NameOfOneSource,
 }
 
-/// Whether a name that was settled may come again in the session.
+/// Permission for a name that was settled to come again in the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeats {
     #[default]
     Refused,
-    /// Sources are watched: a file that was written to again is sent again.
+    /// Names may repeat, as sources are watched: a file that was written to again is sent again.
     OnceSettled,
 }
 
@@ -71,7 +71,7 @@ impl TakenNames {
         Ok(Some(hash))
     }
 
-    /// The hash of a name that is taken.
+    /// Finds the hash of a name, if it is taken.
     pub fn taken(&self, name: &[u8]) -> Option<NameHash> {
         let hash = hash(name);
         (self.young.contains(&hash) || self.old.contains(&hash)).then_some(hash)
@@ -82,7 +82,7 @@ impl TakenNames {
         self.repeats == Repeats::Refused && offer.growth == Growth::NotGrowing
     }
 
-    /// The name may be offered again: nothing was put there under it.
+    /// Releases a name, which may be offered again: nothing was put there under it.
     pub fn release(&mut self, hash: NameHash) {
         let _ = self.young.remove(&hash) || self.old.remove(&hash);
     }
@@ -100,7 +100,8 @@ fn taken_fault(offer: &FileOffer, found: String, hint: &str) -> Fault {
         .hint(hint)
 }
 
-/// FNV-1a of 64 bits (RFC 9923), with the finalizer of MurmurHash3, which spreads short names.
+/// Hashes a name by FNV-1a of 64 bits (RFC 9923), with the finalizer of MurmurHash3, which spreads
+/// short names.
 fn hash(name: &[u8]) -> NameHash {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let mut hash = name.iter().fold(0xcbf2_9ce4_8422_2325, mix);

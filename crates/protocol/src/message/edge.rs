@@ -1,5 +1,4 @@
-//! The edge of the protocol: what goes over the wire on one side, types that say what it is on the
-//! other.
+//! Edge of the protocol: generated types on one side, types that say what they mean on the other.
 //!
 //! The generated types hold a number where an enum is meant, bytes of any length where an id is
 //! meant, and nothing where something must be. They go no further than this module: each type of a
@@ -12,12 +11,16 @@ use alloc::{format, string::String, vec::Vec};
 pub trait Edge: Sized {
     type Wire;
 
+    /// Turns the generated type into this one.
+    ///
     /// # Errors
     /// If the peer left out what must be there, or it is none of what it may be.
     fn decode(wire: Self::Wire) -> Result<Self, ProtocolError>;
 
     fn encode(self) -> Self::Wire;
 
+    /// Turns a list of the generated type into one of this type.
+    ///
     /// # Errors
     /// If one of them is refused.
     fn decode_list(list: Vec<Self::Wire>) -> Result<Vec<Self>, ProtocolError> {
@@ -29,7 +32,7 @@ pub trait Edge: Sized {
     }
 }
 
-/// Types that are on both sides of the edge what they are.
+/// Implements the edge for types that are the same on both sides of it.
 macro_rules! as_they_are {
     ($($type:ty),* $(,)?) => {$(
         impl Edge for $type {
@@ -54,7 +57,7 @@ macro_rules! as_they_are {
     )*};
 }
 
-/// Ids, which are numbers on the wire.
+/// Implements the edge for ids, which are numbers on the wire.
 macro_rules! ids {
     ($($id:ident),* $(,)?) => {$(
         impl Edge for $id {
@@ -71,8 +74,8 @@ macro_rules! ids {
     )*};
 }
 
-/// A struct that has the name and the fields of a generated one. Words behind the type of a field
-/// say what is wrong where the peer's value does not fit it.
+/// Declares a struct that has the name and the fields of a generated one. Words behind the type of
+/// a field say what is wrong where the peer's value does not fit it.
 macro_rules! message {
     (
         $(#[$meta:meta])*
@@ -118,8 +121,8 @@ macro_rules! message {
     };
 }
 
-/// An enum that has the name, the variants and the numbers of a generated one, and the variant that
-/// a number of a later version, or none, stands for.
+/// Declares an enum that has the name, the variants and the numbers of a generated one, and the
+/// variant that a number of a later version, or none, stands for.
 macro_rules! enumeration {
     (
         $(#[$meta:meta])*
@@ -157,7 +160,7 @@ macro_rules! enumeration {
     };
 }
 
-/// The enum of all kinds of messages.
+/// Declares the enum of all kinds of messages.
 macro_rules! kinds {
     (
         $(#[$meta:meta])*

@@ -1,4 +1,4 @@
-//! What went wrong, by whose fault, in words that a user can act on.
+//! Fault message: what went wrong, on which side, and what a user can do about it.
 
 use super::edge::{Edge, enumeration, message};
 use crate::{ProtocolError, wire};
@@ -20,7 +20,7 @@ enumeration! {
         ProtocolViolation,
         ShuttingDown,
         Stalled,
-        /// The same transfer came back on another connection.
+        /// The same transfer came back on another connection, which takes over.
         Superseded,
         // A file's faults, or the session's where no file is concerned.
         NameRefused,
@@ -34,7 +34,7 @@ enumeration! {
         IoFailed,
         KindUnsupported,
         EngineRefused,
-        /// Something else is there, and it was to stay.
+        /// A file of the name is there already, and it was to stay.
         Exists,
         TooManyRemovals,
         /// Another file of the session has the name.
@@ -48,13 +48,13 @@ enumeration! {
         Unknown,
         Source,
         Target,
-        /// The network between them.
+        /// The network between the two sides.
         Path,
     }
 }
 
 message! {
-    /// Whose fault it is, what was tried, what it needs, what was found, what to do.
+    /// A fault: where it is, what was tried, what it needs, what was found, what to do.
     pub struct Fault {
         pub code: FaultCode,
         pub side: Side,
@@ -67,7 +67,7 @@ message! {
 }
 
 impl ProtocolError {
-    /// The message that tells the peer.
+    /// Makes the fault that tells the peer of its error.
     #[must_use]
     pub fn to_fault(&self) -> Fault {
         Fault {

@@ -37,21 +37,21 @@ enumeration! {
     /// The sender's finding when it compared a file's content with the receiver's.
     pub enum Compared, else NotCompared {
         NotCompared,
-        /// It is the receiver's, which gives it the offer's mode, time and the like.
+        /// The content is the receiver's, which gives its file the offer's mode, time and the like.
         SameContent,
-        /// It differs: the receiver is to take it.
+        /// The content differs: the receiver is to take it.
         OtherContent,
     }
 }
 
 enumeration! {
-    /// Whether a file is still written. One that is followed is offered again and again under its
-    /// name, each time with its size then.
+    /// State of a file that may still be written. One that is followed is offered again and again
+    /// under its name, each time with its size then.
     pub enum Growth, else NotGrowing {
         NotGrowing,
-        /// A round: what came is made durable, and gets no name yet.
+        /// The file grows, and this is a round: what came is made durable, and gets no name yet.
         Growing,
-        /// Nothing is written to it any more: this is its last size.
+        /// The file is not written to any more: this is its last size.
         Grown,
     }
 }
@@ -75,7 +75,7 @@ message! {
 }
 
 message! {
-    /// Sender to receiver: a file.
+    /// An offer of a file, from sender to receiver.
     pub struct FileOffer {
         pub file: FileId,
         /// Name below the target, its components separated by `/`.
@@ -93,7 +93,7 @@ message! {
         pub link_target: Vec<u8>,
         /// Runs that read as zeros and take no space, in order, not touching.
         pub holes: Vec<Extent>,
-        /// In answer to [`Answer::Compare`], as a new offer.
+        /// The finding that answers [`Answer::Compare`], in a new offer.
         pub compared: Compared,
         pub owner: Option<Owner>,
         /// Extended attributes, ACLs too, as the kernel writes them.
@@ -106,7 +106,7 @@ message! {
 }
 
 message! {
-    /// Sender to receiver: nothing more will be offered.
+    /// The end of the offers, from sender to receiver.
     #[derive(Copy)]
     pub struct OffersEnd {
         pub files: u64,
@@ -114,7 +114,7 @@ message! {
     }
 }
 
-/// Receiver to sender, once for each offer.
+/// The answer to an offer, from receiver to sender, once for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileAnswer {
     pub file: FileId,
@@ -131,7 +131,7 @@ pub enum Answer {
     Fault(Fault),
     /// The file is settled; the sender offers it again and says what it found.
     Compare(Compare),
-    /// What would be done, in a dry run: the file is settled.
+    /// The plan of what would be done, in a dry run: the file is settled.
     Plan(Plan),
 }
 
@@ -196,7 +196,7 @@ message! {
 }
 
 message! {
-    /// A file of this size is there, and this is what it holds.
+    /// The content of the receiver's file of the same size.
     #[derive(Copy)]
     pub struct Compare {
         pub blake3: [u8; CONTENT_BYTES] => "a BLAKE3 that is not 32 bytes",
@@ -216,7 +216,7 @@ message! {
 }
 
 message! {
-    /// Receiver to sender: these arrived and their digests agree.
+    /// Spans that arrived and whose digests agree, from receiver to sender.
     pub struct SpansVerified {
         pub file: FileId,
         pub spans: Vec<SpanRange>,
@@ -224,7 +224,7 @@ message! {
 }
 
 message! {
-    /// Receiver to sender: this arrived damaged; send it again.
+    /// A span that arrived damaged and is to be sent again, from receiver to sender.
     #[derive(Copy)]
     pub struct SpanBad {
         pub file: FileId,
@@ -234,9 +234,9 @@ message! {
 }
 
 message! {
-    /// Receiver to sender, where both have [`CAPABILITY_RECHECK`](crate::CAPABILITY_RECHECK): of
-    /// the spans that [`Need`] called durable these are not what was journaled. They are to be sent
-    /// again, and a confirmation of the file is void.
+    /// Spans that [`Need`] called durable and that are not what was journaled, from receiver to
+    /// sender, where both have [`CAPABILITY_RECHECK`](crate::CAPABILITY_RECHECK). They are to be
+    /// sent again, and a confirmation of the file is void.
     pub struct SpansLost {
         pub file: FileId,
         pub spans: Vec<SpanRange>,
@@ -244,7 +244,8 @@ message! {
 }
 
 message! {
-    /// Sender to receiver: this data stream is lost or stalled. The receiver closes it and says so.
+    /// A data stream that is lost or stalled, from sender to receiver. The receiver closes it and
+    /// says so.
     pub struct StreamDrop {
         pub stream: StreamId,
         pub why: String,
@@ -252,8 +253,8 @@ message! {
 }
 
 message! {
-    /// Receiver to sender: nothing of this stream is being written any more, and every span that it
-    /// brought has been acknowledged by an earlier message.
+    /// The end of a data stream, from receiver to sender: nothing of it is being written any more,
+    /// and every span that it brought has been acknowledged by an earlier message.
     #[derive(Copy)]
     pub struct StreamClosed {
         pub stream: StreamId,
@@ -261,8 +262,8 @@ message! {
 }
 
 message! {
-    /// Sender to receiver: all spans are verified and the source is still what was offered; or a
-    /// fault.
+    /// The sender's last word on a file: all spans are verified and the source is still what was
+    /// offered; or a fault.
     pub struct FileConfirm {
         pub file: FileId,
         pub fault: Option<Fault>,
@@ -270,7 +271,7 @@ message! {
 }
 
 message! {
-    /// Receiver to sender: durable under its name, or a fault.
+    /// The receiver's last word on a file: durable under its name, or a fault.
     pub struct FileSettled {
         pub file: FileId,
         pub fault: Option<Fault>,
@@ -278,9 +279,9 @@ message! {
 }
 
 message! {
-    /// Receiver to sender, with [`Wishes::remove_extra`](super::Wishes::remove_extra), when every
-    /// file is settled: what was removed, or in a dry run would be. Directories behind what is in
-    /// them.
+    /// Names that were removed at the receiver, or in a dry run would be, with
+    /// [`Wishes::remove_extra`](super::Wishes::remove_extra), when every file is settled.
+    /// Directories behind what is in them.
     pub struct Removed {
         pub names: Vec<Vec<u8>>,
     }

@@ -5,7 +5,8 @@ use crate::{ProtocolError, wire};
 use alloc::{string::String, vec::Vec};
 
 message! {
-    /// Client to server, first. A server that supports none of the versions refuses.
+    /// The client's first message to a server: its versions and capabilities. A server that
+    /// supports none of the versions refuses.
     pub struct Hello {
         pub version_min: u32,
         pub version_max: u32,
@@ -24,7 +25,7 @@ message! {
 }
 
 enumeration! {
-    /// Which side sends.
+    /// Direction of a session: which side sends.
     pub enum Direction, else Unknown {
         Unknown,
         /// The client sends.
@@ -59,7 +60,7 @@ enumeration! {
 }
 
 message! {
-    /// Client to server: who it is and what it wants.
+    /// The client's second message to a server: who it is and what it wants.
     pub struct Open {
         pub token_secret: [u8; 16] => "a token secret that is not 16 bytes",
         /// Number of the transfer: the same after a reconnection, so that the old session yields.
@@ -124,19 +125,19 @@ message! {
         pub preserve: u32,
         /// [`Selection`] is the client's next message.
         pub selection_follows: bool,
-        /// With `remove_extra`: in the target directory itself, too.
+        /// The target directory itself is mirrored too, with `remove_extra`.
         pub mirrors_base: bool,
         /// Files are sent while they are written, in rounds.
         pub follow: bool,
-        /// With `follow` or `watch`: unwritten for this long, a file is complete.
+        /// Time after which an unwritten file is complete, with `follow` or `watch`.
         pub idle_ms: u64,
-        /// With `follow`: no written byte ever changes, so none is read again.
+        /// Written bytes never change, with `follow`, so none is read again.
         pub append_only: bool,
         /// Files that appear in the source directories are sent too.
         pub watch: bool,
-        /// With `dry_run`: the server says [`HostFacts`](super::HostFacts) first.
+        /// The server says [`HostFacts`](super::HostFacts) first, with `dry_run`.
         pub preflight: bool,
-        /// With `watch`: the end after this long without anything new; 0: never.
+        /// Time without anything new after which a `watch` ends; 0: never.
         pub watch_for_ms: u64,
         /// The server says [`Explained`](super::Explained) when it has chosen its engine.
         pub explain: bool,
@@ -156,8 +157,7 @@ message! {
 }
 
 message! {
-    /// Client to server, behind [`Opened`], once or in several parts: which files of a tree are
-    /// meant.
+    /// The client's selection of files of a tree, behind [`Opened`], once or in several parts.
     pub struct Selection {
         /// Rules of which the first that fits decides.
         pub rules: Vec<FilterRule>,
@@ -166,7 +166,7 @@ message! {
         pub names_given: bool,
         pub size_min: Option<u64>,
         pub size_max: Option<u64>,
-        /// Moment in seconds since 1970.
+        /// Earliest time of modification, in seconds since 1970.
         pub modified_from: Option<i64>,
         pub modified_until: Option<i64>,
         pub more_follows: bool,
@@ -174,7 +174,7 @@ message! {
 }
 
 message! {
-    /// Server to client: the session that it grants.
+    /// The session that a server grants to the client.
     pub struct Opened {
         pub session: [u8; 16] => "a session id that is not 16 bytes",
         pub protection: Protection,

@@ -21,15 +21,15 @@ enumeration! {
 }
 
 message! {
-    /// Client to server, in a session of direction [`Probe`](super::Direction::Probe): the next
-    /// measurement.
+    /// The next measurement that a client asks for, in a session of direction
+    /// [`Probe`](super::Direction::Probe).
     pub struct Probe {
         /// Number of the measurement, from 1 on.
         pub round: u32,
         pub kind: ProbeKind,
         pub to_server: bool,
         pub to_client: bool,
-        /// Streams each way.
+        /// Count of the streams each way.
         pub streams: u32,
         /// Number of the first stream to the server. Those to the client follow the last of them.
         pub first_stream: StreamId,
@@ -49,8 +49,8 @@ message! {
 }
 
 message! {
-    /// Server to client: what the client is to open now. A round that cannot be has
-    /// [`ProbeResult`] with a fault instead.
+    /// Data that a client needs to begin a round: what it is to open now. A round that cannot be
+    /// has [`ProbeResult`] with a fault instead.
     pub struct ProbeReady {
         pub round: u32,
         /// Port for the rounds that send datagrams; else 0.
@@ -61,8 +61,8 @@ message! {
 }
 
 message! {
-    /// Server to client: all streams are there, the time begins. Client to server, with `over`: a
-    /// round of [`ProbeKind::PathMtu`] has what it needs.
+    /// A step of a round. Server to client: all streams are there, the time begins. Client to
+    /// server, with `over`: a round of [`ProbeKind::PathMtu`] has what it needs.
     #[derive(Copy)]
     pub struct ProbeStep {
         pub round: u32,
@@ -71,16 +71,16 @@ message! {
 }
 
 message! {
-    /// A stream of a round on one side, all since its begin. What is not known, or means nothing
-    /// for the side or the kind, is 0.
+    /// Figures of a stream of a round on one side, since the round began. What is not known, or
+    /// means nothing for the side or the kind, is 0.
     pub struct ProbeStream {
         pub stream: StreamId,
         pub sends: bool,
         /// Bytes handed to the kernel, or taken from it.
         pub bytes: u64,
-        /// Processor time of its thread.
+        /// Processor time of the stream's thread.
         pub cpu_ns: u64,
-        /// Time in which it was ready to run, and another had the processor.
+        /// Time in which the thread was ready to run, and another had the processor.
         pub run_queue_ns: u64,
         pub rtt_us: u32,
         pub min_rtt_us: u32,
@@ -106,20 +106,21 @@ message! {
 }
 
 message! {
-    /// Server to client, at the begin, after each interval, and when the omitted time is over.
+    /// Figures that a server tells the client when a round begins, after each interval, and when
+    /// the omitted time is over.
     pub struct ProbeFigures {
         pub round: u32,
         /// Time since the round began.
         pub at_us: u64,
         pub streams: Vec<ProbeStream>,
-        /// Time since then in which the CPU quota of the server's control group held it.
+        /// Time since the round began in which the CPU quota of the server's control group held it.
         pub throttled_ns: u64,
     }
 }
 
 message! {
-    /// Server to client, last of a round: its streams when nothing more came, or why it could not
-    /// be.
+    /// The server's last message of a round: its streams when nothing more came, or why it could
+    /// not be.
     pub struct ProbeResult {
         pub round: u32,
         pub fault: Option<Fault>,
@@ -128,10 +129,10 @@ message! {
 }
 
 message! {
-    /// Client to server, in a session that probes and between its rounds: how is the server's host
-    /// tuned?
+    /// The client's question how the server's host is tuned, between the rounds of a session that
+    /// probes.
     pub struct Audit {
-        /// `dtn`, `test-host` or `media`.
+        /// Role of the host: `dtn`, `test-host` or `media`.
         pub role: String,
         /// Rate aimed at; 0: that of the server's own fastest card.
         pub rate_bits_per_s: u64,
@@ -141,7 +142,7 @@ message! {
 }
 
 message! {
-    /// Server to client: what its tuning checks found, in one or several parts.
+    /// Findings of the server's tuning checks, in one or several parts.
     pub struct Audited {
         /// Aim of the tuning, in words.
         pub goal: String,
@@ -158,9 +159,9 @@ message! {
         pub group: String,
         pub check: String,
         pub subject: String,
-        /// `good`, `improve`, `unknown` or `absent`.
+        /// State of the setting: `good`, `improve`, `unknown` or `absent`.
         pub state: String,
-        /// `low`, `medium` or `high`.
+        /// Weight of the check: `low`, `medium` or `high`.
         pub weight: String,
         pub found: String,
         pub wanted: String,

@@ -1,4 +1,4 @@
-//! Messages for the user of the other side: how far it is, what it found, what it cost.
+//! Messages for the other side's user: progress, findings, what a transfer costs.
 
 use super::{
     edge::{Edge, enumeration, message},
@@ -19,7 +19,7 @@ message! {
 }
 
 message! {
-    /// Receiver to sender, about twice a second.
+    /// Progress of a receiver, which tells the sender about twice a second.
     pub struct Progress {
         pub received_bytes: u64,
         pub durable_bytes: u64,
@@ -65,15 +65,15 @@ message! {
 }
 
 message! {
-    /// Sender, when every file is settled; the receiver answers with its own.
+    /// The goodbye of a side: the sender's when every file is settled, then the receiver's.
     pub struct Finish {
         pub report: Option<SideReport>,
     }
 }
 
 message! {
-    /// Server to client, about twice a second, where the client asked for it: where the time of the
-    /// server's streams went since the session began.
+    /// Times of the server's streams by stage since the session began, told to a client that asked,
+    /// about twice a second.
     pub struct Figures {
         pub streams_ns: u64,
         pub stages: Vec<StageTime>,
@@ -94,9 +94,9 @@ enumeration! {
         TargetDisk,
         Sync,
         Idle,
-        /// On a processor, but for the digest.
+        /// The thread was on a processor, but for the digest.
         Processor,
-        /// Ready to run, and another thread had the processor.
+        /// The thread was ready to run, and another thread had the processor.
         RunQueue,
         /// The target's files are read back from their disk.
         ReadBack,
@@ -113,9 +113,10 @@ message! {
 }
 
 message! {
-    /// Server to client, first of all, where the client asked for it. What is not known is 0.
+    /// Facts of the server's host, told first of all to a client that asked. What is not known is
+    /// 0.
     pub struct HostFacts {
-        /// Time since 1970, when this was said.
+        /// Time when this was said, since 1970.
         pub clock_ms: u64,
         pub kernel: String,
         pub cores: u32,
@@ -155,8 +156,8 @@ message! {
 }
 
 message! {
-    /// Server to client, once, where the client asked for it: how it chose its engine. The first
-    /// usable candidate is the choice.
+    /// The server's choice of its engine, told once to a client that asked. The first usable
+    /// candidate is the choice.
     pub struct Explained {
         pub facts: Vec<String>,
         pub candidates: Vec<Candidate>,
@@ -165,8 +166,8 @@ message! {
 }
 
 message! {
-    /// For the user of the other side, once each: an engine that fell back, or a source that could
-    /// not even be offered (then `fault` alone is set).
+    /// An event for the user of the other side, told once: an engine that fell back, or a source
+    /// that could not even be offered (then `fault` alone is set).
     pub struct Notice {
         pub what: String,
         pub why: String,

@@ -60,8 +60,7 @@ impl DataStreams {
         self.handle_events(context);
     }
 
-    /// Watches the streams and the disk. `is_reading`: some file is being read here. `is_reading`:
-    /// some file is being read here.
+    /// Watches the streams and the disk. `is_reading`: some file is being read here.
     pub fn watch(&mut self, is_reading: bool, now: Instant, context: &mut Context<'_>) {
         self.watch_streams(is_reading, now, context);
         self.watch_disk(now, context);
