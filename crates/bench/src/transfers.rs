@@ -68,7 +68,7 @@ pub struct Push<'a> {
 pub enum BenchProtection {
     /// The protection that a user gets who asks for nothing.
     Default,
-    /// Neither protection nor a digest: the engines alone.
+    /// No protection and no digest: the engines alone.
     Nothing,
 }
 

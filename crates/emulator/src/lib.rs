@@ -10,7 +10,7 @@ pub mod random;
 pub mod veth;
 pub mod wan;
 
-/// Why a network on this machine could not be made or changed.
+/// Reasons why a network on this machine could not be made or changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// This user or this host lacks what the network needs.

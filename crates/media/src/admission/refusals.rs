@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::capacity::Resource;
 
-/// Why a stream may not come, and when it may ask again.
+/// Refusal of a stream: the reason, and when it may ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub why: Why,

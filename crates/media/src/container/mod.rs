@@ -25,7 +25,7 @@ use std::{fs::File, time::Duration};
 use crate::pace::Rate;
 use excerpts::{Excerpts, ReadAt};
 
-/// How long `file` of `len_bytes` plays. The file's position is neither used nor moved.
+/// Play time of `file`, which has `len_bytes`. The file's position is neither used nor moved.
 ///
 /// `None`: not a container that is known, or one that does not tell (a live recording), or one
 /// that contradicts itself, or the file cannot be read. A container that tells a part only, such
