@@ -203,13 +203,13 @@ mod tests {
         let setting = std::fs::read_to_string(setting).unwrap_or_default();
         let mut memory = PageMemory::aligned(4 * HUGE_PAGE_BYTES).unwrap();
         if setting.is_empty() || setting.contains("[never]") {
-            return println!("skipped: needs transparent huge pages, found {:?}", setting.trim());
+            return haul_testkit::skip::skip("transparent huge pages", setting.trim());
         }
         assert_eq!(memory.kind(), MemoryKind::TransparentHugePages);
         memory.bytes_mut()[HUGE_PAGE_BYTES] = 1;
         let huge = smaps_kib(&memory, "AnonHugePages:").unwrap();
         if huge == 0 {
-            return println!("skipped: needs a free huge page, found none");
+            return haul_testkit::skip::skip("a free huge page", "none");
         }
         assert_eq!(huge, 2048, "one byte was touched");
     }
@@ -225,7 +225,7 @@ mod tests {
         if memory.kind() != MemoryKind::ReservedHugePages {
             // Tests that run at the same time may have taken a few.
             assert!(free < 64, "{free} are free");
-            return println!("skipped: needs 64 huge pages in reserve, found {free}");
+            return haul_testkit::skip::skip("64 huge pages in reserve", &free.to_string());
         }
         assert_eq!(smaps_kib(&memory, "KernelPageSize:"), Some(2048));
     }

@@ -108,7 +108,9 @@ mod tests {
     fn calls_of_threads_that_were_started_later_are_counted() {
         let counter = match SystemCallCounter::open() {
             Ok(counter) => counter,
-            Err(error) => return println!("skipped: needs the right to count, found {error}"),
+            Err(error) => {
+                return haul_testkit::skip::skip("the right to count", &error.to_string());
+            }
         };
         let call = |times: usize| {
             for _ in 0..times {

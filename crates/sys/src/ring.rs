@@ -364,7 +364,7 @@ mod tests {
         match Ring::new(4, 5000) {
             Ok(ring) => Some(ring),
             Err(error) => {
-                println!("skipped: needs io_uring, found {error}");
+                haul_testkit::skip::skip("io_uring", &error.to_string());
                 None
             }
         }
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_range_that_is_warmed_is_in_the_page_cache() {
         let Ok(mut ring) = Ring::for_warming(2, 1 << 20) else {
-            println!("skipped: needs io_uring");
+            haul_testkit::skip::skip("io_uring", "none");
             return;
         };
         let file = Arc::new(tempfile::tempfile_in(".").unwrap());

@@ -199,7 +199,7 @@ mod tests {
         }
         assert!(got == sent.bytes());
         if mapped_bytes == 0 {
-            return println!("skipped: needs a kernel that copies to whole pages, found none");
+            return haul_testkit::skip::skip("a kernel that copies to whole pages", "none");
         }
         assert_eq!(mapped_bytes, 3 * 4096);
     }

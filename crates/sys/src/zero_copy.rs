@@ -157,7 +157,7 @@ mod tests {
     fn each_send_is_noticed_once_and_loopback_says_that_it_copied() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else {
-                println!("skipped: needs the address {address}, found none");
+                haul_testkit::skip::skip(&format!("the address {address}"), "none");
                 continue;
             };
             let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

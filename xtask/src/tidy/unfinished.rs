@@ -12,6 +12,8 @@ pub const RULE: Rule = Rule {
 /// Code that may not stay, written without blanks.
 const CODE: [&str; 6] =
     ["todo!(", "todo!{", "unimplemented!(", "#[ignore]", "#[ignore=", ",ignore)]"];
+/// Prints of a skip that nobody counts, written without blanks.
+const UNCOUNTED: [&str; 2] = ["println!(\"skipped", "eprintln!(\"skipped"];
 /// Words that a comment may not hold, as whole words.
 const NOTES: [&str; 3] = ["FIXME", "TODO", "XXX"];
 /// Files that people write in other languages, in which every line is looked at.
@@ -23,6 +25,7 @@ fn offences(project: &Project) -> Vec<Offence> {
     for (file, text) in project.written_files() {
         if let Some(rust) = &file.rust {
             offences.extend(in_rust(&file.path, rust));
+            offences.extend(uncounted_skips(&file.path, text));
         } else if OTHER_SOURCES.iter().any(|ending| file.path.ends_with(ending)) {
             offences.extend(notes_in(&file.path, text));
         }
@@ -40,6 +43,17 @@ fn in_rust(path: &str, rust: &RustText) -> Vec<Offence> {
         }
     }
     offences
+}
+
+/// Skips of tests that only print: `cargo xtask test` counts them as passed.
+fn uncounted_skips(path: &str, text: &str) -> Vec<Offence> {
+    let prints = |line: &str| {
+        let dense: String = line.chars().filter(|character| !character.is_whitespace()).collect();
+        UNCOUNTED.iter().any(|beginning| dense.contains(beginning))
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| prints(line));
+    let message = "a test that only prints counts as passed; call haul_testkit::skip::skip";
+    lines.map(|(index, _)| Offence::at_line(path, index + 1, message)).collect()
 }
 
 fn notes_in(path: &str, text: &str) -> Vec<Offence> {
@@ -80,5 +94,14 @@ mod tests {
     fn a_literal_that_holds_such_a_word_is_in_order() {
         let source = "const A: &str = \"todo!( FIXME\";\nfn b() { mkstemp(\"a-XXX\") }\n";
         assert_eq!(lines("crates/host/src/a.rs", source), []);
+    }
+
+    #[test]
+    fn a_skip_that_only_prints_is_an_offence() {
+        let path = "crates/host/src/a.rs";
+        let text = format!("fn a() {{\n    return {}!(\"skipped: needs x\");\n}}\n", "println");
+        assert_eq!(lines(path, &text), [Some(2)]);
+        let counted = "fn a() {\n    skip(\"x\", \"no x\")\n}\n";
+        assert_eq!(lines(path, counted), []);
     }
 }
