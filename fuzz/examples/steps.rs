@@ -1,5 +1,7 @@
-//! Gives a state machine millions of operations made from its corpus: cut, joined and changed at
-//! random, faster than a fuzzer that watches where they lead, and with stable Rust.
+//! Runs a state machine through millions of operations made from its corpus.
+//!
+//! They are cut, joined and changed at random, faster than a fuzzer that watches where they lead,
+//! and with stable Rust.
 //!
 //!     cargo run --release --example steps -- sender 60000000 [SEED]
 //!
@@ -15,12 +17,12 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// Of one input: the bodies take no more operations than such holds.
+/// The most bytes of one input: the bodies take no more operations than such holds.
 const INPUT_BYTES_MAX: usize = 768;
-/// So many inputs that made the most steps are kept, beside the corpus.
+/// The most inputs kept beside the corpus, as they made the most steps.
 const KEPT_MAX: usize = 4096;
 
-/// xorshift64* (Vigna, 2016): fast, and the same from the same seed.
+/// Random numbers by xorshift64* (Vigna, 2016): fast, and the same from the same seed.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +37,8 @@ impl Random {
         (self.next() >> 33) as usize % bound.max(1)
     }
 
-    /// Mostly one of the small numbers that stand for what exists: the far ones cost most.
+    /// Draws a byte, mostly one of the small numbers that stand for what exists: the far ones cost
+    /// most.
     fn byte(&mut self) -> u8 {
         let byte = self.next() >> 56;
         let is_far = self.below(64) == 0;

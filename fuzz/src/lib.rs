@@ -1,11 +1,11 @@
-//! What haul's fuzz targets run; `README.md` says how.
+//! Bodies of haul's fuzz targets; `README.md` says how they are run.
 
 pub mod bodies;
 pub mod transfer_bodies;
 
 use std::sync::atomic::Ordering;
 
-/// How often the steps are told.
+/// Count of steps after which the steps are told again.
 const TOLD_EVERY: u64 = 1_000_000;
 
 /// Runs the body of a state machine, and says when another million steps were made.

@@ -1,4 +1,4 @@
-//! The bodies of the targets of `haul-transfer`: what a user or a file hands to it.
+//! Bodies of the targets of `haul-transfer`: tokens, URLs, sizes, manifests, journals, datagrams.
 
 use haul_transfer::{
     HaulUrl, Token,
@@ -10,7 +10,7 @@ use haul_transfer::{
     },
 };
 
-/// A token that is read prints the same again.
+/// Reads a token, which prints the same again.
 pub fn token(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(token) = text.parse::<Token>()
@@ -19,7 +19,7 @@ pub fn token(data: &[u8]) {
     }
 }
 
-/// A URL that is read prints as one that means the same.
+/// Reads a URL, which prints as one that means the same.
 pub fn url(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(url) = text.parse::<HaulUrl>()
@@ -28,7 +28,7 @@ pub fn url(data: &[u8]) {
     }
 }
 
-/// A line that is read is written as one that means the same.
+/// Reads a manifest's line, which is written as one that means the same.
 pub fn manifest_line(data: &[u8]) {
     if let Ok(line) = Line::parse(data) {
         let text = line.to_text();
@@ -43,7 +43,7 @@ pub fn size(data: &[u8]) {
     }
 }
 
-/// The journal's identity is the one that `journal` judges by; the corpus holds journals of it.
+/// Identity by which `journal` judges; the corpus holds journals of it.
 #[must_use]
 pub fn identity() -> Identity {
     Identity {
@@ -59,7 +59,7 @@ pub fn identity() -> Identity {
     }
 }
 
-/// A journal never tells of spans that its file does not have.
+/// Reads a journal, which never tells of spans that its file does not have.
 pub fn journal(data: &[u8]) {
     if let Some(told) = decode(data, &identity()) {
         let spans = identity().size_bytes.div_ceil(told.span_bytes);
@@ -67,8 +67,8 @@ pub fn journal(data: &[u8]) {
     }
 }
 
-/// What decodes is encoded to the same bytes, and no numbers make a count larger than what came.
-/// The first 16 bytes are the round's key, the datagrams behind it have one size.
+/// Decodes datagrams, which are encoded to the same bytes, and no numbers make a count larger than
+/// what came. The first 16 bytes are the round's key, the datagrams behind it have one size.
 pub fn datagram(data: &[u8]) {
     let Some((key, rest)) = data.split_first_chunk::<KEY_BYTES>() else { return };
     let mut arrivals = Arrivals::default();

@@ -1,4 +1,4 @@
-//! Both state machines against a peer that says anything, in any order.
+//! Tests of both state machines against a peer that says anything, in any order.
 //!
 //! The operations and the models that judge them are shared with the fuzz targets `sender` and
 //! `receiver`; here proptest makes the operations and shrinks what fails.
@@ -234,7 +234,8 @@ fn frames_belong_to_open_streams_in_their_order() {
     assert!(receiver.span_starts(StreamId(0), &header(1, 0)).is_err(), "the same number again");
 }
 
-/// A replayed preface reset the stream: its span was neither missing nor being written for ever.
+/// Case of a replayed preface that reset the stream: its span was neither missing nor being written
+/// for ever.
 #[test]
 fn a_replayed_preface_does_not_touch_the_stream() {
     let (mut receiver, file) = receiver_of(1);
@@ -246,7 +247,7 @@ fn a_replayed_preface_does_not_touch_the_stream() {
     assert!(told.iter().any(|message| matches!(message, Message::SpansVerified(_))), "{told:?}");
 }
 
-/// The sender waited for a `StreamClosed` that never came.
+/// Case of a sender that waited for a `StreamClosed` that never came.
 #[test]
 fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
     let (mut receiver, _) = receiver_of(1);
@@ -260,7 +261,7 @@ fn a_dropped_stream_that_never_arrived_is_closed_for_good() {
     assert_eq!(messages(&mut receiver), []);
 }
 
-/// A pulling client that lost a connection early was called a liar.
+/// Case of a pulling client that lost a connection early and was called a liar.
 #[test]
 fn a_stream_may_be_closed_before_its_preface_arrives() {
     let (mut sender, _) = sender_of(1);
@@ -270,7 +271,8 @@ fn a_stream_may_be_closed_before_its_preface_arrives() {
     assert!(sender.handle(closed()).is_err(), "but once only");
 }
 
-/// The file stayed open for ever: the receiver had forgotten it and the sender awaited the rest.
+/// Case of a file that stayed open for ever: the receiver had forgotten it and the sender awaited
+/// the rest.
 #[test]
 fn an_answer_that_crosses_a_source_fault_settles_the_file_and_says_that_its_source_failed() {
     let answers = [
@@ -293,7 +295,7 @@ fn an_answer_that_crosses_a_source_fault_settles_the_file_and_says_that_its_sour
     }
 }
 
-/// An empty set made a file look complete: it would have been committed unwritten.
+/// Case of an empty set that made a file look complete: it would have been committed unwritten.
 #[test]
 fn a_set_of_another_file_is_no_answer() {
     let mut receiver = Receiver::new(1, OFFER_BYTES_MAX);
@@ -310,7 +312,7 @@ fn a_set_of_another_file_is_no_answer() {
     assert_eq!(messages(&mut receiver), []);
 }
 
-/// The peer refused the message, so that the transfer could never be resumed.
+/// Case of a message that the peer refused, so that the transfer could never be resumed.
 #[test]
 fn a_set_of_very_many_runs_is_told_as_far_as_a_message_holds() {
     let spans = 4 * limits::RANGES_MAX as u32;
@@ -364,7 +366,8 @@ fn offer_named(receiver: &mut Receiver, file: u32, name: &[u8]) -> Option<FaultC
     answered_with(receiver)
 }
 
-/// A client gave all files of a directory the one name of the target: the last of them was left.
+/// Case of a client that gave all files of a directory the one name of the target: the last of them
+/// was left.
 #[test]
 fn a_receiver_takes_one_file_for_a_name() {
     let mut receiver = Receiver::new(4, OFFER_BYTES_MAX);

@@ -1,4 +1,6 @@
-//! `SPEC.md` says what the code says: its tables hold every limit and every fault.
+//! Check that `SPEC.md` says what the code says.
+//!
+//! Its tables hold every limit and every fault.
 
 use haul_protocol::limits;
 

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets, one function a target, of the same name.
+//! Bodies of the fuzz targets, one function a target, of the same name.
 //!
 //! `crates/protocol/tests/corpus.rs` includes this file and replays the corpora with stable Rust.
 
@@ -18,7 +18,7 @@ pub mod numbers;
 pub mod receiver_machine;
 pub mod sender_machine;
 
-/// Operations of one run, at most: what goes wrong goes wrong early.
+/// The most operations of one run: what goes wrong goes wrong early.
 const OPERATIONS_MAX: usize = 256;
 
 /// Operations that the state machines were given since the program began.
@@ -28,7 +28,7 @@ fn count_step() {
     STEPS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What decodes survives being encoded and decoded again.
+/// Decodes a message, which survives being encoded and decoded again.
 pub fn message(data: &[u8]) {
     let Ok(Some((message, taken))) = decode_message(data, MESSAGE_BYTES_MAX) else { return };
     assert!(taken <= data.len());
@@ -39,7 +39,7 @@ pub fn message(data: &[u8]) {
     assert_eq!(again, Ok(Some((message, bytes.len()))));
 }
 
-/// Messages in a row to both sides: no panic.
+/// Gives messages in a row to both sides of a handshake: no panic.
 pub fn handshake(data: &[u8]) {
     let mut server = ServerHandshake::default();
     let (mut client, _) = ClientHandshake::start("fuzz", message::Open::default());
@@ -56,8 +56,8 @@ pub fn handshake(data: &[u8]) {
 
 static CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
-/// What decodes is encoded to the same bytes: a header has one form. Tried as it is and with its
-/// CRC put right, which no fuzzer guesses.
+/// Decodes a frame header, which is encoded to the same bytes: it has one form. Tried as it is and
+/// with its CRC put right, which no fuzzer guesses.
 pub fn frame_header(data: &[u8]) {
     let Some(bytes) = data.first_chunk::<HEADER_BYTES>() else { return };
     let mut right = *bytes;
@@ -70,7 +70,7 @@ pub fn frame_header(data: &[u8]) {
     }
 }
 
-/// What a pack holds is no more than arrived; put together again it is the same bytes.
+/// Reads a pack, which holds no more than arrived; put together again it is the same bytes.
 pub fn pack(data: &[u8]) {
     let Some((encoded, body)) = data.split_first_chunk::<HEADER_BYTES>() else { return };
     let Ok(FrameHeader::Pack(header)) = FrameHeader::decode(encoded) else { return };
@@ -89,7 +89,8 @@ pub fn pack(data: &[u8]) {
     }
 }
 
-/// What decodes is encoded to the same bytes: a trailer has one form. Tried as a header is.
+/// Decodes a span trailer, which is encoded to the same bytes: it has one form. Tried as a header
+/// is.
 pub fn span_trailer(data: &[u8]) {
     let Some(bytes) = data.first_chunk::<TRAILER_BYTES>() else { return };
     let mut right = *bytes;
@@ -102,7 +103,7 @@ pub fn span_trailer(data: &[u8]) {
     }
 }
 
-/// What decodes is encoded to the same bytes: a preface has one form.
+/// Decodes a preface, which is encoded to the same bytes: it has one form.
 pub fn preface(data: &[u8]) {
     let Some(bytes) = data.first_chunk::<PREFACE_BYTES>() else { return };
     if let Ok(preface) = Preface::decode(bytes) {
@@ -110,7 +111,7 @@ pub fn preface(data: &[u8]) {
     }
 }
 
-/// A name that passes cannot leave the directory it is opened below.
+/// Checks a name: one that passes cannot leave the directory it is opened below.
 pub fn name(data: &[u8]) {
     if check_relative_name(data).is_ok() {
         assert!(!data.is_empty() && data.len() <= 4095 && data[0] != b'/' && !data.contains(&0));
@@ -118,12 +119,12 @@ pub fn name(data: &[u8]) {
     }
 }
 
-/// A sender against any operations and messages.
+/// Runs a sender against any operations and messages.
 pub fn sender(data: &[u8]) {
     sender_machine::run(&operations(data));
 }
 
-/// A receiver against any operations and messages.
+/// Runs a receiver against any operations and messages.
 pub fn receiver(data: &[u8]) {
     receiver_machine::run(&operations(data));
 }

@@ -1,8 +1,8 @@
-//! Small numbers that mostly hit what exists, and now and then are far out.
+//! Small numbers out of bytes, which mostly hit what exists, and now and then are far out.
 
 use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, limits, message};
 
-/// The number that a byte stands for.
+/// Makes the number that a byte stands for.
 pub fn number(byte: u8) -> u32 {
     match byte {
         255 => u32::MAX,
@@ -25,7 +25,7 @@ pub fn span(byte: u8) -> SpanIndex {
     SpanIndex(number(byte))
 }
 
-/// Mostly the smallest span.
+/// Makes a span size: mostly the smallest.
 pub fn span_bytes(byte: u8) -> u64 {
     match byte {
         255 => 0,
@@ -38,7 +38,7 @@ pub fn span_bytes(byte: u8) -> u64 {
     }
 }
 
-/// A file of a few of the smallest spans, or nearly the largest.
+/// Makes a file's size: a few of the smallest spans, or nearly the largest.
 pub fn size_bytes(byte: u8) -> u64 {
     match byte {
         255 => limits::FILE_BYTES_MAX,
@@ -52,7 +52,7 @@ pub fn ranges(bytes: &[(u8, u8)]) -> Vec<message::SpanRange> {
     bytes.iter().map(range).collect()
 }
 
-/// The spans that a list of ranges names, without those beyond any file of these tests.
+/// Lists the spans that ranges name, without those beyond any file of these tests.
 pub fn spans_of(ranges: &[message::SpanRange]) -> impl Iterator<Item = SpanIndex> + '_ {
     let ends = |range: &message::SpanRange| u64::from(range.first.0) + u64::from(range.count);
     ranges
@@ -61,7 +61,7 @@ pub fn spans_of(ranges: &[message::SpanRange]) -> impl Iterator<Item = SpanIndex
         .map(|index| SpanIndex(index as u32))
 }
 
-/// A set of the bits of `bits` in a file of `len` spans.
+/// Makes a set of the bits of `bits` in a file of `len` spans.
 pub fn set(len: u32, bits: u8) -> SpanSet {
     let mut set = SpanSet::new(len);
     (0..len.min(8)).filter(|bit| bits >> bit & 1 == 1).for_each(|bit| {

@@ -1,4 +1,4 @@
-//! The receiver against a sender that says anything, with a model of what may be written.
+//! Run of the receiver against a sender that says anything, with a model of what may be written.
 
 use super::numbers;
 use arbitrary::Arbitrary;
@@ -10,10 +10,10 @@ use haul_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Offers open at a time in these runs.
+/// The most offers open at a time in these runs.
 pub const OFFERS_MAX: u32 = 4;
 
-/// What the owner does, what arrives on streams, and what the sender says.
+/// Operations: what the owner does, what arrives on streams, and what the sender says.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum ReceiverOperation {
     Need {
@@ -75,11 +75,11 @@ pub enum ReceiverOperation {
     Stray(u8),
 }
 
-/// What may be written, and what the sender was told.
+/// Model of what may be written, and of what the sender was told.
 #[derive(Default)]
 struct Model {
     sizes: Vec<u64>,
-    /// By the file's number.
+    /// Names of the files, by number.
     names: Vec<Vec<u8>>,
     /// Names with a file in place, or on its way there.
     held: BTreeSet<Vec<u8>>,
@@ -93,7 +93,7 @@ struct Model {
     /// Files that are read back, and files that were and lost something.
     read_back: BTreeSet<FileId>,
     have_lost: BTreeSet<FileId>,
-    /// Confirmed by the sender while they were read back.
+    /// Files that the sender confirmed while they were read back.
     waiting: BTreeSet<FileId>,
     confirmed: BTreeSet<FileId>,
     offers_ended: bool,
@@ -172,7 +172,7 @@ fn apply(
     Ok(())
 }
 
-/// What the sender says in an operation.
+/// Makes the message that the sender says in an operation.
 fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
     use ReceiverOperation as Op;
     Some(match operation {
@@ -208,7 +208,7 @@ fn message_of(model: &Model, operation: &ReceiverOperation) -> Option<Message> {
     })
 }
 
-/// A message that a sender never sends here.
+/// Makes a message that a sender never sends here.
 fn stray(which: u8) -> Message {
     match which % 6 {
         0 => Message::FileAnswer(message::FileAnswer {
@@ -372,7 +372,7 @@ impl Model {
         receiver.span_ended(stream, file, span, SpanEnd::Verified);
     }
 
-    /// Gives the machine a message; what must be refused is refused.
+    /// Gives the machine a message; a message that must be refused is refused.
     fn hear(&mut self, receiver: &mut Receiver, message: Message) -> Result<(), ProtocolError> {
         let is_lie = self.is_lie(&message);
         let result = receiver.handle(message.clone());
@@ -396,7 +396,7 @@ impl Model {
         result
     }
 
-    /// Messages that no honest sender can have sent after what it was told.
+    /// Whether no honest sender can have sent a message after what it was told.
     fn is_lie(&self, message: &Message) -> bool {
         match message {
             Message::FileOffer(offer) => {
@@ -424,7 +424,7 @@ impl Model {
         self.confirmed.contains(&file) || self.waiting.contains(&file)
     }
 
-    /// The sender was told that every span is verified.
+    /// Whether the sender was told that every span of a file is verified.
     fn is_told_whole(&self, file: FileId) -> bool {
         let Some(grid) = self.grids.get(&file) else { return false };
         let told = self.told.iter().filter(|(of, _)| *of == file).count();

@@ -1,4 +1,4 @@
-//! The sender against a receiver that says anything, with a model of what may follow.
+//! Run of the sender against a receiver that says anything, with a model of what may follow.
 
 use super::numbers;
 use arbitrary::Arbitrary;
@@ -12,13 +12,15 @@ use haul_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Offers open at a time in these runs.
+/// The most offers open at a time in these runs.
 pub const OFFERS_MAX: u32 = 4;
 
-/// Durable spans of an answer that are remembered: a million of each would be all the time spent.
+/// The most durable spans of an answer that are remembered: a million of each would be all the time
+/// spent.
 const DURABLE_NOTED_MAX: usize = 1024;
 
-/// What the owner does, and what the receiver says. Bytes become numbers by [`numbers`].
+/// Operations: what the owner does, and what the receiver says. Bytes become numbers by
+/// [`numbers`].
 #[derive(Arbitrary, Clone, Debug)]
 pub enum SenderOperation {
     Offer {
@@ -79,15 +81,15 @@ pub enum SenderOperation {
     ConfirmWithSpan(u8),
 }
 
-/// What the receiver was sent and said.
+/// Model of the receiver: what it was sent and said.
 #[derive(Default)]
 struct Model {
     outstanding: BTreeSet<(StreamId, FileId, SpanIndex)>,
     verified: BTreeSet<(FileId, SpanIndex)>,
-    /// Of an earlier session.
+    /// Spans of an earlier session.
     durable: BTreeSet<(FileId, SpanIndex)>,
     confirmed: BTreeSet<FileId>,
-    /// By the trailer of the one span that is on its way, or arrived.
+    /// Files confirmed by the trailer of their one span, which is on its way, or arrived.
     confirmed_with_span: BTreeSet<FileId>,
     given_up: BTreeSet<FileId>,
     offered: u32,
@@ -168,7 +170,7 @@ fn apply(
     Ok(())
 }
 
-/// The bytes of an answer that says nothing: those of a skip, without it.
+/// Encodes an answer that says nothing: the bytes of a skip, without it.
 fn empty_answer(file: FileId) -> Vec<u8> {
     let skip = message::FileAnswer { file, answer: Answer::Skip };
     let mut bytes = Vec::new();
@@ -188,7 +190,7 @@ fn message_lost(file: FileId, spans: Vec<message::SpanRange>) -> Message {
     Message::SpansLost(message::SpansLost { file, spans })
 }
 
-/// What the receiver says in an operation.
+/// Makes the message that the receiver says in an operation.
 fn message_of(operation: &SenderOperation) -> Option<Message> {
     use SenderOperation as Op;
     let answer = |file: u8, answer: Answer| {
@@ -238,7 +240,7 @@ fn message_of(operation: &SenderOperation) -> Option<Message> {
     })
 }
 
-/// A message that a receiver never sends here.
+/// Makes a message that a receiver never sends here.
 fn stray(which: u8) -> Message {
     match which % 6 {
         0 => Message::FileOffer(message::FileOffer::default()),
@@ -256,7 +258,7 @@ fn nth_of<T>(mut all: impl ExactSizeIterator<Item = T>, nth: u8) -> Option<T> {
 }
 
 impl Model {
-    /// What an honest receiver may say now, if it may.
+    /// Makes a message that an honest receiver may send now, if it may.
     fn honest(&self, operation: &SenderOperation) -> Option<Message> {
         use SenderOperation as Op;
         Some(match operation {
@@ -299,8 +301,8 @@ impl Model {
         })
     }
 
-    /// Whatever the receiver says, a move removes no source that was given up, none that was not
-    /// confirmed, and none that is only the same by size and time.
+    /// Checks that a move removes no source that was given up, none that was not confirmed, and
+    /// none that is only the same by size and time, whatever the receiver says.
     fn frees_what_it_may(&self, file: FileId, outcome: FileOutcome, source_failed: bool) {
         // Every mixture of wishes comes up, for files are many.
         let bit = |at: u32| self.settled.len() >> at & 1 > 0;
@@ -354,7 +356,7 @@ impl Model {
         self.confirmed.contains(&file) || self.confirmed_with_span.contains(&file)
     }
 
-    /// Gives the machine a message; what must be refused is refused.
+    /// Gives the machine a message; a message that must be refused is refused.
     fn hear(&mut self, sender: &mut Sender, message: Message) -> Result<(), ProtocolError> {
         let is_lie = self.is_lie(&message);
         let result = sender.handle(message.clone());
@@ -369,7 +371,7 @@ impl Model {
         result
     }
 
-    /// Messages that no honest receiver can have sent after what it was told.
+    /// Whether no honest receiver can have sent a message after what it was told.
     fn is_lie(&self, message: &Message) -> bool {
         let is_open = |file: FileId| file.0 < self.offered && !self.settled.contains(&file);
         match message {

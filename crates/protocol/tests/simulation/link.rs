@@ -1,4 +1,4 @@
-//! A simulated network: pipes of bytes that are late, break, stall and flip bits.
+//! Simulated network: pipes of bytes that are late, break, stall and flip bits.
 
 use super::random::Random;
 use std::collections::VecDeque;
@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 /// Microseconds of the virtual clock.
 pub type Micros = u64;
 
-/// What will happen to a pipe, by the number of the byte that it happens at.
+/// Faults that a pipe will meet, by the number of the byte that each happens at.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// From here on nothing arrives, and both ends learn it.
+    /// Byte from which on nothing arrives, and both ends learn it.
     pub cut_at: Option<u64>,
-    /// From here on nothing arrives, and nobody learns it.
+    /// Byte from which on nothing arrives, and nobody learns it.
     pub stall_at: Option<u64>,
-    /// A bit of each of these bytes is flipped.
+    /// Bits that are flipped: the number of the byte, and that of the bit in it.
     pub flips: Vec<(u64, u8)>,
 }
 
@@ -25,13 +25,13 @@ pub struct Pipe {
     written_bytes: u64,
     /// Pieces on their way, in order.
     pieces: VecDeque<(Micros, Vec<u8>)>,
-    /// When the reader sees the end.
+    /// Time when the reader sees the end.
     ends_at: Option<Micros>,
-    /// When the writer sees that nobody reads.
+    /// Time when the writer sees that nobody reads.
     broken_at: Option<Micros>,
 }
 
-/// What a reader finds.
+/// Findings of a reader.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
     Bytes(Vec<u8>),
@@ -87,7 +87,7 @@ impl Pipe {
         }
     }
 
-    /// The writer closes: what is on its way arrives, then the end.
+    /// Closes the writer's end: what is on its way arrives, then the end.
     pub fn close_writing(&mut self, now: Micros) {
         let last = self.pieces.back().map_or(now + self.latency, |piece| piece.0);
         // A stalled pipe does not even bring its end.
@@ -96,7 +96,7 @@ impl Pipe {
         }
     }
 
-    /// The reader closes: what is on its way is lost, the writer learns it later.
+    /// Closes the reader's end: what is on its way is lost, the writer learns it later.
     pub fn close_reading(&mut self, now: Micros) {
         self.pieces.clear();
         self.ends_at.get_or_insert(now);
@@ -107,7 +107,7 @@ impl Pipe {
         self.broken_at.is_some_and(|broken| broken <= now)
     }
 
-    /// Room for another frame: a writer does not run far ahead of its reader.
+    /// Whether there is room for another frame: a writer does not run far ahead of its reader.
     pub fn has_room(&self) -> bool {
         self.pieces.len() < 12
     }
@@ -124,7 +124,7 @@ pub struct Connection {
     pub to_client: Pipe,
 }
 
-/// Which end of a connection.
+/// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Client,
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// One end closes its socket.
+    /// Closes the socket of one end.
     pub fn close(&mut self, end: End, now: Micros) {
         self.outgoing(end).close_writing(now);
         self.incoming(end).close_reading(now);

@@ -1,4 +1,4 @@
-//! Both state machines over a simulated link that delays, cuts, stalls and damages.
+//! Simulation of both state machines over a link that delays, cuts, stalls and damages.
 //!
 //! A run is made of one seed: what is moved, over what, and what goes wrong when. A failing run
 //! prints its seed; `HAUL_TEST_SEED=SEED cargo test -p haul-protocol --test simulation` runs it
@@ -19,12 +19,12 @@ use session::{Ended, Session};
 use std::collections::{BTreeMap, BTreeSet};
 use witness::{Counts, Witness};
 
-/// Seeds of the normal test: about two seconds.
+/// Count of the seeds of the normal test, which take about two seconds.
 const SEEDS: u64 = 5000;
-/// Sessions of one run, at most: the cuts of a plan and a whole one.
+/// The most sessions of one run: the cuts of a plan and a whole one.
 const SESSIONS_MAX: u32 = 8;
 
-/// Says which seed failed.
+/// Guard that says which seed failed.
 struct SeedOnFailure(u64);
 
 impl Drop for SeedOnFailure {
@@ -35,7 +35,7 @@ impl Drop for SeedOnFailure {
     }
 }
 
-/// Moves a plan's files, over as many sessions as it takes.
+/// Runs a seed: moves a plan's files, over as many sessions as it takes.
 fn run(seed: u64) -> Counts {
     let _seed = SeedOnFailure(seed);
     let mut random = Random::new(seed);
@@ -83,7 +83,8 @@ fn run(seed: u64) -> Counts {
 
 type Settled = BTreeMap<haul_protocol::FileId, (usize, Outcome)>;
 
-/// Both sides settled the same; the sender may have heard less when the connection broke.
+/// Checks that both sides settled the same; the sender may have heard less when the connection
+/// broke.
 fn check_agreement(ended: Ended, sent: &Settled, received: &Settled) {
     for (file, (_, outcome)) in sent {
         let at_receiver = received.get(file).map(|(_, outcome)| outcome);
@@ -92,7 +93,7 @@ fn check_agreement(ended: Ended, sent: &Settled, received: &Settled) {
     assert!(ended == Ended::Cut || sent.len() == received.len());
 }
 
-/// Every file ended as its trouble allows, and what is said to be there is there.
+/// Checks that every file ended as its trouble allows, and that those said to be there are there.
 fn check_end(
     plan: &Plan,
     target: &Target,

@@ -1,4 +1,4 @@
-//! What is moved: model files whose spans are a number each, and a target that remembers.
+//! Model of what is moved: files whose spans are a number each, and a target that remembers.
 
 use super::{
     link::{Faults, Micros},
@@ -7,23 +7,23 @@ use super::{
 use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, file_life::LifeWishes, limits, message};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What goes wrong with a file.
+/// Troubles of a file, which has at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     None,
-    /// It is at the target already.
+    /// The file is at the target already.
     Present,
     /// The source goes away soon after it was offered; it may be at the target already.
     Vanishes {
         is_present: bool,
     },
-    /// A span cannot be read.
+    /// A span of the source cannot be read.
     Unreadable(SpanIndex),
-    /// Whatever the wire is, this span arrives damaged.
+    /// A span of the file arrives damaged, whatever the wire is.
     AlwaysDamaged(SpanIndex),
-    /// Somebody writes to the source at this time.
+    /// The source is written to at this time.
     ChangesAt(Micros),
-    /// The target is full: at once, or when this span is written.
+    /// The target is full at once; for [`Self::NoSpaceAt`], when that span is written.
     NoSpaceAtOnce,
     NoSpaceAt(SpanIndex),
     CommitFails,
@@ -38,7 +38,7 @@ pub struct SourceFile {
     pub trouble: Trouble,
 }
 
-/// A run: what is moved, over what.
+/// Plan of a run: what is moved, over what.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub direction: message::Direction,
@@ -50,9 +50,9 @@ pub struct Plan {
     /// Control connections and data streams that may still fail.
     pub control_cuts: u32,
     pub stream_faults: u32,
-    /// Of 1000 frames, those that get the header of another span on the path.
+    /// Frames of 1000 that get the header of another span on the path.
     pub forged: u64,
-    /// A returning sender offers what it knows to be settled, too.
+    /// A returning sender also offers the files that it knows to be settled.
     pub offers_settled_again: bool,
     pub wishes: LifeWishes,
 }
@@ -82,7 +82,7 @@ impl Plan {
         }
     }
 
-    /// Faults of a new data stream, while the run's are not used up.
+    /// Picks the faults of a new data stream, while the run's are not used up.
     pub fn stream_faults(&mut self, random: &mut Random) -> Faults {
         if self.stream_faults == 0 || random.chance(30) {
             return Faults::default();
@@ -111,7 +111,7 @@ impl Plan {
         Faults { cut_at: Some(random.below(scale)), ..Faults::default() }
     }
 
-    /// A stream that was silent for this long has stalled.
+    /// Silence after which a stream has stalled.
     pub fn stall_after(&self) -> Micros {
         40 * self.latency + 10_000
     }
@@ -149,7 +149,7 @@ fn source_file(random: &mut Random, troubled: bool) -> SourceFile {
 }
 
 impl SourceFile {
-    /// Which content the file has at a time: it changes at most once.
+    /// Version of the file's content at a time: it changes at most once.
     pub fn version(&self, now: Micros) -> i64 {
         match self.trouble {
             Trouble::ChangesAt(at) if at <= now => 2,
@@ -158,33 +158,33 @@ impl SourceFile {
     }
 }
 
-/// What stands for the bytes of a span.
+/// Makes the number that stands for the bytes of a span.
 pub fn content(file: usize, version: i64, offset_bytes: u64) -> u64 {
     mix(offset_bytes ^ (file as u64) << 48 ^ (version as u64) << 56)
 }
 
-/// How a file ended, alike on both sides.
+/// Ways in which a file ends, alike on both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Done,
     Skipped,
-    /// Another offer says how the comparison of its content came out.
+    /// The file's content was compared, and another offer says how that came out.
     Compared,
     Failed(message::FaultCode),
 }
 
-/// One file at the target, which survives sessions.
+/// State of one file at the target, which survives sessions.
 #[derive(Clone, Debug, Default)]
 pub struct TargetFile {
-    /// The version that the rest belongs to.
+    /// Version of the source that the rest belongs to.
     version: i64,
     pub span_bytes: u64,
-    /// In the journal: content by span.
+    /// Content by span, as the journal has it.
     durable: BTreeMap<SpanIndex, u64>,
     pub committed: Option<i64>,
 }
 
-/// What the target holds over all sessions.
+/// State of the target over all sessions.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub files: Vec<TargetFile>,
@@ -252,7 +252,7 @@ impl Disk {
         assert_eq!(other, None, "{span:?} of {file:?} is written by two streams");
     }
 
-    /// The write is over; with content when it is verified.
+    /// Ends a write; with content when the span is verified.
     pub fn end_write(
         &mut self,
         stream: StreamId,
@@ -268,14 +268,14 @@ impl Disk {
         }
     }
 
-    /// What the journal says of a span is not what is there.
+    /// Loses a span that is not what the journal says of it.
     pub fn lose(&mut self, file: FileId, span: SpanIndex) {
         if let Some(entry) = self.open.get_mut(&file) {
             entry.written.remove(&span);
         }
     }
 
-    /// Nothing of this stream is written any more.
+    /// Fences a stream: nothing of it is written any more.
     pub fn fence(&mut self, stream: StreamId) {
         self.writers.retain(|_, writer| *writer != stream);
         self.fenced.insert(stream);
@@ -288,7 +288,7 @@ impl Disk {
         }
     }
 
-    /// Every span is what the source offered.
+    /// Commits a file, every span of which must be what the source offered.
     pub fn commit(&mut self, file: FileId, target: &mut Target) {
         let entry = self.open.remove(&file).expect("only open files are committed");
         let kept = &mut target.files[entry.index];

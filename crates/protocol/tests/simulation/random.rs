@@ -1,5 +1,6 @@
-//! Random numbers from a seed: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-//! number generators, 2014).
+//! Random numbers from a seed: SplitMix64.
+//!
+//! It is described by Steele, Lea and Flood: Fast splittable pseudorandom number generators, 2014.
 
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -14,7 +15,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `end`; 0 when that is 0.
+    /// Draws a number below `end`; 0 when that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
@@ -23,7 +24,7 @@ impl Random {
         range.start() + self.below(range.end() - range.start() + 1)
     }
 
-    /// True in `percent` of 100 cases.
+    /// Draws true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! The receiving side's owner: answers offers, writes behind, closes streams, commits.
+//! Owner of the receiving side: answers offers, writes behind, closes streams, commits.
 
 use super::{
     link::{Arrival, Connection, End, Micros},
@@ -16,7 +16,7 @@ use haul_protocol::{
 };
 use std::collections::BTreeMap;
 
-/// The bytes that stand for a payload.
+/// Length of the bytes that stand for a payload.
 const PAYLOAD_BYTES: usize = 8;
 
 #[derive(Debug, Default)]
@@ -50,7 +50,8 @@ pub struct ReceivingSide {
     writes: Vec<WriteBehind>,
     answers: Vec<(Micros, message::FileOffer)>,
     commits: Vec<(Micros, FileId)>,
-    /// What an earlier session left, being read back: the spans that will be found lost.
+    /// Files whose spans of an earlier session are being read back, with the spans that will be
+    /// found lost.
     rechecks: Vec<(Micros, FileId, SpanSet)>,
 }
 
@@ -70,7 +71,7 @@ impl ReceivingSide {
         }
     }
 
-    /// False: the connection is to be closed.
+    /// Takes a data stream; false: the connection is to be closed.
     pub fn stream_opened(&mut self, stream: StreamId, early: Vec<u8>, now: Micros) -> bool {
         let fits = self.receiver.stream_opened(stream).is_ok();
         if fits {
@@ -373,16 +374,16 @@ impl ReceivingSide {
     }
 }
 
-/// What came of looking at the bytes of a stream.
+/// Results of looking at the bytes of a stream.
 enum FrameStep {
     Taken,
     NeedsMore,
     Ended,
-    /// The framing is lost.
+    /// The framing of the stream is lost.
     Lost,
 }
 
-/// Nothing but the digest makes a payload believed.
+/// Judges a span by its digest: nothing else makes a payload believed.
 fn judge(header: &SpanHeader, payload: &[u8], trailer: &[u8; TRAILER_BYTES]) -> SpanEnd {
     let Ok(trailer) = SpanTrailer::decode(trailer) else { return SpanEnd::Damaged };
     let header = FrameHeader::Span(*header).encode();

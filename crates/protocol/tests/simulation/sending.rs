@@ -1,4 +1,4 @@
-//! The sending side's owner: reads model files, writes frames, gives stalled streams up.
+//! Owner of the sending side: reads model files, writes frames, gives stalled streams up.
 
 use super::{
     link::{Connection, End, Micros},
@@ -16,7 +16,7 @@ use haul_protocol::{
 };
 use std::collections::BTreeMap;
 
-/// Spans on their way on a stream, at most.
+/// The most spans on their way on a stream.
 const IN_FLIGHT_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct SendingSide {
     offered: BTreeMap<FileId, Offered>,
     streams: BTreeMap<StreamId, SendStream>,
     in_flight: BTreeMap<(FileId, SpanIndex), StreamId>,
-    /// What went out last.
+    /// Spans that went out last, for forged headers.
     recent: Vec<Assignment>,
     checks: Vec<(Micros, FileId)>,
     vanishings: Vec<(Micros, FileId)>,
@@ -95,7 +95,7 @@ impl SendingSide {
         }
     }
 
-    /// False: the connection is to be closed.
+    /// Takes a data stream; false: the connection is to be closed.
     pub fn stream_opened(&mut self, stream: StreamId, now: Micros) -> bool {
         let fits = self.sender.stream_opened(stream).is_ok();
         if fits {
@@ -131,7 +131,7 @@ impl SendingSide {
         }
     }
 
-    /// Offers, reads, writes, looks at sources.
+    /// Does a step of the sending side: offers, reads, writes, looks at sources.
     pub fn step(
         &mut self,
         now: Micros,
@@ -238,7 +238,7 @@ impl SendingSide {
         }
     }
 
-    /// Does what comes next to a file.
+    /// Takes the next step of a file whose offer is settled.
     fn settled(
         &mut self,
         file: FileId,
@@ -382,7 +382,7 @@ fn header_of(next: &Assignment, stream: StreamId, sequence: u64) -> [u8; 40] {
     FrameHeader::Span(SpanHeader { file, offset_bytes, len_bytes, sequence, stream }).encode()
 }
 
-/// Header, eight bytes that stand for the payload, trailer.
+/// Makes a frame: header, eight bytes that stand for the payload, trailer.
 fn frame(header: [u8; 40], content: u64, status: PayloadStatus) -> Vec<u8> {
     let payload = content.to_le_bytes();
     let digest = digest(&header, &payload, status.to_byte());

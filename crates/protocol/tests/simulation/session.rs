@@ -18,10 +18,10 @@ use haul_protocol::{
 };
 use std::collections::BTreeMap;
 
-/// A session that takes longer than this is stuck.
+/// Virtual time after which a session is stuck.
 const SESSION_MICROS_MAX: Micros = 600_000_000;
 
-/// How a session ended.
+/// Ways in which a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Finished,
@@ -98,7 +98,7 @@ impl<'a> Session<'a> {
         session
     }
 
-    /// Runs the session to its end; the time then.
+    /// Runs the session to its end, and returns the time then.
     pub fn run(&mut self) -> (Ended, Micros) {
         let stuck_at = self.now + SESSION_MICROS_MAX;
         while self.now < stuck_at {
@@ -124,7 +124,7 @@ impl<'a> Session<'a> {
         (end == End::Client) == (self.plan.direction == message::Direction::Push)
     }
 
-    /// Takes what arrived on the control connection; false when that is cut.
+    /// Takes the bytes that arrived on the control connection; false when that is cut.
     fn take_control(&mut self, end: End) -> bool {
         match self.control.incoming(end).read(self.now) {
             Arrival::Nothing => {}
@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The client keeps its number of data connections.
+    /// Opens data connections of the client, to keep its number of them.
     fn connect(&mut self) {
         let open = if self.sends(End::Client) {
             self.sending.sender.open_streams().count()
@@ -242,14 +242,14 @@ impl<'a> Session<'a> {
         self.arriving.insert(stream, Vec::new());
     }
 
-    /// A CRC does the HMAC's work here: nobody lies in this simulation.
+    /// Makes the MAC of a preface out of a CRC: nobody lies in this simulation.
     fn mac_of(&self, stream: StreamId) -> [u8; 32] {
         let crc = Crc::<u32>::new(&CRC_32_ISCSI);
         let sum = crc.checksum(&Preface::signed_bytes(stream, &self.id)).to_le_bytes();
         std::array::from_fn(|at| sum[at % 4])
     }
 
-    /// The server takes connections whose preface is complete.
+    /// Takes connections of the server whose preface is complete.
     fn accept(&mut self) {
         let streams: Vec<StreamId> = self.arriving.keys().copied().collect();
         for number in streams {

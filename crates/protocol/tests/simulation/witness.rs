@@ -1,9 +1,9 @@
-//! Sees both sides of a run, and counts what happened in it.
+//! Witness of a run, which sees both sides and counts what happened.
 
 use haul_protocol::{FileId, SpanIndex, sender::Assignment};
 use std::collections::BTreeSet;
 
-/// How often what a simulation is for came up: a run that meets nothing proves nothing.
+/// Counts of what a simulation is for: a run that meets nothing proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub sessions: u64,
@@ -28,7 +28,7 @@ pub struct Counts {
 #[derive(Debug, Default)]
 pub struct Witness {
     pub counts: Counts,
-    /// What the receiver said to be durable in this session.
+    /// Spans that the receiver said to be durable in this session.
     durable: BTreeSet<(FileId, SpanIndex)>,
 }
 

@@ -1,8 +1,8 @@
-//! What the vectors hold: examples of every message, as the specification describes them.
+//! Examples of every message for the vectors, as the specification describes them.
 
 use serde_json::{Value, json};
 
-/// A name and the fields of a `Control`.
+/// Good messages: a name and the fields of a `Control`.
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
     all.extend(contents_messages());
@@ -381,7 +381,7 @@ fn probe_messages() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A name and the fields of a `Control` that a receiver refuses.
+/// Bad messages: a name and the fields of a `Control` that a receiver refuses.
 pub fn bad_messages() -> Vec<(&'static str, Value)> {
     let mut all = bad_session_messages();
     all.extend(bad_file_messages());

@@ -1,4 +1,4 @@
-//! Prefaces, frame headers and trailers: `vectors/frames.json`.
+//! Vectors of prefaces, frame headers and trailers: `vectors/frames.json`.
 
 use super::{
     hex::{hex, unhex},
@@ -83,7 +83,7 @@ fn trailer_fields(trailer: &SpanTrailer) -> Value {
     json!({"hex": hex(&trailer.encode()), "status": status, "digest": hex(&trailer.digest)})
 }
 
-/// A header or trailer with bytes changed and its CRC put right.
+/// Changes bytes of a header or trailer and puts its CRC right.
 fn with_crc<const N: usize>(mut bytes: [u8; N], changes: &[(usize, u8)]) -> [u8; N] {
     changes.iter().for_each(|&(at, byte)| bytes[at] = byte);
     let crc = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);

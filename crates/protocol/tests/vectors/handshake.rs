@@ -1,4 +1,4 @@
-//! Whole handshakes, message by message: `vectors/handshake.json`.
+//! Vectors of whole handshakes, message by message: `vectors/handshake.json`.
 
 use super::{
     decode, encode, examples,
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 const SOFTWARE: &str = "haul 0.1.0";
 
-/// Who says what: fields of a message.
+/// Steps of a conversation: the side that speaks, and the fields of its message.
 type Steps = Vec<(&'static str, Value)>;
 
-/// Fields of what each side says, in order, and what the client makes of it.
+/// Conversations: a name, the steps in order, and what the client makes of them.
 fn conversations() -> Vec<(&'static str, Steps, &'static str)> {
     let newer = json!({"hello": {"version_min": 1, "version_max": 4, "capabilities": [9],
         "software": "haul 4.0.0"}});
@@ -61,7 +61,7 @@ fn conversations() -> Vec<(&'static str, Steps, &'static str)> {
     ]
 }
 
-/// What the server's machine answers, but for the owner's last word.
+/// Answers of the server's machine to the client's messages, but for the owner's last word.
 fn server_answers(steps: &[(bool, Message)]) -> Vec<Message> {
     let mut server = ServerHandshake::default();
     let mut answers = Vec::new();

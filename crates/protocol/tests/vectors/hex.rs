@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits, for the vectors' files.
+//! Hexadecimal digits of bytes, and back, for the vectors' files.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,6 @@
-//! The bytes on the wire are those in `vectors/`, which every client language's tests read.
+//! Check that the bytes on the wire are those in `vectors/`.
+//!
+//! Every client language's tests read the same files.
 //!
 //! `HAUL_WRITE_VECTORS=1 cargo test -p haul-protocol --test vectors` writes the files anew. The
 //! messages are encoded twice: by the generated code, and from `proto/haul.proto` by `schema.rs`.
@@ -19,7 +21,7 @@ fn schema() -> Schema {
     Schema::parse(include_str!("../../proto/haul.proto"))
 }
 
-/// The file as it is to be, compared with the file that is there, which is returned.
+/// Compares the file that is there with the one that is to be, and returns it.
 fn vectors(file: &str, expected: &Value) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors").join(file);
     if std::env::var_os("HAUL_WRITE_VECTORS").is_some_and(|value| value == "1") {
@@ -33,7 +35,7 @@ fn vectors(file: &str, expected: &Value) -> Value {
     found
 }
 
-/// A message as it goes over the wire, from its fields by the schema alone.
+/// Encodes a message as it goes over the wire, from its fields by the schema alone.
 fn wire_bytes(schema: &Schema, fields: &Value) -> Vec<u8> {
     let body = schema.encode("Control", fields);
     let len = u32::try_from(body.len()).expect("short");

@@ -1,4 +1,4 @@
-//! Protobuf read and written by `proto/haul.proto` alone, without the generated code.
+//! Protobuf codec made of `proto/haul.proto` alone, without the generated code.
 //!
 //! It knows what that file uses: messages, enums, oneofs, and the scalars of [`Schema::scalar`].
 //! As JSON, bytes are hexadecimal text, enums their names, and absent fields have their default.
