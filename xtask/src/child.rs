@@ -1,4 +1,4 @@
-//! Starts cargo and other programs as children of `cargo xtask`, and waits for them.
+//! Cargo and other programs as children of `cargo xtask`, started and waited for.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

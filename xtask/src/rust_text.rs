@@ -1,4 +1,4 @@
-//! Reads Rust source as a tidy check needs it: code, comments and literals apart, functions found.
+//! Rust source as a tidy check reads it: code, comments and literals apart, functions found.
 //!
 //! This is a lexer, not a parser. It knows strings (plain, byte, C and raw), characters against
 //! lifetimes, and nested comments, so that a brace or a word inside of them counts for nothing.

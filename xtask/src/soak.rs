@@ -1,5 +1,4 @@
-//! `cargo xtask soak`: the long forms of the tests of bad days, and a report of them in
-//! docs/soak.md.
+//! Long forms of the tests of bad days (`cargo xtask soak`). A report of them is in docs/soak.md.
 //!
 //! Takes about an hour on two cores, and root for what mounts and traces. A test says with a
 //! line `soak: ...` what it tried and how often.

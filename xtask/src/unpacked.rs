@@ -1,4 +1,4 @@
-//! nginx, beside which tests hold `haul media`: taken out of its package and not installed.
+//! nginx, taken out of its package and not installed: tests hold `haul media` beside it.
 //!
 //! Installing it would start a server on port 80 of the machine. The package is downloaded with
 //! apt-get, for which nobody needs to be root, and unpacked below `target/tools`, where the tests

@@ -1,5 +1,5 @@
-//! Throttling: how long this process's own CPU quota has held it, by the bandwidth control of its
-//! control groups, which looks like others having the processors.
+//! Throttling of this process: the time for which its own CPU quota has held it. It is the
+//! bandwidth control of the process's control groups, and looks like others having the processors.
 //!
 //! Version 2 counts `throttled_usec` in `cpu.stat` (cgroup-v2.rst), version 1 `throttled_time` in
 //! nanoseconds (sched-bwc.rst). Both add up the time of all processors.

@@ -1,5 +1,5 @@
-//! TCP congestion controls that this process may choose for a socket, sizes up to which a socket's
-//! buffers may grow, and drivers of the network cards.
+//! Facts about TCP and the network cards. They are the congestion controls that this process may
+//! choose for a socket, sizes up to which a socket's buffers may grow, and drivers of the cards.
 
 use std::{fs, path::Path};
 

@@ -1,6 +1,6 @@
-//! Leftovers of a bench or a demo that was killed: its directory, and file systems that are mounted
-//! in it. The next one of its kind, of the same user, in the same place and on the same machine,
-//! removes them.
+//! Leftovers of a bench or a demo that was killed. They are its directory, and file systems that
+//! are mounted in it. The next one of its kind, of the same user, in the same place and on the same
+//! machine, removes them.
 //!
 //! In such a directory lies a file that says which machine works there, locked (flock(2)): the
 //! kernel takes the lock from whoever is gone. What has no such file is somebody else's.

@@ -1,4 +1,4 @@
-//! Kernel TLS (`TCP_ULP` "tls"): the kernel encrypts what is written to a socket, and sendfile(2)
+//! Kernel TLS (`TCP_ULP` "tls"). The kernel encrypts what is written to a socket, and sendfile(2)
 //! goes right into it.
 //!
 //! The handshake is done in user space, which then gives its keys away

@@ -1,5 +1,5 @@
-//! Stops a file system as a power cut does: from now on nothing reaches its disk, and every call
-//! fails with EIO until it is mounted again (ext4 and XFS, `EXT4_IOC_SHUTDOWN`, Linux 4.11).
+//! Shutdown of a file system as by a power cut (ext4 and XFS). From then on nothing reaches its
+//! disk, and every call fails with EIO until it is mounted again (`EXT4_IOC_SHUTDOWN`, Linux 4.11).
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! TUN devices: a network interface whose packets a program reads and writes (tun(4), Linux
-//! Documentation/networking/tuntap.rst).
+//! TUN devices: network interfaces whose packets a program reads and writes. See tun(4) and
+//! Documentation/networking/tuntap.rst of Linux.
 
 use rustix::fs::{Mode, OFlags};
 use std::{

@@ -1,4 +1,4 @@
-//! Random numbers that a test can be repeated with: the seed is printed, and taken from
+//! Random numbers that a test can be repeated with. The seed is printed, and taken from
 //! `HAUL_TEST_SEED` where that is set.
 
 pub use haul_emulator::random::Random;

@@ -1,4 +1,4 @@
-//! Skipped tests: a test says that this host cannot run it, so that it does not count as passed.
+//! Skipped tests, which do not count as passed: each says why this host cannot run it.
 
 use std::fs::OpenOptions;
 use std::io::Write;

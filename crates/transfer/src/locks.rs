@@ -1,5 +1,4 @@
-//! Locks of a session, each with its place in one order, so that no two threads wait for each
-//! other.
+//! Locks of a session, each with its place in one order. So no two threads wait for each other.
 //!
 //! A thread that holds a lock takes only locks that stand further down in [`rank`]. Debug
 //! builds, and so all tests, refuse every other step with the two places in the source.

@@ -1,4 +1,4 @@
-//! Errors of a library are types, not words: a caller tells one from another by variants.
+//! Rule that errors of a library are types, not words. A caller tells one from another by variants.
 
 use super::{Offence, Project, Rule};
 

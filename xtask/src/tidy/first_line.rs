@@ -1,4 +1,4 @@
-//! Every Rust file says in its first line what it is for.
+//! Rule that every Rust file says in its first line what it is for.
 
 use super::{Offence, Project, Rule};
 

@@ -1,4 +1,4 @@
-//! A file is named after the thing in it; names that fit any file are refused.
+//! Rule that a file is named after the thing in it; names that fit any file are refused.
 
 use super::{Offence, Project, Rule};
 

@@ -1,4 +1,4 @@
-//! Every dependency may be shipped in a program under MIT or Apache-2.0.
+//! Rule that every dependency may be shipped in a program under MIT or Apache-2.0.
 //!
 //! Looked at is what each dependency states about itself, for all dependencies on the platforms
 //! haul is built for, those of builds and tests included. The texts of the licences are not read.

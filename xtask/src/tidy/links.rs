@@ -1,4 +1,4 @@
-//! Links in the documentation lead somewhere: every relative link names a file of the project.
+//! Rule that links lead somewhere: every relative link names a file of the project.
 //!
 //! Links to the web are not followed, and the part behind `#` is not looked at.
 

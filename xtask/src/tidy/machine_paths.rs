@@ -1,4 +1,4 @@
-//! No file names a place on the machine of one developer.
+//! Rule that no file names a place on the machine of one developer.
 
 use super::{Offence, Project, Rule};
 

@@ -1,4 +1,4 @@
-//! The modules of a crate have an order: a reader of one needs to know those below it only.
+//! Rule that the modules of a crate have an order: a reader of one needs only those below it.
 
 use super::{Offence, Project, Rule};
 use std::collections::{BTreeMap, BTreeSet};

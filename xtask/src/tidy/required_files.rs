@@ -1,4 +1,4 @@
-//! The files that a reader, a packager and CI look for are there and hold something.
+//! Rule that the files which a reader, a packager and CI look for are there and hold something.
 
 use super::{Offence, Project, Rule};
 

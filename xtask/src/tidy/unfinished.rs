@@ -1,4 +1,4 @@
-//! Nothing unfinished is kept: no `todo!`, no note to fix it later, no test switched off.
+//! Rule against unfinished work: no `todo!`, no note to fix it later, no test switched off.
 
 use super::{Offence, Project, Rule};
 use crate::rust_text::{RustText, has_word};

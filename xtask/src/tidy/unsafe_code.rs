@@ -1,4 +1,5 @@
-//! Unsafe code stays in `crates/sys`: by the compiler's lint, and by a look at every other file.
+//! Rule that unsafe code stays in `crates/sys`. It is held by the compiler's lint, and by a look at
+//! every other file.
 
 use super::project::ProjectFile;
 use super::{Offence, Project, Rule};

@@ -1,4 +1,4 @@
-//! Whether the kernel may hand a card more than 64 KiB of TCP at a time.
+//! BIG TCP, by which the kernel may hand a card more than 64 KiB at a time.
 
 use serde_json::Value;
 

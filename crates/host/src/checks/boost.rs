@@ -1,4 +1,4 @@
-//! Whether the processors may run faster than their nominal clock.
+//! Boost, by which the processors may run faster than their nominal clock.
 
 use super::{Check, Group, weight_at};
 use crate::tune::{Finding, Goal, Machine, Platform, Setting, machine::Unread};

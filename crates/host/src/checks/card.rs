@@ -1,4 +1,4 @@
-//! Whether the network card is there, up, and as fast as the goal asks.
+//! State of the network card: there or not, up or not, and its speed against the goal.
 
 use super::{Check, Group, is_there, maker};
 use crate::tune::{

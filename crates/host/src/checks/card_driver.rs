@@ -1,4 +1,4 @@
-//! Which driver a card has, and whether it came with the kernel.
+//! The driver of a card, and whether it came with the kernel.
 
 use super::{Check, Group, of_cards};
 use crate::tune::{Finding, Goal, Machine, Weight, driver, machine::Unread};

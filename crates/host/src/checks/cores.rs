@@ -1,4 +1,4 @@
-//! Whether the processors are many and fast enough for the rate.
+//! The number and speed of the processors, against the rate of the goal.
 
 use std::collections::BTreeSet;
 

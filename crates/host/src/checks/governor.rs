@@ -1,4 +1,4 @@
-//! Whether the processors run at full speed as soon as there is work.
+//! Governor of the processors' clocks, which should run at full speed as soon as there is work.
 
 use super::{Check, Group, weight_at};
 use crate::tune::{Finding, Goal, Machine, Needs, Platform, Setting, machine::Unread};

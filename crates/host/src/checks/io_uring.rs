@@ -1,4 +1,4 @@
-//! Whether programs may use io_uring.
+//! The permission of programs to use io_uring.
 
 use super::{Check, Group};
 use crate::tune::{

@@ -1,4 +1,4 @@
-//! Whether the kernel moves a program's memory between NUMA nodes by itself.
+//! NUMA balancing, by which the kernel moves a program's memory between nodes by itself.
 
 use super::{Check, Group, sysctl_is};
 use crate::{

@@ -1,4 +1,4 @@
-//! Whether card and switch may ask each other to wait.
+//! Pause frames, by which card and switch ask each other to wait.
 
 use super::{Check, Group, not_read, of_cards};
 use crate::tune::{Finding, Goal, Machine, Setting, Weight, pause};

@@ -1,5 +1,5 @@
-//! The ledger of tuning, the memory of `--undo`: what was changed on this host, and what was there
-//! before.
+//! Ledger of tuning, the memory of `--undo`. It says what was changed on this host, and what was
+//! there before.
 //!
 //! A line of JSON for each step, on disk before the step is made, so that whatever ends the
 //! program, the next one knows what may have been changed. One program at a time holds it

@@ -1,4 +1,4 @@
-//! Tuning: what the checks find on a host, for a goal.
+//! Tuning: the findings of the checks on a host, for a goal.
 //!
 //! [`audit`](crate::checks::audit) only reads. What is changed, and set back, is in [`ledger`] and
 //! [`change`].

@@ -1,4 +1,4 @@
-//! Hosts whose files hold anything at all: no check ends because of one, or believes it.
+//! Hosts whose files hold anything at all. No check ends because of one, or believes it.
 
 use std::{
     collections::BTreeMap,

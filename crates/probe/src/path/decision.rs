@@ -1,5 +1,5 @@
-//! The decision which stage of a path limits, what the others could carry, and what a change would
-//! bring: from the rates of the four runs and the shares that their stages took.
+//! Decision which stage of a path limits, and what a change would bring. It says what the other
+//! stages could carry, too, from the rates of the four runs and the shares that their stages took.
 //!
 //! Nothing is measured here. A run between memories says what the network and the processors carry
 //! together; one that reads or writes a disk is slower only where that disk is. What never limited

@@ -1,5 +1,5 @@
-//! `haul probe path`: four runs over the real path, between memories and disks, and what they say
-//! of each stage.
+//! Probe of a path (`haul probe path`): four runs over it, between memories and disks. They say
+//! something of each stage.
 //!
 //! Real transfers with the protection that was asked for, from connecting to the last sync. At the
 //! target they write to files without a name, which are gone with the session, however it ends.

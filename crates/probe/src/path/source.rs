@@ -1,5 +1,5 @@
-//! The source of a probe: as many of its bytes as are needed, brought out of the page cache before
-//! each run.
+//! Source of a probe of a path. As many of its bytes as are needed are brought out of the page
+//! cache before each run.
 
 use haul_host::{FileSystem, FsKind};
 use haul_sys::cachestat::cached_bytes;
