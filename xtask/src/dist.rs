@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: the binary that is given away, stripped, and its debug information beside
-//! it.
+//! Binary that is given away (`cargo xtask dist`). It is stripped, with its debug information
+//! beside it.
 //!
 //! Debug information is four fifths of the binary. In a file of its own it is there for whoever
 //! reads a core dump or a profile (`perf`, `gdb` find it by the link in the binary), and nobody

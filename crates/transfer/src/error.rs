@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// Nothing could start: a wrong token, no such source, no connection. Exit status 2.
+    /// The transfer could not start: a wrong token, no such source, no connection. Exit status 2.
     #[error("{0}")]
     CouldNotStart(Box<Problem>),
     /// The transfer had started and cannot go on; the same request resumes it. Exit status 1.

@@ -19,7 +19,7 @@ pub enum Event {
     Progress(Progress),
     /// A file is settled.
     File(FileEnded),
-    /// Another engine, stream or size than the chosen one is used from here on.
+    /// A fallback: another engine, stream or size than the chosen one is used from here on.
     Fallback {
         /// Side on which it is used.
         side: Side,
@@ -146,7 +146,7 @@ pub struct Progress {
 pub enum ConnectionState {
     /// The connection stands and nothing comes.
     Silent,
-    /// There is no connection; another is tried.
+    /// The connection is lost; another is tried.
     #[default]
     Lost,
     /// The server answers again.
@@ -186,7 +186,7 @@ pub struct Limiting {
 }
 
 /// Distance of the target behind a file that is sent while it is written. As good as the looks at
-/// the file, some a second.
+/// the file, several a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Lag {
@@ -341,10 +341,10 @@ pub struct RecheckReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckVerdict {
-    /// Nothing stands in the way.
+    /// The check found nothing in the way.
     #[default]
     Ok,
-    /// It works, and could be better.
+    /// The check found what works, and could be better.
     Warning,
     /// The transfer would fail, all or in part.
     Failed,

@@ -193,7 +193,7 @@ mod checked {
     }
 }
 
-/// Nothing at all, in a release build.
+/// Empty counterpart of the checks, in a release build.
 #[cfg(not(debug_assertions))]
 mod unchecked {
     use std::panic::Location;

@@ -194,7 +194,7 @@ impl TransferOptions {
 pub enum SourceSpec {
     /// A file, `dir` (the directory itself) or `dir/` (its contents).
     Path(OsString),
-    /// `zero:SIZE`: that many zero bytes, made in memory.
+    /// A number of zero bytes, made in memory (`zero:SIZE`).
     Zero(u64),
     /// The first bytes of a file, under another name: what a probe sends of it.
     Beginning(Beginning),

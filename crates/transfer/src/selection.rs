@@ -17,9 +17,9 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc};
 /// The effect of a rule on what it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What the pattern fits is taken.
+    /// The rule takes what its pattern fits.
     Include,
-    /// What the pattern fits is left out.
+    /// The rule leaves out what its pattern fits.
     Exclude,
 }
 

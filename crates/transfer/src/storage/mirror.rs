@@ -122,7 +122,7 @@ enum Act {
     Remove,
 }
 
-/// Why a directory is walked through.
+/// Reason for which a directory is walked through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Base,

@@ -33,7 +33,7 @@ pub enum Prepared {
     Skip,
     /// A file of the same size is there, which this opens to compare its bytes.
     Compare(OpenFile),
-    /// What a dry run would do.
+    /// A plan, which says what a dry run would do.
     Plan(Plan),
     Ready {
         target: Box<TargetFile>,

@@ -64,7 +64,7 @@ impl VerifyRequest {
     }
 }
 
-/// One line of `--json`.
+/// Event of a comparison, one line of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -73,7 +73,7 @@ pub enum VerifyEvent {
     File(VerifiedFile),
     /// Progress of the comparison.
     Progress(VerifyProgress),
-    /// Something could not be looked at.
+    /// A problem of something that could not be looked at.
     Error(Problem),
     /// The report, in a program's list of events; [`verify`] returns it instead.
     Report(VerifyReport),
