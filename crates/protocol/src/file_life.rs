@@ -29,7 +29,7 @@ pub struct OfferFacts {
 pub struct LifeWishes {
     /// A file of the same size at the receiver is compared by its content.
     pub compare_content: bool,
-    /// Nothing is sent: the receiver says what it would do.
+    /// A dry run: nothing is sent, and the receiver says what it would do.
     pub dry_run: bool,
     /// Sources are removed once they are durable at the receiver.
     pub move_sources: bool,

@@ -20,7 +20,7 @@ enumeration! {
         ProtocolViolation,
         ShuttingDown,
         Stalled,
-        /// The same transfer came back on another connection, which takes over.
+        /// The transfer came back on another connection, which takes over.
         Superseded,
         // A file's faults, or the session's where no file is concerned.
         NameRefused,
@@ -37,7 +37,7 @@ enumeration! {
         /// A file of the name is there already, and it was to stay.
         Exists,
         TooManyRemovals,
-        /// Another file of the session has the name.
+        /// The name is taken by another file of the session.
         NameTaken,
     }
 }

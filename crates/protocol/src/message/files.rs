@@ -19,7 +19,7 @@ enumeration! {
         Directory,
         /// A link that arrives as a link and is never followed.
         Symlink,
-        /// Another name of a file that is in place: [`FileOffer::link_target`].
+        /// A further name of a file that is in place: [`FileOffer::link_target`].
         HardLink,
     }
 }

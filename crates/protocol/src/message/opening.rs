@@ -32,7 +32,7 @@ enumeration! {
         Push,
         /// The client receives.
         Pull,
-        /// There are no files: the path is measured, where both sides have
+        /// The path is measured and no file moves, where both sides have
         /// [`CAPABILITY_PROBE`](crate::CAPABILITY_PROBE).
         Probe,
     }

@@ -1,4 +1,4 @@
-//! Test of an offer for a round of a file that grows.
+//! Check whether an offer is a round of a file that grows.
 
 use haul_protocol::message::{FileOffer, Growth};
 

@@ -446,7 +446,7 @@ impl Role for Receiving<'_> {
         self.context.shared.streams.moved_bytes()
     }
 
-    /// Nothing is left to say at the end: this side's report is out by the time of the sender's.
+    /// Says no: this side's report is out by the time of the sender's, so nothing is left to say.
     fn has_last_word(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Loop of a session's thread on either side ([`drive`]), and the [`Role`] that it drives.
+//! Loop of a session's thread on either side, and the trait of the role that it drives.
 
 use super::listening::{Listening, Next};
 use crate::{

@@ -200,7 +200,7 @@ pub enum StreamError {
     /// The sender closed it between two frames, and did not say that it was the end.
     #[error("the sender closed the stream")]
     Closed,
-    /// What arrived may not stand there, or the stream may not be opened.
+    /// The peer's frame may not stand there, or its stream may not be opened.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }

@@ -123,7 +123,7 @@ struct Shared {
     contents: Arc<Contents>,
     /// Check that reads files back before they get their names, where that was asked for.
     check: Option<TargetCheck>,
-    /// Root below which it is looked at where names lead.
+    /// Root below which is checked where names lead; without it no file gets one.
     root: Option<Arc<Root>>,
 }
 

@@ -1,6 +1,6 @@
-//! Modes and times of a session's directories.
+//! Modes and times of a session's directories, which are set at the end.
 //!
-//! They are set at the end, once nothing is made in the directories any more.
+//! Nothing is made in the directories any more by then.
 
 use super::{
     context::Context,

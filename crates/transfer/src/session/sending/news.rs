@@ -1,6 +1,6 @@
-//! Faults of a watch that are news.
+//! Memory of the faults that a watch has told, so that each is told once.
 //!
-//! It looks at the same sources again and again, and tells of each fault once.
+//! A watch looks at the same sources again and again.
 
 use haul_protocol::{file_life::is_passing, message::Fault};
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Digests under which the spans of a session's files left.
+//! Digests with which the spans of a session's files were sent.
 //!
 //! With them a source can be read again and compared: 40 bytes of memory a span, while its file is
 //! open.
