@@ -57,7 +57,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Control connection over a socket whose TLS handshake is still to come.
+    /// Control connection over a socket, which is made non-blocking.
     ///
     /// # Errors
     /// If the socket cannot be made non-blocking.
