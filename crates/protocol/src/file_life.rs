@@ -82,7 +82,7 @@ pub enum EndResult {
 }
 
 impl OfferFacts {
-    /// The facts of an offer.
+    /// Gathers the facts of an offer.
     #[must_use]
     pub fn new(offer: &FileOffer, is_followed: bool, wishes: LifeWishes) -> Self {
         let (kind, growth, compared) = (offer.kind, offer.growth, offer.compared);

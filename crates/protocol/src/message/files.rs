@@ -127,9 +127,10 @@ pub enum Answer {
     Need(Need),
     /// The file that is there is the same: it is settled.
     Skip,
-    /// The file is settled.
+    /// The fault for which the file is not taken: it is settled.
     Fault(Fault),
-    /// The file is settled; the sender offers it again and says what it found.
+    /// The content to compare with: the file is settled, and the sender offers it again and says
+    /// what it found.
     Compare(Compare),
     /// The plan of what would be done, in a dry run: the file is settled.
     Plan(Plan),
@@ -206,7 +207,7 @@ message! {
 message! {
     /// A receiver's plan for an offer, in a dry run.
     pub struct Plan {
-        /// Something else is there.
+        /// The file would replace one that is there.
         pub replaces: bool,
         /// Bytes that an earlier session left: these would not be sent.
         pub durable_bytes: u64,

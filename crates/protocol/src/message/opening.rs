@@ -28,9 +28,9 @@ enumeration! {
     /// Direction of a session: which side sends.
     pub enum Direction, else Unknown {
         Unknown,
-        /// The client sends.
+        /// A push: the client sends.
         Push,
-        /// The client receives.
+        /// A pull: the client receives.
         Pull,
         /// The path is measured and no file moves, where both sides have
         /// [`CAPABILITY_PROBE`](crate::CAPABILITY_PROBE).

@@ -146,7 +146,7 @@ message! {
     pub struct Audited {
         /// Aim of the tuning, in words.
         pub goal: String,
-        /// Points, 0 to 100.
+        /// Score of the tuning, in points of 0 to 100.
         pub score: u32,
         pub findings: Vec<AuditFinding>,
         pub more_follows: bool,

@@ -48,7 +48,7 @@ struct Round {
 /// Bytes that have to come again, of those that were counted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Again {
-    /// Bytes of this session.
+    /// Bytes of this session that have to come again.
     pub bytes: u64,
     /// Bytes of an earlier run, at the first answer to this file.
     pub resumed_bytes: u64,
