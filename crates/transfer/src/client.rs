@@ -574,7 +574,7 @@ impl<'a> Client<'a> {
             && self.open.paths.iter().any(|path| asked_name(path).is_none())
             && let Err(fault) = contents_mode::give_after(place, granted.contents_mode)
         {
-            return Err(TransferError::start((&fault).into()));
+            return Err(TransferError::start(Problem::of(&fault)));
         }
         let setup = self.stream_setup(&opened, run)?;
         on_event(Event::Session(SessionOpened {
@@ -847,8 +847,8 @@ fn why_lost(end: SessionEnd, nothing_yet: bool) -> Result<String, TransferError>
         SessionEnd::Finished => Ok(String::new()),
         SessionEnd::Interrupted => Err(TransferError::interrupted()),
         SessionEnd::Lost(why) => Ok(why),
-        SessionEnd::Refused(fault) if is_passing(&fault) => Ok(Problem::from(&fault).to_string()),
-        SessionEnd::Refused(fault) if nothing_yet => Err(TransferError::start((&fault).into())),
-        SessionEnd::Refused(fault) => Err(TransferError::broken((&fault).into())),
+        SessionEnd::Refused(fault) if is_passing(&fault) => Ok(Problem::of(&fault).to_string()),
+        SessionEnd::Refused(fault) if nothing_yet => Err(TransferError::start(Problem::of(&fault))),
+        SessionEnd::Refused(fault) => Err(TransferError::broken(Problem::of(&fault))),
     }
 }

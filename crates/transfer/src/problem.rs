@@ -120,17 +120,17 @@ impl Problem {
     /// side, or none. What the other side calls by another name is said so.
     #[must_use]
     pub(crate) fn of_file(fault: &message::Fault, name: &[u8]) -> Self {
-        let mut this = Self { path: Name(name.to_vec()), ..Self::from(fault) };
+        let mut this = Self { path: Name(name.to_vec()), ..Self::of(fault) };
         // A directory before it is no other name, and would tell equal problems apart.
         if !fault.path.ends_with(name) && !fault.path.is_empty() {
             this.what = format!("{} (called {} there)", this.what, Name(fault.path.clone()));
         }
         this
     }
-}
 
-impl From<&message::Fault> for Problem {
-    fn from(fault: &message::Fault) -> Self {
+    /// The problem that a side of the protocol tells, in its words.
+    #[must_use]
+    pub(crate) fn of(fault: &message::Fault) -> Self {
         let side = match fault.side {
             message::Side::Source => Side::Source,
             message::Side::Target => Side::Target,

@@ -5,6 +5,7 @@ use crate::{
     name::Name,
     options::{SourceSpec, TargetSpec},
     policies::Wishes,
+    problem::Problem,
     session::receiving::Expected,
     size::parse_size,
     source_name::name_of_source,
@@ -135,7 +136,7 @@ pub fn resolve_local(
     let root = Root::open_without(there, &usual_state_directories())
         .map_err(|e| failed("cannot open the target directory of", &e))?;
     let place = TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
-        .map_err(|fault| TransferError::start((&fault).into()))?;
+        .map_err(|fault| TransferError::start(Problem::of(&fault)))?;
     Ok(place.made_before(is_new))
 }
 

@@ -80,7 +80,7 @@ impl ConnectFailure {
                 "another key",
                 "use the URL that this server prints now; if you did, somebody is in between",
             ),
-            Self::Refused(fault) => Problem::from(fault),
+            Self::Refused(fault) => Problem::of(fault),
             Self::Interrupted => problem("interrupted", "", "", ""),
         }
     }

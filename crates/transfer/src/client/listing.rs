@@ -190,7 +190,7 @@ impl Role for Listing<'_> {
                 ReceiverEvent::Offered(offer) => self.offered(offer)?,
                 ReceiverEvent::OffersEnd { .. } => self.offers_ended = true,
                 ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
-                    self.failed.push(Problem::from(&fault));
+                    self.failed.push(Problem::of(&fault));
                 }
                 ReceiverEvent::Finished(_) => self.finished = true,
                 ReceiverEvent::Refused(fault) => self.refused = Some(fault),

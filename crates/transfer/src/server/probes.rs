@@ -203,11 +203,11 @@ fn session_ended(
     let why = match ended {
         // It was told, and left: nothing but that came of it.
         Ended::Closed if moved.bytes == 0 => {
-            moved.fault.as_ref().map(|fault| Problem::from(fault).to_string()).unwrap_or_default()
+            moved.fault.as_ref().map(|fault| Problem::of(fault).to_string()).unwrap_or_default()
         }
         Ended::Closed => String::new(),
         Ended::Interrupted => "interrupted".into(),
-        Ended::Refused(fault) | Ended::Violated(fault) => Problem::from(fault).to_string(),
+        Ended::Refused(fault) | Ended::Violated(fault) => Problem::of(fault).to_string(),
         Ended::Lost(why) => format!("connection lost: {why}"),
     };
     ServerEvent::SessionEnded {

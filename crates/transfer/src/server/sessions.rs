@@ -208,7 +208,7 @@ impl Server {
         let tls = ServerConnection::new(self.tls.clone())?;
         let mut control = Control::new(socket, tls.into())?;
         let refuse = |control: &mut Control, fault: Fault| {
-            let problem = crate::problem::Problem::from(&fault);
+            let problem = crate::problem::Problem::of(&fault);
             control.queue(Message::Refused(fault));
             control.close(Duration::from_secs(2));
             Err(NotLetIn::Refused(Box::new(problem)))
@@ -568,7 +568,7 @@ fn used_up_by(accepted: &Accepted) -> Option<String> {
 fn why_ended(end: &SessionEnd) -> String {
     match end {
         SessionEnd::Finished => String::new(),
-        SessionEnd::Refused(fault) => crate::problem::Problem::from(fault).to_string(),
+        SessionEnd::Refused(fault) => crate::problem::Problem::of(fault).to_string(),
         SessionEnd::Lost(why) => format!("connection lost: {why}"),
         SessionEnd::Interrupted => "interrupted".into(),
     }

@@ -45,6 +45,7 @@ use crate::{
     locks::{Lock, lock},
     manifest::Lines,
     name::{Name, printable},
+    problem::Problem,
     problem::Side,
     selection::{Arriving, Matcher},
     storage::{open_files::Share, target_place::TargetPlace, waited_for::Held},
@@ -304,7 +305,7 @@ impl<'a> Receiving<'a> {
                     // The source has it: what was made in its place here stays.
                     removing.keep(&fault.path);
                 }
-                context.tell(Event::LeftOut((&fault).into()));
+                context.tell(Event::LeftOut(Problem::of(&fault)));
             }
             ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                 // A source that could not even be offered, or of which no more is.

@@ -43,6 +43,7 @@ use crate::{
     manifest::Lines,
     name::{Name, printable},
     policies::{OnConflict, Wishes},
+    problem::Problem,
     problem::Side,
     storage::holes,
 };
@@ -274,7 +275,7 @@ impl<'a> Sending<'a> {
             }
             SenderEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                 context.tally.failed_files += 1;
-                context.tell(Event::Error((&fault).into()));
+                context.tell(Event::Error(Problem::of(&fault)));
             }
             SenderEvent::Notice(notice) => context.tell(Event::Fallback {
                 side: Side::Target,

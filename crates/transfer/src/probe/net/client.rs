@@ -186,7 +186,7 @@ impl Stop {
             Self::Round(problem) => TransferError::start(problem),
             Self::Interrupted => TransferError::interrupted(),
             Self::Refused(fault) | Self::Violated(fault) => {
-                TransferError::broken(Problem::from(&fault))
+                TransferError::broken(Problem::of(&fault))
             }
             Self::Lost(why) => {
                 let what = format!("the connection to {server} was lost in the middle of a probe");
@@ -357,7 +357,7 @@ impl Session<'_> {
                 if let Message::ProbeResult(message::ProbeResult { fault: Some(fault), .. }) =
                     &message
                 {
-                    return Err(Stop::Round(Problem::from(fault)));
+                    return Err(Stop::Round(Problem::of(fault)));
                 }
                 return pick(message).ok_or_else(out_of_place);
             }
@@ -595,7 +595,7 @@ impl Session<'_> {
                     Some(Message::ProbeResult(message::ProbeResult {
                         fault: Some(fault), ..
                     })) => {
-                        return Err(Stop::Round(Problem::from(&fault)));
+                        return Err(Stop::Round(Problem::of(&fault)));
                     }
                     Some(_) => return Err(out_of_place()),
                     None => {}
@@ -627,7 +627,7 @@ impl Session<'_> {
                 }
                 Some(Message::ProbeResult(result)) if result.round == asked.round => {
                     if let Some(fault) = &result.fault {
-                        return Err(Stop::Round(Problem::from(fault)));
+                        return Err(Stop::Round(Problem::of(fault)));
                     }
                     theirs.last = result.streams;
                     break;

@@ -6,6 +6,7 @@ use crate::{
     file_status::FileStatus,
     locks::lock,
     name::Name,
+    problem::Problem,
     problem::Side,
     selection::Matcher,
     session::{
@@ -123,8 +124,8 @@ impl Context<'_> {
     /// Tells this side's user of a failure beside the files under way, and counts it.
     pub fn failed_beside(&mut self, fault: &Fault) {
         self.tally.failed_files += 1;
-        self.tally.first_problem.get_or_insert_with(|| fault.into());
-        self.tell(Event::Error(fault.into()));
+        self.tally.first_problem.get_or_insert_with(|| Problem::of(fault));
+        self.tell(Event::Error(Problem::of(fault)));
     }
 
     /// Tells both sides' users of a failure at the end, and counts it.

@@ -4,6 +4,7 @@ use super::context::Context;
 use crate::{
     events::Event,
     locks::lock,
+    problem::Problem,
     problem::Side,
     session::{
         engine_choice::Engines,
@@ -96,7 +97,7 @@ impl DataStreams {
                 StreamEvent::Violated { why } => {
                     let what = "a data stream broke the protocol and was closed";
                     let fault = Fault::new(FaultCode::ProtocolViolation, message::Side::Path, what);
-                    context.tell(Event::Error((&fault.found(why.what)).into()));
+                    context.tell(Event::Error(Problem::of(&fault.found(why.what))));
                 }
                 StreamEvent::Ended { stream, why, carried, in_span } => {
                     self.seen.remove(&stream);
@@ -123,7 +124,7 @@ impl DataStreams {
             self.damage_told = true;
             let what = "a span arrived damaged or forged; it is asked for again";
             let fault = Fault::new(FaultCode::DataDamaged, message::Side::Path, what);
-            context.tell(Event::Error((&fault).into()));
+            context.tell(Event::Error(Problem::of(&fault)));
         }
     }
 

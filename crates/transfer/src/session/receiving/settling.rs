@@ -39,7 +39,7 @@ impl Receiving<'_> {
     pub(super) fn name_taken(&mut self, offer: &FileOffer, fault: &Fault) {
         let context = &mut self.context;
         context.tally.failed(offer);
-        context.tally.first_problem.get_or_insert_with(|| fault.into());
+        context.tally.first_problem.get_or_insert_with(|| Problem::of(fault));
         context.tell(Event::Error(Problem::of_file(fault, &offer.name)));
         context.tell(Event::File(FileEnded::new(offer.name.clone(), FileStatus::Failed, 0)));
     }

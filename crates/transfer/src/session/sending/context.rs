@@ -5,6 +5,7 @@ use crate::{
     events::Event,
     locks::lock,
     policies::Wishes,
+    problem::Problem,
     session::{
         engine_choice::Change,
         role::{EventSink, SessionEnd},
@@ -72,8 +73,8 @@ impl Context<'_> {
     /// Tells both sides' users of a source that failed and is not under way at the receiver.
     pub fn source_failed(&mut self, fault: Fault) {
         self.tally.failed_files += 1;
-        self.tell(Event::Error((&fault).into()));
-        self.tally.first_problem.get_or_insert_with(|| (&fault).into());
+        self.tell(Event::Error(Problem::of(&fault)));
+        self.tally.first_problem.get_or_insert_with(|| Problem::of(&fault));
         self.notice(fault);
     }
 
@@ -81,7 +82,7 @@ impl Context<'_> {
     pub fn left_out(&mut self, fault: Fault) {
         if self.is_news(&fault) {
             self.tally.left_out_files += 1;
-            self.tell(Event::LeftOut((&fault).into()));
+            self.tell(Event::LeftOut(Problem::of(&fault)));
             self.notice(fault);
         }
     }
