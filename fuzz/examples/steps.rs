@@ -22,27 +22,19 @@ const INPUT_BYTES_MAX: usize = 768;
 /// The most inputs kept beside the corpus, as they made the most steps.
 const KEPT_MAX: usize = 4096;
 
-/// Random numbers by xorshift64* (Vigna, 2016): fast, and the same from the same seed.
-struct Random(u64);
+/// Random choices, the same from the same seed.
+struct Random(fastrand::Rng);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 33) as usize % bound.max(1)
+        self.0.usize(..bound.max(1))
     }
 
     /// Draws a byte, mostly one of the small numbers that stand for what exists: the far ones cost
     /// most.
     fn byte(&mut self) -> u8 {
-        let byte = self.next() >> 56;
         let is_far = self.below(64) == 0;
-        if is_far { byte as u8 } else { (byte % 250) as u8 }
+        if is_far { self.0.u8(..) } else { self.0.u8(..250) }
     }
 
     fn pick<'all>(&mut self, all: &'all [Vec<u8>]) -> &'all [u8] {
@@ -92,7 +84,7 @@ fn main() {
     paths.sort();
     let mut all: Vec<Vec<u8>> =
         paths.iter().map(|path| fs::read(path).expect("an input")).collect();
-    let (mut random, begun, from_corpus) = (Random(seed), Instant::now(), all.len());
+    let (mut random, begun, from_corpus) = (Random(fastrand::Rng::with_seed(seed)), Instant::now(), all.len());
     let (mut inputs, mut crashes, mut longest) = (0_u64, 0, 0);
     while STEPS.load(Ordering::Relaxed) < steps_max {
         let input = changed(&mut random, &all);

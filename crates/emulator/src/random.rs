@@ -1,25 +1,19 @@
 //! Random numbers that can be repeated: which packets a path loses depends on a seed.
 
-/// SplitMix64 (Steele, Lea and Flood 2014): small, fast, and good enough to lose packets by.
+/// Generator of equal numbers for equal seeds.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
+pub struct Random(fastrand::Rng);
 
 impl Random {
     /// Makes a generator that gives equal numbers for equal seeds.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
-        Self { state: seed }
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// Any 64-bit number, each as likely as the others.
     pub fn number(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.u64(..)
     }
 
     /// A number less than `bound`, which is not 0.
@@ -27,8 +21,7 @@ impl Random {
     /// # Panics
     /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "no number is below 0");
-        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
+        self.0.u64(..bound)
     }
 
     /// Picks one of `choices`.
@@ -39,11 +32,9 @@ impl Random {
         &choices[self.below(choices.len() as u64) as usize]
     }
 
+    /// Fills `bytes`, each value of a byte as likely as the others.
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let number = self.number().to_le_bytes();
-            chunk.copy_from_slice(&number[..chunk.len()]);
-        }
+        self.0.fill(bytes);
     }
 }
 

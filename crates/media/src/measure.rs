@@ -87,7 +87,7 @@ pub fn disk(root: &Path, depth: usize) -> Result<DiskMeasured, MeasureError> {
         queue: DiskQueue::new(Into::Slots, shape).map_err(io_error("cannot set up io_uring"))?,
         files,
         bytes,
-        state: 0x2545_f491_4f6c_dd1d,
+        random: fastrand::Rng::with_seed(1),
     };
     let (mut short, mut long) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
@@ -121,7 +121,7 @@ struct Reader {
     queue: DiskQueue,
     files: Vec<(Arc<File>, u64)>,
     bytes: u64,
-    state: u64,
+    random: fastrand::Rng,
 }
 
 impl Reader {
@@ -153,11 +153,7 @@ impl Reader {
 
     /// Random place to read at: each byte of all files is as likely as any other.
     fn somewhere(&mut self, len_bytes: u64) -> (Arc<File>, u64) {
-        // Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        let mut at = self.state % self.bytes.max(1);
+        let mut at = self.random.u64(..self.bytes.max(1));
         for (file, file_bytes) in &self.files {
             if at < *file_bytes {
                 let last = file_bytes.saturating_sub(len_bytes);

@@ -52,7 +52,5 @@ mod tests {
         };
         assert_eq!(take(7), take(7));
         assert_ne!(take(7), take(8));
-        // The first number of the reference implementation for seed 0.
-        assert_eq!(Seed(0).random().number(), 0xe220_a839_7b1d_cdaf);
     }
 }

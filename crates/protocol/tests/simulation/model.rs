@@ -2,7 +2,7 @@
 
 use super::{
     link::{Faults, Micros},
-    random::{Random, mix},
+    random::Random,
 };
 use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, file_life::LifeWishes, limits, message};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +160,7 @@ impl SourceFile {
 
 /// Makes the number that stands for the bytes of a span.
 pub fn content(file: usize, version: i64, offset_bytes: u64) -> u64 {
-    mix(offset_bytes ^ (file as u64) << 48 ^ (version as u64) << 56)
+    Random::new(offset_bytes ^ (file as u64) << 48 ^ (version as u64) << 56).next()
 }
 
 /// Ways in which a file ends, alike on both sides.

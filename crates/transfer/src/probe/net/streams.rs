@@ -323,18 +323,11 @@ fn receive_all(
     Ok(())
 }
 
-/// Random bytes that no link can make smaller (xorshift64*).
+/// Random bytes that no link can make smaller.
 #[must_use]
 pub fn noise(len_bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len_bytes + 8);
-    while bytes.len() < len_bytes {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        bytes.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
-    }
-    bytes.truncate(len_bytes);
+    let mut bytes = vec![0; len_bytes];
+    fastrand::Rng::with_seed(1).fill(&mut bytes);
     bytes
 }
 
