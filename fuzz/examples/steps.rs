@@ -84,7 +84,8 @@ fn main() {
     paths.sort();
     let mut all: Vec<Vec<u8>> =
         paths.iter().map(|path| fs::read(path).expect("an input")).collect();
-    let (mut random, begun, from_corpus) = (Random(fastrand::Rng::with_seed(seed)), Instant::now(), all.len());
+    let (mut random, begun, from_corpus) =
+        (Random(fastrand::Rng::with_seed(seed)), Instant::now(), all.len());
     let (mut inputs, mut crashes, mut longest) = (0_u64, 0, 0);
     while STEPS.load(Ordering::Relaxed) < steps_max {
         let input = changed(&mut random, &all);
