@@ -1,8 +1,8 @@
 //! `cargo xtask gen`: writes the files that are made from others and kept in the repository.
 //!
-//! The Rust types of the messages are made from `haul.proto`; man pages and shell completions are
-//! made from the command line that `haul` itself describes. `--check` writes nothing and fails
-//! when a file in the repository is not the one that would be made.
+//! The Rust types of the messages are made from `haul.proto`; man pages and shell completions from
+//! the command line that `haul` itself describes; the tables of files from their headers. `--check`
+//! writes nothing and fails when a file in the repository is not the one that would be made.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use prost_build::{Config, Module};
 
-use crate::{Outcome, child};
+use crate::{Outcome, child, file_tables};
 
 const PROTO_DIRECTORY: &str = "crates/protocol/proto";
 const PROTO_FILE: &str = "haul.proto";
@@ -35,6 +35,7 @@ pub fn write(root: &Path) -> Result<Outcome> {
     // The messages first: what writes the documents does not build with stale ones.
     apply(root, message_differences(root)?)?;
     apply(root, document_differences(root)?)?;
+    apply(root, table_differences(root)?)?;
     println!("gen: all generated files are fresh");
     Ok(Outcome::InOrder)
 }
@@ -61,6 +62,7 @@ fn apply(root: &Path, differences: Differences) -> Result<()> {
 pub fn compare(root: &Path) -> Result<Outcome> {
     let mut differences = message_differences(root)?;
     differences.extend(document_differences(root)?);
+    differences.extend(table_differences(root)?);
     for (path, wanted) in &differences {
         let fault = match wanted {
             None => "is not generated any more",
@@ -77,12 +79,20 @@ pub fn compare(root: &Path) -> Result<Outcome> {
 }
 
 fn message_differences(root: &Path) -> Result<Differences> {
-    let wanted = Files::from([(MESSAGES.to_string(), messages(root)?)]);
+    Ok(difference(root, MESSAGES, messages(root)?))
+}
+
+fn table_differences(root: &Path) -> Result<Differences> {
+    Ok(difference(root, file_tables::FILE, file_tables::tables(root)?))
+}
+
+/// What a single generated file differs in from the one in the repository.
+fn difference(root: &Path, path: &str, wanted: Vec<u8>) -> Differences {
     let mut present = Files::new();
-    if let Ok(bytes) = std::fs::read(root.join(MESSAGES)) {
-        present.insert(MESSAGES.to_string(), bytes);
+    if let Ok(bytes) = std::fs::read(root.join(path)) {
+        present.insert(path.to_string(), bytes);
     }
-    Ok(between(wanted, &present))
+    between(Files::from([(path.to_string(), wanted)]), &present)
 }
 
 fn document_differences(root: &Path) -> Result<Differences> {

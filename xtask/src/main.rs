@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod child;
 mod dist;
+mod file_tables;
 mod generate;
 mod lab;
 mod prerequisites;
