@@ -312,6 +312,7 @@ struct Run {
     written: Written,
     /// Report of how far it was when its last session ended, unless all was settled then.
     partial: Option<Report>,
+    keeps_source_name: bool,
 }
 
 impl<'a> Client<'a> {
@@ -379,6 +380,7 @@ impl<'a> Client<'a> {
     ) -> Result<Report, TransferError> {
         let (mut begun, mut run) = (Instant::now(), Run::default());
         let ended = self.sessions(work, &mut run, &mut begun, on_event);
+        self.find_out_name(work, run.keeps_source_name);
         let partial = run.partial.map(|report| until_now(report, begun));
         ended.map_err(|error| error.map_report(|report| report.or(partial)))
     }
@@ -430,6 +432,7 @@ impl<'a> Client<'a> {
             if matches!(end, SessionEnd::Finished) {
                 return self.finished((run, tally), work, *begun, on_event);
             }
+            run.keeps_source_name = tally.keeps_source_name;
             run.partial = Some(self.partial_report(run, &tally, *begun));
             let nothing_yet = back.lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;

@@ -1,8 +1,8 @@
 //! Transfers that end early, tell their program how far they came, and go on from there.
 
 use haul_transfer::{
-    Event, HaulUrl, Interrupt, PushRequest, Report, ServeOptions, ServeRoot, Server, TransferError,
-    TransferOptions, push,
+    Event, HaulUrl, Interrupt, PullRequest, PushRequest, Report, ServeOptions, ServeRoot, Server,
+    TransferError, TransferOptions, pull, push,
 };
 use std::{
     fs,
@@ -107,6 +107,33 @@ fn an_interrupted_push_gives_its_report_and_the_next_one_resumes() {
     assert!(whole.resumed_bytes >= partial.unfinished_bytes, "{whole:?} after {partial:?}");
     assert_eq!(whole.moved_bytes + whole.resumed_bytes, FILE_BYTES as u64);
     assert_eq!(served.arrived(), fs::read(&source).unwrap());
+}
+
+#[test]
+fn an_interrupted_pull_gives_its_report_and_the_next_one_resumes() {
+    let served = Served::start();
+    let mut url = served.url.clone();
+    url.path = b"source".to_vec();
+    fs::copy(served.source(), served.place.path().join("root/source")).unwrap();
+    let target = served.place.path().join("fetched");
+    let mut request = PullRequest::new([url], &*target);
+    request.options.span_bytes = Some(SPAN_BYTES);
+    request.options.rate_bytes_per_s = Some(8 << 20);
+    let interrupt = Interrupt::default();
+    let pulled = pull(&request, &interrupt, &mut |event| {
+        if matches!(event, Event::Progress(progress) if progress.bytes_durable > 0) {
+            interrupt.store(true, Ordering::Relaxed);
+        }
+    });
+    let error = pulled.expect_err("the file is too large to be through by then");
+    let partial = error.report().expect("a session was under way");
+    assert!(!partial.ok && partial.unfinished_bytes > 0, "{partial:?}");
+    assert_eq!(partial.to.to_string(), target.display().to_string());
+
+    request.options.rate_bytes_per_s = None;
+    let whole = pull(&request, &Interrupt::default(), &mut |_| {}).unwrap();
+    assert!(whole.ok && whole.resumed_bytes >= partial.unfinished_bytes, "{whole:?}");
+    assert_eq!(fs::read(target).unwrap(), fs::read(served.source()).unwrap());
 }
 
 #[test]

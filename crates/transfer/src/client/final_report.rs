@@ -34,15 +34,21 @@ impl Client<'_> {
         if let Some(problem) = nothing_started(&tally) {
             return Err(TransferError::start(problem));
         }
-        if let Work::Pull(place) = work {
-            self.target_is_name.set(new_name(place).is_some() && !tally.keeps_source_name);
-        }
+        run.keeps_source_name = tally.keeps_source_name;
         let checks = self.checks(run, work, &tally);
         let room = self.target_room(run, work);
         let mut report = self.report(run, &tally, begun);
         report.ok &= checks.iter().all(|check| check.verdict != CheckVerdict::Failed);
         (report.preflight, report.target_room) = (checks, room);
         self.with_manifest(report, on_event)
+    }
+
+    /// Finds out, after the last session of a pull, whether its target's path is the new name of
+    /// the source.
+    pub(super) fn find_out_name(&self, work: &Work<'_>, keeps_source_name: bool) {
+        if let Work::Pull(place) = work {
+            self.target_is_name.set(new_name(place).is_some() && !keeps_source_name);
+        }
     }
 
     /// Adds the manifest to the report, as the last step: everything is settled.

@@ -190,7 +190,7 @@ impl Walk {
         if let Some(watch) = &self.options.watch {
             let is_offered =
                 waiting.is_none() && self.levels.iter().all(|level| level.waiting.is_none());
-            let mut watch = lock(&watch);
+            let mut watch = lock(watch);
             watch.add(&tree, included, is_offered);
         }
         match list(&tree.root, &tree.path) {
