@@ -39,7 +39,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "tune" -d 'Audits this hos
 complete -c haul -n "__fish_haul_needs_command" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
 complete -c haul -n "__fish_haul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand demo" -l size -d 'Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow' -r
-complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Where the fresh directory is made; without it where temporary files are (TMPDIR)' -r -F
+complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Parent of the fresh directory; without it the one for temporary files (TMPDIR)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on, or one of the two; port 0 takes a free one' -r
@@ -62,7 +62,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l streams -d 'Data conn
 complete -c haul -n "__fish_haul_using_subcommand push" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
-complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'What finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
+complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'Digest that finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
 crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
@@ -93,14 +93,14 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l min-size -d 'Leave ou
 complete -c haul -n "__fish_haul_using_subcommand push" -l max-size -d 'Leave out larger files' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l max-age -d 'Leave out files changed earlier than so long ago (2h, 7d), or than a date (2026-01-31)' -r
-complete -c haul -n "__fish_haul_using_subcommand push" -l on-conflict -d 'What happens to a file whose name is taken at the target' -r -f -a "skip-same\t'What is the same by size and time stays, what differs is replaced'
+complete -c haul -n "__fish_haul_using_subcommand push" -l on-conflict -d 'Fate of a file whose name is taken at the target' -r -f -a "skip-same\t'A file that is the same by size and time stays, one that differs is replaced'
 replace\t'Even what is the same is replaced'
-fail\t'What differs stays, and the file fails'
-keep-both\t'What differs stays, and the file is stored as NAME.1, NAME.2, ...'"
+fail\t'A file that differs stays, and the new one fails'
+keep-both\t'A file that differs stays, and the new one is stored as NAME.1, NAME.2, ...'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l max-delete -d 'Remove nothing if more than so many names would go' -r
-complete -c haul -n "__fish_haul_using_subcommand push" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
-complete -c haul -n "__fish_haul_using_subcommand push" -l watch-for -d 'With --watch: end after this long without anything new' -r
-complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l preserve -d 'Attributes that arrive with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l watch-for -d 'End --watch after this long without anything new' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'Time without a write after which --follow and --watch take a file as complete' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
@@ -115,7 +115,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l explain -d 'Say by wh
 complete -c haul -n "__fish_haul_using_subcommand push" -l preflight -d 'Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing'
 complete -c haul -n "__fish_haul_using_subcommand push" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
 complete -c haul -n "__fish_haul_using_subcommand push" -l follow -d 'Send each file while it is written, until its writer closes or renames it, or it is idle'
-complete -c haul -n "__fish_haul_using_subcommand push" -l append-only -d 'With --follow: a written byte never changes, so nothing is read again at the end'
+complete -c haul -n "__fish_haul_using_subcommand push" -l append-only -d 'Trust that a written byte never changes: nothing is read again at the end of --follow'
 complete -c haul -n "__fish_haul_using_subcommand push" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand push" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand push" -s V -l version -d 'Print version'
@@ -124,7 +124,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l streams -d 'Data conn
 complete -c haul -n "__fish_haul_using_subcommand pull" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
-complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'What finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'Digest that finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
 crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
@@ -155,14 +155,14 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l min-size -d 'Leave ou
 complete -c haul -n "__fish_haul_using_subcommand pull" -l max-size -d 'Leave out larger files' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l max-age -d 'Leave out files changed earlier than so long ago (2h, 7d), or than a date (2026-01-31)' -r
-complete -c haul -n "__fish_haul_using_subcommand pull" -l on-conflict -d 'What happens to a file whose name is taken at the target' -r -f -a "skip-same\t'What is the same by size and time stays, what differs is replaced'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l on-conflict -d 'Fate of a file whose name is taken at the target' -r -f -a "skip-same\t'A file that is the same by size and time stays, one that differs is replaced'
 replace\t'Even what is the same is replaced'
-fail\t'What differs stays, and the file fails'
-keep-both\t'What differs stays, and the file is stored as NAME.1, NAME.2, ...'"
+fail\t'A file that differs stays, and the new one fails'
+keep-both\t'A file that differs stays, and the new one is stored as NAME.1, NAME.2, ...'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l max-delete -d 'Remove nothing if more than so many names would go' -r
-complete -c haul -n "__fish_haul_using_subcommand pull" -l preserve -d 'What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
-complete -c haul -n "__fish_haul_using_subcommand pull" -l watch-for -d 'With --watch: end after this long without anything new' -r
-complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'With --follow or --watch: a file that nothing was written to for this long is complete' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l preserve -d 'Attributes that arrive with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l watch-for -d 'End --watch after this long without anything new' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'Time without a write after which --follow and --watch take a file as complete' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
@@ -177,7 +177,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l explain -d 'Say by wh
 complete -c haul -n "__fish_haul_using_subcommand pull" -l preflight -d 'Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l follow -d 'Send each file while it is written, until its writer closes or renames it, or it is idle'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l append-only -d 'With --follow: a written byte never changes, so nothing is read again at the end'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l append-only -d 'Trust that a written byte never changes: nothing is read again at the end of --follow'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
@@ -193,7 +193,7 @@ complete -c haul -n "__fish_haul_using_subcommand verify" -s q -l quiet -d 'Prin
 complete -c haul -n "__fish_haul_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l listen -d 'The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status -d 'Where the dashboard and its figures are: an address and port, or off' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l status -d 'Address and port of the dashboard and its figures, or off' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l host-name -d 'A name that requests may be for (their Host field), such as a proxy\'s; may be given again' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l tls-cert -d 'Serve HTTPS with the certificate in this file (PEM; first its own, then those that sign it)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l tls-key -d 'The certificate\'s private key (PEM, not encrypted); without it the file of --tls-cert has it' -r -F
@@ -204,12 +204,12 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l rate -d 'The rate of films and sounds: bits a second, such as 2M; auto; or max' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l config -d 'Rates and priorities of paths, limits and other servers (TOML); SIGHUP reads it again' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-streams -d 'Admit no more paced streams than this' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'What the network carries, such as 10G; kept with what --measure finds' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Of what was measured, kept free for what was not, in percent [default: 10]' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l network -d 'Rate of the network, such as 10G; kept with what --measure finds' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l margin -d 'Share of what was measured that stays free for what was not, in percent [default: 10]' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l elsewhere -d 'The URL of a server where a stream is sent that finds no place here; may be repeated' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l period -d 'A paced stream is sent in parts that play this long, each while the one before is played' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'What a paced stream gets at once, for its player\'s buffer, as time of play' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l start-up -d 'Time of play that a paced stream gets at once, for its player\'s buffer' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l loops -d 'Event loops, one a thread; without it one for each processor' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections -d 'Connections at a time; the one that is idle longest makes room for a new one' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -l max-connections-per-address -d 'Connections of one address at a time, of IPv6 of one /64: more are closed at once' -r
@@ -230,8 +230,8 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l rate -d 'Rates of streams, in bits a second' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l method -d 'The method that was measured: one-copy, direct or normal' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l period -d 'A period of a stream' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l network -d 'What the network carries, such as 10G; without it what was measured' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Of what was measured, kept free for what was not, in percent [default: 10]' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l network -d 'Rate of the network, such as 10G; without it what was measured' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Share of what was measured that stays free for what was not, in percent [default: 10]' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l json -d 'Print one JSON object'
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -279,11 +279,11 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l size -d 'Bytes of the file; without it 1.25 times memory, or half of what is free' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l time -d 'How long each of the four profiles takes at most; without it 30s, with --quick 4s' -r
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l block-sizes -d 'What one call moves: a list like 64K,1M, or a range in steps of four, 4K..4M' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l block-sizes -d 'Bytes that one call moves: a list like 64K,1M, or a range in steps of four, 4K..4M' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l depths -d 'How many blocks are under way by io_uring, like 1,8,64' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l methods -d 'Only these ways between memory and disk' -r -f -a "io-uring\t'O_DIRECT with many blocks under way'
 direct\t'O_DIRECT, one block after the other'
-buffered\t'By way of the page cache, synced at the end; read with an empty cache'"
+buffered\t'Page cache in between, synced at the end; read with an empty cache'"
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l rounds -d 'How often each block size and depth is measured; 0 leaves that out; without it 3' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from disk" -l quick -d 'Less of everything, with at most 1 GiB: a look, no measurement'
@@ -295,15 +295,15 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l omit -d 'Not counted at a round\'s begin, while windows open; without it 1s, with --quick 250ms' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l interval -d 'How often figures are taken' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l congestion -d 'Congestion controls side by side, like cubic,bbr; without it as transfers choose' -r
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l receive -d 'What receivers do with the bytes: take them into memory, or let the kernel drop them' -r -f -a "copy\t'Into memory, as when a file is written'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l receive -d 'Fate of the bytes at the receivers: taken into memory, or dropped by the kernel' -r -f -a "copy\t'Into memory, as when a file is written'
 discard\t'The kernel throws them away without a copy, as for null:'"
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rate -d 'The most bytes a second of all streams of a way: 500M, or in bits 10Gbit' -r
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l datagram -d 'With --udp: bytes of a datagram; without it what the path takes whole' -r
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l block -d 'What one send or receive moves' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l datagram -d 'Bytes of a datagram, with --udp; without it what the path takes whole' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l block -d 'Bytes that one send or receive moves' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rounds -d 'How often all of it is measured, one after the other' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s R -l reverse -d 'From the server to here'
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s R -l reverse -d 'Server to client'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l bidir -d 'Both ways at once, so many streams each'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s u -l udp -d 'Datagrams at a rate, not streams: loss, jitter, reordering'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l no-path-mtu -d 'Do not look for the path\'s MTU, which takes UDP'
@@ -311,7 +311,7 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l size -d 'What a run moves at most; without it what takes about --time' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l size -d 'Most bytes that a run moves; without it what takes about --time' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l time -d 'How long a run takes, about' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l rounds -d 'How often each run is made; the one in the middle counts' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l streams -d 'Data connections; without it chosen as a transfer does' -r
@@ -327,24 +327,24 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "path" -d 'Finds out what limits a transfer from SOURCE to a server\'s directory'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l apply -d 'Make the changes, all or those of the checks named, like --apply=rings,mtu (as root)' -r
-complete -c haul -n "__fish_haul_using_subcommand tune" -l measure-time -d 'With --measure: what each of its probes takes' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l measure-time -d 'Time that each probe of --measure takes' -r
 complete -c haul -n "__fish_haul_using_subcommand tune" -l token-file -d 'Take the token of URL from this file' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l explain -d 'Say all about one check: what it looks at, why, who says so, what it finds here' -r
-complete -c haul -n "__fish_haul_using_subcommand tune" -l role -d 'What the host is for' -r -f -a "dtn\t'A data transfer node: several streams share its buffers'
-test-host\t'For measurements: one stream shall fill the path'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l role -d 'Purpose of the host' -r -f -a "dtn\t'A data transfer node: several streams share its buffers'
+test-host\t'Let one stream fill the path, for measurements'
 media\t'A server of paced streams: thousands of connections'"
 complete -c haul -n "__fish_haul_using_subcommand tune" -l rtt -d 'How far its peers are: the round trip time, like 80ms or 0.2ms' -r
-complete -c haul -n "__fish_haul_using_subcommand tune" -l rate -d 'The rate it shall reach, in bits a second, like 100G; without it the fastest card\'s' -r
+complete -c haul -n "__fish_haul_using_subcommand tune" -l rate -d 'Rate to reach, in bits a second, like 100G; without it the fastest card\'s' -r
 complete -c haul -n "__fish_haul_using_subcommand tune" -l nic -d 'The network card that counts; without it all that are up' -r
-complete -c haul -n "__fish_haul_using_subcommand tune" -l boot-root -d 'With --apply: write the files for the next boot below DIR, such as an image' -r -F
-complete -c haul -n "__fish_haul_using_subcommand tune" -l ledger -d 'Where it is remembered what was changed' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l boot-root -d 'Write the files for the next boot below DIR, such as an image, with --apply' -r -F
+complete -c haul -n "__fish_haul_using_subcommand tune" -l ledger -d 'Directory that remembers what was changed' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l root -d 'Audit a stored host: a tree of /proc, /sys and the answers of programs' -r -F
 complete -c haul -n "__fish_haul_using_subcommand tune" -l html -d 'Write the report as a page; one file, nothing is fetched' -r -F
-complete -c haul -n "__fish_haul_using_subcommand tune" -l measure -d 'With --apply and URL: one change at a time, measured before and after, and kept if it helps'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l measure -d 'Measure each change of --apply between this host and URL, and keep it if it helps'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l undo -d 'Set back all that --apply changed, exactly as it was'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l dry-run -d 'Print what --apply or --undo would do as a shell script, and do nothing'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s a -l all -d 'Show what is good, and what this host does not have, too'
-complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'With --apply: write no files for the next boot'
+complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'Write no files for the next boot, with --apply'
 complete -c haul -n "__fish_haul_using_subcommand tune" -l json -d 'Print one JSON object a line: goal, finding, change, report'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s V -l version -d 'Print version'
@@ -356,13 +356,13 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
 complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'With URL: also into this file below the server\'s root; it stays there' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'File below the server\'s root to write to, with URL; it stays there' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l size -d 'Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Where the files are made; without it in the current directory' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Directory for the files; without it the current one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l rounds -d 'How often each is measured, if time allows; without it 3, with --quick 1' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l budget -d 'No more rounds after this time; without it 3m, with --full 1h' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l streams -d 'Numbers of streams, like 1,2,4,8; with URL the first of them' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l block-sizes -d 'What one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l block-sizes -d 'Bytes that one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l send-engine -d 'Only these engines send' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
 mmap\t'study: send from and receive into a mapping of the file'
 sendfile\t'page cache to socket inside the kernel'
@@ -385,7 +385,7 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l size -d 'Bytes of the large file; without it 10 GB, or what fits' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l dir -d 'Where the files are made; without it in the current directory' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l dir -d 'Directory for the files; without it the current one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'How often each file of the table is sent, if time allows' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l budget -d 'No more rounds after this time; without it 10m' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
@@ -424,10 +424,10 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rate -d 'The rate of the long path; without it 1Gbit' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rtt -d 'The round trip of the long path' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l time -d 'How long each rate is measured; without it 4s, with --quick 1s' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l omit -d 'What is left out before, while windows grow; without it 3s, with --quick 1s' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l omit -d 'Time left out at the begin, while windows grow; without it 3s, with --quick 1s' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rounds -d 'How often each is measured, if time allows; without it once' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l budget -d 'No more rounds after this time; without it 30m' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l dir -d 'Where its servers keep their state; without it the directory for temporary files' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l dir -d 'Directory for the state of its servers; without it the one for temporary files' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l quick -d 'Less of everything: a look, no measurement'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
@@ -437,12 +437,12 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 single-file\t'Processor time of one file that is read whole'
 response\t'Response times by the file\'s size'
 combinations\t'Small requests, by each engine that sends'"
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l users -d 'So many viewers come at most' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l per-hour -d 'So many viewers come in an hour, on average' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l users -d 'Most viewers that come' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l per-hour -d 'Viewers that come in an hour, on average' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l mean-gap -d 'The time between two viewers, on average; without it 360ms' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l films -d 'How many films there are; without it 30' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l film-size -d 'How long a film is; without it 14M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rate -d 'What a film plays at, in bits a second; without it 4.5M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rate -d 'Rate that a film plays at, in bits a second; without it 4.5M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l theta -d 'How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf\'s law, 1 makes all alike' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l periods -d 'How long the crowd watches; without it 45' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l period -d 'A period: what a player plays in one has to be there when it begins; without it 1s' -r
@@ -451,12 +451,12 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l read-rate -d 'The bound of the disk: bytes a second that a server reads; without it 36M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l reads -d 'The bound of the disk: reads a second, as seeks cost; without it 256' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l memory -d 'The memory of a server with its page cache; without it 48M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l seed -d 'Where random numbers begin: the same seed is the same crowd' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l seed -d 'Seed of the random numbers: the same seed is the same crowd' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l file-size -d 'The file that is read whole; without it 256M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l sizes -d 'Sizes of files for response times, like 64K,1M; without it 64K to 64M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l dir -d 'Where the films are made; without it in the current directory' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l dir -d 'Directory for the films; without it the current one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l against -d 'Take the crowd to another HTTP server: the URL of a page with links to films, or of a film' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l pid -d 'With --against: the server\'s processes on this host, for their processor time' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l pid -d 'Processes of the server of --against on this host, for their processor time' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l paper -d 'The study\'s own crowd: 100 users an hour, 30 films of 300 MB at 1.5 Mbit/s, 1000 periods of 3 s; a method takes 50 minutes'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l unbound -d 'Bound neither disk nor memory'

@@ -86,7 +86,7 @@ fn table_differences(root: &Path) -> Result<Differences> {
     Ok(difference(root, file_tables::FILE, file_tables::tables(root)?))
 }
 
-/// What a single generated file differs in from the one in the repository.
+/// Difference of a single generated file from the one in the repository.
 fn difference(root: &Path, path: &str, wanted: Vec<u8>) -> Differences {
     let mut present = Files::new();
     if let Ok(bytes) = std::fs::read(root.join(path)) {

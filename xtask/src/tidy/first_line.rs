@@ -11,7 +11,8 @@ pub const RULE: Rule = Rule {
 fn offences(project: &Project) -> Vec<Offence> {
     let files = project.rust_files().filter(|(file, ..)| is_looked_at(&file.path));
     let silent = files.filter(|(_, text, _)| !says_something(text));
-    let message = "the first line must be `//! ` and a sentence that says what the file is for";
+    let message =
+        "the first line must be `//! ` and a whole sentence that says what the file is for";
     silent.map(|(file, ..)| Offence::at_line(&file.path, 1, message)).collect()
 }
 
@@ -21,7 +22,10 @@ fn is_looked_at(path: &str) -> bool {
 
 fn says_something(text: &str) -> bool {
     let first_line = text.lines().next().unwrap_or_default();
-    first_line.strip_prefix("//! ").is_some_and(|words| !words.trim().is_empty())
+    let mut sentence = first_line.strip_prefix("//! ").unwrap_or_default().trim_end();
+    // A sentence that ends in a colon leads to a list or a program.
+    sentence = sentence.strip_suffix(':').map_or(sentence, |_| ".");
+    sentence.contains(". ") || sentence.ends_with('.')
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub struct LowDemo {
     /// Bytes of the file, like 1G; without it 1G, or less where the disk is small or slow
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Where the fresh directory is made; without it where temporary files are (TMPDIR)
+    /// Parent of the fresh directory; without it the one for temporary files (TMPDIR)
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }

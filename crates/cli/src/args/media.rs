@@ -49,7 +49,7 @@ pub struct LowMedia {
     /// The address and port to listen on, such as 0.0.0.0:8080; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: String,
-    /// Where the dashboard and its figures are: an address and port, or off
+    /// Address and port of the dashboard and its figures, or off
     ///
     /// Whoever reaches it sees who plays what. Without it 127.0.0.1:8081, or a free port where that
     /// is taken.
@@ -117,12 +117,12 @@ pub struct LowMedia {
     /// Admit no more paced streams than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_streams: Option<u64>,
-    /// What the network carries, such as 10G; kept with what --measure finds
+    /// Rate of the network, such as 10G; kept with what --measure finds
     ///
     /// Without it --measure keeps the speed of the fastest card, as far as one tells it.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub network: Option<Rate>,
-    /// Of what was measured, kept free for what was not, in percent [default: 10]
+    /// Share of what was measured that stays free for what was not, in percent [default: 10]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<u8>,
     /// The URL of a server where a stream is sent that finds no place here; may be repeated
@@ -133,7 +133,7 @@ pub struct LowMedia {
     /// A paced stream is sent in parts that play this long, each while the one before is played
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.period))]
     pub period: Period,
-    /// What a paced stream gets at once, for its player's buffer, as time of play
+    /// Time of play that a paced stream gets at once, for its player's buffer
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.start_up))]
     pub start_up: Period,
     /// Event loops, one a thread; without it one for each processor
@@ -202,10 +202,10 @@ pub struct LowCapacity {
     /// A period of a stream
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().pacing.period))]
     pub period: Period,
-    /// What the network carries, such as 10G; without it what was measured
+    /// Rate of the network, such as 10G; without it what was measured
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub network: Option<Rate>,
-    /// Of what was measured, kept free for what was not, in percent [default: 10]
+    /// Share of what was measured that stays free for what was not, in percent [default: 10]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<u8>,
     #[command(flatten)]

@@ -59,7 +59,7 @@ pub enum LowCommand {
     BenchSide(bench::LowBenchSide),
 }
 
-/// Where a server's key and tokens are, and what was measured.
+/// Directory of a server's key and tokens, and of what was measured.
 #[derive(Debug, Args)]
 pub struct LowState {
     /// The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)

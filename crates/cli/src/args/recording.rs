@@ -28,7 +28,7 @@ pub struct LowRecording {
     /// of it is sent again.
     #[arg(long, conflicts_with_all = NOT_FOLLOWED)]
     pub follow: bool,
-    /// With --follow: a written byte never changes, so nothing is read again at the end
+    /// Trust that a written byte never changes: nothing is read again at the end of --follow
     #[arg(long, requires = "follow")]
     pub append_only: bool,
     /// Send what appears in the source directories too, until Ctrl-C
@@ -39,10 +39,10 @@ pub struct LowRecording {
     /// Ctrl-C ends it with status 0 when nothing failed and nothing is under way.
     #[arg(long, conflicts_with_all = NOT_WATCHED)]
     pub watch: bool,
-    /// With --watch: end after this long without anything new
+    /// End --watch after this long without anything new
     #[arg(long, value_name = "TIME", requires = "watch")]
     pub watch_for: Option<Period>,
-    /// With --follow or --watch: a file that nothing was written to for this long is complete
+    /// Time without a write after which --follow and --watch take a file as complete
     #[arg(long, value_name = "TIME", default_value_t = Period(IDLE_DEFAULT))]
     pub idle: Period,
 }

@@ -65,7 +65,7 @@ pub struct LowPull {
     pub transfer: LowTransfer,
 }
 
-/// What both directions share.
+/// Options that both directions share.
 #[derive(Debug, Args)]
 pub struct LowTransfer {
     /// The most bytes a second of all streams together: 500M, or in bits 10Gbit
@@ -85,7 +85,7 @@ pub struct LowTransfer {
     /// How the data is protected on its way
     #[arg(long, value_name = "PROTECTION", default_value = Protection::default().name())]
     pub protection: ProtectionName,
-    /// What finds accidents under --protection clear; without it crc32c
+    /// Digest that finds accidents under --protection clear; without it crc32c
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<DigestName>,
     /// The engine that reads and sends

@@ -50,7 +50,7 @@ pub struct LowTree {
     /// Leave out files changed earlier than so long ago (2h, 7d), or than a date (2026-01-31)
     #[arg(long, value_name = "AGE", value_parser = parse_moment, allow_hyphen_values = true)]
     pub max_age: Option<i64>,
-    /// What happens to a file whose name is taken at the target
+    /// Fate of a file whose name is taken at the target
     #[arg(long, value_name = "WHAT", default_value = "skip-same")]
     pub on_conflict: ConflictName,
     /// Tell whether a file is the same by its bytes, not by size and time
@@ -85,7 +85,7 @@ pub struct LowTree {
     /// directory (`x/`) are moved alone, with no other source.
     #[arg(long = "move")]
     pub move_sources: bool,
-    /// What arrives with each file: mode, mtime, owner, group, xattrs, acls, all or none
+    /// Attributes that arrive with each file: mode, mtime, owner, group, xattrs, acls, all or none
     ///
     /// Owners are matched by name, else by number; setting them needs root at the target. Without
     /// `mode` the umask there takes its part of the source's mode.
@@ -150,13 +150,13 @@ impl FromArgMatches for LowRules {
 /// `--on-conflict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConflictName {
-    /// What is the same by size and time stays, what differs is replaced
+    /// A file that is the same by size and time stays, one that differs is replaced
     SkipSame,
     /// Even what is the same is replaced
     Replace,
-    /// What differs stays, and the file fails
+    /// A file that differs stays, and the new one fails
     Fail,
-    /// What differs stays, and the file is stored as NAME.1, NAME.2, ...
+    /// A file that differs stays, and the new one is stored as NAME.1, NAME.2, ...
     KeepBoth,
 }
 

@@ -34,13 +34,13 @@ pub struct LowTune {
     #[arg(long, value_name = "CHECK", num_args = 0.., require_equals = true)]
     #[arg(value_delimiter = ',', default_missing_value = "")]
     pub apply: Option<Vec<String>>,
-    /// With --apply and URL: one change at a time, measured before and after, and kept if it helps
+    /// Measure each change of --apply between this host and URL, and keep it if it helps
     ///
     /// Memory to memory over the path to URL, both ways at once, several rounds each. A change is
     /// kept when it brings more than the rounds differ among themselves; the others are set back.
     #[arg(long, requires = "apply", requires = "url", conflicts_with = "dry_run")]
     pub measure: bool,
-    /// With --measure: what each of its probes takes
+    /// Time that each probe of --measure takes
     #[arg(long, value_name = "TIME", default_value = "3s", requires = "measure")]
     pub measure_time: Period,
     /// Take the token of URL from this file
@@ -55,13 +55,13 @@ pub struct LowTune {
     /// Say all about one check: what it looks at, why, who says so, what it finds here
     #[arg(long, value_name = "CHECK", conflicts_with_all = ["apply", "undo", "dry_run"])]
     pub explain: Option<String>,
-    /// What the host is for
+    /// Purpose of the host
     #[arg(long, value_enum, value_name = "ROLE", default_value = "dtn")]
     pub role: LowRole,
     /// How far its peers are: the round trip time, like 80ms or 0.2ms
     #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
     pub rtt: Option<f64>,
-    /// The rate it shall reach, in bits a second, like 100G; without it the fastest card's
+    /// Rate to reach, in bits a second, like 100G; without it the fastest card's
     #[arg(long, value_name = "RATE", value_parser = parse_speed)]
     pub rate: Option<u64>,
     /// The network card that counts; without it all that are up
@@ -70,14 +70,14 @@ pub struct LowTune {
     /// Show what is good, and what this host does not have, too
     #[arg(long, short)]
     pub all: bool,
-    /// With --apply: write no files for the next boot
+    /// Write no files for the next boot, with --apply
     #[arg(long, requires = "apply")]
     pub this_boot: bool,
-    /// With --apply: write the files for the next boot below DIR, such as an image
+    /// Write the files for the next boot below DIR, such as an image, with --apply
     #[arg(long, value_name = "DIR", requires = "apply", default_value = "/")]
     #[arg(conflicts_with = "this_boot", hide_default_value = true)]
     pub boot_root: PathBuf,
-    /// Where it is remembered what was changed
+    /// Directory that remembers what was changed
     #[arg(long, value_name = "DIR", default_value = ledger::DIRECTORY)]
     pub ledger: PathBuf,
     /// Audit a stored host: a tree of /proc, /sys and the answers of programs
@@ -96,7 +96,7 @@ pub struct LowTune {
 pub enum LowRole {
     /// A data transfer node: several streams share its buffers
     Dtn,
-    /// For measurements: one stream shall fill the path
+    /// Let one stream fill the path, for measurements
     TestHost,
     /// A server of paced streams: thousands of connections
     Media,

@@ -19,7 +19,7 @@ pub struct LowVerify {
     /// Lines of a BLAKE3 hash, two blanks and a name; or a journal
     #[arg(value_name = "MANIFEST")]
     pub manifest: PathBuf,
-    /// What the names are below; without it the directory that MANIFEST lies in
+    /// Directory that the names are below; without it the one that MANIFEST lies in
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Name the files below DIR that MANIFEST has no line for, too

@@ -165,7 +165,7 @@ impl Slowdown {
             return None;
         }
         let because = format!(
-            "the disk slowed from {} to {}; it is tried whether {} is faster now",
+            "the disk slowed from {} to {}; trying {}",
             rate(self.best_bytes_per_s),
             rate(bytes_per_s),
             self.untried[0].name
@@ -189,7 +189,7 @@ impl Slowdown {
         };
         if let Some(next) = self.untried.first().copied() {
             let because =
-                format!("{} has {figures} of {}; {} is tried", tried.name, before.name, next.name);
+                format!("{} has {figures} of {}; trying {}", tried.name, before.name, next.name);
             self.state = State::OnTrial { bytes_per_s_before: reached, settled: false };
             return Some(Turn { candidates: self.with_first(next), because });
         }
@@ -328,9 +328,8 @@ mod tests {
         assert_eq!(
             disk.turns,
             [
-                "the disk slowed from 2000 MB/s to 500 MB/s; it is tried whether dontcache is \
-                 faster now",
-                "dontcache has 800 MB/s for 500 MB/s of io-uring; direct is tried",
+                "the disk slowed from 2000 MB/s to 500 MB/s; trying dontcache",
+                "dontcache has 800 MB/s for 500 MB/s of io-uring; trying direct",
                 "direct has 520 MB/s for 800 MB/s of dontcache, so dontcache goes on",
             ]
         );

@@ -48,7 +48,7 @@ pub enum ApplyError {
 pub enum StepError {
     #[error("{check}: {}", .unread.words())]
     Setting { check: &'static str, unread: Unread },
-    #[error("{check}: {setting} shall be {wanted} and is {now}")]
+    #[error("{check}: {setting} did not become {wanted}: it is {now}")]
     NotTaken { check: &'static str, setting: Setting, wanted: String, now: String },
     #[error("{0}")]
     Ledger(#[from] LedgerError),
@@ -58,7 +58,7 @@ pub enum StepError {
     FileNotInLedger { path: PathBuf, source: LedgerError },
     #[error("{path}: it is somebody else's, and not replaced; move it, or take --this-boot")]
     NotOurs { path: PathBuf },
-    #[error("a change that did not help shall be set back")]
+    #[error("a change that did not help is to be set back")]
     DidNotHelp,
 }
 

@@ -192,7 +192,7 @@ fn exists(name: &[u8], there: &Stat, offer: &FileOffer) -> Fault {
     Fault::new(FaultCode::Exists, Side::Target, "something of that name is there already")
         .at(name)
         .found(found)
-        .hint("--on-conflict replace, keep-both or skip-same says what shall happen")
+        .hint("--on-conflict replace, keep-both or skip-same says what to do")
 }
 
 pub(super) fn is_directory(there: &Stat) -> bool {

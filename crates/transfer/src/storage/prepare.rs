@@ -168,7 +168,7 @@ impl Preparing<'_> {
         };
         let to = self.root.stat(first, Links::Refuse).map_err(|error| cannot(error.to_string()))?;
         if FileType::from_raw_mode(to.st_mode) != FileType::RegularFile {
-            return Err(cannot("what it shall be a link to is no file".into()));
+            return Err(cannot("what it links to is no file".into()));
         }
         if there.as_ref().is_some_and(|there| inode(there) == inode(&to)) {
             return Ok(Prepared::Skip);

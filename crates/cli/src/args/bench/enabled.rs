@@ -18,13 +18,13 @@ use std::{path::PathBuf, time::Duration};
 
 /// A file of `haul bench engines`, in bytes: large beside what a pair needs to start.
 const ENGINES_BYTES_DEFAULT: u64 = 256 << 20;
-/// The same with --quick.
+/// A file of `haul bench engines --quick`, in bytes.
 const QUICK_BYTES: u64 = 64 << 20;
 /// Rounds of each measurement, for a median.
 const ROUNDS_DEFAULT: u32 = 3;
 /// `haul bench engines` adds no more rounds after this.
 const ENGINES_TIME_MAX: Duration = Duration::from_secs(3 * 60);
-/// With --full there are some hundreds of measurements.
+/// Time that --full may take, for its several hundred measurements.
 const FULL_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 const FILES_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 const CHOOSER_TIME_MAX: Duration = Duration::from_secs(60 * 60);
@@ -77,13 +77,13 @@ pub struct LowBenchEngines {
     #[arg(value_name = "URL")]
     #[arg(help = "A server: haul://[TOKEN@]HOST[:PORT]; without it loopback")]
     pub url: Option<String>,
-    /// With URL: also into this file below the server's root; it stays there
+    /// File below the server's root to write to, with URL; it stays there
     #[arg(long, value_name = "PATH", requires = "url")]
     pub target: Option<String>,
     /// Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Where the files are made; without it in the current directory
+    /// Directory for the files; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// How often each is measured, if time allows; without it 3, with --quick 1
@@ -96,7 +96,7 @@ pub struct LowBenchEngines {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub streams: Vec<u32>,
-    /// What one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M
+    /// Bytes that one call moves: a list like 4K,1M, or a range in steps of four, 4K..4M
     #[arg(long, value_name = "LIST", value_parser = parse_block_sizes)]
     pub block_sizes: Option<BlockSizes>,
     /// Only these engines send
@@ -126,7 +126,7 @@ pub struct LowBenchFiles {
     /// Bytes of the large file; without it 10 GB, or what fits
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Where the files are made; without it in the current directory
+    /// Directory for the files; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// How often each file of the table is sent, if time allows
@@ -187,7 +187,7 @@ pub struct LowBenchChooser {
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub struct LowBenchSide {
-    /// What to do, as JSON
+    /// Task to do, as JSON
     pub spec: String,
 }
 

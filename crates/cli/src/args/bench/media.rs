@@ -28,9 +28,9 @@ const FILM_BYTES: u64 = 14 << 20;
 /// it is largest, by methods that keep few pages (direct) or read little at a time (normal).
 const READ_BYTES_PER_S: u64 = 36 << 20;
 const READS_PER_S: u64 = 256;
-/// What the server may have with its page cache, in bytes: little beside all films.
+/// Memory of the server with its page cache, in bytes: little beside all films.
 const MEMORY_BYTES: u64 = 48 << 20;
-/// The same for the study's own crowd, of which 44 watch at a time: 8.3 MB a second, and 64 reads a
+/// Memory for the study's own crowd, of which 44 watch at a time: 8.3 MB a second, and 64 reads a
 /// second of 128 KiB.
 const PAPER_READ_BYTES_PER_S: u64 = 8_493_000;
 const PAPER_READS_PER_S: u64 = 57;
@@ -62,10 +62,10 @@ pub struct LowBenchMedia {
     /// 3 s; a method takes 50 minutes
     #[arg(long)]
     pub paper: bool,
-    /// So many viewers come at most
+    /// Most viewers that come
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub users: Option<u32>,
-    /// So many viewers come in an hour, on average
+    /// Viewers that come in an hour, on average
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub per_hour: Option<u32>,
     /// The time between two viewers, on average; without it 360ms
@@ -77,7 +77,7 @@ pub struct LowBenchMedia {
     /// How long a film is; without it 14M
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub film_size: Option<u64>,
-    /// What a film plays at, in bits a second; without it 4.5M
+    /// Rate that a film plays at, in bits a second; without it 4.5M
     #[arg(long, value_name = "RATE", value_parser = media_rate)]
     pub rate: Option<Rate>,
     /// How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf's law, 1 makes all alike
@@ -108,7 +108,7 @@ pub struct LowBenchMedia {
     /// Bound neither disk nor memory
     #[arg(long, conflicts_with_all = ["read_rate", "reads", "memory"])]
     pub unbound: bool,
-    /// Where random numbers begin: the same seed is the same crowd
+    /// Seed of the random numbers: the same seed is the same crowd
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// The file that is read whole; without it 256M
@@ -117,7 +117,7 @@ pub struct LowBenchMedia {
     /// Sizes of files for response times, like 64K,1M; without it 64K to 64M
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_size)]
     pub sizes: Vec<u64>,
-    /// Where the films are made; without it in the current directory
+    /// Directory for the films; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Take the crowd to another HTTP server: the URL of a page with links to films, or of a film
@@ -127,7 +127,7 @@ pub struct LowBenchMedia {
     #[arg(long, value_name = "URL")]
     #[arg(conflicts_with_all = ["methods", "read_rate", "reads", "memory", "unbound", "only"])]
     pub against: Option<String>,
-    /// With --against: the server's processes on this host, for their processor time
+    /// Processes of the server of --against on this host, for their processor time
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "against")]
     pub pid: Vec<u32>,
     #[command(flatten)]

@@ -55,7 +55,7 @@ pub struct LowBenchTuning {
     /// How long each rate is measured; without it 4s, with --quick 1s
     #[arg(long, value_name = "TIME")]
     pub time: Option<Period>,
-    /// What is left out before, while windows grow; without it 3s, with --quick 1s
+    /// Time left out at the begin, while windows grow; without it 3s, with --quick 1s
     #[arg(long, value_name = "TIME")]
     pub omit: Option<Period>,
     /// How often each is measured, if time allows; without it once
@@ -64,7 +64,7 @@ pub struct LowBenchTuning {
     /// No more rounds after this time; without it 30m
     #[arg(long, value_name = "TIME")]
     pub budget: Option<Period>,
-    /// Where its servers keep their state; without it the directory for temporary files
+    /// Directory for the state of its servers; without it the one for temporary files
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Less of everything: a look, no measurement
@@ -74,7 +74,7 @@ pub struct LowBenchTuning {
     pub output: LowResults,
 }
 
-/// What lies between the two hosts.
+/// Path between the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LowTuningPath {
     /// A pair of virtual interfaces: memory

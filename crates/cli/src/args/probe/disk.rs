@@ -45,7 +45,7 @@ pub struct LowProbeDisk {
     /// How long each of the four profiles takes at most; without it 30s, with --quick 4s
     #[arg(long, value_name = "TIME")]
     pub time: Option<Period>,
-    /// What one call moves: a list like 64K,1M, or a range in steps of four, 4K..4M
+    /// Bytes that one call moves: a list like 64K,1M, or a range in steps of four, 4K..4M
     #[arg(long, value_name = "LIST", value_parser = parse_block_sizes)]
     pub block_sizes: Option<BlockSizes>,
     /// How many blocks are under way by io_uring, like 1,8,64
@@ -65,14 +65,14 @@ pub struct LowProbeDisk {
     pub output: LowResults,
 }
 
-/// As `--methods` takes them.
+/// Methods, as `--methods` takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LowMethod {
     /// O_DIRECT with many blocks under way
     IoUring,
     /// O_DIRECT, one block after the other
     Direct,
-    /// By way of the page cache, synced at the end; read with an empty cache
+    /// Page cache in between, synced at the end; read with an empty cache
     Buffered,
 }
 

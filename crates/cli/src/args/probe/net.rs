@@ -44,7 +44,7 @@ pub struct LowProbeNet {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub streams: Vec<u32>,
-    /// From the server to here
+    /// Server to client
     #[arg(long, short = 'R', conflicts_with = "bidir")]
     pub reverse: bool,
     /// Both ways at once, so many streams each
@@ -62,7 +62,7 @@ pub struct LowProbeNet {
     /// Congestion controls side by side, like cubic,bbr; without it as transfers choose
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "udp")]
     pub congestion: Vec<String>,
-    /// What receivers do with the bytes: take them into memory, or let the kernel drop them
+    /// Fate of the bytes at the receivers: taken into memory, or dropped by the kernel
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "udp")]
     #[arg(default_value = Receive::Copy.name())]
     pub receive: Vec<ReceiveName>,
@@ -74,10 +74,10 @@ pub struct LowProbeNet {
     /// Datagrams at a rate, not streams: loss, jitter, reordering
     #[arg(long, short)]
     pub udp: bool,
-    /// With --udp: bytes of a datagram; without it what the path takes whole
+    /// Bytes of a datagram, with --udp; without it what the path takes whole
     #[arg(long, value_name = "SIZE", value_parser = parse_datagram, requires = "udp")]
     pub datagram: Option<u32>,
-    /// What one send or receive moves
+    /// Bytes that one send or receive moves
     #[arg(long, value_name = "SIZE", value_parser = parse_block)]
     #[arg(default_value_t = Block::default())]
     pub block: Block,

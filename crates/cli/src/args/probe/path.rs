@@ -33,7 +33,7 @@ pub struct LowProbePath {
     #[arg(value_name = "URL")]
     #[arg(help = "Where it is to go: haul://[TOKEN@]HOST[:PORT]/dir/")]
     pub url: OsString,
-    /// What a run moves at most; without it what takes about --time
+    /// Most bytes that a run moves; without it what takes about --time
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
     /// How long a run takes, about

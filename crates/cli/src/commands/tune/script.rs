@@ -41,7 +41,7 @@ pub fn to_apply(plan: &Plan, goal: &Goal, machine: &Machine) -> String {
 fn title(finding: &Finding) -> String {
     let summary = checks::find(finding.check).map_or("", |check| check.summary);
     let Finding { check, subject, found, wanted, .. } = finding;
-    one_line(&format!("{check}: {summary}; {subject} is {found}, shall be {wanted}"))
+    one_line(&format!("{check}: {summary}; {subject} is {found}, recommended is {wanted}"))
 }
 
 /// The script of setting back, in the order in which `--undo` would.
