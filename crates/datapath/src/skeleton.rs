@@ -1,6 +1,6 @@
 //! An engine that moves bytes in the simplest way and explains every hook. Copy it to begin one.
 //!
-//! To make an engine of it: copy this file to `engines/NAME.rs`, name it in `engines/mod.rs` in two
+//! To make an engine of it: copy this file to `engines/NAME.rs`, name it in `engines.rs` in two
 //! lines, and run `cargo test -p haul-datapath`: the conformance suite takes every engine of the
 //! list, and this one. Above, in the first line, stands what the engine is, in a sentence that a
 //! user understands; here, what it promises and what it does not: copies per byte, what it needs.
