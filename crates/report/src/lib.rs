@@ -8,8 +8,8 @@
 pub mod aligned;
 pub mod chart;
 pub mod host_facts;
+pub mod html_page;
 mod markup;
-pub mod page;
 pub mod printable;
 pub mod results;
 pub mod spread;

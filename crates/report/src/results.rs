@@ -3,7 +3,7 @@
 use crate::{
     aligned::aligned,
     host_facts::HostFacts,
-    page::{Page, Section},
+    html_page::{Page, Section},
 };
 use serde::Serialize;
 

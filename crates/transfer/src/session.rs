@@ -6,7 +6,7 @@
 
 pub mod contents;
 pub mod disclosure;
-mod engine_choice;
+mod engine_orders;
 pub mod figures_for_client;
 pub mod growth;
 mod hashing;

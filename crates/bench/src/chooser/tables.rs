@@ -8,7 +8,7 @@ use crate::{
 use haul_report::{
     chart::{Bar, BarValue, bars},
     host_facts::HostFacts,
-    page::Section,
+    html_page::Section,
     results::Results,
     spread::Spread,
     table::Table,

@@ -13,7 +13,7 @@ use anyhow::Result;
 use haul_report::{
     chart::{Bar, BarValue, bars},
     host_facts::{BenchWire, HostFacts},
-    page::Section,
+    html_page::Section,
     results::Results,
     spread::Spread,
     table::Table,

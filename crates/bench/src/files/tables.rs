@@ -10,7 +10,7 @@ use crate::{
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
     host_facts::HostFacts,
-    page::Section,
+    html_page::Section,
     results::Results,
     spread::Spread,
     table::Table,

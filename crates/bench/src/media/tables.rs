@@ -11,7 +11,7 @@ use crate::{
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
     host_facts::BenchWire,
-    page::Section,
+    html_page::Section,
     results::Results,
     spread::Spread,
     table::Table,

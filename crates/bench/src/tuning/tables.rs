@@ -9,7 +9,7 @@ use crate::{
 };
 use haul_report::{
     chart::{Across, Line, lines},
-    page::Section,
+    html_page::Section,
     results::Results,
     table::Table,
     units,

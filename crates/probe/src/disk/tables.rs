@@ -16,7 +16,7 @@ use haul_host::block_device::{BlockDevice, Place, Storage};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
     host_facts::{BenchWire, HostFacts},
-    page::Section,
+    html_page::Section,
     results::Results,
     spread::Spread,
     table::Table,

@@ -9,7 +9,7 @@ use haul_host::{FileSystem, Host};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
     host_facts::{BenchWire, HostFacts},
-    page::Section,
+    html_page::Section,
     results::Results,
     spread::Spread,
     table::Table,

@@ -14,6 +14,7 @@ mod growing;
 mod manifest_lines;
 pub(crate) mod pack;
 mod progress;
+pub(crate) mod receive_spans;
 mod rechecking;
 mod removing;
 mod room;
@@ -21,17 +22,16 @@ mod rounds;
 mod settling;
 mod stage;
 mod stages_in_order;
-pub(crate) mod stream;
 pub(crate) mod target_check;
 
 use super::{
     contents::Contents,
     disclosure::Telling,
-    engine_choice::Orders,
+    engine_orders::Orders,
     growth::growth,
     patience::Patience,
     receiving::committer::Committer,
-    receiving::stream::ReceiveShared,
+    receiving::receive_spans::ReceiveShared,
     receiving::target_check::TargetCheck,
     resumed::TakenUpBytes,
     role::{EventSink, Pumped, Role, SessionEnd},

@@ -16,22 +16,22 @@ mod news;
 mod offering;
 pub(crate) mod pack;
 mod rereading;
+pub(crate) mod send_spans;
 pub(crate) mod sent_spans;
 mod settling;
 mod sources;
 mod stage;
 mod stages_in_order;
-pub(crate) mod stream;
 mod watching;
 
 use super::{
     contents::Contents,
-    engine_choice::{Engines, Orders},
+    engine_orders::{Engines, Orders},
     patience::Patience,
     resumed::TakenUpBytes,
     role::{EventSink, LOOKED_AT_MAX, Pumped, Role, SessionEnd},
+    sending::send_spans::SendShared,
     sending::sent_spans::SentSpans,
-    sending::stream::SendShared,
     stages::Part,
     streams::{StreamSetup, Streams},
     supply::{self, Supply},

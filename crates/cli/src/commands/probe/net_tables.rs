@@ -3,7 +3,7 @@
 use crate::ui::units;
 use haul_report::{
     chart::{self, Across, Bar, Line},
-    page::Section,
+    html_page::Section,
     table::Table,
 };
 use haul_transfer::internals::net::{DatagramFigures, Direction, NetReport, Round, Way};

@@ -10,7 +10,7 @@ use haul_host::{
     tune::{Finding, Goal, Needs, State, Weight, ledger::Standing, score},
 };
 use haul_report::{
-    page::{Page, Section},
+    html_page::{Page, Section},
     table::Table,
 };
 use haul_transfer::internals::net::NetReport;

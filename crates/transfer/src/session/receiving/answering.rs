@@ -19,7 +19,7 @@ use crate::{
     file_status::FileStatus,
     locks::{Lock, lock},
     name::Name,
-    session::{disclosure::Telling, growth::growth, receiving::stream::Target},
+    session::{disclosure::Telling, growth::growth, receiving::receive_spans::Target},
     storage::{
         fresh::Fresh,
         holes,

@@ -11,8 +11,8 @@ use crate::{
     selection::Matcher,
     session::{
         disclosure::Telling,
-        engine_choice::{Change, told_to_both},
-        receiving::stream::ReceiveShared,
+        engine_orders::{Change, told_to_both},
+        receiving::receive_spans::ReceiveShared,
         resumed::TakenUpBytes,
         role::{EventSink, SessionEnd},
         tally::Tally,

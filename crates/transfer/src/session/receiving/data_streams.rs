@@ -7,9 +7,9 @@ use crate::{
     problem::Problem,
     problem::Side,
     session::{
-        engine_choice::Engines,
+        engine_orders::Engines,
         headway::{Carried, Cut},
-        receiving::stream,
+        receiving::receive_spans,
         streams::{StreamEvent, StreamFigures},
         supply::{Connect, Supply},
     },
@@ -83,7 +83,7 @@ impl DataStreams {
             self.engines.chosen.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
         context.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream)?;
-            stream::run(&shared, stream, socket, candidates, figures)
+            receive_spans::run(&shared, stream, socket, candidates, figures)
         });
     }
 

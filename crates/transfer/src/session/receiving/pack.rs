@@ -4,7 +4,7 @@
 
 use crate::session::{
     receiving::committer::SharedTarget,
-    receiving::stream::{Leave, ReceiveStream, Target},
+    receiving::receive_spans::{Leave, ReceiveStream, Target},
 };
 use crate::{error::io_fault, locks::lock, storage::open_files::Pass};
 use haul_datapath::SpanTap;

@@ -7,9 +7,9 @@ use crate::{
     policies::Wishes,
     problem::Problem,
     session::{
-        engine_choice::Change,
+        engine_orders::Change,
         role::{EventSink, SessionEnd},
-        sending::stream::SendShared,
+        sending::send_spans::SendShared,
         tally::Tally,
     },
     storage::source::SourceEntry,

@@ -4,10 +4,10 @@ use super::{context::Context, loss::LossWatch};
 use crate::{
     locks::lock,
     session::{
-        engine_choice::{Chosen, Engines},
+        engine_orders::{Chosen, Engines},
         headway::{Carried, Cut},
         listening::SILENT_AFTER_PING,
-        sending::stream,
+        sending::send_spans,
         streams::{self, StreamEvent},
         supply::{Connect, Supply},
     },
@@ -90,7 +90,7 @@ impl DataStreams {
             },
             move |socket, figures| {
                 lock(&shared.machine).stream_opened(stream)?;
-                stream::run(&shared, stream, socket, &chosen, figures)
+                send_spans::run(&shared, stream, socket, &chosen, figures)
             },
         );
     }

@@ -4,7 +4,7 @@ use super::{context::Context, data_streams::DataStreams};
 use crate::{
     events::Explained,
     problem::Side,
-    session::{engine_choice::source_of, streams::StreamFigures},
+    session::{engine_orders::source_of, streams::StreamFigures},
     storage::source::{Location, SourceEntry},
 };
 use haul_datapath::{WireKind, choose};

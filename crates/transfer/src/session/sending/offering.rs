@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     locks::lock,
-    session::sending::stream::Source,
+    session::sending::send_spans::Source,
     storage::{source::SourceEntry, walk::Listed},
 };
 use haul_protocol::{

@@ -1,6 +1,6 @@
 //! Packs of small files on a stream: read into one buffer with their headers, sent in one piece.
 
-use crate::session::sending::stream::{SendStream, Work};
+use crate::session::sending::send_spans::{SendStream, Work};
 use haul_datapath::{Boundary, EngineError, SpanFile, SpanTap};
 use haul_protocol::frame::{FrameHeader, SpanTrailer};
 use std::{io, os::unix::fs::FileExt};

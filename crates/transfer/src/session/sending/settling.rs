@@ -7,7 +7,7 @@ use crate::{
     locks::lock,
     name::Name,
     problem::Problem,
-    session::sending::stream::Source,
+    session::sending::send_spans::Source,
     storage::source::SourceEntry,
 };
 use haul_protocol::{

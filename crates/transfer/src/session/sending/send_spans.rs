@@ -2,7 +2,7 @@
 
 use crate::session::{
     contents::Contents,
-    engine_choice::{Chosen, Orders, SourceWatch},
+    engine_orders::{Chosen, Orders, SourceWatch},
     numa,
     sending::pack::PACK_FILL_MIN_BYTES,
     sending::sent_spans::{SentSpan, SentSpans},

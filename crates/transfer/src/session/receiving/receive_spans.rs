@@ -2,7 +2,7 @@
 
 use crate::session::{
     contents::Contents,
-    engine_choice::Orders,
+    engine_orders::Orders,
     numa,
     receiving::committer::{CommitterHandle, SharedTarget},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
