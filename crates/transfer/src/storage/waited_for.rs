@@ -67,12 +67,16 @@ pub fn is_waited_for(is_doubted: bool, holds: impl Fn(&Held) -> bool) -> bool {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return false;
     }
-    let mut any = false;
-    for waiter in waiters().iter_mut().filter(|waiter| holds(&waiter.held)) {
-        waiter.is_doubted = is_doubted;
-        any = true;
+    // `holds` looks at files, which have locks of their own: none of these is taken meanwhile.
+    let mut waiting: Vec<(usize, Held)> =
+        waiters().iter().map(|waiter| (waiter.number, waiter.held.clone())).collect();
+    waiting.retain(|(_, held)| holds(held));
+    for waiter in waiters().iter_mut() {
+        if waiting.iter().any(|(number, _)| *number == waiter.number) {
+            waiter.is_doubted = is_doubted;
+        }
     }
-    any
+    !waiting.is_empty()
 }
 
 fn waiters() -> Guard<'static, Vec<Waiter>> {
