@@ -7,7 +7,9 @@
 mod tables;
 
 use crate::{
-    BenchError, Caller, GROUP_PREFIX, host_facts,
+    BenchError, Caller, GROUP_PREFIX,
+    error::Lack,
+    host_facts,
     mounts::ImageMount,
     requests::{BenchChooser, ChooserSize},
     side::{Role, SideSpec},
@@ -117,7 +119,7 @@ fn measure_all(plan: &BenchChooser, home: &Workshop, caller: &Caller) -> Result<
         let place = match open(wanted_place, plan, home, caller) {
             Ok(place) => place,
             Err(why) => {
-                cells.push(Cell::skipped(&wanted_place.name(), why));
+                cells.push(Cell::skipped(&wanted_place.name(), &why));
                 continue;
             }
         };
@@ -134,7 +136,7 @@ fn open(
     plan: &BenchChooser,
     home: &Workshop,
     caller: &Caller,
-) -> Result<Place, String> {
+) -> Result<Place, Lack> {
     let (directory, mount) = match wanted {
         WantedPlace::Directory(directory) => (directory.clone(), None),
         WantedPlace::Image(kind) => {
@@ -142,9 +144,8 @@ fn open(
             (mount.path().to_owned(), Some(mount))
         }
     };
-    let workshop = Workshop::new(&directory, caller);
-    let workshop = workshop.map_err(|problem| problem.to_string())?;
-    let kind = workshop.file_system().map_err(|error| format!("{error:#}"))?.kind;
+    let workshop = Workshop::new(&directory, caller)?;
+    let kind = workshop.file_system().map_err(Lack::Figure)?.kind;
     Ok(Place { workshop, name: kind.to_string(), kind, _mount: mount })
 }
 
@@ -180,9 +181,9 @@ fn wanted_places(plan: &BenchChooser) -> Vec<WantedPlace> {
 }
 
 /// An image that holds source and target of the largest file, if the disk below can.
-fn image(plan: &BenchChooser, home: &Workshop, kind: &str) -> Result<ImageMount, String> {
+fn image(plan: &BenchChooser, home: &Workshop, kind: &str) -> Result<ImageMount, Lack> {
     if !rustix::process::geteuid().is_root() {
-        return Err("needs root to mount it, found another user".to_owned());
+        return Err(Lack::Root);
     }
     let bytes = |size: &ChooserSize| match size {
         ChooserSize::Bytes(bytes) => *bytes,
@@ -190,13 +191,10 @@ fn image(plan: &BenchChooser, home: &Workshop, kind: &str) -> Result<ImageMount,
     };
     let largest_bytes = plan.sizes.iter().map(bytes).max().unwrap_or(0);
     let size_bytes = largest_bytes.saturating_mul(2).saturating_add(IMAGE_EXTRA_BYTES);
-    let free_bytes = home.free_bytes().map_err(|error| format!("{error:#}"))?;
+    let free_bytes = home.free_bytes().map_err(Lack::Figure)?;
     if free_bytes < size_bytes + ROOM_BYTES {
-        return Err(format!(
-            "needs {} MiB for its image, found {} MiB free",
-            (size_bytes + ROOM_BYTES) >> 20,
-            free_bytes >> 20
-        ));
+        let needs_mib = (size_bytes + ROOM_BYTES) >> 20;
+        return Err(Lack::ImageRoom { needs_mib, free_mib: free_bytes >> 20 });
     }
     ImageMount::new(home.path(), kind, size_bytes)
 }
@@ -211,21 +209,21 @@ struct Sized {
 }
 
 /// Makes a control group with little memory, so that a file can be larger than memory on any host.
-fn memory_group() -> Result<ControlGroup, String> {
+fn memory_group() -> Result<ControlGroup, Lack> {
     let mut group = ControlGroup::new(GROUP_PREFIX);
     group.limit_memory(GROUP_BYTES)?;
     Ok(group)
 }
 
-fn sized(size: ChooserSize, place: &Place) -> Result<Sized, String> {
+fn sized(size: ChooserSize, place: &Place) -> Result<Sized, Lack> {
     let host = &place.workshop.host;
-    let free_bytes = place.workshop.free_bytes().map_err(|error| format!("{error:#}"))?;
+    let free_bytes = place.workshop.free_bytes().map_err(Lack::Figure)?;
     let fits = |len_bytes: u64| {
         let needs_bytes = len_bytes.saturating_mul(2).saturating_add(ROOM_BYTES);
         if needs_bytes <= free_bytes {
             return Ok(len_bytes);
         }
-        Err(format!("needs {} MiB free, found {} MiB", needs_bytes >> 20, free_bytes >> 20))
+        Err(Lack::Room { needs_mib: needs_bytes >> 20, free_mib: free_bytes >> 20 })
     };
     let shown = haul_report::units::bytes;
     match size {
@@ -233,9 +231,7 @@ fn sized(size: ChooserSize, place: &Place) -> Result<Sized, String> {
             let len_bytes = fits(bytes)?;
             Ok(Sized { len_bytes, shown: shown(bytes), beyond: false, group: None })
         }
-        ChooserSize::BeyondMemory if place.kind == FsKind::Tmpfs => {
-            Err("a tmpfs is memory: no file on it is larger".to_owned())
-        }
+        ChooserSize::BeyondMemory if place.kind == FsKind::Tmpfs => Err(Lack::InMemory),
         ChooserSize::BeyondMemory => match memory_group() {
             Ok(group) => Ok(Sized {
                 len_bytes: fits(BEYOND_GROUP_BYTES)?,
@@ -246,7 +242,8 @@ fn sized(size: ChooserSize, place: &Place) -> Result<Sized, String> {
             // Without a group only a file that is really larger will do.
             Err(why) => {
                 let len_bytes = host.memory_bytes.saturating_add(host.memory_bytes / 4);
-                let len_bytes = fits(len_bytes).map_err(|room| format!("{why}; or {room}"))?;
+                let len_bytes =
+                    fits(len_bytes).map_err(|room| Lack::Either(Box::new(why), Box::new(room)))?;
                 let memory = shown(host.memory_bytes);
                 let shown = format!("{} with {memory}", shown(len_bytes));
                 Ok(Sized { len_bytes, shown, beyond: true, group: None })
@@ -273,7 +270,7 @@ fn measure_place(
                     ChooserSize::Bytes(bytes) => haul_report::units::bytes(bytes),
                     ChooserSize::BeyondMemory => "beyond memory".to_owned(),
                 };
-                cells.push(Cell { size, ..Cell::skipped(&place.name, why) });
+                cells.push(Cell { size, ..Cell::skipped(&place.name, &why) });
                 left -= of_size;
                 continue;
             }
@@ -327,7 +324,7 @@ impl Cell {
         }
     }
 
-    fn skipped(file_system: &str, why: String) -> Self {
+    fn skipped(file_system: &str, why: &Lack) -> Self {
         Self {
             file_system: file_system.to_owned(),
             size: String::new(),
@@ -337,7 +334,7 @@ impl Cell {
             choice: Vec::new(),
             pairs: Vec::new(),
             duels: Vec::new(),
-            skipped: Some(why),
+            skipped: Some(why.to_string()),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     BenchError, Caller,
     engines::receiver_for,
     host_facts,
-    pair::{Outcome, Pair, Run, Source, Target, Watch},
+    pair::{Outcome, Pair, Source, Target, Watch},
     requests::BenchFiles,
     series::{Calls, Effort, Series, measure},
     studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
@@ -36,7 +36,7 @@ pub struct Recorded {
     pub name: String,
     pub pair: Pair,
     /// The run, or why there was none.
-    pub run: Result<Run, String>,
+    pub run: Outcome,
 }
 
 /// Results of repeating the studies of files.
@@ -167,10 +167,7 @@ fn record(workshop: &Workshop, len_bytes: u64, residency: Residency) -> Result<V
     let mut recorded = Vec::new();
     for (name, pair) in wanted {
         steps.begin(name);
-        let run = match pair.run(workshop, Watch::Bytes(SAMPLE_EVERY))? {
-            Outcome::Ran(run) => Ok(*run),
-            Outcome::Refused(why) => Err(why),
-        };
+        let run = pair.run(workshop, Watch::Bytes(SAMPLE_EVERY))?;
         recorded.push(Recorded { name: name.to_owned(), pair, run });
     }
     Ok(recorded)

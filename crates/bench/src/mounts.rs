@@ -2,6 +2,7 @@
 //!
 //! Needs root; all of them go when dropped.
 
+use crate::error::Lack;
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
@@ -29,12 +30,12 @@ impl ImageMount {
     ///
     /// # Errors
     /// Says what it needs and what it found, in a sentence.
-    pub fn new(directory: &Path, kind: &str, size_bytes: u64) -> Result<Self, String> {
+    pub fn new(directory: &Path, kind: &str, size_bytes: u64) -> Result<Self, Lack> {
         let image = directory.join(format!("{kind}.image"));
         let path = directory.join(kind);
-        fs::create_dir(&path).map_err(|error| error.to_string())?;
-        let file = File::create_new(&image).map_err(|error| error.to_string())?;
-        file.set_len(size_bytes).map_err(|error| error.to_string())?;
+        fs::create_dir(&path)?;
+        let file = File::create_new(&image)?;
+        file.set_len(size_bytes)?;
         let mut this = Self { path, image, device: OsString::new(), mounted: false };
         let program = format!("mkfs.{kind}");
         run(&program, &["-q".as_ref(), this.image.as_os_str()])?;
@@ -78,18 +79,18 @@ impl Drop for ImageMount {
 }
 
 /// Runs a program and returns what it printed.
-fn run(program: &str, words: &[&OsStr]) -> Result<String, String> {
+fn run(program: &str, words: &[&OsStr]) -> Result<String, Lack> {
     let output =
         Command::new(program).args(words).output().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("needs {program}, found no such program"),
-            _ => format!("{program}: {error}"),
+            std::io::ErrorKind::NotFound => Lack::Program(program.to_owned()),
+            _ => Lack::NotStarted(program.to_owned(), error),
         })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason").trim();
-    Err(format!("{program} failed: {first}"))
+    Err(Lack::Failed { program: program.to_owned(), said: first.to_owned() })
 }
 
 #[cfg(test)]
@@ -116,7 +117,7 @@ mod tests {
     fn a_kind_without_its_program_says_what_it_needs() {
         let directory = tempfile::tempdir().unwrap();
         let why = ImageMount::new(directory.path(), "no-such-kind", 1 << 20).unwrap_err();
-        assert_eq!(why, "needs mkfs.no-such-kind, found no such program");
+        assert_eq!(why.to_string(), "needs mkfs.no-such-kind, found no such program");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

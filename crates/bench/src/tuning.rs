@@ -289,11 +289,11 @@ impl Bench<'_> {
         let seen = child.wait_for(time_max, || self.workshop.go_on(), |line| watch.look(line))?;
         child.end();
         match seen {
-            Some(Ok(seen)) => {
+            Some(Looked::Enough(seen)) => {
                 cell.rates.push(seen.gbit_per_s);
                 (cell.retransmits, cell.limiting) = (seen.retransmits, seen.limiting);
             }
-            Some(Err(why)) => cell.refused = Some(why),
+            Some(Looked::Failed(why)) => cell.refused = Some(why),
             None => cell.refused = Some(format!("it moved too little: {}", child.errors())),
         }
         Ok(())
@@ -348,6 +348,13 @@ struct Seen {
     limiting: String,
 }
 
+/// An end of looking at a push.
+enum Looked {
+    Enough(Seen),
+    /// The push failed, in its words.
+    Failed(String),
+}
+
 /// Waits until enough of a push was seen.
 struct Watch<'a> {
     plan: &'a BenchTuning,
@@ -356,12 +363,12 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn look(&mut self, line: &Value) -> Wanted<Result<Seen, String>> {
+    fn look(&mut self, line: &Value) -> Wanted<Looked> {
         match line["event"].as_str() {
             Some("error") => {
                 let parts = ["what", "needs", "found"].map(|part| line[part].as_str());
                 let parts: Vec<_> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
-                return Wanted::This(Err(parts.join(": ")));
+                return Wanted::This(Looked::Failed(parts.join(": ")));
             }
             Some("progress") => {}
             _ => return Wanted::More,
@@ -377,7 +384,7 @@ impl Watch<'_> {
         if passed < self.plan.time.as_secs_f64() {
             return Wanted::More;
         }
-        Wanted::This(Ok(Seen {
+        Wanted::This(Looked::Enough(Seen {
             gbit_per_s: bytes.saturating_sub(before) as f64 * 8.0 / 1e9 / passed,
             retransmits: retransmits.saturating_sub(again),
             limiting: line["limiting"]["stage"].as_str().unwrap_or_default().to_owned(),
@@ -415,11 +422,13 @@ mod tests {
         for (seconds, bytes) in [(1.0, 5), (2.0, 1_000_000), (3.0, 9), (4.9, 9)] {
             assert!(matches!(watch.look(&line(seconds, bytes, 7)), Wanted::More));
         }
-        let Wanted::This(Ok(seen)) = watch.look(&line(6.0, 501_000_000, 9)) else { panic!() };
+        let Wanted::This(Looked::Enough(seen)) = watch.look(&line(6.0, 501_000_000, 9)) else {
+            panic!()
+        };
         let limiting = "network".to_owned();
         assert_eq!(seen, Seen { gbit_per_s: 1.0, retransmits: 2, limiting });
         let error = json!({"event": "error", "what": "no way", "needs": "", "found": "a wall"});
-        let Wanted::This(Err(why)) = watch.look(&error) else { panic!() };
+        let Wanted::This(Looked::Failed(why)) = watch.look(&error) else { panic!() };
         assert_eq!(why, "no way: a wall");
     }
 

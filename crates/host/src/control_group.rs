@@ -7,7 +7,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -25,6 +25,44 @@ const REMOVE_PATIENCE: Duration = Duration::from_secs(10);
 const SCRIPT: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 1; shift; done; shift; \
                       exec \"$@\"";
 
+/// A limit that cannot be set.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlGroupError {
+    /// The kernel does not say where a path lies.
+    #[error(transparent)]
+    Path(#[from] io::Error),
+    /// A path lies on no disk whose reads could be limited.
+    #[error(
+        "needs a directory on a disk, found none: the file system's number is {0}, which is no disk"
+    )]
+    NoDisk(DeviceNumber),
+    /// The disk that a partition is of cannot be found.
+    #[error("the disk of partition {0} has no number")]
+    NoWholeDisk(DeviceNumber),
+    /// No version of control groups takes the limit.
+    #[error("needs root and control groups that limit {controller}, found {found}")]
+    NotLimited {
+        /// Kind of limit, by the name of its controller in version 2.
+        controller: &'static str,
+        /// Obstacle in the last version that was tried.
+        found: Obstacle,
+    },
+}
+
+/// An obstacle to a limit in one version of control groups.
+#[derive(Debug, thiserror::Error)]
+pub enum Obstacle {
+    /// The host has no such control groups.
+    #[error("none")]
+    Nothing,
+    /// Version 2 is there, and its kernel lacks the controller.
+    #[error("version 2 without {0:?}")]
+    NoController(&'static str),
+    /// A file or directory of the group cannot be written or made.
+    #[error("{0}: {1}")]
+    Refused(String, io::Error),
+}
+
 /// A block device by its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNumber {
@@ -37,36 +75,32 @@ impl DeviceNumber {
     ///
     /// # Errors
     /// Where there is no such disk: a tmpfs, a network, or btrfs, which numbers its devices itself.
-    pub fn below(root: &Path, path: &Path) -> Result<Self, String> {
+    pub fn below(root: &Path, path: &Path) -> Result<Self, ControlGroupError> {
         use std::os::unix::fs::MetadataExt;
-        let device = fs::metadata(path).map_err(|error| error.to_string())?.dev();
+        let device = fs::metadata(path)?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let own = below(root, "/sys/dev/block").join(format!("{major}:{minor}"));
+        let found = Self { major, minor };
+        let own = below(root, "/sys/dev/block").join(found.to_string());
         if !own.exists() {
-            let found = format!("the file system's number is {major}:{minor}, which is no disk");
-            return Err(format!("needs a directory on a disk, found none: {found}"));
+            return Err(ControlGroupError::NoDisk(found));
         }
         if !own.join("partition").exists() {
-            return Ok(Self { major, minor });
+            return Ok(found);
         }
-        let whole = text(&own.join("../dev")).and_then(|text| text.trim().parse().ok());
-        whole.ok_or_else(|| format!("the disk of partition {major}:{minor} has no number"))
+        let whole = text(&own.join("../dev")).and_then(|text| Self::parse(text.trim()));
+        whole.ok_or(ControlGroupError::NoWholeDisk(found))
+    }
+
+    /// The device that `MAJOR:MINOR` names.
+    fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once(':')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 }
 
 impl std::fmt::Display for DeviceNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
-    }
-}
-
-impl std::str::FromStr for DeviceNumber {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (major, minor) = text.split_once(':').ok_or("needs MAJOR:MINOR")?;
-        let number = |text: &str| text.parse::<u32>().map_err(|error| error.to_string());
-        Ok(Self { major: number(major)?, minor: number(minor)? })
     }
 }
 
@@ -120,7 +154,7 @@ impl ControlGroup {
     ///
     /// # Errors
     /// Says what it needs and what it found.
-    pub fn limit_memory(&mut self, bytes: u64) -> Result<(), String> {
+    pub fn limit_memory(&mut self, bytes: u64) -> Result<(), ControlGroupError> {
         self.limit("memory", "memory", |version| match version {
             Version::One { .. } => vec![("memory.limit_in_bytes", bytes.to_string())],
             Version::Two { .. } => vec![("memory.max", bytes.to_string())],
@@ -131,7 +165,11 @@ impl ControlGroup {
     ///
     /// # Errors
     /// Says what it needs and what it found.
-    pub fn limit_reads(&mut self, device: DeviceNumber, limit: ReadLimit) -> Result<(), String> {
+    pub fn limit_reads(
+        &mut self,
+        device: DeviceNumber,
+        limit: ReadLimit,
+    ) -> Result<(), ControlGroupError> {
         let ReadLimit { bytes_per_s, reads_per_s } = limit;
         self.limit("blkio", "io", |version| match version {
             // 0 takes a limit away (blkio-controller.rst).
@@ -224,8 +262,8 @@ impl ControlGroup {
         one: &'static str,
         two: &'static str,
         values: impl Fn(Version) -> Vec<(&'static str, String)>,
-    ) -> Result<(), String> {
-        let mut found = "none".to_owned();
+    ) -> Result<(), ControlGroupError> {
+        let mut found = Obstacle::Nothing;
         let versions = [Version::One { controller: one }, Version::Two { controller: two }];
         for version in versions {
             let place = match self.place(version) {
@@ -239,7 +277,7 @@ impl ControlGroup {
             let group = place.join(&self.name);
             let is_new = !self.directories.contains(&group);
             if is_new && let Err(error) = fs::create_dir(&group) {
-                found = format!("{}: {error}", group.display());
+                found = Obstacle::Refused(group.display().to_string(), error);
                 continue;
             }
             match values(version).iter().try_for_each(|(file, value)| write(&group, file, value)) {
@@ -255,12 +293,12 @@ impl ControlGroup {
                 let _ = fs::remove_dir(&group);
             }
         }
-        Err(format!("needs root and control groups that limit {two}, found {found}"))
+        Err(ControlGroupError::NotLimited { controller: two, found })
     }
 
     /// Finds the directory in which groups of this version are made; `None` where it has no such
     /// controller.
-    fn place(&mut self, version: Version) -> Result<Option<PathBuf>, String> {
+    fn place(&mut self, version: Version) -> Result<Option<PathBuf>, Obstacle> {
         let mounted = below(&self.root, MOUNTED);
         match version {
             Version::One { controller } => {
@@ -272,7 +310,7 @@ impl ControlGroup {
                     return Ok(None);
                 };
                 if !has_word(&controllers, controller) {
-                    return Err(format!("version 2 without {controller:?}"));
+                    return Err(Obstacle::NoController(controller));
                 }
                 let on = text(&mounted.join(SWITCHES)).unwrap_or_default();
                 if !has_word(&on, controller) {
@@ -294,10 +332,10 @@ fn has_word(text: &str, wanted: &str) -> bool {
 
 /// Writes a file of a group. A file that is not there is not made: that directory is no control
 /// group.
-fn write(group: &Path, file: &str, value: &str) -> Result<(), String> {
+fn write(group: &Path, file: &str, value: &str) -> Result<(), Obstacle> {
     let written = File::options().write(true).open(group.join(file));
     let written = written.and_then(|mut file| file.write_all(value.as_bytes()));
-    written.map_err(|error| format!("{file}: {error}"))
+    written.map_err(|error| Obstacle::Refused(file.to_owned(), error))
 }
 
 /// Removes groups of processes that are gone: only a killed run leaves them.
@@ -358,7 +396,7 @@ mod tests {
         let mut group = ControlGroup::below(root.path(), "haul-t");
         assert!(group.words().is_empty() && !group.holds(1));
         let why = group.limit_memory(1).unwrap_err();
-        assert_eq!(why, "needs root and control groups that limit memory, found none");
+        assert_eq!(why.to_string(), "needs root and control groups that limit memory, found none");
         // A plain directory takes no limit, and nothing is left in it.
         fs::create_dir_all(root.path().join("sys/fs/cgroup/memory")).unwrap();
         assert!(group.limit_memory(1).is_err());
@@ -373,7 +411,8 @@ mod tests {
         ]);
         let mut group = ControlGroup::below(root.path(), "haul-t");
         // A kernel would have made the file; here nobody does, and the group goes again.
-        assert!(group.limit_reads(DISK, ReadLimit::default()).unwrap_err().contains("io.max"));
+        let why = group.limit_reads(DISK, ReadLimit::default()).unwrap_err();
+        assert!(why.to_string().contains("io.max"), "{why}");
         let switches = root.path().join("sys/fs/cgroup/cgroup.subtree_control");
         let switched = || fs::read_to_string(&switches).unwrap();
         assert!(switched().starts_with("+io"), "{}", switched());
@@ -386,7 +425,7 @@ mod tests {
         let root = host(&[]);
         let directory = tempfile::tempdir().unwrap();
         let found = DeviceNumber::below(root.path(), directory.path());
-        assert!(found.unwrap_err().starts_with("needs a directory on a disk"));
+        assert!(found.unwrap_err().to_string().starts_with("needs a directory on a disk"));
         let device = {
             use std::os::unix::fs::MetadataExt;
             let device = fs::metadata(directory.path()).unwrap().dev();
@@ -398,7 +437,7 @@ mod tests {
         symlink(disk.join("part"), root.path().join("sys/dev/block").join(device)).unwrap();
         fs::write(disk.join("dev"), "8:16\n").unwrap();
         fs::write(disk.join("part/partition"), "1\n").unwrap();
-        assert_eq!(DeviceNumber::below(root.path(), directory.path()), Ok(DISK));
+        assert_eq!(DeviceNumber::below(root.path(), directory.path()).unwrap(), DISK);
     }
 
     #[test]

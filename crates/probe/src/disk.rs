@@ -32,7 +32,7 @@ use haul_host::{
 use haul_sys::Ring;
 use haul_transfer::{Interrupt, Problem, TransferError};
 use plan::Plan;
-use run::{Load, NoRun, Run};
+use run::{Load, NoRun, Refusal, Run};
 use rustix::{
     fs::{Mode, OFlags, major, minor},
     io::Errno,
@@ -247,17 +247,15 @@ impl<'probe> Prober<'probe> {
     }
 
     /// Makes the file anew for a write, or says how much of it can be read.
-    fn ready(&mut self, operation: Operation) -> Result<u64, String> {
+    fn ready(&mut self, operation: Operation) -> Result<u64, Refusal> {
         match operation {
             Operation::Write => {
                 self.written_bytes = 0;
                 let begun = self.scratch.begin_anew(self.plan.len_bytes);
-                begun.map_err(|error| format!("no room for the file any more: {error}"))?;
+                begun.map_err(Refusal::NoRoom)?;
                 Ok(self.plan.len_bytes)
             }
-            Operation::Read if self.written_bytes == 0 => {
-                Err("nothing was written that could be read".to_owned())
-            }
+            Operation::Read if self.written_bytes == 0 => Err(Refusal::NothingWritten),
             Operation::Read => Ok(self.written_bytes),
         }
     }
@@ -315,7 +313,7 @@ impl<'probe> Prober<'probe> {
         let region_bytes = match region {
             Ok(region_bytes) => region_bytes,
             Err(why) => {
-                cell.refused = Some(why);
+                cell.refused = Some(why.to_string());
                 return Ok(());
             }
         };
@@ -345,7 +343,7 @@ impl<'probe> Prober<'probe> {
                 Ok(())
             }
             Err(NoRun::Refused(why)) => {
-                cell.refused = Some(why);
+                cell.refused = Some(why.to_string());
                 Ok(())
             }
             Err(NoRun::Interrupted) => Err(Interrupted),

@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
+use crate::Unavailable;
 use haul_host::control_group::{ControlGroup, DeviceNumber, ReadLimit};
 
 /// A control group whose reads of a disk are limited.
@@ -16,7 +17,7 @@ impl DiskLimit {
     ///
     /// # Errors
     /// Without root, or where control groups cannot limit it.
-    pub fn of_reads(mounted: &Path, bytes_per_s: u64) -> Result<Self, String> {
+    pub fn of_reads(mounted: &Path, bytes_per_s: u64) -> Result<Self, Unavailable> {
         let device = DeviceNumber::below(Path::new("/"), mounted)?;
         let mut this = Self { group: ControlGroup::new(crate::GROUP_PREFIX), device };
         this.change_to(bytes_per_s)?;
@@ -27,9 +28,9 @@ impl DiskLimit {
     ///
     /// # Errors
     /// What write(2) says.
-    pub fn change_to(&mut self, bytes_per_s: u64) -> Result<(), String> {
+    pub fn change_to(&mut self, bytes_per_s: u64) -> Result<(), Unavailable> {
         let limit = ReadLimit { bytes_per_s: Some(bytes_per_s), reads_per_s: None };
-        self.group.limit_reads(self.device, limit)
+        Ok(self.group.limit_reads(self.device, limit)?)
     }
 
     /// The words that run a program in this group when they stand before it.

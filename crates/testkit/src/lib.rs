@@ -11,8 +11,10 @@ pub mod seed;
 pub mod skip;
 pub mod strace;
 pub mod tree;
+mod unavailable;
 
 pub use haul_emulator::wan;
+pub use unavailable::Unavailable;
 
 /// The beginning of the names of control groups that tests make.
 const GROUP_PREFIX: &str = "haul-test";

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use crate::Unavailable;
 use haul_host::control_group::ControlGroup;
 
 /// A control group whose memory is limited.
@@ -16,7 +17,7 @@ impl MemoryLimit {
     ///
     /// # Errors
     /// Without root, or where the memory of control groups cannot be limited.
-    pub fn new(bytes: u64) -> Result<Self, String> {
+    pub fn new(bytes: u64) -> Result<Self, Unavailable> {
         let mut group = ControlGroup::new(crate::GROUP_PREFIX);
         group.limit_memory(bytes)?;
         Ok(Self { group })

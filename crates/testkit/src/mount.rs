@@ -1,5 +1,6 @@
 //! Small file systems for tests: full, read-only, failing. Needs root; unmounted when dropped.
 
+use crate::Unavailable;
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
@@ -59,7 +60,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mount(8) says: not permitted, most of the time.
-    pub fn tmpfs(path: &Path, size: &str) -> Result<Self, String> {
+    pub fn tmpfs(path: &Path, size: &str) -> Result<Self, Unavailable> {
         let options = format!("size={size},mode=755");
         run("mount", ["-t", "tmpfs", "-o", &options, "haul-test"].map(OsStr::new), path)?;
         Ok(Self { path: path.to_owned(), device: None })
@@ -69,7 +70,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mount(8) says: not permitted, most of the time.
-    pub fn bind(directory: &Path, path: &Path) -> Result<Self, String> {
+    pub fn bind(directory: &Path, path: &Path) -> Result<Self, Unavailable> {
         run("mount", [OsStr::new("--bind"), directory.as_os_str()], path)?;
         Ok(Self { path: path.to_owned(), device: None })
     }
@@ -79,7 +80,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mount(8) says: not permitted, most of the time.
-    pub fn ramfs(path: &Path) -> Result<Self, String> {
+    pub fn ramfs(path: &Path) -> Result<Self, Unavailable> {
         run("mount", ["-t", "ramfs", "haul-test"].map(OsStr::new), path)?;
         Ok(Self { path: path.to_owned(), device: None })
     }
@@ -89,7 +90,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
-    pub fn ext2(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
+    pub fn ext2(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, Unavailable> {
         Self::image(path, image, size_bytes, &["ext2", "-m", "0"])
     }
 
@@ -98,7 +99,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
-    pub fn disk(kind: DiskKind, path: &Path, image: &Path) -> Result<Self, String> {
+    pub fn disk(kind: DiskKind, path: &Path, image: &Path) -> Result<Self, Unavailable> {
         Self::image(path, image, kind.bytes_default(), kind.words())
     }
 
@@ -108,7 +109,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
-    pub fn disk_to_fill(kind: DiskKind, path: &Path, image: &Path) -> Result<Self, String> {
+    pub fn disk_to_fill(kind: DiskKind, path: &Path, image: &Path) -> Result<Self, Unavailable> {
         let mixed = ["btrfs", "--mixed"];
         let words = if kind == DiskKind::Btrfs { &mixed[..] } else { kind.words() };
         Self::image(path, image, kind.bytes_default(), words)
@@ -118,7 +119,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mkfs(8) or mount(8) say.
-    pub fn ext4(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, String> {
+    pub fn ext4(path: &Path, image: &Path, size_bytes: u64) -> Result<Self, Unavailable> {
         Self::image(path, image, size_bytes, DiskKind::Ext4.words())
     }
 
@@ -130,7 +131,7 @@ impl Mount {
         path: &Path,
         image: &Path,
         size_bytes: u64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Unavailable> {
         Self::image(path, image, size_bytes, &["ext2", "-m", "0", "-I", "128"])
     }
 
@@ -138,16 +139,21 @@ impl Mount {
     ///
     /// # Errors
     /// What bindfs(1) says: not permitted, not installed, no FUSE.
-    pub fn bindfs(below: &Path, path: &Path) -> Result<Self, String> {
+    pub fn bindfs(below: &Path, path: &Path) -> Result<Self, Unavailable> {
         run("bindfs", [below.as_os_str()], path)?;
         Ok(Self { path: path.to_owned(), device: None })
     }
 
     /// Makes and mounts a file system in an image; `kind` is its name and words for its own
     /// mkfs(8).
-    fn image(path: &Path, image: &Path, size_bytes: u64, kind: &[&str]) -> Result<Self, String> {
-        let file = std::fs::File::create_new(image).map_err(|error| error.to_string())?;
-        file.set_len(size_bytes).map_err(|error| error.to_string())?;
+    fn image(
+        path: &Path,
+        image: &Path,
+        size_bytes: u64,
+        kind: &[&str],
+    ) -> Result<Self, Unavailable> {
+        let file = std::fs::File::create_new(image)?;
+        file.set_len(size_bytes)?;
         let words = [&["-t"], &kind[..1], &["-q"], &kind[1..]].concat();
         run("mkfs", words.into_iter().map(OsStr::new), image)?;
         let device = LoopDevice::of(image)?;
@@ -160,18 +166,20 @@ impl Mount {
     ///
     /// # Errors
     /// Where the file system can't: no disk, or the kernel does not let this user.
-    pub fn cut_power(&self) -> Result<(), String> {
-        let root = std::fs::File::open(&self.path).map_err(|error| error.to_string())?;
+    pub fn cut_power(&self) -> Result<(), Unavailable> {
+        let root = std::fs::File::open(&self.path)?;
         // btrfs has no such request (Linux 6.18).
-        haul_sys::shutdown::power_cut(&root)
-            .or_else(|error| self.fail_disk().map_err(|why| format!("shutdown: {error}; {why}")))
+        haul_sys::shutdown::power_cut(&root).or_else(|error| {
+            let both = |why| Unavailable::PowerStays(error, Box::new(why));
+            self.fail_disk().map_err(both)
+        })
     }
 
     /// Fails the disk: all that wants something of it fails with EIO, until it is mounted again.
     ///
     /// # Errors
     /// Where there is no disk.
-    pub fn fail_disk(&self) -> Result<(), String> {
+    pub fn fail_disk(&self) -> Result<(), Unavailable> {
         self.fail_disk_from(DEAD_BYTES)
     }
 
@@ -180,8 +188,8 @@ impl Mount {
     ///
     /// # Errors
     /// Where there is no disk.
-    pub fn fail_disk_from(&self, bytes: u64) -> Result<(), String> {
-        self.device.as_ref().ok_or("there is no disk")?.limit(bytes)
+    pub fn fail_disk_from(&self, bytes: u64) -> Result<(), Unavailable> {
+        self.device.as_ref().ok_or(Unavailable::NoDisk)?.limit(bytes)
     }
 
     /// Unmounts the file system, waiting until nobody uses it any more, and mounts its device
@@ -189,8 +197,8 @@ impl Mount {
     ///
     /// # Errors
     /// What umount(8) or mount(8) say: that somebody still uses it.
-    pub fn mount_again(&self) -> Result<(), String> {
-        let device = self.device.as_ref().ok_or("without a device nothing of it stays")?;
+    pub fn mount_again(&self) -> Result<(), Unavailable> {
+        let device = self.device.as_ref().ok_or(Unavailable::NoDevice)?;
         let deadline = Instant::now() + UNMOUNT_PATIENCE;
         while let Err(why) = run("umount", [], &self.path) {
             if Instant::now() > deadline {
@@ -201,7 +209,7 @@ impl Mount {
         // Where somebody made a mount namespace meanwhile, it lives on there.
         while device.is_mounted_somewhere() {
             if Instant::now() > deadline {
-                return Err(format!("{:?} is mounted in another mount namespace", device.0));
+                return Err(Unavailable::MountedElsewhere(device.0.clone()));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -213,7 +221,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mount(8) says: that a file is open for writing.
-    pub fn make_read_only(&self) -> Result<(), String> {
+    pub fn make_read_only(&self) -> Result<(), Unavailable> {
         self.remount("ro")
     }
 
@@ -221,7 +229,7 @@ impl Mount {
     ///
     /// # Errors
     /// What mount(8) says.
-    pub fn remount(&self, options: &str) -> Result<(), String> {
+    pub fn remount(&self, options: &str) -> Result<(), Unavailable> {
         let options = format!("remount,{options}");
         run("mount", ["-o", &options].map(OsStr::new), &self.path)
     }
@@ -245,16 +253,16 @@ impl Drop for Mount {
 struct LoopDevice(OsString);
 
 impl LoopDevice {
-    fn of(image: &Path) -> Result<Self, String> {
+    fn of(image: &Path) -> Result<Self, Unavailable> {
         let name = output_of("losetup", ["--find", "--show"].map(OsStr::new), image)?;
         Ok(Self(name.trim().into()))
     }
 
     /// Shows only the first bytes of the device's file; 0: all.
-    fn limit(&self, bytes: u64) -> Result<(), String> {
-        let device = std::fs::File::open(&self.0).map_err(|error| error.to_string())?;
+    fn limit(&self, bytes: u64) -> Result<(), Unavailable> {
+        let device = std::fs::File::open(&self.0)?;
         haul_sys::loop_size::limit(&device, bytes)
-            .map_err(|error| format!("the size of {}: {error}", self.0.display()))
+            .map_err(|error| Unavailable::SizeStays(self.0.display().to_string(), error))
     }
 
     /// Whether any mount namespace has the device mounted: each mounted ext4 has a directory there
@@ -277,25 +285,26 @@ impl Drop for LoopDevice {
 }
 
 fn run<'a>(
-    program: &str,
+    program: &'static str,
     words: impl IntoIterator<Item = &'a OsStr>,
     path: &Path,
-) -> Result<(), String> {
+) -> Result<(), Unavailable> {
     output_of(program, words, path).map(drop)
 }
 
 fn output_of<'a>(
-    program: &str,
+    program: &'static str,
     words: impl IntoIterator<Item = &'a OsStr>,
     path: &Path,
-) -> Result<String, String> {
+) -> Result<String, Unavailable> {
     let output = Command::new(program)
         .args(words)
         .arg(path)
         .output()
-        .map_err(|error| format!("{program}: {error}"))?;
+        .map_err(|error| Unavailable::NotStarted(program, error))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Unavailable::Refused { program, said })
 }

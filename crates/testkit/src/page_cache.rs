@@ -2,17 +2,18 @@
 
 use std::{fs::File, io, num::NonZeroU64, ops::Range, path::Path};
 
+use crate::Unavailable;
 use rustix::fs::{Advice, fadvise};
 
 /// Makes the page cache forget a part of a file, once that is on its disk.
 ///
 /// # Errors
-/// In words, where more than a tenth of it stays: a tmpfs has no other place for it.
-pub fn forget(path: &Path, part: Range<u64>) -> Result<(), String> {
+/// Where more than a tenth of it stays: a tmpfs has no other place for it.
+pub fn forget(path: &Path, part: Range<u64>) -> Result<(), Unavailable> {
     let len_bytes = part.end - part.start;
-    let left_bytes = try_to_forget(path, part).map_err(|error| error.to_string())?;
+    let left_bytes = try_to_forget(path, part)?;
     if left_bytes > len_bytes / 10 {
-        return Err(format!("{left_bytes} of {len_bytes} bytes stay in the page cache"));
+        return Err(Unavailable::StillCached { left_bytes, len_bytes });
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Skipped tests, which do not count as passed: each says why this host cannot run it.
 
+use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 
@@ -23,8 +24,9 @@ pub const LOG_VARIABLE: &str = "HAUL_SKIP_LOG";
 /// # Panics
 ///
 /// When `HAUL_SKIP_LOG` is set and cannot be written: a skipped test would count as passed.
-pub fn skip(needs: &str, found: &str) {
-    let line = format!("skipped: needs {}, found {}", one_line(needs), one_line(found));
+pub fn skip(needs: &str, found: impl Display) {
+    let found = one_line(&found.to_string());
+    let line = format!("skipped: needs {}, found {found}", one_line(needs));
     println!("{line}");
     let Some(log) = std::env::var_os(LOG_VARIABLE) else { return };
     let program = std::env::current_exe().unwrap_or_default();

@@ -2,6 +2,7 @@
 //!
 //! What goes through io_uring is no call of its own and cannot be made to fail here.
 
+use crate::Unavailable;
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -31,7 +32,12 @@ impl Strace {
     ///
     /// # Errors
     /// Without strace(1), or without the right to trace.
-    pub fn attach(pid: u32, fault: &str, path: Option<&Path>, log: &Path) -> Result<Self, String> {
+    pub fn attach(
+        pid: u32,
+        fault: &str,
+        path: Option<&Path>,
+        log: &Path,
+    ) -> Result<Self, Unavailable> {
         let call = fault.split(':').next().unwrap_or_default();
         let mut command = Command::new("strace");
         command.args(["-f", "-p", &pid.to_string(), "-e", &format!("trace={call}")]);
@@ -40,8 +46,9 @@ impl Strace {
             command.arg("-P").arg(path);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("strace: {error}"))?;
-        let errors = child.stderr.take().ok_or("strace has no standard error")?;
+        let mut child =
+            command.spawn().map_err(|error| Unavailable::NotStarted("strace", error))?;
+        let errors = child.stderr.take().expect("its standard error is a pipe");
         let this = Self { child, log: log.to_owned() };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -52,8 +59,11 @@ impl Strace {
         });
         match told.recv_timeout(ATTACH_PATIENCE) {
             Ok(line) if line.contains(ATTACHED) => Ok(this),
-            Ok(line) => Err(line),
-            Err(_) => Err(format!("strace did not attach in {ATTACH_PATIENCE:?}")),
+            Ok(line) => Err(Unavailable::NotTraced(line)),
+            Err(_) => {
+                let late = format!("strace did not attach in {ATTACH_PATIENCE:?}");
+                Err(Unavailable::NotTraced(late))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     files::{Found, Recorded},
-    pair::Target,
+    pair::{Outcome, Target},
     series::Series,
     side::Sample,
     studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS},
@@ -251,9 +251,15 @@ fn recording_line(recorded: &Recorded) -> RecordingLine<'_> {
         sending: Vec::new(),
         recording: Vec::new(),
         disk: Vec::new(),
-        refused: recorded.run.as_ref().err().map(String::as_str),
+        refused: None,
     };
-    let Ok(run) = &recorded.run else { return line };
+    let run = match &recorded.run {
+        Outcome::Ran(run) => run,
+        Outcome::Refused(why) => {
+            line.refused = Some(why);
+            return line;
+        }
+    };
     let bits = pair.len_bytes as f64 * 8.0;
     let start_ns = run.send.start_ns;
     let sent_ns = run.send.end_ns.saturating_sub(start_ns).max(1);

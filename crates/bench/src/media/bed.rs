@@ -10,7 +10,7 @@ use crate::{
     workshop::{ROOM_BYTES, Residency, Workshop},
 };
 use anyhow::{Context, Result, ensure};
-use haul_host::control_group::DeviceNumber;
+use haul_host::control_group::{ControlGroupError, DeviceNumber};
 use haul_report::units;
 use haul_scratch::data_file;
 use serde::Serialize;
@@ -33,15 +33,14 @@ pub(super) struct Disk {
     /// Whether the films lie in an image file with a device of its own.
     pub is_image: bool,
     pub read_ahead_kib: Option<u64>,
-    /// The device below the films, or why there is none to bind.
-    #[serde(skip)]
-    pub device: Result<DeviceNumber, String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Bed {
     pub directory: PathBuf,
     pub disk: Disk,
+    /// The device below the films, or why there is none to bind.
+    pub device: Result<DeviceNumber, ControlGroupError>,
     /// Shortcomings of the bed, such as a device that could not be made, a sentence each.
     pub notes: Vec<String>,
     pub films: Vec<String>,
@@ -79,9 +78,9 @@ impl Bed {
         }
         let read_ahead_kib =
             read_ahead.and_then(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-        let disk = Disk { event: "disk", is_image: mount.is_some(), read_ahead_kib, device };
+        let disk = Disk { event: "disk", is_image: mount.is_some(), read_ahead_kib };
         let films = (0..plan.crowd.films).map(film_name).collect();
-        let bed = Self { directory, disk, notes, films, _mount: mount };
+        let bed = Self { directory, disk, device, notes, films, _mount: mount };
         bed.fill(workshop, &files)?;
         Ok(bed)
     }

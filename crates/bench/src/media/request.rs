@@ -55,15 +55,21 @@ impl Variant {
 }
 
 impl FromStr for Variant {
-    type Err = String;
+    type Err = UnknownMethod;
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        let all = Self::all();
-        all.iter().copied().find(|one| one.name() == name).ok_or_else(|| {
-            let names: Vec<String> = all.iter().map(|one| one.name()).collect();
-            format!("there is no method {name:?}, there are: {}", names.join(", "))
-        })
+    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
+        let found = Self::all().into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| UnknownMethod(name.to_owned()))
     }
+}
+
+/// A name that no way of sending has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no method {0:?}, there are: {names}", names = names_of_all().join(", "))]
+pub struct UnknownMethod(pub String);
+
+fn names_of_all() -> Vec<String> {
+    Variant::all().into_iter().map(Variant::name).collect()
 }
 
 /// The crowd that each method meets.

@@ -7,7 +7,7 @@ use crate::{
     workshop::Workshop,
 };
 use anyhow::{Context, Result, bail};
-use haul_host::control_group::{ControlGroup, DeviceNumber};
+use haul_host::control_group::{ControlGroup, ControlGroupError, DeviceNumber};
 use haul_media::delivery::Readahead;
 use haul_scratch::child::{Child, Wanted};
 use haul_sys::process_clock::cpu_time_of;
@@ -103,13 +103,15 @@ impl MediaServer {
             if let Err(why) = group.limit_memory(bounds.memory_bytes) {
                 notes.push(format!("The servers' memory was not bound: {why}."));
             }
-            let bound = bed.disk.device.clone().and_then(|disk| {
-                group.limit_reads(disk, bounds.reads)?;
-                Ok(disk)
-            });
-            match bound {
-                Ok(disk) => device = Some(disk),
-                Err(why) => notes.push(format!("The disk was not bound: {why}.")),
+            let mut not_bound = |why: &ControlGroupError| {
+                notes.push(format!("The disk was not bound: {why}."));
+            };
+            match &bed.device {
+                Ok(disk) => match group.limit_reads(*disk, bounds.reads) {
+                    Ok(()) => device = Some(*disk),
+                    Err(why) => not_bound(&why),
+                },
+                Err(why) => not_bound(why),
             }
         }
         let mut child = Child::start_behind(&group.words(), workshop.path(), "media", |command| {

@@ -10,7 +10,7 @@ use crate::harness::{
     server::{Server, ServerSetup},
 };
 use haul_protocol::{Message, message};
-use haul_testkit::{mount::Mount, skip::skip};
+use haul_testkit::{Unavailable, mount::Mount, skip::skip};
 use std::{
     ffi::OsString,
     fs::{self, File, Permissions},
@@ -446,7 +446,9 @@ fn a_link_in_the_root_leads_nobody_out() {
 }
 
 /// Runs a test with the server's root on a file system of its own; skips where that cannot be.
-fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, String>) -> Option<(Place, Mount, Server)> {
+fn mounted(
+    mount: impl FnOnce(&Place) -> Result<Mount, Unavailable>,
+) -> Option<(Place, Mount, Server)> {
     let place = Place::new();
     match mount(&place) {
         Ok(mount) => {

@@ -135,12 +135,12 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn planned(len_bytes: Option<u64>, free_bytes: u64, place: Place) -> Result<Plan, String> {
+    fn planned(len_bytes: Option<u64>, free_bytes: u64, place: Place) -> Result<Plan, Problem> {
         let request = DiskRequest { len_bytes, ..DiskRequest::new(Path::new("/d")) };
         planned_of(&request, free_bytes, place)
     }
 
-    fn planned_of(request: &DiskRequest, free_bytes: u64, place: Place) -> Result<Plan, String> {
+    fn planned_of(request: &DiskRequest, free_bytes: u64, place: Place) -> Result<Plan, Problem> {
         let host =
             Host { memory_available_bytes: 8 * GIB, dirty_limit_bytes: GIB, ..Host::default() };
         let file_system = FileSystem {
@@ -156,7 +156,7 @@ mod tests {
             options: Vec::new(),
             place,
         };
-        plan(request, &host, &file_system, &storage).map_err(|problem| problem.to_string())
+        plan(request, &host, &file_system, &storage)
     }
 
     #[test]
@@ -186,15 +186,15 @@ mod tests {
     fn a_size_that_was_asked_for_is_taken_where_it_fits_and_in_whole_blocks() {
         let asked = planned(Some(GIB + 5), 2 * GIB, Place::Hidden).unwrap();
         assert_eq!((asked.len_bytes, asked.because.as_str()), (GIB, "as --size says"));
-        let full = planned(Some(GIB), GIB, Place::Hidden).unwrap_err();
+        let full = planned(Some(GIB), GIB, Place::Hidden).unwrap_err().to_string();
         assert!(full.contains("1 GiB free and 64 MiB left to others"), "{full}");
-        let small = planned(Some(4096), GIB, Place::Hidden).unwrap_err();
+        let small = planned(Some(4096), GIB, Place::Hidden).unwrap_err().to_string();
         assert!(small.contains("one block of 4 MiB"), "{small}");
     }
 
     #[test]
     fn a_disk_without_room_is_named_with_what_it_has() {
-        let full = planned(None, 1 << 20, Place::Hidden).unwrap_err();
+        let full = planned(None, 1 << 20, Place::Hidden).unwrap_err().to_string();
         assert!(full.contains("no room for a file in /d") && full.contains("1 MiB"), "{full}");
     }
 }

@@ -4,7 +4,7 @@ use super::{
     course::{self, Course},
     explanation::Explanation,
     plan::Plan,
-    run::Run,
+    run::{Refusal, Run},
     scratch_file::{Nameless, Space},
     series,
     setting::{Method, Operation, Setting},
@@ -15,12 +15,12 @@ use hdrhistogram::Histogram;
 use std::path::PathBuf;
 
 /// A long run, measured over time.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Profile {
     pub operation: Operation,
     pub setting: Setting,
-    /// The run with its explanation, or why there is none, in words.
-    pub outcome: Result<Profiled, String>,
+    /// The run with its explanation, or why there is none.
+    pub outcome: Result<Profiled, Refusal>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Cell {
 }
 
 /// All findings of a disk's probe.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DiskReport {
     pub directory: PathBuf,
     pub host: Host,

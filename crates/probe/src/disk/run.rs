@@ -82,13 +82,44 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
 #[derive(Debug)]
 pub enum NoRun {
     Interrupted,
-    /// A refusal in words: needs .., found ..
-    Refused(String),
+    Refused(Refusal),
+}
+
+/// The reason why the disk gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The kernel refused what a run needs.
+    #[error("{0}: {1}")]
+    Kernel(&'static str, io::Error),
+    /// A block failed.
+    #[error("cannot {verb} a block of {block_bytes} bytes at byte {at}: {source}")]
+    Block {
+        /// `read` or `write`.
+        verb: &'static str,
+        /// Size of the block.
+        block_bytes: usize,
+        /// Place in the file.
+        at: u64,
+        /// Answer of the kernel.
+        source: io::Error,
+    },
+    /// No block was done, for the disk is full.
+    #[error("nothing was measured: the disk is full")]
+    DiskFull,
+    /// No block was done in the run's time.
+    #[error("nothing was measured: no block was done in time")]
+    Late,
+    /// The file cannot be made anew.
+    #[error("no room for the file any more: {0}")]
+    NoRoom(io::Error),
+    /// The run that would have written what is to be read came to nothing.
+    #[error("nothing was written that could be read")]
+    NothingWritten,
 }
 
 impl NoRun {
-    fn because(what: &str, error: &io::Error) -> Self {
-        Self::Refused(format!("{what}: {error}"))
+    fn because(what: &'static str, error: io::Error) -> Self {
+        Self::Refused(Refusal::Kernel(what, error))
     }
 }
 
@@ -108,8 +139,8 @@ pub fn run(load: &Load, scratch: &ScratchFile, interrupt: &Interrupt) -> Result<
     let cached = scratch
         .set(Caching::PageCache)
         .and_then(|()| scratch.forget_cache(load.region_bytes))
-        .map_err(|error| NoRun::because("cannot empty the page cache of the file", &error))?;
-    scratch.set(caching).map_err(|error| NoRun::because("cannot set O_DIRECT", &error))?;
+        .map_err(|error| NoRun::because("cannot empty the page cache of the file", error))?;
+    scratch.set(caching).map_err(|error| NoRun::because("cannot set O_DIRECT", error))?;
     let mut work = Work {
         load,
         scratch,
@@ -139,11 +170,10 @@ pub fn run(load: &Load, scratch: &ScratchFile, interrupt: &Interrupt) -> Result<
         cached_share: reads_cache.then_some(cached),
     };
     if run.series.bytes == 0 {
-        let found = match run.ended {
-            Ended::DiskFull => "the disk is full",
-            Ended::Size | Ended::Time => "no block was done in time",
-        };
-        return Err(NoRun::Refused(format!("nothing was measured: {found}")));
+        return Err(NoRun::Refused(match run.ended {
+            Ended::DiskFull => Refusal::DiskFull,
+            Ended::Size | Ended::Time => Refusal::Late,
+        }));
     }
     Ok(run)
 }
@@ -156,7 +186,7 @@ fn timed_sync(scratch: &ScratchFile) -> Result<f64, NoRun> {
     let start = Instant::now();
     match scratch.sync() {
         // What was promised and is not there shows now on file systems that promise too much.
-        Err(error) if !is_full(&error) => Err(NoRun::because("cannot sync the file", &error)),
+        Err(error) if !is_full(&error) => Err(NoRun::because("cannot sync the file", error)),
         _ => Ok(start.elapsed().as_secs_f64()),
     }
 }
@@ -217,24 +247,22 @@ impl Work<'_> {
     }
 
     /// Tells of a failed block; `Ok` if the run may end here with what it has.
-    fn failed(&mut self, flight: &Flight, error: &io::Error) -> Result<(), NoRun> {
-        if self.load.operation == Operation::Write && is_full(error) {
+    fn failed(&mut self, flight: &Flight, error: io::Error) -> Result<(), NoRun> {
+        if self.load.operation == Operation::Write && is_full(&error) {
             self.ended = Some(Ended::DiskFull);
             return Ok(());
         }
         let Setting { block_bytes, .. } = self.load.setting;
         let verb = self.load.operation.verb();
         let at = flight.offset_bytes + flight.done_bytes as u64;
-        Err(NoRun::Refused(format!(
-            "cannot {verb} a block of {block_bytes} bytes at byte {at}: {error}"
-        )))
+        Err(NoRun::Refused(Refusal::Block { verb, block_bytes, at, source: error }))
     }
 
     /// Moves blocks by pread(2) and pwrite(2): the next block begins when the last one is done.
     fn one_by_one(&mut self) -> Result<(), NoRun> {
         let len_bytes = self.load.setting.block_bytes;
         let mut memory = PageMemory::new(len_bytes)
-            .map_err(|error| NoRun::because("cannot take memory for a block", &error))?;
+            .map_err(|error| NoRun::because("cannot take memory for a block", error))?;
         fill(memory.bytes_mut(), 0);
         let file = Arc::clone(self.scratch.file());
         self.begin_now();
@@ -251,7 +279,7 @@ impl Work<'_> {
             };
             match moved {
                 Ok(()) => now = self.finished(&flight),
-                Err(error) => self.failed(&flight, &error)?,
+                Err(error) => self.failed(&flight, error)?,
             }
         }
         Ok(())
@@ -261,7 +289,7 @@ impl Work<'_> {
     fn by_ring(&mut self) -> Result<(), NoRun> {
         let Setting { block_bytes, depth, .. } = self.load.setting;
         let mut ring = Ring::new(depth, block_bytes)
-            .map_err(|error| NoRun::because("cannot set up io_uring", &error))?;
+            .map_err(|error| NoRun::because("cannot set up io_uring", error))?;
         for slot in 0..depth as usize {
             fill(ring.slot_mut(slot), slot as u64);
         }
@@ -273,13 +301,13 @@ impl Work<'_> {
         loop {
             let finished = ring.finished(true);
             let finished =
-                finished.map_err(|error| NoRun::because("io_uring does not go on", &error))?;
+                finished.map_err(|error| NoRun::because("io_uring does not go on", error))?;
             let Some((slot, moved)) = finished else { return Ok(()) };
             let Some(mut flight) = flights[slot].take() else { continue };
             match moved {
                 Ok(0) => {
                     let nothing = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    self.failed(&flight, &nothing)?;
+                    self.failed(&flight, nothing)?;
                 }
                 Ok(moved) => {
                     flight.done_bytes += moved;
@@ -296,7 +324,7 @@ impl Work<'_> {
                     self.start_block(&mut ring, slot, &flight)?;
                     flights[slot] = Some(flight);
                 }
-                Err(error) => self.failed(&flight, &error)?,
+                Err(error) => self.failed(&flight, error)?,
             }
         }
     }
@@ -326,7 +354,7 @@ impl Work<'_> {
             Operation::Write => ring.start_write(slot, part, file, offset_bytes),
             Operation::Read => ring.start_read(slot, part, file, offset_bytes),
         };
-        started.map_err(|error| NoRun::because("io_uring takes no block", &error))
+        started.map_err(|error| NoRun::because("io_uring takes no block", error))
     }
 }
 
@@ -446,7 +474,9 @@ mod tests {
         let beyond =
             Load { first_bytes: 512 << 10, ..load(Operation::Read, Method::Buffered, 4096, 1) };
         match run(&beyond, &scratch, &Interrupt::default()) {
-            Err(NoRun::Refused(why)) => assert!(why.contains("at byte 524288"), "{why}"),
+            Err(NoRun::Refused(why)) => {
+                assert!(why.to_string().contains("at byte 524288"), "{why}");
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -70,7 +70,7 @@ struct ProfileLine<'found> {
     course: Option<&'found Course>,
     explanation: Option<&'found Explanation>,
     intervals: &'found [Interval],
-    refused: Option<&'found str>,
+    refused: Option<String>,
 }
 
 /// The line of JSON for one setting of the sweep.
@@ -207,7 +207,7 @@ fn profile_line(profile: &Profile) -> ProfileLine<'_> {
         course: done.map(|done| &done.course),
         explanation: done.and_then(|done| done.explanation.as_ref()),
         intervals: run.map_or(&[], |run| run.series.intervals.as_slice()),
-        refused: profile.outcome.as_ref().err().map(String::as_str),
+        refused: profile.outcome.as_ref().err().map(ToString::to_string),
     }
 }
 
@@ -324,7 +324,7 @@ fn profile_section(report: &DiskReport) -> Section {
         let mut row = setting_cells(profile.operation, &profile.setting);
         match &profile.outcome {
             Ok(done) => row.extend(profile_cells(done)),
-            Err(why) => row.push(why.clone()),
+            Err(why) => row.push(why.to_string()),
         }
         table.row(row);
     }

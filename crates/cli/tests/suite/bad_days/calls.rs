@@ -4,7 +4,7 @@
 
 use super::{Journey, Way, assert_nothing_wrong, assert_told, mixed_tree};
 use crate::harness::{is_long, process::Ran};
-use haul_testkit::{seed::Random, skip::skip, strace::Strace};
+use haul_testkit::{Unavailable, seed::Random, skip::skip, strace::Strace};
 use std::{
     ffi::OsString,
     fs,
@@ -181,7 +181,7 @@ fn with_failing_call(
     case: &Case,
     into: &str,
     options: &[OsString],
-) -> Result<(Ran, usize), String> {
+) -> Result<(Ran, usize), Unavailable> {
     let fault = format!("{}:error={}:when={}", case.call, case.error, case.when);
     let log = journey.place.path("strace");
     let limited = path_of(journey, case, into);

@@ -8,6 +8,7 @@ use crate::harness::{
     Place, assert_same_files, assert_same_trees, is_long, process::Ran, server::Server, temporaries,
 };
 use haul_testkit::{
+    Unavailable,
     mount::{DiskKind, Mount},
     page_cache::forget,
     seed::{Random, Seed},
@@ -27,7 +28,7 @@ use std::{
 const SPAN: u64 = 64 << 10;
 
 /// A place whose `root` or `target` is a file system of its own; `None` where that cannot be.
-fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, String>) -> Option<(Place, Mount)> {
+fn mounted(mount: impl FnOnce(&Place) -> Result<Mount, Unavailable>) -> Option<(Place, Mount)> {
     let place = Place::new();
     match mount(&place) {
         Ok(mount) => Some((place, mount)),
