@@ -4,7 +4,7 @@ use super::{Offence, Project, Rule};
 
 pub const RULE: Rule = Rule {
     name: "file names",
-    promise: "no file or directory is called utils, helpers, common or misc",
+    promise: "no file or directory is called utils, helpers, common or misc, and no module mod.rs",
     offences,
 };
 
@@ -18,6 +18,13 @@ fn offences(project: &Project) -> Vec<Offence> {
             let message = format!("`{stem}` says nothing; name it after the thing in it");
             offences.push(Offence::in_file(&file.path, message));
         }
+        if file.path.starts_with("crates/")
+            && file.path.contains("/src/")
+            && file.path.ends_with("/mod.rs")
+        {
+            let message = "`mod.rs` says nothing; name it as its folder, beside it";
+            offences.push(Offence::in_file(&file.path, message.to_owned()));
+        }
     }
     offences
 }
@@ -30,6 +37,13 @@ mod tests {
     fn a_name_that_fits_any_file_is_an_offence() {
         for path in ["crates/cli/src/utils.rs", "crates/cli/tests/common/mod.rs", "docs/misc.md"] {
             assert_eq!(offences(&Project::of(&[(path, "")])).len(), 1, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_module_of_a_folder_stands_beside_it() {
+        for (path, count) in [("crates/cli/src/ui/mod.rs", 1), ("crates/cli/src/ui.rs", 0)] {
+            assert_eq!(offences(&Project::of(&[(path, "")])).len(), count, "{path}");
         }
     }
 

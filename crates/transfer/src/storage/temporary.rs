@@ -2,6 +2,7 @@
 //! synced and renamed.
 
 pub mod growing;
+mod publish;
 mod strangers;
 
 use super::{
@@ -31,8 +32,8 @@ use haul_protocol::{
 };
 use rustix::{
     fs::{
-        Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat,
-        fadvise, fallocate, flock, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
+        AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, fallocate, flock,
+        fstat, fstatvfs, openat, statat, unlinkat,
     },
     io::Errno,
 };
@@ -40,7 +41,7 @@ use std::{
     fs::File,
     io,
     os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::fs::FileExt,
     },
     sync::{Arc, OnceLock, atomic::Ordering},
@@ -543,50 +544,6 @@ impl Part {
         self.file.file().write_all_at(bytes, 0)
     }
 
-    /// Gives the file its final name. It is to be closed then.
-    pub fn publish(&mut self) -> io::Result<Named> {
-        self.check()?;
-        if self.pass.is_some() {
-            // Of a tree nobody reads all at once: its memory is for the files that come next, which
-            // is faster than to take other pages for each (and much so where a host lends them).
-            let _ = fadvise(self.file.file(), 0, None, Advice::DontNeed);
-        }
-        // It has nothing more to say, and as long as the temporary is ours so is the journal.
-        if self.journal.take().is_some() {
-            let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
-        }
-        if self.discarded {
-            // It goes with its last descriptor.
-        } else if self.nameless {
-            self.link()?;
-        } else {
-            renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
-        }
-        let (directory, device) = (self.directory.clone(), self.device());
-        Ok(Named { directory, device, discarded: self.discarded })
-    }
-
-    /// Gives a nameless file its final name, in the place of whatever has it.
-    fn link(&self) -> io::Result<()> {
-        match link_to(self.file.file(), &self.directory, &self.final_name) {
-            Err(Errno::EXIST) => {
-                let linked = link_to(self.file.file(), &self.directory, &self.part_name);
-                if linked == Err(Errno::EXIST) {
-                    let kind = io::ErrorKind::AlreadyExists;
-                    return Err(io::Error::new(kind, "another transfer is writing to it"));
-                }
-                linked?;
-                let renamed =
-                    renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name);
-                if renamed.is_err() {
-                    let _ = unlinkat(&self.directory, &*self.part_name, AtFlags::empty());
-                }
-                Ok(renamed?)
-            }
-            linked => Ok(linked?),
-        }
-    }
-
     /// Whether a later run can make use of the temporary. What was preallocated for a file of which
     /// nothing came is given back.
     pub fn is_of_use(&self) -> bool {
@@ -700,18 +657,6 @@ fn nearest_directory<'a>(root: &Root, mut name: &'a [u8]) -> &'a [u8] {
         name = split_last(name).0;
     }
     name
-}
-
-/// Enters an open file in a directory.
-fn link_to(file: &File, directory: &impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
-    // Not everybody may link by descriptor (linkat(2)); by way of /proc the owner may.
-    match linkat(file, "", directory, name, AtFlags::EMPTY_PATH) {
-        Err(Errno::NOENT | Errno::PERM) => {
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            linkat(CWD, path, directory, name, AtFlags::SYMLINK_FOLLOW)
-        }
-        linked => linked,
-    }
 }
 
 /// Makes the temporary and locks it; `None` when one is there already, or somebody was faster.
