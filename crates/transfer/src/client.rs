@@ -338,8 +338,8 @@ impl<'a> Client<'a> {
         })?;
         open.token_secret = token.secret;
         open.transfer = transfer;
-        open.protection = options.protection.to_wire();
-        open.digest = options.wire_digest();
+        open.protection = options.protection.to_message();
+        open.digest = options.chosen_digest();
         open.streams = options.streams.unwrap_or(0);
         open.wants_figures = true;
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
@@ -349,7 +349,7 @@ impl<'a> Client<'a> {
         // A receiver needs to know what is left out only where it removes what is not offered.
         let pull = open.direction == Direction::Pull;
         let selection_follows = !all && (pull || wishes.removal.is_some());
-        open.wishes = Some(wishes.to_wire(selection_follows));
+        open.wishes = Some(wishes.to_message(selection_follows));
         // A server that only sends has nothing to read back.
         open.verify_target = options.verify_target && !pull;
         let manifest = options.manifest.as_deref().map(Manifest::begin).transpose();
@@ -517,7 +517,7 @@ impl<'a> Client<'a> {
             rtt,
             size_bytes: u64::MAX,
             span_bytes: choose::span_bytes(0, self.span_bytes()),
-            sees_copy: self.options.wire_digest() != message::Digest::None,
+            sees_copy: self.options.chosen_digest() != message::Digest::None,
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
         Some(Early::connect(&self.route, choose::streams(&facts).0))
@@ -670,7 +670,7 @@ impl<'a> Client<'a> {
 
     fn say_selection(&self, control: &mut Control) {
         if self.open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows) {
-            for part in self.options.selection.to_wire() {
+            for part in self.options.selection.to_message() {
                 control.queue(Message::Selection(part));
             }
         }

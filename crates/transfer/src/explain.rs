@@ -75,7 +75,7 @@ impl Explained {
         Self { side: Side::Path, facts, candidates: Vec::new(), because }
     }
 
-    pub(crate) fn into_wire(self) -> message::Explained {
+    pub(crate) fn into_message(self) -> message::Explained {
         let candidate =
             |Candidate { engine, usable, what }| message::Candidate { engine, usable, what };
         message::Explained {
@@ -86,7 +86,7 @@ impl Explained {
     }
 
     /// Explanation that a peer sent of its side, made printable: its words reach a terminal.
-    pub(crate) fn from_wire(explained: &message::Explained, side: Side) -> Self {
+    pub(crate) fn from_message(explained: &message::Explained, side: Side) -> Self {
         let candidate = |candidate: &message::Candidate| Candidate {
             engine: printable(&candidate.engine),
             usable: candidate.usable,
@@ -156,9 +156,9 @@ mod tests {
             mine.candidates.iter().find(|c| c.engine == name).map(|candidate| candidate.usable)
         };
         assert_eq!((usable("io-uring"), usable("direct")), (Some(false), Some(true)));
-        let wire = mine.clone().into_wire();
-        assert_eq!(Explained::from_wire(&wire, Side::Source), mine);
-        let hostile = message::Explained { facts: vec!["\x1b[2J".into()], ..wire };
-        assert!(!Explained::from_wire(&hostile, Side::Source).facts[0].contains('\x1b'));
+        let said = mine.clone().into_message();
+        assert_eq!(Explained::from_message(&said, Side::Source), mine);
+        let hostile = message::Explained { facts: vec!["\x1b[2J".into()], ..said };
+        assert!(!Explained::from_message(&hostile, Side::Source).facts[0].contains('\x1b'));
     }
 }

@@ -34,7 +34,7 @@ impl Protection {
         }
     }
 
-    pub(crate) fn to_wire(self) -> message::Protection {
+    pub(crate) fn to_message(self) -> message::Protection {
         match self {
             Self::Clear => message::Protection::Clear,
             Self::Safe => message::Protection::Safe,
@@ -72,10 +72,10 @@ impl ClearDigest {
     /// Name of the digest, as options and reports have it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        digest_name(self.to_wire())
+        digest_name(self.to_message())
     }
 
-    pub(crate) fn to_wire(self) -> message::Digest {
+    pub(crate) fn to_message(self) -> message::Digest {
         match self {
             Self::None => message::Digest::None,
             Self::Crc32c => message::Digest::Crc32c,
@@ -175,15 +175,15 @@ impl TransferOptions {
     /// Name of the digest that verifies each span, as reports have it; `none` where nothing does.
     #[must_use]
     pub fn digest_name(&self) -> &'static str {
-        digest_name(self.wire_digest())
+        digest_name(self.chosen_digest())
     }
 
     /// Digest as it goes over the wire.
     #[must_use]
-    pub(crate) fn wire_digest(&self) -> message::Digest {
+    pub(crate) fn chosen_digest(&self) -> message::Digest {
         match self.protection {
             Protection::Safe => message::Digest::AesGmac,
-            Protection::Clear => self.digest.unwrap_or(CLEAR_DIGEST_DEFAULT).to_wire(),
+            Protection::Clear => self.digest.unwrap_or(CLEAR_DIGEST_DEFAULT).to_message(),
         }
     }
 }

@@ -171,7 +171,7 @@ impl Wishes {
         self.compare_content || self.removal.is_some() || self.recording.follow
     }
 
-    pub(crate) fn to_wire(self, selection_follows: bool) -> message::Wishes {
+    pub(crate) fn to_message(self, selection_follows: bool) -> message::Wishes {
         let on_conflict = match self.on_conflict {
             OnConflict::SkipSame => message::OnConflict::SkipSame,
             OnConflict::Replace => message::OnConflict::Replace,
@@ -200,7 +200,7 @@ impl Wishes {
         }
     }
 
-    pub(crate) fn from_wire(wishes: Option<&message::Wishes>) -> Self {
+    pub(crate) fn from_message(wishes: Option<&message::Wishes>) -> Self {
         let Some(wishes) = wishes else { return Self::default() };
         let on_conflict = match wishes.on_conflict {
             message::OnConflict::SkipSame => OnConflict::SkipSame,
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn wishes_arrive_as_they_were_said() {
         let plain = Wishes::default();
-        assert_eq!(Wishes::from_wire(None), plain);
+        assert_eq!(Wishes::from_message(None), plain);
         let all = Wishes {
             on_conflict: OnConflict::KeepBoth,
             compare_content: true,
@@ -266,8 +266,8 @@ mod tests {
             recheck: true,
         };
         for wishes in [plain, all, Wishes { preserve: Preserve::NOTHING, ..all }] {
-            assert_eq!(Wishes::from_wire(Some(&wishes.to_wire(false))), wishes);
+            assert_eq!(Wishes::from_message(Some(&wishes.to_message(false))), wishes);
         }
-        assert_eq!(plain.to_wire(false).preserve, 3);
+        assert_eq!(plain.to_message(false).preserve, 3);
     }
 }

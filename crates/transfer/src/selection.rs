@@ -61,7 +61,7 @@ impl Selection {
     }
 
     /// Messages of a size that fits, which together hold the selection.
-    pub(crate) fn to_wire(&self) -> Vec<message::Selection> {
+    pub(crate) fn to_message(&self) -> Vec<message::Selection> {
         let mut parts = vec![message::Selection {
             names_given: self.names.is_some(),
             size_min: self.size_min,
@@ -385,7 +385,7 @@ mod tests {
         said.names = Some(Arc::new(names));
         said.size_max = Some(0);
         said.modified_from = Some(-5);
-        let parts = said.to_wire();
+        let parts = said.to_message();
         assert!(parts.len() > 2);
         let mut arriving = Arriving::default();
         let mut heard = None;

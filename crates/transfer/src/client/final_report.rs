@@ -138,7 +138,7 @@ impl Client<'_> {
             files: there.files,
             updated_attributes: target.updated_attributes,
             protection: self.options.protection.name().into(),
-            digest: digest_name(self.options.wire_digest()).into(),
+            digest: digest_name(self.options.chosen_digest()).into(),
             streams: run.streams,
             span_bytes: choose::span_bytes(0, self.span_bytes()).max(tally.span_bytes),
             send_engine: source.engine.clone(),

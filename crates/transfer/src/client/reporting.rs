@@ -193,7 +193,7 @@ impl<R: Reported> Role for Reporting<R> {
                 Ok(())
             }
             Message::Explained(explained) if self.explain => {
-                self.role.tell(Explained::from_wire(&explained, self.their_side).into());
+                self.role.tell(Explained::from_message(&explained, self.their_side).into());
                 Ok(())
             }
             Message::Figures(figures) => {

@@ -430,7 +430,7 @@ impl Server {
         match open.direction {
             Direction::Push => {
                 let path = open.paths.first().map_or(&b""[..], Vec::as_slice);
-                let wishes = Wishes::from_wire(open.wishes.as_ref());
+                let wishes = Wishes::from_message(open.wishes.as_ref());
                 let place = match root {
                     None => TargetPlace::Null,
                     Some(root) => {
@@ -507,7 +507,7 @@ impl Server {
         };
         let single_use = used_up_by(&accepted);
         let peer = accepted.peer.clone();
-        let dry_run = Wishes::from_wire(accepted.open.wishes.as_ref()).dry_run;
+        let dry_run = Wishes::from_message(accepted.open.wishes.as_ref()).dry_run;
         let (end, tally) = run_role(control, accepted, work, &mut tell);
         if let Some(problem) = untold(told) {
             on_event(ServerEvent::Error { session: session.clone(), problem });
@@ -615,7 +615,7 @@ fn run_role(
     let Accepted { open, capabilities, grant, setup, streams, attached, waker, interrupt, .. } =
         accepted;
     let source = supply::Source::Attach(attached);
-    let wishes = Wishes::from_wire(open.wishes.as_ref());
+    let wishes = Wishes::from_message(open.wishes.as_ref());
     let follows = |wishes: &message::Wishes| wishes.selection_follows;
     let selection = open.wishes.as_ref().is_some_and(follows).then(Arriving::default);
     let engine = Some(open.peer_engine.clone()).filter(|name| !name.is_empty());
@@ -751,7 +751,7 @@ fn thrown_away() -> Fault {
 /// Hash of what a client asks for: the same command gives the same. `None` for what leaves nothing
 /// anywhere: a token for one transfer is still good for that afterwards.
 fn purpose_of(open: &message::Open) -> Option<[u8; 32]> {
-    let wishes = Wishes::from_wire(open.wishes.as_ref());
+    let wishes = Wishes::from_message(open.wishes.as_ref());
     // A pull that lists is held to that: session/sending/giving.rs.
     let lists = rights::lists_only(open);
     if lists || (wishes.leaves_nothing() && open.direction == Direction::Push) {

@@ -298,7 +298,7 @@ impl Engines {
 
     /// Keeps for the client how a server chose its engines.
     pub fn explain(&mut self, explained: Explained) {
-        self.explained = Some(explained.into_wire());
+        self.explained = Some(explained.into_message());
     }
 
     pub fn take_explained(&mut self) -> Option<Message> {

@@ -21,7 +21,7 @@ use crate::{
 };
 use haul_protocol::{
     file_life::NextStep,
-    message::{Fault, FaultCode, FileKind, FileOffer, Growth, Side as WireSide},
+    message::{Fault, FaultCode, FileKind, FileOffer, Growth, Side as MessageSide},
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -115,7 +115,7 @@ impl Watching {
         let left = std::mem::take(&mut self.young).into_iter();
         let fault = |name: Vec<u8>| {
             let what = "was not sent: the watch ended before its writer was done with it";
-            Fault::new(FaultCode::SourceChanged, WireSide::Source, what)
+            Fault::new(FaultCode::SourceChanged, MessageSide::Source, what)
                 .at(name)
                 .needs(format!(
                     "{} s in which nothing is written to it",
