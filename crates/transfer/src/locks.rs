@@ -49,6 +49,8 @@ pub mod rank {
         Machine,
         /// Rank of a file that is being received.
         Target,
+        /// Rank of the files that wait to be compared, of which a large one has a lock of its own.
+        Queue,
         /// Rank of a lock below which no other is taken; most locks have it.
         Leaf,
     }

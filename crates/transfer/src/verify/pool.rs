@@ -3,7 +3,7 @@
 use super::{VerifiedFile, VerifyStatus};
 use crate::{
     content::{FileContent, Part},
-    locks::{Lock, lock},
+    locks::{Lock, lock, rank},
     manifest::line::Line,
     name::Name,
     storage::{
@@ -66,7 +66,7 @@ struct Queue {
 
 pub struct Pool {
     directory: PathBuf,
-    queue: Lock<Queue>,
+    queue: Lock<Queue, rank::Queue>,
     changed: Condvar,
     results: Sender<Outcome>,
     stopping: AtomicBool,
