@@ -486,4 +486,31 @@ mod tests {
         let fault = settled.fault.expect("sent");
         assert_eq!((fault.what, fault.path.len()), ("ä".repeat(2048), limits::NAME_BYTES_MAX));
     }
+
+    /// A peer of a later version may have more of each.
+    #[test]
+    fn a_number_that_an_enum_does_not_have_means_what_0_means() {
+        let offer =
+            wire::FileOffer { name: b"a".to_vec(), kind: 99, compared: -1, ..Default::default() };
+        let fault = wire::Fault { code: 999, side: 4, ..Default::default() };
+        let settled = wire::FileSettled { file: 0, fault: Some(fault) };
+        let decode = |kind| {
+            let mut bytes = vec![];
+            let control = wire::Control { kind: Some(kind) };
+            bytes.extend_from_slice(&(control.encoded_len() as u32).to_le_bytes());
+            control.encode(&mut bytes).expect("a Vec grows as needed");
+            let decoded = decode_message(&bytes, limits::MESSAGE_BYTES_MAX).expect("allowed");
+            decoded.expect("whole").0
+        };
+        let Message::FileOffer(offer) = decode(wire::control::Kind::FileOffer(offer)) else {
+            panic!()
+        };
+        assert_eq!((offer.kind, offer.compared), (FileKind::Unknown, Compared::NotCompared));
+        let Message::FileSettled(settled) = decode(wire::control::Kind::FileSettled(settled))
+        else {
+            panic!()
+        };
+        let fault = settled.fault.expect("sent");
+        assert_eq!((fault.code, fault.side), (FaultCode::FaultUnknown, Side::Unknown));
+    }
 }
