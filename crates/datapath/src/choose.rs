@@ -8,13 +8,12 @@ use haul_host::FsKind;
 
 use crate::{EngineInfo, Host, Verdict, WireKind, engines};
 
-mod again;
 mod cases;
 mod facts;
 mod path;
 mod place;
+mod rechoosing;
 
-pub use again::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
 pub use cases::LARGE_BYTES;
 use cases::{ReceiveCase, SendCase, receiving, sending};
 pub use facts::{ReceiveFacts, SendFacts, Source, Target};
@@ -23,6 +22,7 @@ pub use path::{
     STREAMS_MAX, StreamFacts, congestion, congestion_again, send_buffer_bytes, span_bytes, streams,
 };
 pub use place::{Placement, placement};
+pub use rechoosing::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
 
 #[derive(Clone, Debug)]
 pub struct Choice {

@@ -22,59 +22,41 @@ mod rounds;
 mod settling;
 mod stage;
 mod stages_in_order;
+mod start;
 pub(crate) mod target_check;
 
 use super::{
-    contents::Contents,
-    disclosure::Telling,
-    engine_orders::Orders,
     growth::growth,
     patience::Patience,
-    receiving::committer::Committer,
-    receiving::receive_spans::ReceiveShared,
-    receiving::target_check::TargetCheck,
-    resumed::TakenUpBytes,
     role::{EventSink, Pumped, Role, SessionEnd},
     stages::Part,
     streams::{StreamSetup, Streams},
-    supply::{self, Supply},
-    tally::{OfferLimits, Tally},
+    supply::Source,
+    tally::Tally,
 };
 use crate::{
     events::{Event, Lag},
-    locks::{Lock, lock},
-    manifest::Lines,
+    locks::lock,
     name::{Name, printable},
-    problem::Problem,
-    problem::Side,
-    selection::{Arriving, Matcher},
-    storage::{open_files::Share, target_place::TargetPlace, waited_for::Held},
+    problem::{Problem, Side},
+    selection::Arriving,
+    storage::{target_place::TargetPlace, waited_for::Held},
 };
 use answering::Answering;
-use comparing::Comparing;
-use context::{AnswerRules, Context};
+use committer::Committer;
+use context::Context;
 use data_streams::DataStreams;
-use directories::Directories;
 pub use expected::Expected;
 use haul_protocol::{
-    Awaited, Message, ProtocolError, Receiver, ReceiverEvent,
+    Awaited, Message, ProtocolError, ReceiverEvent,
     message::{self, Fault, FaultCode},
-    taken_names::{Repeats, TargetPath},
 };
-use manifest_lines::ManifestLines;
-use rechecking::Rechecking;
-use removing::Removing;
-use room::Room;
-use rounds::Rounds;
 use stage::Stage;
-use stages_in_order::{Stages, TakenUp};
+use stages_in_order::Stages;
+pub use start::ReceivingOptions;
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 pub struct Receiving<'a> {
@@ -91,40 +73,8 @@ pub struct Receiving<'a> {
     handled: u64,
 }
 
-/// Options of a receiving role beside its place and streams.
-pub struct ReceivingOptions {
-    /// Knowledge of files that are there which the sender may be told.
-    pub telling: Telling,
-    /// No file is asked for, wherever it would go.
-    pub dry_run: bool,
-    pub offers: OfferLimits,
-    pub stall_after: Duration,
-    pub engine: Option<String>,
-    pub span_bytes: Option<u64>,
-    /// Names that were asked for; `None`: any name may come.
-    pub expected: Option<Vec<Expected>>,
-    /// Patterns of the user: what they leave out is not removed either; `None`: they leave out
-    /// nothing.
-    pub matcher: Option<Matcher>,
-    /// Selection of files, which the client has yet to say.
-    pub selection: Option<Arriving>,
-    /// The manifest in which each settled file gets a line.
-    pub manifest: Option<Lines>,
-    /// Files are read back from their disk before they get their names.
-    pub verify_target: bool,
-    /// The sender has capability 2: it sends again what is found lost.
-    pub peer_rechecks: bool,
-}
-
-impl ReceivingOptions {
-    fn rules(&self) -> AnswerRules {
-        let Self { telling, dry_run, span_bytes, verify_target, peer_rechecks, .. } = *self;
-        AnswerRules { telling, dry_run, span_bytes, verify_target, peer_rechecks }
-    }
-}
-
 impl<'a> Receiving<'a> {
-    /// Starts a receiving role, with the thread of its committer.
+    /// Starts a role that receives to `place`, with the thread of its committer.
     ///
     /// # Errors
     /// If no thread can be had for the committer.
@@ -132,65 +82,20 @@ impl<'a> Receiving<'a> {
         place: TargetPlace,
         setup: StreamSetup,
         streams: Arc<Streams>,
-        source: supply::Source,
-        options: ReceivingOptions,
+        source: Source,
+        mut options: ReceivingOptions,
         events: EventSink<'a>,
     ) -> std::io::Result<Self> {
-        let wake = |streams: &Arc<Streams>| {
-            let streams = streams.clone();
-            move || streams.wake()
-        };
-        let rules = options.rules();
-        let contents = Arc::new(Contents::default());
-        let check = rules.verify_target.then(|| TargetCheck::new(contents.clone()));
-        let committer = Committer::start(wake(&streams), contents.clone(), check, place.root())?;
-        let supply = Supply::new(source, streams.clone(), setup.clone());
-        let is_quick = supply.connects() && !place.wishes().takes_long();
-        let stages = Stages {
-            room: Room::default(),
-            comparing: Comparing::new(wake(&streams)),
-            rechecking: Rechecking::new(wake(&streams)),
-            taken_up: TakenUp,
-            rounds: Rounds::default(),
-            manifest: options.manifest.map(ManifestLines),
-            removing: Removing::new(&place, streams.clone()),
-            directories: Directories::default(),
-        };
-        let shared = Arc::new(ReceiveShared {
-            machine: Lock::new(machine(&place, options.offers)),
-            targets: Lock::default(),
-            contents,
-            committer: committer.handle(),
-            streams,
-            setup,
-            orders: Orders::default(),
-            verified_bytes: AtomicU64::new(0),
-            damaged_spans: AtomicU64::new(0),
-            small_files: Share::of_small_files(),
-            failed: Lock::default(),
-        });
+        let (expected, selection) = (options.expected.take(), options.selection.take());
+        let begun = options.begin(place, setup, streams, source, events)?;
         Ok(Self {
-            context: Context {
-                shared,
-                place,
-                rules,
-                matcher: options.matcher,
-                tally: Tally::default(),
-                taken_up: TakenUpBytes::default(),
-                open: BTreeMap::new(),
-                settled: VecDeque::new(),
-                wants_streams: false,
-                progress_at: Some(Instant::now()),
-                finishing: false,
-                ended: None,
-                events,
-            },
-            committer,
-            answering: Answering::new(options.expected),
-            stages,
-            streams: DataStreams::new(supply, options.engine, options.stall_after),
-            selection: options.selection,
-            patience: Patience::new(is_quick, options.stall_after),
+            context: begun.context,
+            committer: begun.committer,
+            answering: Answering::new(expected),
+            stages: begun.stages,
+            streams: begun.streams,
+            selection,
+            patience: begun.patience,
             peer_report: None,
             handled: 0,
         })
@@ -451,13 +356,4 @@ impl Role for Receiving<'_> {
     fn has_last_word(&self) -> bool {
         false
     }
-}
-
-/// Makes the state machine of a session that receives to `place`.
-fn machine(place: &TargetPlace, offers: OfferLimits) -> Receiver {
-    let is_renamed = matches!(place, TargetPlace::Below { rename: Some(_), .. });
-    let path = if is_renamed { TargetPath::NameOfOneSource } else { TargetPath::Directory };
-    let is_watched = place.wishes().recording.watch;
-    let repeats = if is_watched { Repeats::OnceSettled } else { Repeats::Refused };
-    Receiver::new(offers.files, offers.bytes).naming(path, repeats)
 }

@@ -22,51 +22,39 @@ mod settling;
 mod sources;
 mod stage;
 mod stages_in_order;
+mod start;
 mod watching;
 
 use super::{
-    contents::Contents,
-    engine_orders::{Engines, Orders},
     patience::Patience,
-    resumed::TakenUpBytes,
     role::{EventSink, LOOKED_AT_MAX, Pumped, Role, SessionEnd},
-    sending::send_spans::SendShared,
-    sending::sent_spans::SentSpans,
     stages::Part,
     streams::{StreamSetup, Streams},
-    supply::{self, Supply},
-    tally::{OfferLimits, Tally},
+    supply::Source,
+    tally::Tally,
 };
 use crate::{
     events::{Event, FileEnded, Lag},
-    locks::{Lock, lock},
-    manifest::Lines,
+    locks::lock,
     name::{Name, printable},
-    policies::{OnConflict, Wishes},
-    problem::Problem,
-    problem::Side,
+    problem::{Problem, Side},
     storage::holes,
 };
 use context::Context;
-use data_streams::{DataStreams, Watch};
+use data_streams::DataStreams;
 use following::{Following, Written};
 pub use giving::Giving;
-use hard_links::HardLinks;
 use haul_protocol::{
-    FileId, Message, ProtocolError, Sender, SenderEvent, SpanGrid,
+    FileId, Message, ProtocolError, SenderEvent, SpanGrid,
     message::{self, Fault, FileKind},
 };
-use loss::LossWatch;
-use manifest_lines::ManifestLines;
-use moving::Moving;
-use news::News;
 use offering::Offering;
-use rereading::Rereading;
 use settling::Told;
 pub use sources::Sources;
 use stages_in_order::Stages;
+pub use start::SendingOptions;
 use std::{
-    sync::{Arc, Condvar, atomic::AtomicU64},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -87,85 +75,26 @@ pub struct Sending<'a> {
     interrupted_at: Option<Instant>,
 }
 
-/// Options of a sending role beside its sources and streams.
-pub struct SendingOptions {
-    pub giving: Giving,
-    pub offers: OfferLimits,
-    pub stall_after: Duration,
-    pub engine: Option<String>,
-    pub span_bytes: Option<u64>,
-    pub wishes: Wishes,
-    /// Memory of followed files, from the session before.
-    pub written: Written,
-    /// The manifest in which each settled file gets a line.
-    pub manifest: Option<Lines>,
-}
-
 impl<'a> Sending<'a> {
+    /// Starts a role that sends `sources`.
     pub fn new(
         sources: Sources,
         setup: StreamSetup,
         streams: Arc<Streams>,
-        source: supply::Source,
+        source: Source,
         options: SendingOptions,
         events: EventSink<'a>,
     ) -> Self {
-        let (wishes, now) = (options.wishes, Instant::now());
-        let supply = Supply::new(source, streams.clone(), setup.clone());
-        let is_quick = supply.connects() && !wishes.takes_long();
-        let patience = Patience::new(is_quick, options.stall_after);
-        let wake = |streams: &Arc<Streams>| {
-            let streams = streams.clone();
-            move || streams.wake()
-        };
-        let follow = wishes.recording.follow;
-        // A watch has no end at which all names of an inode are known.
-        let keeps_links = wishes.on_conflict != OnConflict::KeepBoth && !wishes.recording.watch;
-        let stages = Stages {
-            watching: sources.watching(wishes),
-            following: follow.then(|| Following::new(wishes, options.span_bytes, options.written)),
-            links: HardLinks::new(keeps_links),
-            comparing: comparing::Comparing::new(wake(&streams)),
-            rereading: Rereading::new(wake(&streams)),
-            taken_up: TakenUpBytes::default(),
-            manifest: options.manifest.map(ManifestLines),
-            moving: Moving::default(),
-        };
-        let shared = Arc::new(SendShared {
-            machine: Lock::new(Sender::new(options.offers.files, options.offers.bytes)),
-            spans: Condvar::new(),
-            sources: Lock::default(),
-            contents: Contents::default(),
-            sent: SentSpans::default(),
-            streams,
-            setup,
-            orders: Orders::default(),
-            bulk_bytes: AtomicU64::new(0),
-        });
+        let giving = options.giving;
+        let begun = options.begin(&sources, setup, streams, source, events);
         Self {
-            context: Context {
-                shared,
-                wishes,
-                tally: Tally::default(),
-                to_offer: Default::default(),
-                failed_here: Default::default(),
-                news: wishes.recording.watch.then(News::default),
-                finishing: false,
-                ended: None,
-                events,
-            },
+            context: begun.context,
             sources,
-            giving: options.giving,
-            stages,
-            streams: DataStreams {
-                supply,
-                engines: Engines::new(Side::Source),
-                forced_engine: options.engine,
-                loss: LossWatch::new(now),
-                watch: Watch::new(options.stall_after, now),
-            },
+            giving,
+            stages: begun.stages,
+            streams: begun.streams,
             offering: Offering::default(),
-            patience,
+            patience: begun.patience,
             peer_report: None,
             handled: 0,
             interrupted_at: None,

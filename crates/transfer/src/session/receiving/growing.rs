@@ -47,7 +47,7 @@ struct Round {
 
 /// Bytes that have to come again, of those that were counted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Again {
+pub struct BytesAgain {
     /// Bytes of this session that have to come again.
     pub bytes: u64,
     /// Bytes of an earlier run, at the first answer to this file.
@@ -106,10 +106,12 @@ impl Growing {
         span_bytes: u64,
         durable: &SpanSet,
         stored_as: &[u8],
-    ) -> Again {
-        let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else { return Again::default() };
+    ) -> BytesAgain {
+        let Ok(grid) = SpanGrid::new(offer.size_bytes, span_bytes) else {
+            return BytesAgain::default();
+        };
         let there = durable.bytes(&grid);
-        let Some(file) = self.files.get_mut(&offer.name) else { return Again::default() };
+        let Some(file) = self.files.get_mut(&offer.name) else { return BytesAgain::default() };
         (file.span_bytes, file.stored_as) = (span_bytes, stored_as.to_vec());
         let offered_at = Instant::now();
         let written_since = file.offered_at.replace(offered_at).unwrap_or(offered_at);
@@ -118,9 +120,9 @@ impl Growing {
         match file.resumed_bytes {
             None => {
                 file.resumed_bytes = Some(there);
-                Again { bytes: 0, resumed_bytes: there }
+                BytesAgain { bytes: 0, resumed_bytes: there }
             }
-            Some(_) => Again { bytes: arrived.saturating_sub(there), resumed_bytes: 0 },
+            Some(_) => BytesAgain { bytes: arrived.saturating_sub(there), resumed_bytes: 0 },
         }
     }
 
@@ -219,7 +221,7 @@ mod tests {
         tally: &mut Tally,
         size_bytes: u64,
         there: u32,
-    ) -> (Again, u64) {
+    ) -> (BytesAgain, u64) {
         growing.offered(&offer(size_bytes), tally);
         let durable = first_spans(size_bytes, there);
         let again = growing.begins(&offer(size_bytes), SPAN, &durable, b"");
@@ -232,14 +234,14 @@ mod tests {
     fn rounds_of_one_file_are_counted_as_one_file() {
         let (mut growing, mut tally) = (Growing::default(), Tally::default());
         let (again, _) = round(&mut growing, &mut tally, SPAN * 5 / 2, 1);
-        assert_eq!(again, Again { bytes: 0, resumed_bytes: SPAN });
+        assert_eq!(again, BytesAgain { bytes: 0, resumed_bytes: SPAN });
         // Half a span comes again, and nothing else.
         let (again, lost) = round(&mut growing, &mut tally, SPAN * 4, 2);
-        assert_eq!((again, lost), (Again { bytes: SPAN / 2, resumed_bytes: 0 }, 0));
+        assert_eq!((again, lost), (BytesAgain { bytes: SPAN / 2, resumed_bytes: 0 }, 0));
         assert_eq!((tally.offered_files, tally.offered_bytes), (1, SPAN * 4));
         // All of it comes again: an earlier run's bytes too.
         let (again, lost) = round(&mut growing, &mut tally, SPAN * 5, 0);
-        assert_eq!((again, lost), (Again { bytes: SPAN * 4, resumed_bytes: 0 }, SPAN));
+        assert_eq!((again, lost), (BytesAgain { bytes: SPAN * 4, resumed_bytes: 0 }, SPAN));
         growing.ended(b"x");
         assert!(growing.files.is_empty());
     }

@@ -1,0 +1,165 @@
+//! Start of a receiving role: its options, and all of its state at the begin.
+
+use super::{
+    committer::Committer,
+    comparing::Comparing,
+    context::{AnswerRules, Context},
+    data_streams::DataStreams,
+    directories::Directories,
+    expected::Expected,
+    manifest_lines::ManifestLines,
+    receive_spans::ReceiveShared,
+    rechecking::Rechecking,
+    removing::Removing,
+    room::Room,
+    rounds::Rounds,
+    stages_in_order::{Stages, TakenUp},
+    target_check::TargetCheck,
+};
+use crate::{
+    locks::Lock,
+    manifest::Lines,
+    selection::{Arriving, Matcher},
+    session::{
+        contents::Contents,
+        disclosure::Telling,
+        engine_orders::Orders,
+        patience::Patience,
+        resumed::TakenUpBytes,
+        role::EventSink,
+        streams::{StreamSetup, Streams},
+        supply::{self, Supply},
+        tally::{OfferLimits, Tally},
+    },
+    storage::{open_files::Share, target_place::TargetPlace},
+};
+use haul_protocol::{
+    Receiver,
+    taken_names::{Repeats, TargetPath},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+/// Options of a receiving role beside its place and streams.
+pub struct ReceivingOptions {
+    /// Knowledge of files that are there which the sender may be told.
+    pub telling: Telling,
+    /// No file is asked for, wherever it would go.
+    pub dry_run: bool,
+    pub offers: OfferLimits,
+    pub stall_after: Duration,
+    pub engine: Option<String>,
+    pub span_bytes: Option<u64>,
+    /// Names that were asked for; `None`: any name may come.
+    pub expected: Option<Vec<Expected>>,
+    /// Patterns of the user: what they leave out is not removed either; `None`: they leave out
+    /// nothing.
+    pub matcher: Option<Matcher>,
+    /// Selection of files, which the client has yet to say.
+    pub selection: Option<Arriving>,
+    /// The manifest in which each settled file gets a line.
+    pub manifest: Option<Lines>,
+    /// Files are read back from their disk before they get their names.
+    pub verify_target: bool,
+    /// The sender has capability 2: it sends again what is found lost.
+    pub peer_rechecks: bool,
+}
+
+impl ReceivingOptions {
+    fn rules(&self) -> AnswerRules {
+        let Self { telling, dry_run, span_bytes, verify_target, peer_rechecks, .. } = *self;
+        AnswerRules { telling, dry_run, span_bytes, verify_target, peer_rechecks }
+    }
+}
+
+/// Parts of a receiving role as they are at its begin.
+pub(super) struct Begun<'a> {
+    pub context: Context<'a>,
+    pub committer: Committer,
+    pub stages: Stages,
+    pub streams: DataStreams,
+    pub patience: Patience,
+}
+
+impl ReceivingOptions {
+    /// Makes the parts of a role that receives to `place`, and starts the thread of its committer.
+    ///
+    /// # Errors
+    /// If no thread can be had for the committer.
+    pub(super) fn begin<'a>(
+        self,
+        place: TargetPlace,
+        setup: StreamSetup,
+        streams: Arc<Streams>,
+        source: supply::Source,
+        events: EventSink<'a>,
+    ) -> std::io::Result<Begun<'a>> {
+        let options = self;
+        let wake = |streams: &Arc<Streams>| {
+            let streams = streams.clone();
+            move || streams.wake()
+        };
+        let rules = options.rules();
+        let contents = Arc::new(Contents::default());
+        let check = rules.verify_target.then(|| TargetCheck::new(contents.clone()));
+        let committer = Committer::start(wake(&streams), contents.clone(), check, place.root())?;
+        let supply = Supply::new(source, streams.clone(), setup.clone());
+        let is_quick = supply.connects() && !place.wishes().takes_long();
+        let stages = Stages {
+            room: Room::default(),
+            comparing: Comparing::new(wake(&streams)),
+            rechecking: Rechecking::new(wake(&streams)),
+            taken_up: TakenUp,
+            rounds: Rounds::default(),
+            manifest: options.manifest.map(ManifestLines),
+            removing: Removing::new(&place, streams.clone()),
+            directories: Directories::default(),
+        };
+        let shared = Arc::new(ReceiveShared {
+            machine: Lock::new(machine(&place, options.offers)),
+            targets: Lock::default(),
+            contents,
+            committer: committer.handle(),
+            streams,
+            setup,
+            orders: Orders::default(),
+            verified_bytes: AtomicU64::new(0),
+            damaged_spans: AtomicU64::new(0),
+            small_files: Share::of_small_files(),
+            failed: Lock::default(),
+        });
+        Ok(Begun {
+            context: Context {
+                shared,
+                place,
+                rules,
+                matcher: options.matcher,
+                tally: Tally::default(),
+                taken_up: TakenUpBytes::default(),
+                open: BTreeMap::new(),
+                settled: VecDeque::new(),
+                wants_streams: false,
+                progress_at: Some(Instant::now()),
+                finishing: false,
+                ended: None,
+                events,
+            },
+            committer,
+            stages,
+            streams: DataStreams::new(supply, options.engine, options.stall_after),
+            patience: Patience::new(is_quick, options.stall_after),
+        })
+    }
+}
+
+/// Makes the state machine of a session that receives to `place`.
+fn machine(place: &TargetPlace, offers: OfferLimits) -> Receiver {
+    let is_renamed = matches!(place, TargetPlace::Below { rename: Some(_), .. });
+    let path = if is_renamed { TargetPath::NameOfOneSource } else { TargetPath::Directory };
+    let is_watched = place.wishes().recording.watch;
+    let repeats = if is_watched { Repeats::OnceSettled } else { Repeats::Refused };
+    Receiver::new(offers.files, offers.bytes).naming(path, repeats)
+}
