@@ -366,7 +366,7 @@ mod tests {
         let kind = FileSystem::of(file.as_file()).unwrap().kind;
         let forgotten = page_cache::forget(file.path(), half..2 * half);
         if forgotten.is_err() || choose_cold(kind) != "io-uring" {
-            return skip("a disk below this directory", &format!("{kind}, {forgotten:?}"));
+            return skip("a disk below this directory", format!("{kind}, {forgotten:?}"));
         }
         let host = Arc::new(Host { kernel: (6, 18), ..Host::default() });
         let mut watch = watch(&host);
@@ -459,7 +459,7 @@ mod tests {
             // Some stay warm.
             let forgotten = (number % 5 > 0).then(|| page_cache::forget(&path, 0..MIB));
             if forgotten.is_some_and(|done| done.is_err()) || choose_cold(kind) != "io-uring" {
-                return skip("a disk below this directory", &kind.to_string());
+                return skip("a disk below this directory", kind.to_string());
             }
             let file = Arc::new(SpanFile::new(std::fs::File::open(&path).unwrap()));
             let span = FileSpan { id: SpanId(number), file, offset_bytes: 0, len_bytes: MIB };
