@@ -1,9 +1,10 @@
-//! System calls that fail when a test wants it: strace(1) is attached to a running process.
+//! System calls of a running process, watched or made to fail by strace(1).
 //!
 //! What goes through io_uring is no call of its own and cannot be made to fail here.
 
 use crate::Unavailable;
 use std::{
+    ffi::OsString,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -39,12 +40,27 @@ impl Strace {
         log: &Path,
     ) -> Result<Self, Unavailable> {
         let call = fault.split(':').next().unwrap_or_default();
-        let mut command = Command::new("strace");
-        command.args(["-f", "-p", &pid.to_string(), "-e", &format!("trace={call}")]);
-        command.args(["-e", &format!("inject={fault}"), "-o"]).arg(log);
+        let (trace, inject) = (format!("trace={call}"), format!("inject={fault}"));
+        let mut words: Vec<OsString> = ["-e", &trace, "-e", &inject].map(Into::into).into();
         if let Some(path) = path {
-            command.arg("-P").arg(path);
+            words.extend(["-P".into(), path.into()]);
         }
+        Self::run(pid, &words, log)
+    }
+
+    /// Watches the system calls `calls` of a running process, named as `trace=` takes them. They go
+    /// to the file `log`, with the paths of descriptors.
+    ///
+    /// # Errors
+    /// Without strace(1), or without the right to trace.
+    pub fn watch(pid: u32, calls: &str, log: &Path) -> Result<Self, Unavailable> {
+        Self::run(pid, &["-y".into(), "-e".into(), format!("trace={calls}").into()], log)
+    }
+
+    /// Attaches strace to `pid` and all its threads, with these words of its command line.
+    fn run(pid: u32, words: &[OsString], log: &Path) -> Result<Self, Unavailable> {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-p", &pid.to_string()]).args(words).arg("-o").arg(log);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child =
             command.spawn().map_err(|error| Unavailable::NotStarted("strace", error))?;
@@ -67,15 +83,24 @@ impl Strace {
         }
     }
 
+    /// Lets the process go on as it was, and returns the log.
+    ///
+    /// # Panics
+    /// If strace left no log.
+    #[must_use]
+    pub fn log(mut self) -> String {
+        self.end();
+        let log = fs::read(&self.log).expect("strace writes a log");
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// Lets the process go on as it was, and returns how many calls strace made fail.
     ///
     /// # Panics
     /// If strace left no log.
     #[must_use]
-    pub fn detach(mut self) -> usize {
-        self.end();
-        let log = fs::read(&self.log).expect("strace writes a log");
-        String::from_utf8_lossy(&log).matches("(INJECTED").count()
+    pub fn detach(self) -> usize {
+        self.log().matches("(INJECTED").count()
     }
 
     fn end(&mut self) {

@@ -19,6 +19,7 @@ mod choosing;
 mod command_line;
 mod counts;
 mod crash;
+mod durable_order;
 mod hostile;
 mod hostile_bytes;
 mod hostile_floods;
