@@ -149,7 +149,7 @@ mod tests {
         file.file().write_all_at(&[7; 8192], 0).unwrap();
         match file.direct() {
             Ok(direct) => assert_eq!(direct.metadata().unwrap().len(), 8192),
-            Err(error) => haul_testkit::skip::skip("O_DIRECT", &error.to_string()),
+            Err(error) => haul_testkit::skip::skip("O_DIRECT", error.to_string()),
         }
     }
 

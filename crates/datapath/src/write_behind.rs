@@ -425,7 +425,7 @@ mod tests {
     fn receive(works: usize, errno: Errno) -> Option<Received> {
         let file = Arc::new(SpanFile::new(tempfile::tempfile_in(".").unwrap()));
         if let Err(error) = file.direct() {
-            haul_testkit::skip::skip("O_DIRECT", &error.to_string());
+            haul_testkit::skip::skip("O_DIRECT", error.to_string());
             return None;
         }
         let (near, far) = UnixStream::pair().unwrap();

@@ -36,7 +36,7 @@ fn source(seed: Seed, len_bytes: u64) -> Option<Arc<SpanFile>> {
     match file.direct() {
         Ok(_) => Some(file),
         Err(error) => {
-            skip("O_DIRECT", &error.to_string());
+            skip("O_DIRECT", error.to_string());
             None
         }
     }

@@ -216,7 +216,7 @@ mod tests {
     fn a_setting_of_a_namespace_leaves_the_host_s_alone_and_leftovers_go() {
         let namespace = match Namespace::make("test", "near") {
             Ok(namespace) => namespace,
-            Err(why) => return haul_testkit::skip::skip("root and ip(8)", &why.to_string()),
+            Err(why) => return haul_testkit::skip::skip("root and ip(8)", why.to_string()),
         };
         let read = || fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
         let before = read();

@@ -298,7 +298,7 @@ mod tests {
                     // It stands as it did.
                     near.write_all(b"a").unwrap();
                     far.read_exact(&mut [0]).unwrap();
-                    return haul_testkit::skip::skip("the kernel's tls", &error.to_string());
+                    return haul_testkit::skip::skip("the kernel's tls", error.to_string());
                 }
                 let bytes = [7; 32];
                 let key = key(version, cipher, &bytes);

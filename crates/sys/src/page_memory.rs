@@ -225,7 +225,7 @@ mod tests {
         if memory.kind() != MemoryKind::ReservedHugePages {
             // Tests that run at the same time may have taken a few.
             assert!(free < 64, "{free} are free");
-            return haul_testkit::skip::skip("64 huge pages in reserve", &free.to_string());
+            return haul_testkit::skip::skip("64 huge pages in reserve", free.to_string());
         }
         assert_eq!(smaps_kib(&memory, "KernelPageSize:"), Some(2048));
     }

@@ -109,7 +109,7 @@ mod tests {
         let counter = match SystemCallCounter::open() {
             Ok(counter) => counter,
             Err(error) => {
-                return haul_testkit::skip::skip("the right to count", &error.to_string());
+                return haul_testkit::skip::skip("the right to count", error.to_string());
             }
         };
         let call = |times: usize| {

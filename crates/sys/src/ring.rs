@@ -364,7 +364,7 @@ mod tests {
         match Ring::new(4, 5000) {
             Ok(ring) => Some(ring),
             Err(error) => {
-                haul_testkit::skip::skip("io_uring", &error.to_string());
+                haul_testkit::skip::skip("io_uring", error.to_string());
                 None
             }
         }

@@ -32,7 +32,7 @@ fn namespaces_of(process: u32) -> Vec<String> {
 /// Whether a namespace can be made; a skipped test where none can.
 fn can_run() -> bool {
     let made = haul_emulator::namespace::Namespace::make("test", "near");
-    made.inspect_err(|why| skip("root and ip(8)", &why.to_string())).is_ok()
+    made.inspect_err(|why| skip("root and ip(8)", why.to_string())).is_ok()
 }
 
 fn program(place: &Place, words: &[OsString]) -> Haul {

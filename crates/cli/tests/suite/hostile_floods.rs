@@ -67,7 +67,7 @@ fn ten_thousand_idle_connections_keep_nobody_out_and_cost_little() {
     let place = Place::new();
     if raise_open_files(CONNECTIONS + 500).is_none() {
         let most = getrlimit(Resource::Nofile).current.unwrap_or(0);
-        return skip("10,500 open files (ulimit -Hn)", &most.to_string());
+        return skip("10,500 open files (ulimit -Hn)", most.to_string());
     }
     let server = Server::start(&place);
     place.file(&place.source("data"), 4 << 20);

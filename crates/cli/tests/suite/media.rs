@@ -290,7 +290,7 @@ fn thousands_of_idle_connections_leave_a_stream_in_time() {
     let limit = getrlimit(Resource::Nofile);
     let needed = IDLE + 500;
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        return skip(&format!("{needed} open files"), &format!("{:?}", limit.maximum));
+        return skip(&format!("{needed} open files"), format!("{:?}", limit.maximum));
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let place = place();

@@ -242,12 +242,12 @@ fn without_io_uring_the_direct_way_is_measured_one_by_one() {
     command.args(LITTLE).arg("--json");
     let output = match command.output() {
         Ok(output) => output,
-        Err(error) => return skip("strace", &error.to_string()),
+        Err(error) => return skip("strace", error.to_string()),
     };
     let injected = fs::read_to_string(&log).unwrap_or_default().contains("(INJECTED)");
     let _ = fs::remove_file(&log);
     if !injected {
-        return skip("the right to trace", &text(&output.stderr));
+        return skip("the right to trace", text(&output.stderr));
     }
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let lines = objects(&output);

@@ -269,7 +269,7 @@ fn a_probe_names_the_own_queue_that_drops_large_packets() {
     let tbf = ["root", "tbf", "rate", "1gbit", "burst", "1000", "latency", "50ms"];
     let add = [&["qdisc", "add", "dev", hosts.device], &tbf[..]].concat();
     if let Err(why) = hosts.near.run("tc", &add) {
-        return skip("tc(8) and tbf", &why.to_string());
+        return skip("tc(8) and tbf", why.to_string());
     }
     let options = ["--streams", "2", "--time", "3s", "--omit", "100ms", "--no-path-mtu"];
     let ran = far.run(&place, &words_of(far.url().into(), &options));

@@ -174,7 +174,7 @@ fn a_run_killed_at_any_of_its_steps_is_told_and_undone() {
         let killed = behind(&traced, apply(&place, CHECKS));
         let output = match namespace.enter(&killed).output() {
             Ok(output) => output,
-            Err(error) => return skip("strace(1)", &error.to_string()),
+            Err(error) => return skip("strace(1)", error.to_string()),
         };
         let came_to_its_end = output.status.success();
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -223,7 +223,7 @@ fn at_the_first_failure_all_of_the_run_is_set_back() {
     let command = behind(&traced, apply(&place, "tcp-buffers,metrics-save"));
     let output = match namespace.enter(&command).output() {
         Ok(output) => output,
-        Err(error) => return skip("strace(1)", &error.to_string()),
+        Err(error) => return skip("strace(1)", error.to_string()),
     };
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     if words.contains("strace:") {

@@ -320,7 +320,7 @@ fn on_a_shared_core(shared: &str) -> Option<Ran> {
     let other = if shared == "source" { "target_run_queue" } else { "source_run_queue" };
     let queued = share(&ran, other);
     if queued > BUSY_SHARE {
-        skip("core 1 idle", &format!("a thread that waited {queued} of the time for it"));
+        skip("core 1 idle", format!("a thread that waited {queued} of the time for it"));
         return None;
     }
     Some(ran)
@@ -361,13 +361,13 @@ fn a_digest_that_takes_most_is_named() {
     ran.ok();
     let queued = share(&ran, "source_run_queue") + share(&ran, "target_run_queue");
     if queued > BUSY_SHARE && ran.report()["bottleneck"]["stage"] != "source_digest" {
-        return skip("cores that are idle", &format!("threads that waited {queued} for one"));
+        return skip("cores that are idle", format!("threads that waited {queued} for one"));
     }
     let stolen = (after.1 - before.1) / (after.0 - before.0).max(1.0);
     if stolen > STOLEN_SHARE {
         return skip(
             "cores that no hypervisor gives to others",
-            &format!("{stolen:.2} of them taken"),
+            format!("{stolen:.2} of them taken"),
         );
     }
     assert_verdict(&ran, "source_digest", &["--protection clear", "--manifest"]);

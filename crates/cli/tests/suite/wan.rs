@@ -113,7 +113,7 @@ fn a_sender_whose_own_queue_drops_large_packets_takes_smaller_segments() {
     let tbf = ["rate", "1gbit", "burst", "1000", "latency", "50ms"];
     let add = [&["qdisc", "add", "dev", hosts.device, "root", "tbf"], &tbf[..]].concat();
     if let Err(why) = hosts.near.run("tc", &add) {
-        return haul_testkit::skip::skip("tc(8) and tbf", &why.to_string());
+        return haul_testkit::skip::skip("tc(8) and tbf", why.to_string());
     }
     place.file(&place.source("large"), 12 * MIB);
     let words = words!["push", place.source("large"), far.url(), "--retry-for", "30s"];

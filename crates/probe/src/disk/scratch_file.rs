@@ -199,7 +199,7 @@ mod tests {
         let scratch = ScratchFile::new(File::open(directory.path()).unwrap()).unwrap();
         scratch.begin_anew(1 << 20).unwrap();
         if let Err(error) = scratch.set(Caching::Direct) {
-            return haul_testkit::skip::skip("O_DIRECT", &error.to_string());
+            return haul_testkit::skip::skip("O_DIRECT", error.to_string());
         }
         let flags = || fcntl_getfl(scratch.file()).unwrap();
         assert!(flags().contains(OFlags::DIRECT));

@@ -62,11 +62,11 @@ impl Clock {
         match compiler.output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
-                skip("a C compiler", &String::from_utf8_lossy(&output.stderr));
+                skip("a C compiler", String::from_utf8_lossy(&output.stderr));
                 return None;
             }
             Err(error) => {
-                skip("a C compiler", &error.to_string());
+                skip("a C compiler", error.to_string());
                 return None;
             }
         }

@@ -28,7 +28,7 @@ fn runnable(words: &[&str]) -> Option<Vec<OsString>> {
             None
         }
         Err(error) => {
-            skip(&format!("{words:?} to run"), &error.to_string());
+            skip(&format!("{words:?} to run"), error.to_string());
             None
         }
     }

@@ -24,7 +24,7 @@ impl Far {
         let wan = match Wan::start(path, place.seed.0) {
             Ok(wan) => wan,
             Err(why) => {
-                skip("root, ip(8) and TUN devices", &why.to_string());
+                skip("root, ip(8) and TUN devices", why.to_string());
                 return None;
             }
         };
