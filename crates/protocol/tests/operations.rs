@@ -236,6 +236,26 @@ fn frames_belong_to_open_streams_in_their_order() {
 
 /// Case of a replayed preface that reset the stream: its span was neither missing nor being written
 /// for ever.
+/// Of two streams that bring one span, the second is refused, whichever lies: what it brought would
+/// be written beside the first, or be thrown away and missing if the first fails.
+#[test]
+fn a_span_is_brought_by_one_stream_at_a_time() {
+    let (mut receiver, file) = receiver_of(2);
+    let (first, second) = (StreamId(0), StreamId(1));
+    receiver.stream_opened(second).expect("a new stream");
+    let by = |stream, sequence| SpanHeader { stream, ..header(0, sequence) };
+    assert_eq!(receiver.span_starts(first, &by(first, 0)), Ok(Permit::Write(SpanIndex(0))));
+    receiver.span_starts(second, &by(second, 0)).expect_err("the first is bringing it");
+    receiver.span_ended(first, file, SpanIndex(0), SpanEnd::Abandoned);
+    assert_eq!(
+        receiver.span_starts(second, &by(second, 1)),
+        Ok(Permit::Write(SpanIndex(0))),
+        "what nobody brings is missing"
+    );
+    receiver.span_ended(second, file, SpanIndex(0), SpanEnd::Verified);
+    assert_eq!(receiver.span_starts(first, &by(first, 1)), Ok(Permit::Discard), "it is there");
+}
+
 #[test]
 fn a_replayed_preface_does_not_touch_the_stream() {
     let (mut receiver, file) = receiver_of(1);

@@ -350,6 +350,13 @@ impl Model {
             assert_eq!(grid.range(span), (header.offset_bytes, header.len_bytes));
             self.writing.insert((header.file, span, stream));
         }
+        if let Ok(Permit::Discard) = result
+            && self.is_open(header.file)
+        {
+            let span = self.grids[&header.file].find(header.offset_bytes, header.len_bytes);
+            let is_there = span.is_some_and(|span| self.verified.contains(&(header.file, span)));
+            assert!(is_there, "thrown away, and brought by nobody: {header:?}");
+        }
         result.ok()
     }
 

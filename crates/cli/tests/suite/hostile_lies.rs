@@ -21,7 +21,7 @@ use haul_protocol::{
 use haul_transfer::internals::SessionKeys;
 use std::{
     fs,
-    io::Write,
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
     sync::Arc,
     thread,
@@ -456,6 +456,47 @@ fn frames_replayed_swapped_or_of_another_session_are_worth_nothing() {
     let events = server.process.events();
     let told = |what: &str| events.iter().filter(|e| e.to_string().contains(what)).count();
     assert_eq!((told("broke the protocol and was closed"), told("damaged or forged")), (2, 2));
+    server.still_serves(&place);
+}
+
+/// Returns the place of the stream that is closed first.
+fn closed_of(streams: &[TcpStream; 2]) -> usize {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        for (at, mut stream) in streams.iter().enumerate() {
+            stream.set_nonblocking(true).unwrap();
+            let read = stream.read(&mut [0; 64]);
+            stream.set_nonblocking(false).unwrap();
+            match read {
+                Ok(0) => return at,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return at,
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+    panic!("both streams stay open");
+}
+
+/// Of two streams that claim to bring one span, one is closed, and the other's bytes are the file's.
+#[test]
+fn a_span_that_another_stream_is_bringing_is_taken_from_nobody_else() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut push = Pushing::start(&server, b"victim");
+    let frames = [0, 1].map(|stream| push.frame(stream, 0, 0).encode());
+    let streams = [0, 1].map(|stream| push.stream(&server, stream));
+    let half = frames[0].len() / 2;
+    for (mut stream, frame) in streams.iter().zip(&frames) {
+        stream.write_all(&frame[..half]).unwrap();
+    }
+    let other = 1 - closed_of(&streams);
+    (&streams[other]).write_all(&frames[other][half..]).unwrap();
+    push.hear_verified(0);
+    drop(push.peer);
+    server.wait_for_sessions(1);
+    let events = server.process.events();
+    let told = |what: &str| events.iter().filter(|e| e.to_string().contains(what)).count();
+    assert_eq!(told("broke the protocol and was closed"), 1, "{events:?}");
     server.still_serves(&place);
 }
 
