@@ -10,8 +10,8 @@ pub mod tables;
 
 use decision::{Decision, FourRuns, RunFacts, decide};
 use haul_transfer::{
-    Check, CheckVerdict, Event, HaulUrl, Interrupt, Problem, PushRequest, Report, SourceSpec,
-    TargetRoom, TransferError, TransferOptions, Wishes, push,
+    Check, CheckVerdict, Event, FileOptions, HaulUrl, Interrupt, Problem, PushRequest, Report,
+    SourceSpec, TargetRoom, TransferError, TransferOptions, push,
 };
 use serde::Serialize;
 pub use source::Residency;
@@ -215,11 +215,11 @@ fn preflight(
     interrupt: &Interrupt,
     on_event: &mut dyn FnMut(PathEvent),
 ) -> Result<TargetRoom, TransferError> {
-    let mut wishes = Wishes::default();
-    (wishes.dry_run, wishes.preflight) = (true, true);
+    let mut file_options = FileOptions::default();
+    (file_options.dry_run, file_options.preflight) = (true, true);
     let sources = vec![SourceSpec::Path(probe.source.clone().into())];
     let mut failed = None;
-    let report = push(&request(probe, sources, wishes), interrupt, &mut |event| {
+    let report = push(&request(probe, sources, file_options), interrupt, &mut |event| {
         if let Event::Error(problem) = event {
             failed.get_or_insert(problem);
         }
@@ -251,10 +251,10 @@ fn preflight(
     })
 }
 
-fn request(probe: &PathProbe, sources: Vec<SourceSpec>, wishes: Wishes) -> PushRequest {
+fn request(probe: &PathProbe, sources: Vec<SourceSpec>, file_options: FileOptions) -> PushRequest {
     let mut request = PushRequest::new(sources, probe.url.clone());
     request.options = probe.options.clone();
-    (request.options.wishes, request.options.retry_for) = (wishes, Duration::ZERO);
+    (request.options.file_options, request.options.retry_for) = (file_options, Duration::ZERO);
     request
 }
 
@@ -320,9 +320,9 @@ impl Bench<'_> {
             (vec![SourceSpec::Zero(len_bytes)], Residency::Memory)
         };
         let files = sources.len();
-        let mut wishes = Wishes::default();
-        wishes.discard = true;
-        let mut request = request(self.probe, sources, wishes);
+        let mut file_options = FileOptions::default();
+        file_options.discard = true;
+        let mut request = request(self.probe, sources, file_options);
         if !course.writes_disk() {
             request.url.path = b"null:".to_vec();
         }

@@ -21,12 +21,12 @@ pub struct OfferFacts {
     pub is_followed: bool,
     /// The source failed while the receiver's answer was on its way.
     pub source_failed: bool,
-    pub wishes: LifeWishes,
+    pub file_options: LifeOptions,
 }
 
-/// The wishes of a transfer that decide how its files go on.
+/// The options of a transfer that decide how its files go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LifeWishes {
+pub struct LifeOptions {
     /// A file of the same size at the receiver is compared by its content.
     pub compare_content: bool,
     /// A dry run: nothing is sent, and the receiver says what it would do.
@@ -84,15 +84,15 @@ pub enum EndResult {
 impl OfferFacts {
     /// Gathers the facts of an offer.
     #[must_use]
-    pub fn new(offer: &FileOffer, is_followed: bool, wishes: LifeWishes) -> Self {
+    pub fn new(offer: &FileOffer, is_followed: bool, file_options: LifeOptions) -> Self {
         let (kind, growth, compared) = (offer.kind, offer.growth, offer.compared);
-        Self { kind, growth, compared, is_followed, source_failed: false, wishes }
+        Self { kind, growth, compared, is_followed, source_failed: false, file_options }
     }
 
     /// Whether the receiver may ask for the content's digest to be compared.
     #[must_use]
     pub fn may_be_compared(&self) -> bool {
-        let is_wanted = self.wishes.compare_content || self.growth == Growth::Grown;
+        let is_wanted = self.file_options.compare_content || self.growth == Growth::Grown;
         self.kind == FileKind::Regular && is_wanted && self.compared == Compared::NotCompared
     }
 
@@ -117,7 +117,7 @@ impl OfferFacts {
             }
             EndResult::Failed(_) => false,
         };
-        self.wishes.move_sources && is_there && !self.source_failed
+        self.file_options.move_sources && is_there && !self.source_failed
     }
 }
 
@@ -135,7 +135,7 @@ pub fn next_step(outcome: FileOutcome, offer: &OfferFacts) -> NextStep {
             return NextStep::Compare(compare);
         }
         FileOutcome::Compare(_) => return refused("a file was to be compared that may not be"),
-        FileOutcome::Planned(_) if !offer.wishes.dry_run || offer.is_followed => {
+        FileOutcome::Planned(_) if !offer.file_options.dry_run || offer.is_followed => {
             return refused("a plan for a file that is no part of a dry run");
         }
         FileOutcome::Failed(fault)
@@ -145,7 +145,9 @@ pub fn next_step(outcome: FileOutcome, offer: &OfferFacts) -> NextStep {
         }
         // Of a file that is followed, what was written is lost.
         FileOutcome::Failed(fault)
-            if offer.wishes.watches && offer.growth == Growth::NotGrowing && is_passing(&fault) =>
+            if offer.file_options.watches
+                && offer.growth == Growth::NotGrowing
+                && is_passing(&fault) =>
         {
             return NextStep::ComesLater(fault);
         }
@@ -202,21 +204,27 @@ mod tests {
 
     /// Visits every combination of facts and outcome, with the step that follows.
     fn each(mut look: impl FnMut(&OfferFacts, &FileOutcome, &NextStep)) {
-        let wishes = (0..16).map(|bits| LifeWishes {
+        let file_options = (0..16).map(|bits| LifeOptions {
             compare_content: bits & 1 > 0,
             dry_run: bits & 2 > 0,
             move_sources: bits & 4 > 0,
             watches: bits & 8 > 0,
         });
-        for wishes in wishes {
+        for file_options in file_options {
             for (kind, growth, compared) in KINDS.iter().flat_map(|kind| {
                 let of_growth = move |growth| COMPARED.map(|compared| (*kind, growth, compared));
                 GROWTHS.into_iter().flat_map(of_growth)
             }) {
                 for bits in 0..4 {
                     let (is_followed, source_failed) = (bits & 1 > 0, bits & 2 > 0);
-                    let offer =
-                        OfferFacts { kind, growth, compared, is_followed, source_failed, wishes };
+                    let offer = OfferFacts {
+                        kind,
+                        growth,
+                        compared,
+                        is_followed,
+                        source_failed,
+                        file_options,
+                    };
                     for outcome in outcomes() {
                         look(&offer, &outcome, &next_step(outcome.clone(), &offer));
                     }
@@ -231,11 +239,11 @@ mod tests {
         each(|offer, outcome, step| {
             let NextStep::Ends(FileEnd { frees_source: true, result }) = step else { return };
             freed += 1;
-            assert!(offer.wishes.move_sources && !offer.source_failed, "{offer:?}");
+            assert!(offer.file_options.move_sources && !offer.source_failed, "{offer:?}");
             assert!(!offer.is_followed || offer.growth != Growth::Growing, "{offer:?}");
             match outcome {
                 FileOutcome::Done => assert_eq!(*result, EndResult::Done),
-                FileOutcome::Planned(_) => assert!(offer.wishes.dry_run, "{offer:?}"),
+                FileOutcome::Planned(_) => assert!(offer.file_options.dry_run, "{offer:?}"),
                 FileOutcome::Skipped => assert!(
                     offer.kind != FileKind::Regular || offer.compared == Compared::SameContent,
                     "{offer:?}"
@@ -274,7 +282,7 @@ mod tests {
     fn what_only_a_dry_run_has_is_refused_elsewhere() {
         each(|offer, outcome, step| {
             let is_plan = matches!(outcome, FileOutcome::Planned(_));
-            if is_plan && !offer.wishes.dry_run {
+            if is_plan && !offer.file_options.dry_run {
                 assert!(matches!(step, NextStep::Refused(_)), "{offer:?}");
             }
         });
@@ -293,7 +301,10 @@ mod tests {
                 assert!(!goes_on, "{offer:?}");
             }
             if matches!(step, NextStep::ComesLater(_)) {
-                assert!(offer.wishes.watches && offer.growth == Growth::NotGrowing, "{offer:?}");
+                assert!(
+                    offer.file_options.watches && offer.growth == Growth::NotGrowing,
+                    "{offer:?}"
+                );
             }
         });
     }

@@ -17,8 +17,8 @@ pub use files::{
     StreamDrop, Xattr,
 };
 pub use opening::{
-    Digest, Direction, FilterRule, Hello, HelloReply, OnConflict, Open, Opened, Protection,
-    Selection, Wishes,
+    Digest, Direction, FileOptions, FilterRule, Hello, HelloReply, OnConflict, Open, Opened,
+    Protection, Selection,
 };
 pub use probes::{
     Audit, AuditFinding, Audited, Probe, ProbeFigures, ProbeKind, ProbeReady, ProbeResult,
@@ -280,20 +280,20 @@ fn check_open(open: &Open) -> Result<(), ProtocolError> {
     let span = open.span_bytes;
     ensure(span == 0 || crate::SpanGrid::new(0, span).is_ok(), "a span size")?;
     check_text(&open.peer_engine)?;
-    open.wishes.as_ref().map_or(Ok(()), |wishes| check_discard(open, wishes))
+    open.file_options.as_ref().map_or(Ok(()), |file_options| check_discard(open, file_options))
 }
 
 /// Refuses a push to be discarded that asks for more: a file without a name can be neither skipped
 /// nor kept, and nothing may be removed for its sake.
-fn check_discard(open: &Open, wishes: &Wishes) -> Result<(), ProtocolError> {
+fn check_discard(open: &Open, file_options: &FileOptions) -> Result<(), ProtocolError> {
     let keeps = open.direction == Direction::Pull
         || open.verify_target
-        || wishes.remove_extra
-        || wishes.dry_run
-        || wishes.move_sources
-        || wishes.follow
-        || wishes.watch;
-    ensure(!(wishes.discard && keeps), "a push to be discarded that asks for more")
+        || file_options.remove_extra
+        || file_options.dry_run
+        || file_options.move_sources
+        || file_options.follow
+        || file_options.watch;
+    ensure(!(file_options.discard && keeps), "a push to be discarded that asks for more")
 }
 
 fn check_name(name: &[u8]) -> Result<(), ProtocolError> {

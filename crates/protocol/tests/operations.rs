@@ -236,7 +236,7 @@ fn frames_belong_to_open_streams_in_their_order() {
 
 /// Case of a replayed preface that reset the stream: its span was neither missing nor being written
 /// for ever.
-/// Of two streams that bring one span, the second is refused, whichever lies: what it brought would
+/// The second of two streams that bring one span is refused, whichever lies: what it brought would
 /// be written beside the first, or be thrown away and missing if the first fails.
 #[test]
 fn a_span_is_brought_by_one_stream_at_a_time() {

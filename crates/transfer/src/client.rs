@@ -21,10 +21,10 @@ use crate::{
     engine::Engine,
     error::{TransferError, problem},
     events::{Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom},
+    file_options::{FileOptions, Removal},
     manifest::{Lines, Manifest, rename_of},
     name::printable,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
-    policies::{Removal, Wishes},
     preflight::{self, Findings},
     problem::{Problem, Side},
     selection::Matcher,
@@ -101,12 +101,12 @@ pub fn push(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Report, TransferError> {
     check_sources(&request.sources)?;
-    if request.options.wishes.recording.watch {
+    if request.options.file_options.recording.watch {
         check_watched(&request.sources)?;
     }
     let names = request.sources.iter().map(source_name).collect::<Vec<_>>();
     check_names(&names)?;
-    check_moved(&names, request.options.wishes)?;
+    check_moved(&names, request.options.file_options)?;
     let of_base = names.contains(&None);
     let into_directory = go_into_directory(&names) || request.sources.iter().any(is_directory);
     let open = message::Open {
@@ -169,24 +169,24 @@ pub fn pull(
     }
     let names = paths.iter().map(|path| asked_name(path)).collect::<Vec<_>>();
     check_names(&names)?;
-    check_moved(&names, request.options.wishes)?;
+    check_moved(&names, request.options.file_options)?;
     let into_directory = go_into_directory(&names);
     let of_base = names.contains(&None);
-    let wishes = with_base(request.options.wishes, of_base);
+    let file_options = with_base(request.options.file_options, of_base);
     if request.options.verify_target && request.target == TargetSpec::Null {
         let what = "cannot read the target back";
         let hint = "leave out --verify-target, or pull to a directory";
         let needs = "a target that keeps what arrives";
         return Err(TransferError::start(problem(what, needs, "null:", hint)));
     }
-    let place = resolve_local(&request.target, into_directory, of_base, wishes)?;
+    let place = resolve_local(&request.target, into_directory, of_base, file_options)?;
     let open = message::Open {
         direction: Direction::Pull,
         paths,
         peer_engine: engine_name(request.options.send_engine).unwrap_or_default(),
         ..message::Open::default()
     };
-    if wishes.move_sources && matches!(place, TargetPlace::Null) {
+    if file_options.move_sources && matches!(place, TargetPlace::Null) {
         let needs = "a target that keeps what it receives";
         let what = "nothing can be moved to null:, which throws it away";
         return Err(TransferError::start(problem(what, needs, "null:", "leave out --move")));
@@ -246,9 +246,9 @@ fn new_name(place: &TargetPlace) -> Option<Vec<u8>> {
     }
 }
 
-fn with_base(wishes: Wishes, of_base: bool) -> Wishes {
-    let removal = wishes.removal.map(|removal| Removal { of_base, ..removal });
-    Wishes { removal, ..wishes }
+fn with_base(file_options: FileOptions, of_base: bool) -> FileOptions {
+    let removal = file_options.removal.map(|removal| Removal { of_base, ..removal });
+    FileOptions { removal, ..file_options }
 }
 
 fn engine_name(engine: Option<Engine>) -> Option<String> {
@@ -272,7 +272,7 @@ struct Client<'a> {
     open: message::Open,
     interrupt: &'a Interrupt,
     host: Arc<Host>,
-    wishes: Wishes,
+    file_options: FileOptions,
     matcher: Option<Matcher>,
     manifest: Option<Arc<Manifest>>,
     /// Whether the target's path is the new name of the source. For a push the first session said
@@ -343,13 +343,13 @@ impl<'a> Client<'a> {
         open.streams = options.streams.unwrap_or(0);
         open.wants_figures = true;
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
-        let wishes = with_base(options.wishes, of_base);
+        let file_options = with_base(options.file_options, of_base);
         let all = options.selection.takes_all();
         let matcher = options.selection.compile().map_err(TransferError::start)?;
         // A receiver needs to know what is left out only where it removes what is not offered.
         let pull = open.direction == Direction::Pull;
-        let selection_follows = !all && (pull || wishes.removal.is_some());
-        open.wishes = Some(wishes.to_message(selection_follows));
+        let selection_follows = !all && (pull || file_options.removal.is_some());
+        open.file_options = Some(file_options.to_message(selection_follows));
         // A server that only sends has nothing to read back.
         open.verify_target = options.verify_target && !pull;
         let manifest = options.manifest.as_deref().map(Manifest::begin).transpose();
@@ -360,7 +360,7 @@ impl<'a> Client<'a> {
             open,
             interrupt,
             host: Arc::new(Host::read(Path::new("/"))),
-            wishes,
+            file_options,
             matcher: (!all).then_some(matcher),
             manifest,
             target_is_name: Cell::new(false),
@@ -505,7 +505,7 @@ impl<'a> Client<'a> {
     /// has to send would otherwise wait a round trip for them.
     fn connect_early(&self, control: &TcpStream) -> Option<Early> {
         let rtt = Duration::from_micros(TcpInfo::of(control).ok()?.rtt_us.into());
-        let pulls = self.open.direction == Direction::Pull && !self.wishes.dry_run;
+        let pulls = self.open.direction == Direction::Pull && !self.file_options.dry_run;
         // A control that is chosen has to be set before the connection is made, and by the server's
         // round trip too.
         let keeps_control = choose_congestion(&self.host, rtt).control.is_none();
@@ -589,9 +589,9 @@ impl<'a> Client<'a> {
             streams: granted.streams,
             rtt_us: run.rtt_us,
         }));
-        self.wishes.explain.then(|| on_event(self.explain_path(&opened, &setup, run).into()));
+        self.file_options.explain.then(|| on_event(self.explain_path(&opened, &setup, run).into()));
         self.say_selection(&mut opened.control);
-        if self.wishes.preflight {
+        if self.file_options.preflight {
             run.port = Some(self.try_port());
         }
         let waker = Waker::new().map_err(|error| set_up_failed(&error))?;
@@ -609,7 +609,7 @@ impl<'a> Client<'a> {
                     stall_after: self.options.stall_after,
                     engine: engine_name(self.options.send_engine),
                     span_bytes: self.span_bytes(),
-                    wishes: self.wishes,
+                    file_options: self.file_options,
                     written: std::mem::take(&mut run.written),
                     manifest: self.lines(rename_of(
                         self.open.paths.first().map_or(&b""[..], Vec::as_slice),
@@ -632,7 +632,7 @@ impl<'a> Client<'a> {
     fn receiving_options(&self, granted: &Granted, place: &TargetPlace) -> ReceivingOptions {
         ReceivingOptions {
             telling: Telling::All,
-            dry_run: self.wishes.dry_run,
+            dry_run: self.file_options.dry_run,
             offers: offer_limits(granted),
             stall_after: self.options.stall_after,
             engine: engine_name(self.options.receive_engine),
@@ -669,7 +669,12 @@ impl<'a> Client<'a> {
     }
 
     fn say_selection(&self, control: &mut Control) {
-        if self.open.wishes.as_ref().is_some_and(|wishes| wishes.selection_follows) {
+        if self
+            .open
+            .file_options
+            .as_ref()
+            .is_some_and(|file_options| file_options.selection_follows)
+        {
             for part in self.options.selection.to_message() {
                 control.queue(Message::Selection(part));
             }
@@ -726,9 +731,9 @@ impl<'a> Client<'a> {
         WalkOptions {
             matcher: self.matcher.clone(),
             names: self.options.selection.names.clone(),
-            attributes: Arc::new(Attributes::new(self.wishes.preserve)),
-            watch: self.wishes.recording.watch.then(Arc::default),
-            is_moved: self.wishes.move_sources,
+            attributes: Arc::new(Attributes::new(self.file_options.preserve)),
+            watch: self.file_options.recording.watch.then(Arc::default),
+            is_moved: self.file_options.move_sources,
         }
     }
 
@@ -771,7 +776,7 @@ impl<'a> Client<'a> {
             Direction::Push => Side::Target,
             _ => Side::Source,
         };
-        let explain = self.wishes.explain;
+        let explain = self.file_options.explain;
         let (server, silence) = (self.url.server(), outage::Silence::new(Instant::now()));
         let (headway, stall_after) = (self.headway.clone(), self.options.stall_after);
         let mut reporting = Reporting {

@@ -60,7 +60,7 @@
 //! # Where to find what
 //!
 //! - Requests and their options: [`PushRequest`], [`PullRequest`] and [`TransferOptions`], with
-//!   [`Wishes`] for what happens beyond the bytes, [`Selection`] for which files are meant,
+//!   [`FileOptions`] for what happens beyond the bytes, [`Selection`] for which files are meant,
 //!   [`Protection`], [`ClearDigest`] and [`Engine`]. [`expand`] finds what patterns in URLs fit;
 //!   [`list`] tells what a server has.
 //! - Events and the report: [`Event`], [`Progress`], [`FileEnded`] and [`Report`]. Their names are
@@ -85,6 +85,7 @@ mod engine;
 mod error;
 mod events;
 mod explain;
+mod file_options;
 mod file_status;
 #[doc(hidden)]
 pub mod internals;
@@ -94,7 +95,6 @@ mod name;
 mod options;
 mod packed_names;
 mod patterns;
-mod policies;
 mod preflight;
 mod probe;
 mod problem;
@@ -123,12 +123,12 @@ pub use client::{
 };
 pub use descriptors::raise_open_files_limit;
 pub use engine::{Engine, UnknownName};
+pub use file_options::{FileOptions, IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal};
 pub use options::{
     Beginning, ClearDigest, Protection, PullRequest, PushRequest, RETRY_FOR_DEFAULT,
     STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;
-pub use policies::{IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal, Wishes};
 pub use selection::{Effect, Rule, Selection};
 
 // Events and the report.

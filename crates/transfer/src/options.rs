@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{Engine, UnknownName, find_by_name},
-    policies::Wishes,
+    file_options::FileOptions,
     selection::Selection,
     url::{HaulUrl, PORT_DEFAULT},
 };
@@ -116,7 +116,7 @@ pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// Time without anything after which a stream counts as stalled, by default.
 pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Wishes for a push or a pull, all of them optional.
+/// FileOptions for a push or a pull, all of them optional.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransferOptions {
@@ -140,8 +140,8 @@ pub struct TransferOptions {
     pub wait: bool,
     /// Time after which a stream that brought nothing is replaced.
     pub stall_after: Duration,
-    /// Wishes beyond the bytes.
-    pub wishes: Wishes,
+    /// FileOptions beyond the bytes.
+    pub file_options: FileOptions,
     /// Selection of the files of the sources that are meant.
     pub selection: Selection,
     /// Path of the manifest, which gets a line with the BLAKE3 hash of each file, on this side.
@@ -163,7 +163,7 @@ impl Default for TransferOptions {
             retry_for: RETRY_FOR_DEFAULT,
             wait: false,
             stall_after: STALL_AFTER_DEFAULT,
-            wishes: Wishes::default(),
+            file_options: FileOptions::default(),
             selection: Selection::default(),
             manifest: None,
             verify_target: false,

@@ -129,12 +129,12 @@ const PRESERVED_VALUES: u32 = 16 | 32;
 /// Rights that a session which moves files needs, all of them.
 #[must_use]
 pub fn needed(open: &message::Open) -> Vec<Need> {
-    let wishes = open.wishes.unwrap_or_default();
+    let file_options = open.file_options.unwrap_or_default();
     let mut needs = Vec::new();
     match open.direction {
         Direction::Push => {
             needs.push(Need::new(Right::Write));
-            if wishes.remove_extra {
+            if file_options.remove_extra {
                 let instead = "leave out --delete";
                 let names = "--delete tells the names that are there";
                 needs.push(Need::because(Right::List, names, instead));
@@ -142,7 +142,7 @@ pub fn needed(open: &message::Open) -> Vec<Need> {
                 needs.push(Need::because(Right::Delete, removes, instead));
             }
             // What is replaced whatever it holds is never read.
-            if wishes.compare_content && wishes.on_conflict != OnConflict::Replace {
+            if file_options.compare_content && file_options.on_conflict != OnConflict::Replace {
                 let tells = "comparing tells the BLAKE3 of what is there";
                 let instead = "leave out --checksum-compare; with --move, --on-conflict replace \
                                compares nothing";
@@ -151,7 +151,7 @@ pub fn needed(open: &message::Open) -> Vec<Need> {
         }
         Direction::Pull => {
             needs.push(Need::new(if lists_only(open) { Right::List } else { Right::Read }));
-            if wishes.move_sources {
+            if file_options.move_sources {
                 let removes = "--move removes what was fetched";
                 needs.push(Need::because(Right::Delete, removes, "leave out --move"));
             }
@@ -165,13 +165,13 @@ pub fn needed(open: &message::Open) -> Vec<Need> {
 /// Whether a pull asks for no more than what a listing shows.
 #[must_use]
 pub fn lists_only(open: &message::Open) -> bool {
-    let wishes = open.wishes.unwrap_or_default();
+    let file_options = open.file_options.unwrap_or_default();
     open.direction == Direction::Pull
-        && wishes.dry_run
-        && !wishes.compare_content
-        && !wishes.follow
-        && !wishes.watch
-        && wishes.preserve & PRESERVED_VALUES == 0
+        && file_options.dry_run
+        && !file_options.compare_content
+        && !file_options.follow
+        && !file_options.watch
+        && file_options.preserve & PRESERVED_VALUES == 0
 }
 
 /// Whether what is needed changes what a server has.
@@ -183,52 +183,56 @@ pub fn changes_files(needs: &[Need]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use message::Wishes;
+    use message::FileOptions;
 
-    fn rights_of(direction: Direction, wishes: Wishes) -> Vec<Right> {
-        let open = message::Open { direction, wishes: Some(wishes), ..message::Open::default() };
+    fn rights_of(direction: Direction, file_options: FileOptions) -> Vec<Right> {
+        let open = message::Open {
+            direction,
+            file_options: Some(file_options),
+            ..message::Open::default()
+        };
         needed(&open).into_iter().map(|need| need.right).collect()
     }
 
-    fn plain() -> Wishes {
-        Wishes { preserve: 3, ..Wishes::default() }
+    fn plain() -> FileOptions {
+        FileOptions { preserve: 3, ..FileOptions::default() }
     }
 
     #[test]
     fn each_request_needs_the_rights_to_do_it_and_to_learn_what_it_tells() {
         use Right::{Delete, List, Read, Write};
-        let dry = Wishes { dry_run: true, ..plain() };
-        let delete = Wishes { remove_extra: true, ..plain() };
-        let compare = Wishes { compare_content: true, ..plain() };
-        let moves = Wishes { move_sources: true, ..plain() };
+        let dry = FileOptions { dry_run: true, ..plain() };
+        let delete = FileOptions { remove_extra: true, ..plain() };
+        let compare = FileOptions { compare_content: true, ..plain() };
+        let moves = FileOptions { move_sources: true, ..plain() };
         let replace = OnConflict::Replace;
-        let dry_and = |wishes: &Wishes| Wishes { dry_run: true, ..*wishes };
+        let dry_and = |file_options: &FileOptions| FileOptions { dry_run: true, ..*file_options };
         let cases = [
             (plain(), vec![Write], vec![Read]),
             (dry, vec![Write], vec![List]),
-            (Wishes { preflight: true, ..dry }, vec![Write], vec![List]),
+            (FileOptions { preflight: true, ..dry }, vec![Write], vec![List]),
             // A client's own directory is mirrored by a pull.
             (delete, vec![Write, List, Delete], vec![Read]),
             (dry_and(&delete), vec![Write, List, Delete], vec![List]),
             (compare, vec![Write, Read], vec![Read]),
             (dry_and(&compare), vec![Write, Read], vec![Read]),
-            (Wishes { on_conflict: replace, ..compare }, vec![Write], vec![Read]),
+            (FileOptions { on_conflict: replace, ..compare }, vec![Write], vec![Read]),
             (moves, vec![Write], vec![Read, Delete]),
             (dry_and(&moves), vec![Write], vec![List, Delete]),
-            (Wishes { move_sources: true, ..compare }, vec![Write, Read], vec![Read, Delete]),
-            (Wishes { preserve: 63, ..dry }, vec![Write], vec![Read]),
-            (Wishes { preserve: 15, ..dry }, vec![Write], vec![List]),
-            (Wishes { follow: true, ..plain() }, vec![Write], vec![Read]),
-            (Wishes { follow: true, ..dry }, vec![Write], vec![Read]),
-            (Wishes { watch: true, ..dry }, vec![Write], vec![Read]),
-            (Wishes { discard: true, ..plain() }, vec![Write], vec![Read]),
+            (FileOptions { move_sources: true, ..compare }, vec![Write, Read], vec![Read, Delete]),
+            (FileOptions { preserve: 63, ..dry }, vec![Write], vec![Read]),
+            (FileOptions { preserve: 15, ..dry }, vec![Write], vec![List]),
+            (FileOptions { follow: true, ..plain() }, vec![Write], vec![Read]),
+            (FileOptions { follow: true, ..dry }, vec![Write], vec![Read]),
+            (FileOptions { watch: true, ..dry }, vec![Write], vec![Read]),
+            (FileOptions { discard: true, ..plain() }, vec![Write], vec![Read]),
         ];
-        for (wishes, push, pull) in cases {
-            assert_eq!(rights_of(Direction::Push, wishes), push, "{wishes:?}");
-            assert_eq!(rights_of(Direction::Pull, wishes), pull, "{wishes:?}");
+        for (file_options, push, pull) in cases {
+            assert_eq!(rights_of(Direction::Push, file_options), push, "{file_options:?}");
+            assert_eq!(rights_of(Direction::Pull, file_options), pull, "{file_options:?}");
         }
-        let no_wishes = message::Open { direction: Direction::Push, ..message::Open::default() };
-        assert_eq!(needed(&no_wishes), [Need::new(Write)]);
+        let no_options = message::Open { direction: Direction::Push, ..message::Open::default() };
+        assert_eq!(needed(&no_options), [Need::new(Write)]);
         assert!(!needed(&message::Open::default()).is_empty(), "no request needs nothing");
     }
 

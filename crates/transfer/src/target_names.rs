@@ -2,9 +2,9 @@
 
 use crate::{
     error::{TransferError, problem},
+    file_options::FileOptions,
     name::Name,
     options::{SourceSpec, TargetSpec},
-    policies::Wishes,
     problem::Problem,
     session::receiving::Expected,
     size::parse_size,
@@ -68,8 +68,11 @@ pub fn check_names(names: &[Option<Vec<u8>>]) -> Result<(), TransferError> {
 ///
 /// # Errors
 /// If there are contents of a directory, and another source.
-pub fn check_moved(names: &[Option<Vec<u8>>], wishes: Wishes) -> Result<(), TransferError> {
-    if !wishes.move_sources || names.len() < 2 || names.iter().all(Option::is_some) {
+pub fn check_moved(
+    names: &[Option<Vec<u8>>],
+    file_options: FileOptions,
+) -> Result<(), TransferError> {
+    if !file_options.move_sources || names.len() < 2 || names.iter().all(Option::is_some) {
         return Ok(());
     }
     let what = "cannot take --move of the contents of a directory beside another source";
@@ -94,7 +97,7 @@ pub fn resolve_local(
     target: &TargetSpec,
     into_directory: bool,
     contents: bool,
-    wishes: Wishes,
+    file_options: FileOptions,
 ) -> Result<TargetPlace, TransferError> {
     let TargetSpec::Path(path) = target else { return Ok(TargetPlace::Null) };
     let failed = |what: &str, error: &dyn std::fmt::Display| {
@@ -115,7 +118,7 @@ pub fn resolve_local(
     }
     let bytes = path.as_os_str().as_bytes();
     let directory = into_directory || bytes.ends_with(b"/") || path.is_dir();
-    let is_new = directory && !wishes.dry_run && !path.is_dir();
+    let is_new = directory && !file_options.dry_run && !path.is_dir();
     let (base, name): (&Path, &[u8]) = if directory {
         if is_new {
             make_directory(path, contents).map_err(|e| failed("cannot make the directory", &e))?;
@@ -128,15 +131,17 @@ pub fn resolve_local(
     };
     // A dry run makes no directory: it looks from the last one that is there.
     // The last of them is empty: this directory.
-    let is_there = |path: &&Path| !wishes.dry_run || path.as_os_str().is_empty() || path.is_dir();
+    let is_there =
+        |path: &&Path| !file_options.dry_run || path.as_os_str().is_empty() || path.is_dir();
     let there = base.ancestors().find(is_there).unwrap_or(base);
     let there = if there.as_os_str().is_empty() { os_path(b".") } else { there };
     let missing = base.strip_prefix(there).unwrap_or(os_path(b"")).as_os_str().as_bytes();
     let name = join(missing, name);
     let root = Root::open_without(there, &usual_state_directories())
         .map_err(|e| failed("cannot open the target directory of", &e))?;
-    let place = TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), wishes)
-        .map_err(|fault| TransferError::start(Problem::of(&fault)))?;
+    let place =
+        TargetPlace::resolve(&root, &name, PathMeans::directory_if(directory), file_options)
+            .map_err(|fault| TransferError::start(Problem::of(&fault)))?;
     Ok(place.made_before(is_new))
 }
 

@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId, decode_message,
     encode_message,
-    file_life::{LifeWishes, NextStep, OfferFacts, next_step},
+    file_life::{LifeOptions, NextStep, OfferFacts, next_step},
     limits,
     message::{self, Answer},
     sender::FileOutcome,
@@ -304,9 +304,9 @@ impl Model {
     /// Checks that a move removes no source that was given up, none that was not confirmed, and
     /// none that is only the same by size and time, whatever the receiver says.
     fn frees_what_it_may(&self, file: FileId, outcome: FileOutcome, source_failed: bool) {
-        // Every mixture of wishes comes up, for files are many.
+        // Every mixture of options comes up, for files are many.
         let bit = |at: u32| self.settled.len() >> at & 1 > 0;
-        let wishes = LifeWishes {
+        let file_options = LifeOptions {
             compare_content: bit(0),
             dry_run: bit(1),
             move_sources: true,
@@ -316,7 +316,7 @@ impl Model {
             if bit(3) { message::Compared::SameContent } else { message::Compared::NotCompared };
         let (kind, growth) = (message::FileKind::Regular, message::Growth::NotGrowing);
         let offer =
-            OfferFacts { kind, growth, compared, is_followed: false, source_failed, wishes };
+            OfferFacts { kind, growth, compared, is_followed: false, source_failed, file_options };
         let NextStep::Ends(end) = next_step(outcome.clone(), &offer) else { return };
         if !end.frees_source {
             return;
@@ -325,7 +325,7 @@ impl Model {
         let is_there = match outcome {
             FileOutcome::Done => self.is_confirmed(file),
             FileOutcome::Skipped => compared == message::Compared::SameContent,
-            FileOutcome::Planned(_) => wishes.dry_run,
+            FileOutcome::Planned(_) => file_options.dry_run,
             FileOutcome::Compare(_) | FileOutcome::Failed(_) => false,
         };
         assert!(is_there, "a source is removed that is not there: {outcome:?}");

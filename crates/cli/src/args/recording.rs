@@ -61,7 +61,7 @@ impl LowRecording {
             let hint = "write it like --watch-for 1h";
             return Err(usage_problem("cannot take --watch-for", "some time", "0s", hint));
         }
-        let recording = &mut options.wishes.recording;
+        let recording = &mut options.file_options.recording;
         recording.follow = self.follow;
         recording.append_only = self.append_only;
         recording.watch = self.watch;

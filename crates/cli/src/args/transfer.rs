@@ -315,7 +315,7 @@ impl LowTransfer {
         options.stall_after = self.stall_timeout.0;
         options.manifest.clone_from(&self.manifest);
         options.verify_target = self.verify_target;
-        options.wishes.recheck = self.recheck;
+        options.file_options.recheck = self.recheck;
         self.tree.add_to(&mut options, sources)?;
         self.recording.add_to(&mut options)?;
         Ok(options)

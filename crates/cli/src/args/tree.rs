@@ -207,17 +207,17 @@ impl LowTree {
         selection.names = names;
         (selection.size_min, selection.size_max) = (self.min_size, self.max_size);
         (selection.modified_from, selection.modified_until) = (self.max_age, self.min_age);
-        let wishes = &mut options.wishes;
-        wishes.on_conflict = self.on_conflict.into();
+        let file_options = &mut options.file_options;
+        file_options.on_conflict = self.on_conflict.into();
         // A source is removed only when what is there holds its very bytes.
-        wishes.compare_content = self.checksum_compare || self.move_sources;
+        file_options.compare_content = self.checksum_compare || self.move_sources;
         let removal = Removal { names_max: self.max_delete, of_base: false };
-        wishes.removal = self.delete.then_some(removal);
-        wishes.dry_run = self.dry_run || self.preflight;
-        wishes.preflight = self.preflight;
-        wishes.explain = self.explain;
-        wishes.move_sources = self.move_sources;
-        wishes.preserve = self.preserve;
+        file_options.removal = self.delete.then_some(removal);
+        file_options.dry_run = self.dry_run || self.preflight;
+        file_options.preflight = self.preflight;
+        file_options.explain = self.explain;
+        file_options.move_sources = self.move_sources;
+        file_options.preserve = self.preserve;
         Ok(())
     }
 

@@ -477,7 +477,7 @@ fn closed_of(streams: &[TcpStream; 2]) -> usize {
     panic!("both streams stay open");
 }
 
-/// Of two streams that claim to bring one span, one is closed, and the other's bytes are the file's.
+/// One of two streams that claim to bring one span is closed, and the bytes of the other are taken.
 #[test]
 fn a_span_that_another_stream_is_bringing_is_taken_from_nobody_else() {
     let place = Place::new();

@@ -10,8 +10,8 @@ use crate::harness::{
 use haul_protocol::{
     FileId, Message,
     message::{
-        self, Answer, Compared, Direction, FaultCode, FileKind, FileOffer, Growth, Need,
-        OnConflict, Wishes,
+        self, Answer, Compared, Direction, FaultCode, FileKind, FileOffer, FileOptions, Growth,
+        Need, OnConflict,
     },
 };
 use haul_testkit::{mount::Mount, skip::skip};
@@ -22,19 +22,19 @@ const WRITE: Rights = Rights { write: true, ..Rights::NONE };
 const LIST: Rights = Rights { list: true, ..Rights::NONE };
 const SPAN: u64 = 64 << 10;
 
-/// Opens a session by a token with these rights, which asks with these wishes.
+/// Opens a session by a token with these rights, which asks with these options.
 fn session(
     (place, server): (&Place, &Server),
     rights: Rights,
     direction: Direction,
-    wishes: Wishes,
+    file_options: FileOptions,
 ) -> Peer {
     let state = StateDirectory::open(&place.path("state")).unwrap();
     let new = NewToken::new(ServedRoot::at(&place.path("root")).unwrap(), rights);
     let (token, _) = state.new_token(&new).unwrap();
     let open = message::Open {
         token_secret: token.secret,
-        wishes: Some(Wishes { preserve: 3, ..wishes }),
+        file_options: Some(FileOptions { preserve: 3, ..file_options }),
         ..Peer::asks(server, direction, b"")
     };
     Peer::with_session_of(server, open).0
@@ -70,7 +70,7 @@ fn a_listing_gives_neither_bytes_nor_comparisons_of_what_is_listed() {
             fs::write(place.root("a"), b"secret").unwrap();
             fs::hard_link(place.root("a"), place.root("b")).unwrap();
             let server = Server::start(&place);
-            let dry_run = Wishes { dry_run: true, ..Wishes::default() };
+            let dry_run = FileOptions { dry_run: true, ..FileOptions::default() };
             let mut peer = session((&place, &server), LIST, Direction::Pull, dry_run);
             let mut next = |fits: FileKind| {
                 let offered = peer.hear(|message| match message {
@@ -102,7 +102,7 @@ fn a_client_that_may_not_read_makes_no_link_to_what_is_there() {
     let place = Place::new();
     fs::write(place.root("secret"), b"secret").unwrap();
     let server = Server::start(&place);
-    let mut peer = session((&place, &server), WRITE, Direction::Push, Wishes::default());
+    let mut peer = session((&place, &server), WRITE, Direction::Push, FileOptions::default());
     let link = |file: u32, name: &[u8], to: &[u8]| FileOffer {
         link_target: to.to_vec(),
         ..offer(file, name, FileKind::HardLink)
@@ -126,7 +126,7 @@ fn a_client_that_may_not_read_is_told_neither_size_nor_hash_of_what_is_there() {
     let place = Place::new();
     fs::write(place.root("there"), [7; 1234]).unwrap();
     let server = Server::start(&place);
-    let fail = Wishes { on_conflict: OnConflict::Fail, ..Wishes::default() };
+    let fail = FileOptions { on_conflict: OnConflict::Fail, ..FileOptions::default() };
     let asked = FileOffer { size_bytes: 5, ..offer(0, b"there", FileKind::Regular) };
     let mut peer = session((&place, &server), WRITE, Direction::Push, fail);
     let fault = fault_of(answer_to(&mut peer, asked.clone()));
@@ -137,7 +137,7 @@ fn a_client_that_may_not_read_is_told_neither_size_nor_hash_of_what_is_there() {
     drop(peer);
 
     // A recording that somebody else has not brought to its end.
-    let follow = Wishes { follow: true, ..Wishes::default() };
+    let follow = FileOptions { follow: true, ..FileOptions::default() };
     let grown = FileOffer {
         size_bytes: SPAN,
         inode: 1,
@@ -161,9 +161,9 @@ fn left_by_another(server: &Server) {
     use crate::harness::frames::{Frame, header, open_stream};
     use haul_protocol::{frame::PayloadStatus, message::Digest};
     use std::io::Write;
-    let follow = Wishes { follow: true, preserve: 3, ..Wishes::default() };
+    let follow = FileOptions { follow: true, preserve: 3, ..FileOptions::default() };
     let open = message::Open {
-        wishes: Some(follow),
+        file_options: Some(follow),
         span_bytes: SPAN,
         ..Peer::asks(server, Direction::Push, b"")
     };

@@ -280,7 +280,7 @@ fn a_target_that_is_full_is_said_and_stays_as_it_was() {
     drop(small);
 }
 
-/// A server that does not know the wish, and would give the files their names.
+/// A server that does not know the option, and would give the files their names.
 #[test]
 fn a_server_that_would_keep_the_files_is_offered_none() {
     let place = Place::new();
@@ -289,7 +289,10 @@ fn a_server_that_would_keep_the_files_is_offered_none() {
     let of_thread = heard.clone();
     let fake = FakeServer::start(&place.path("fake"), move |mut peer: Peer| {
         if let Ok(open) = peer.let_in() {
-            of_thread.lock().unwrap().push(open.wishes.is_some_and(|wishes| wishes.discard));
+            of_thread
+                .lock()
+                .unwrap()
+                .push(open.file_options.is_some_and(|file_options| file_options.discard));
             let offered =
                 |message: &Message| matches!(message, Message::FileOffer(_)).then_some(());
             of_thread.lock().unwrap().extend(peer.hear(offered).map(|()| false));
@@ -297,37 +300,38 @@ fn a_server_that_would_keep_the_files_is_offered_none() {
     });
     let url = fake.url("").parse::<HaulUrl>().unwrap();
     let mut request = PushRequest::new([place.source("file")], url);
-    request.options.wishes.discard = true;
+    request.options.file_options.discard = true;
     let refused = haul_transfer::push(&request, &Interrupt::default(), &mut |_| {}).unwrap_err();
     drop(fake);
     assert!(refused.to_string().contains("would keep what is only to be measured"), "{refused}");
     assert_eq!(*heard.lock().unwrap(), [true]);
 }
 
-/// Wishes beyond a measurement: what is measured can neither be fetched nor be a reason to remove
-/// something.
+/// Options beyond a measurement are refused: what is measured can neither be fetched nor be a reason
+/// to remove something.
 #[test]
 fn a_client_that_asks_for_more_than_to_measure_is_refused() {
-    type Change = fn(&mut message::Open, &mut message::Wishes);
+    type Change = fn(&mut message::Open, &mut message::FileOptions);
     let place = Place::new();
     place.file(&place.root("there"), 10);
     let server = Server::start(&place);
     let changes: [Change; 7] = [
         |open, _| open.direction = message::Direction::Pull,
         |open, _| open.verify_target = true,
-        |_, wishes| wishes.remove_extra = true,
-        |_, wishes| wishes.dry_run = true,
-        |_, wishes| wishes.move_sources = true,
-        |_, wishes| wishes.follow = true,
-        |_, wishes| wishes.watch = true,
+        |_, file_options| file_options.remove_extra = true,
+        |_, file_options| file_options.dry_run = true,
+        |_, file_options| file_options.move_sources = true,
+        |_, file_options| file_options.follow = true,
+        |_, file_options| file_options.watch = true,
     ];
     for change in changes {
         let mut open = Peer::asks(&server, message::Direction::Push, b"");
-        let mut wishes = message::Wishes { discard: true, ..message::Wishes::default() };
-        change(&mut open, &mut wishes);
+        let mut file_options =
+            message::FileOptions { discard: true, ..message::FileOptions::default() };
+        change(&mut open, &mut file_options);
         let mut peer = Peer::connect(&server);
         peer.say(crate::harness::peer::hello(1, 1));
-        peer.say(Message::Open(message::Open { wishes: Some(wishes), ..open }));
+        peer.say(Message::Open(message::Open { file_options: Some(file_options), ..open }));
         let opened = |message: &Message| matches!(message, Message::Opened(_)).then_some(());
         assert!(peer.hear(opened).is_err(), "it was let in");
     }

@@ -134,7 +134,7 @@ pub struct Open {
     #[prost(string, tag = "11")]
     pub peer_engine: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "13")]
-    pub wishes: ::core::option::Option<Wishes>,
+    pub file_options: ::core::option::Option<FileOptions>,
     /// push: read each file back from its disk before it is settled
     #[prost(bool, tag = "20")]
     pub verify_target: bool,
@@ -150,7 +150,7 @@ pub struct Open {
 }
 /// What the user asks for beyond the bytes, of whichever side the server is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Wishes {
+pub struct FileOptions {
     #[prost(enumeration = "OnConflict", tag = "1")]
     pub on_conflict: i32,
     /// a file of the same size is the same when its bytes are

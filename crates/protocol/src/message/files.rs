@@ -281,7 +281,7 @@ message! {
 
 message! {
     /// Names that were removed at the receiver, or in a dry run would be, with
-    /// [`Wishes::remove_extra`](super::Wishes::remove_extra), when every file is settled.
+    /// [`FileOptions::remove_extra`](super::FileOptions::remove_extra), when every file is settled.
     /// Directories behind what is in them.
     pub struct Removed {
         pub names: Vec<Vec<u8>>,

@@ -80,7 +80,7 @@ message! {
         pub rate_bytes_per_s: u64,
         /// The server's engine, when the user names one.
         pub peer_engine: String,
-        pub wishes: Option<Wishes>,
+        pub file_options: Option<FileOptions>,
         /// Each file of a push is read back from its disk before it is settled.
         pub verify_target: bool,
         /// The path of a push is a name, as an earlier session of this transfer was told.
@@ -107,9 +107,9 @@ enumeration! {
 }
 
 message! {
-    /// Wishes of the user beyond the bytes, of whichever side the server is.
+    /// Options of a transfer beyond the bytes, of whichever side the server is.
     #[derive(Copy)]
-    pub struct Wishes {
+    pub struct FileOptions {
         pub on_conflict: OnConflict,
         /// A file of the same size is the same when its bytes are.
         pub compare_content: bool,

@@ -4,7 +4,9 @@ use super::{
     link::{Faults, Micros},
     random::Random,
 };
-use haul_protocol::{FileId, SpanIndex, SpanSet, StreamId, file_life::LifeWishes, limits, message};
+use haul_protocol::{
+    FileId, SpanIndex, SpanSet, StreamId, file_life::LifeOptions, limits, message,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Troubles of a file, which has at most one.
@@ -54,7 +56,7 @@ pub struct Plan {
     pub forged: u64,
     /// A returning sender also offers the files that it knows to be settled.
     pub offers_settled_again: bool,
-    pub wishes: LifeWishes,
+    pub file_options: LifeOptions,
 }
 
 impl Plan {
@@ -73,7 +75,7 @@ impl Plan {
             stream_faults: [0, 3, 12][random.below(3) as usize],
             offers_settled_again: random.chance(50),
             forged: [0, 0, 20][random.below(3) as usize],
-            wishes: LifeWishes {
+            file_options: LifeOptions {
                 compare_content: random.chance(50),
                 dry_run: random.chance(20),
                 move_sources: random.chance(50),

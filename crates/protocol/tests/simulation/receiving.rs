@@ -186,12 +186,12 @@ impl ReceivingSide {
         let kept = &mut target.files[index];
         let answer = if kept.committed == Some(offer.mtime_s) {
             // To the machines these are the same: the file is settled by the answer.
-            if OfferFacts::new(offer, false, plan.wishes).may_be_compared() {
+            if OfferFacts::new(offer, false, plan.file_options).may_be_compared() {
                 self.settle(file, Outcome::Compared);
                 Answer::Compare(message::Compare { blake3: [7; limits::CONTENT_BYTES] })
             } else {
                 self.settle(file, Outcome::Skipped);
-                let plans = plan.wishes.dry_run && random.chance(50);
+                let plans = plan.file_options.dry_run && random.chance(50);
                 if plans { Answer::Plan(message::Plan::default()) } else { Answer::Skip }
             }
         } else if offer.kind == message::FileKind::HardLink

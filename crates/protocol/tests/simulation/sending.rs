@@ -190,7 +190,7 @@ impl SendingSide {
                 link_target,
                 ..Default::default()
             };
-            let facts = OfferFacts::new(&offer, false, plan.wishes);
+            let facts = OfferFacts::new(&offer, false, plan.file_options);
             let file = self.sender.offer(offer);
             self.offered.insert(file, Offered { index, version, facts });
             if matches!(plan.files[index].trouble, Trouble::Vanishes { .. }) {
@@ -265,7 +265,7 @@ impl SendingSide {
             }
             NextStep::Ends(end) => {
                 // A move looks at its source once more.
-                if end.frees_source && is_same && !plan.wishes.dry_run {
+                if end.frees_source && is_same && !plan.file_options.dry_run {
                     self.freed.push((index, version));
                 }
                 match end.result {

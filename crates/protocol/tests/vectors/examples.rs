@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
     all.extend(contents_messages());
-    all.extend(wish_messages());
+    all.extend(option_messages());
     all.extend(offer_messages());
     all.extend(file_messages());
     all.extend(report_messages());
@@ -51,7 +51,7 @@ fn session_messages() -> Vec<(&'static str, Value)> {
         ("a reply to it", hello_reply()),
         ("a push", open()),
         (
-            "a pull of two sources with all wishes",
+            "a pull of two sources with all options",
             json!({"open": {
             "token_secret": "ffffffffffffffffffffffffffffffff",
             "transfer": "00000000000000000000000000000000",
@@ -82,7 +82,7 @@ fn session_messages() -> Vec<(&'static str, Value)> {
             "token_secret": "000102030405060708090a0b0c0d0e0f",
             "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
             "direction": "PUSH", "paths": ["642f"], "into_directory": true, "protection": "SAFE",
-            "digest": "AES_GMAC", "wishes": {"preserve": 3, "discard": true}}}),
+            "digest": "AES_GMAC", "file_options": {"preserve": 3, "discard": true}}}),
         ),
         (
             "its session, whose files go",
@@ -122,7 +122,7 @@ fn contents_messages() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn wish_messages() -> Vec<(&'static str, Value)> {
+fn option_messages() -> Vec<(&'static str, Value)> {
     vec![
         (
             "a pull that mirrors a part of a tree",
@@ -130,8 +130,9 @@ fn wish_messages() -> Vec<(&'static str, Value)> {
             "token_secret": "ffffffffffffffffffffffffffffffff",
             "transfer": "00000000000000000000000000000000",
             "direction": "PULL", "paths": ["612f"], "protection": "SAFE", "digest": "AES_GMAC",
-            "wishes": {"on_conflict": "KEEP_BOTH", "compare_content": true, "remove_extra": true,
-                "removals_max": 1000, "dry_run": true, "move_sources": true, "preserve": 63,
+            "file_options": {"on_conflict": "KEEP_BOTH", "compare_content": true,
+                "remove_extra": true, "removals_max": 1000, "dry_run": true,
+                "move_sources": true, "preserve": 63,
                 "selection_follows": true, "mirrors_base": true, "preflight": true,
                 "follow": true, "idle_ms": 10000, "append_only": true, "watch": true,
                 "watch_for_ms": 60000, "explain": true, "recheck": true}}}),

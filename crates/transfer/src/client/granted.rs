@@ -16,14 +16,14 @@ impl Client<'_> {
         let opened = &granted.opened;
         let asked = (self.open.protection, self.open.digest);
         let streams = self.options.streams.unwrap_or(limits::STREAMS_MAX);
-        if !opened.discard && self.wishes.discard {
+        if !opened.discard && self.file_options.discard {
             let what = "the server would keep what is only to be measured";
             return Err(Fault::new(FaultCode::Version, message::Side::Target, what)
                 .needs("a server that knows haul probe")
                 .found("one that does not")
                 .hint("install the same haul version on both ends"));
         }
-        if self.wishes.recheck && !granted.capabilities.contains(&CAPABILITY_RECHECK) {
+        if self.file_options.recheck && !granted.capabilities.contains(&CAPABILITY_RECHECK) {
             let what = "the server knows nothing of reading back what an earlier run left";
             return Err(Fault::new(FaultCode::Version, message::Side::Unknown, what)
                 .needs("a server that knows --recheck")

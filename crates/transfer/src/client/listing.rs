@@ -7,9 +7,9 @@ use super::{Client, connect_failure::ConnectFailure, set_up_failed, why_lost};
 use crate::{
     Interrupt,
     error::TransferError,
+    file_options::{FileOptions, OnConflict},
     name::Name,
     options::TransferOptions,
-    policies::{OnConflict, Wishes},
     problem::Problem,
     selection::{Effect, Rule, Selection},
     session::{
@@ -99,7 +99,7 @@ pub fn list(
     let mut options = TransferOptions::default();
     // No hard links: each name has its size.
     let on_conflict = OnConflict::KeepBoth;
-    options.wishes = Wishes { dry_run: true, on_conflict, ..Wishes::default() };
+    options.file_options = FileOptions { dry_run: true, on_conflict, ..FileOptions::default() };
     if let Depth::Names(names) = depth {
         let pattern = b"/*".repeat(names + own_name + 1);
         options.selection = Selection {

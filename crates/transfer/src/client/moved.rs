@@ -64,7 +64,7 @@ impl Client<'_> {
     /// Number of files removed at the source; in a dry run, of those that would be. Of an earlier
     /// session they are those that the last one does not find there any more.
     pub(super) fn sources_removed(&self, there: &There, source: &SideReport) -> u64 {
-        if self.wishes.move_sources { there.gone_files + source.sources_removed } else { 0 }
+        if self.file_options.move_sources { there.gone_files + source.sources_removed } else { 0 }
     }
 }
 

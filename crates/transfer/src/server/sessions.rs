@@ -8,10 +8,10 @@ use crate::{
     digest::SessionKeys,
     error::{io_problem_fault, problem},
     events::{Event, FileCounts},
+    file_options::FileOptions,
     locks::{Guard, lock},
     name::Name,
     options::{Protection, STALL_AFTER_DEFAULT, digest_name},
-    policies::Wishes,
     preflight, rights,
     selection::Arriving,
     server::event::ServerEvent,
@@ -183,7 +183,11 @@ impl Accepted {
                 work,
                 Work::Receive(TargetPlace::Below { rename: Some(_), .. })
             ),
-            discard: self.open.wishes.as_ref().is_some_and(|wishes| wishes.discard),
+            discard: self
+                .open
+                .file_options
+                .as_ref()
+                .is_some_and(|file_options| file_options.discard),
             contents_mode: if let Work::Send(_, mode) = work { *mode } else { 0 },
         }
     }
@@ -430,7 +434,7 @@ impl Server {
         match open.direction {
             Direction::Push => {
                 let path = open.paths.first().map_or(&b""[..], Vec::as_slice);
-                let wishes = Wishes::from_message(open.wishes.as_ref());
+                let file_options = FileOptions::from_message(open.file_options.as_ref());
                 let place = match root {
                     None => TargetPlace::Null,
                     Some(root) => {
@@ -438,11 +442,11 @@ impl Server {
                             true => PathMeans::Name,
                             false => PathMeans::directory_if(open.into_directory),
                         };
-                        TargetPlace::resolve(&root, path, means, wishes)?
+                        TargetPlace::resolve(&root, path, means, file_options)?
                     }
                 };
                 contents_mode::give(&place, open.contents_mode)?;
-                if wishes.move_sources && matches!(place, TargetPlace::Null) {
+                if file_options.move_sources && matches!(place, TargetPlace::Null) {
                     return Err(thrown_away());
                 }
                 if open.verify_target && matches!(place, TargetPlace::Null) {
@@ -507,7 +511,7 @@ impl Server {
         };
         let single_use = used_up_by(&accepted);
         let peer = accepted.peer.clone();
-        let dry_run = Wishes::from_message(accepted.open.wishes.as_ref()).dry_run;
+        let dry_run = FileOptions::from_message(accepted.open.file_options.as_ref()).dry_run;
         let (end, tally) = run_role(control, accepted, work, &mut tell);
         if let Some(problem) = untold(told) {
             on_event(ServerEvent::Error { session: session.clone(), problem });
@@ -536,7 +540,7 @@ impl Server {
 
     /// Tells the client of a preflight what is known of this host.
     fn say_facts(&self, control: &mut Control, open: &message::Open, work: &Work) {
-        if open.wishes.as_ref().is_some_and(|wishes| wishes.preflight) {
+        if open.file_options.as_ref().is_some_and(|file_options| file_options.preflight) {
             let place = match work {
                 Work::Receive(place) => Some(place),
                 Work::Send(..) => None,
@@ -597,11 +601,11 @@ fn here(new_name: Option<&[u8]>, offered: Name) -> Name {
     }
 }
 
-fn walk_options(wishes: Wishes) -> WalkOptions {
+fn walk_options(file_options: FileOptions) -> WalkOptions {
     WalkOptions {
-        attributes: Arc::new(Attributes::new(wishes.preserve)),
-        watch: wishes.recording.watch.then(Arc::default),
-        is_moved: wishes.move_sources,
+        attributes: Arc::new(Attributes::new(file_options.preserve)),
+        watch: file_options.recording.watch.then(Arc::default),
+        is_moved: file_options.move_sources,
         ..WalkOptions::default()
     }
 }
@@ -615,9 +619,9 @@ fn run_role(
     let Accepted { open, capabilities, grant, setup, streams, attached, waker, interrupt, .. } =
         accepted;
     let source = supply::Source::Attach(attached);
-    let wishes = Wishes::from_message(open.wishes.as_ref());
-    let follows = |wishes: &message::Wishes| wishes.selection_follows;
-    let selection = open.wishes.as_ref().is_some_and(follows).then(Arriving::default);
+    let file_options = FileOptions::from_message(open.file_options.as_ref());
+    let follows = |file_options: &message::FileOptions| file_options.selection_follows;
+    let selection = open.file_options.as_ref().is_some_and(follows).then(Arriving::default);
     let engine = Some(open.peer_engine.clone()).filter(|name| !name.is_empty());
     match work {
         Work::Send(top, _) => {
@@ -627,11 +631,11 @@ fn run_role(
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
-                wishes,
+                file_options,
                 written: Written::default(),
                 manifest: None,
             };
-            let walk = walk_options(wishes);
+            let walk = walk_options(file_options);
             let sources = match selection {
                 Some(arriving) => {
                     Sources::AwaitSelection { top, options: Box::new(walk), arriving }
@@ -647,7 +651,7 @@ fn run_role(
         Work::Receive(place) => {
             let options = ReceivingOptions {
                 telling: Telling::to(grant.rights),
-                dry_run: wishes.dry_run,
+                dry_run: file_options.dry_run,
                 offers: offer_limits(accepted.rtt),
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
@@ -751,10 +755,10 @@ fn thrown_away() -> Fault {
 /// Hash of what a client asks for: the same command gives the same. `None` for what leaves nothing
 /// anywhere: a token for one transfer is still good for that afterwards.
 fn purpose_of(open: &message::Open) -> Option<[u8; 32]> {
-    let wishes = Wishes::from_message(open.wishes.as_ref());
+    let file_options = FileOptions::from_message(open.file_options.as_ref());
     // A pull that lists is held to that: session/sending/giving.rs.
     let lists = rights::lists_only(open);
-    if lists || (wishes.leaves_nothing() && open.direction == Direction::Push) {
+    if lists || (file_options.leaves_nothing() && open.direction == Direction::Push) {
         return None;
     }
     // Tokens keep this hash across versions, so it is of the number that the wire has.

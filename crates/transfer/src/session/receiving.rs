@@ -280,7 +280,7 @@ impl<'a> Receiving<'a> {
 impl Role for Receiving<'_> {
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
         self.handled += u64::from(!matches!(message, Message::Notice(_)));
-        let follows = self.context.place.wishes().recording.follow;
+        let follows = self.context.place.file_options().recording.follow;
         match message {
             Message::Selection(part) => self.take_selection(part)?,
             Message::FileOffer(offer) if growth(&offer).is_some() && !follows => {
@@ -309,7 +309,8 @@ impl Role for Receiving<'_> {
         self.say_goodbye();
         let is_reading = self.stages.comparing.is_busy() || self.stages.rechecking.is_busy();
         self.streams.watch(is_reading, now, &mut self.context);
-        let (shared, recording) = (&self.context.shared, self.context.place.wishes().recording);
+        let (shared, recording) =
+            (&self.context.shared, self.context.place.file_options().recording);
         let done = self.handled.wrapping_add(shared.verified_bytes.load(Ordering::Relaxed));
         // What nobody has written yet is not due.
         let is_due = |awaited: &Awaited| {
@@ -339,7 +340,8 @@ impl Role for Receiving<'_> {
     /// Ends a watch when its user wants it to; it is complete when nothing is under way then.
     fn ends_in_order(&mut self, _now: Instant) -> bool {
         let context = &mut self.context;
-        let watches = self.streams.supply.connects() && context.place.wishes().recording.watch;
+        let watches =
+            self.streams.supply.connects() && context.place.file_options().recording.watch;
         if !watches || lock(&context.shared.machine).has_open_files() {
             return false;
         }

@@ -239,7 +239,7 @@ impl<'a> Sending<'a> {
 
     fn removed(&mut self, names: Vec<Vec<u8>>) {
         self.context.tally.removed_files += names.len() as u64;
-        let status = self.context.wishes.removal_status();
+        let status = self.context.file_options.removal_status();
         for name in names {
             self.context.tell(Event::File(FileEnded::new(name, status.clone(), 0)));
         }
@@ -248,7 +248,7 @@ impl<'a> Sending<'a> {
     /// Takes a part of the client's selection of files.
     fn take_selection(&mut self, part: message::Selection) -> Result<(), ProtocolError> {
         match self.sources.select(part)? {
-            Ok(true) => self.stages.watching = self.sources.watching(self.context.wishes),
+            Ok(true) => self.stages.watching = self.sources.watching(self.context.file_options),
             Ok(false) => {}
             Err(fault) => self.context.refuse(fault),
         }

@@ -7,8 +7,8 @@
 
 use crate::{
     error::io_fault,
+    file_options::Preserve,
     locks::{Lock, lock},
-    policies::Preserve,
 };
 use haul_protocol::{
     limits,

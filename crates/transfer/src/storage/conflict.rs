@@ -3,7 +3,7 @@
 
 use super::root::{Links, Root, split_last};
 use crate::{
-    policies::{OnConflict, Wishes},
+    file_options::{FileOptions, OnConflict},
     storage::attributes::has_time,
 };
 use haul_protocol::{
@@ -35,23 +35,23 @@ pub fn decide(
     name: &[u8],
     there: Option<Stat>,
     offer: &FileOffer,
-    wishes: Wishes,
+    file_options: FileOptions,
 ) -> Result<Decision, Fault> {
     let Some(there) = there else {
         return Ok(Decision::Take { replaces: false, other_name: None });
     };
     if is_source_itself(&there, offer) {
-        return match wishes.move_sources {
+        return match file_options.move_sources {
             true => Err(same_file(name)),
             false => Ok(Decision::Skip(Box::new(there))),
         };
     }
     let is_file = offer.kind == FileKind::Regular;
-    let keeps_same = wishes.on_conflict != OnConflict::Replace;
+    let keeps_same = file_options.on_conflict != OnConflict::Replace;
     let same_size = is_file && is_regular(&there) && same_size(&there, offer);
     let compared = offer.compared;
     // Of a file that grows it is what came of it that is compared, not what has its name.
-    let compares = wishes.compare_content && offer.growth == Growth::NotGrowing;
+    let compares = file_options.compare_content && offer.growth == Growth::NotGrowing;
     if same_size && compares && keeps_same {
         match compared {
             Compared::NotCompared => return Ok(Decision::Compare),
@@ -61,13 +61,13 @@ pub fn decide(
     } else if keeps_same && is_same(root, name, &there, offer) {
         return Ok(Decision::Skip(Box::new(there)));
     }
-    if wishes.on_conflict == OnConflict::KeepBoth {
+    if file_options.on_conflict == OnConflict::KeepBoth {
         return other_name(root, name, offer);
     }
     if is_directory(&there) {
         let what = "a directory of that name is there";
         let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
-        return Err(fault.hint(match gives_way(offer, wishes) {
+        return Err(fault.hint(match gives_way(offer, file_options) {
             true => "--delete removes it when all else succeeded; then run the same command again",
             false => "remove it, or choose another target",
         }));
@@ -77,7 +77,7 @@ pub fn decide(
         let fault = Fault::new(FaultCode::NameRefused, Side::Target, what).at(name);
         return Err(fault.hint("remove it, or choose another target"));
     }
-    if wishes.on_conflict == OnConflict::Fail {
+    if file_options.on_conflict == OnConflict::Fail {
         return Err(exists(name, &there, offer));
     }
     Ok(Decision::Take { replaces: true, other_name: None })
@@ -92,12 +92,12 @@ fn is_special(there: &Stat) -> bool {
 
 /// Whether a directory that has the name of this file gives way to it: the sources do not have it,
 /// and it is removed with the rest of what they do not have.
-pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
+pub fn gives_way(offer: &FileOffer, file_options: FileOptions) -> bool {
     let is_below = offer.name.contains(&b'/');
-    let replaces = matches!(wishes.on_conflict, OnConflict::SkipSame | OnConflict::Replace);
+    let replaces = matches!(file_options.on_conflict, OnConflict::SkipSame | OnConflict::Replace);
     offer.kind != FileKind::Directory
         && replaces
-        && wishes.removal.is_some_and(|removal| removal.of_base || is_below)
+        && file_options.removal.is_some_and(|removal| removal.of_base || is_below)
 }
 
 /// Decides about a directory where something else has its name: with `--delete` that is removed,
@@ -108,9 +108,9 @@ pub fn gives_way(offer: &FileOffer, wishes: Wishes) -> bool {
 pub(super) fn give_way_to_directory(
     name: &[u8],
     there: &Stat,
-    wishes: Wishes,
+    file_options: FileOptions,
 ) -> Result<(), Fault> {
-    if wishes.removal.is_some() && wishes.on_conflict != OnConflict::Fail {
+    if file_options.removal.is_some() && file_options.on_conflict != OnConflict::Fail {
         return Ok(());
     }
     let found = match FileType::from_raw_mode(there.st_mode) {

@@ -97,7 +97,7 @@ impl TargetFile {
 mod tests {
     use super::*;
     use crate::{
-        policies::Wishes,
+        file_options::FileOptions,
         storage::{
             fresh::Fresh,
             prepare::Prepared,
@@ -112,7 +112,7 @@ mod tests {
         fs::create_dir(directory.join("d")).unwrap();
         let root = Root::open(directory).unwrap();
         let means = PathMeans::Directory;
-        let place = TargetPlace::resolve(&root, b"", means, Wishes::default()).unwrap();
+        let place = TargetPlace::resolve(&root, b"", means, FileOptions::default()).unwrap();
         let (name, kind) = (b"d/x".to_vec(), FileKind::Regular);
         let offer = FileOffer { name, kind, size_bytes: 5, ..FileOffer::default() };
         let prepared = place.prepare(&offer, 64 << 10, Digest::AesGmac, &mut Fresh::default());

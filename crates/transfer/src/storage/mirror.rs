@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     error::io_fault,
+    file_options::Removal,
     packed_names::{PackedNames, in_walk_order},
-    policies::Removal,
     selection::{Fit, Matcher},
     storage::{leftovers::remove_leftover, tree::is_directory},
 };

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::io_fault,
-    policies::Preserve,
+    file_options::Preserve,
     storage::{leftovers::remove_leftovers, target::OpenFile, temporary::Left},
 };
 use haul_datapath::SpanFile;
@@ -91,16 +91,16 @@ impl Preparing<'_> {
         fresh: &mut Fresh,
     ) -> Result<Prepared, Fault> {
         if let Some(there) = there.filter(|there| is_directory(there)) {
-            if self.rules.wishes.move_sources && is_source_itself(there, self.offer) {
+            if self.rules.file_options.move_sources && is_source_itself(there, self.offer) {
                 return Err(same_file(&name));
             }
             self.rules.attributes.count_directory(there, self.offer);
             return Ok(Prepared::Skip);
         }
         if let Some(there) = there {
-            conflict::give_way_to_directory(&name, there, self.rules.wishes)?;
+            conflict::give_way_to_directory(&name, there, self.rules.file_options)?;
         }
-        if self.rules.wishes.dry_run {
+        if self.rules.file_options.dry_run {
             if !self.in_fresh {
                 self.check_parent(&name)?;
             }
@@ -148,7 +148,7 @@ impl Preparing<'_> {
         fresh: &Fresh,
     ) -> Result<Prepared, Fault> {
         let inode = |stat: &Stat| (stat.st_ino, stat.st_dev);
-        if self.rules.wishes.dry_run {
+        if self.rules.file_options.dry_run {
             // A file that would be replaced gets another inode, and its other names with it.
             let to =
                 self.root.stat(first, Links::Refuse).ok().filter(|_| !fresh.is_replaced(first));
@@ -210,7 +210,7 @@ impl Preparing<'_> {
         there: Option<Stat>,
         fresh: &mut Fresh,
     ) -> Result<Prepared, Fault> {
-        let dry_run = self.rules.wishes.dry_run;
+        let dry_run = self.rules.file_options.dry_run;
         let (replaces, other_name) = match self.decide(&name, there)? {
             Decision::Skip(there) => {
                 self.bring_up_to_date(&name, &there)?;
@@ -240,7 +240,7 @@ impl Preparing<'_> {
     }
 
     fn decide(&self, name: &[u8], there: Option<Stat>) -> Result<Decision, Fault> {
-        conflict::decide(self.root, name, there, self.offer, self.rules.wishes)
+        conflict::decide(self.root, name, there, self.offer, self.rules.file_options)
     }
 
     fn receive(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
@@ -258,7 +258,7 @@ impl Preparing<'_> {
             return Ok(self.ready(name, shape, None));
         }
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
-        let recheck = self.rules.wishes.recheck;
+        let recheck = self.rules.file_options.recheck;
         let wanted = Wanted { span_bytes, spans, digest: self.digest, recheck };
         let (part, span_bytes, mut durable, left) =
             Part::open(self.root, &name, self.offer, &wanted)?;
@@ -286,7 +286,7 @@ impl Preparing<'_> {
     /// Prepares a round of a file that is still being written, or its end.
     fn receive_growing(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
-        let recheck = self.rules.wishes.recheck;
+        let recheck = self.rules.file_options.recheck;
         let wanted = Wanted { span_bytes, spans, digest: self.digest, recheck };
         let found = Part::open_growing(self.root, &name, self.offer, &wanted)?;
         if found.to_compare {
@@ -329,7 +329,7 @@ impl Preparing<'_> {
         if self.offer.kind != FileKind::Regular {
             return Ok(());
         }
-        let dry_run = self.rules.wishes.dry_run;
+        let dry_run = self.rules.file_options.dry_run;
         if !dry_run {
             remove_leftovers(self.root, name);
         }
@@ -338,7 +338,7 @@ impl Preparing<'_> {
         let attributes = &self.rules.attributes;
         match attributes.bring_up_to_date((there, self.offer), dry_run, open) {
             // Somebody else's file with the same bytes has always been good enough.
-            Err(error) if self.rules.wishes.preserve != Preserve::default() => {
+            Err(error) if self.rules.file_options.preserve != Preserve::default() => {
                 Err(attributes_fault(name, &error))
             }
             _ => Ok(()),
@@ -347,7 +347,7 @@ impl Preparing<'_> {
 
     fn compare(&self, name: &[u8]) -> Prepared {
         let (root, name) = (self.root.clone(), name.to_vec());
-        let must_last = self.rules.wishes.move_sources;
+        let must_last = self.rules.file_options.move_sources;
         Prepared::Compare(Box::new(move || {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
             let file = root.open_beneath(&name, flags, Mode::empty(), Links::Refuse)?;
@@ -365,7 +365,7 @@ impl Preparing<'_> {
 mod tests {
     use super::*;
     use crate::{
-        policies::Wishes,
+        file_options::FileOptions,
         storage::target_place::{PathMeans, TargetPlace},
     };
     use std::os::unix::fs::MetadataExt;
@@ -379,7 +379,7 @@ mod tests {
             let fresh = &mut Fresh::default();
             let root = Root::open(directory.path()).unwrap();
             let means = PathMeans::Directory;
-            let place = TargetPlace::resolve(&root, b"", means, Wishes::default()).unwrap();
+            let place = TargetPlace::resolve(&root, b"", means, FileOptions::default()).unwrap();
             place.prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap();
             let there = std::fs::metadata(directory.path().join(name)).unwrap().mode() & 0o777;
             assert!(there & !(mode | 0o700) == 0 && there & 0o700 == 0o700, "{name}: {there:o}");

@@ -15,7 +15,7 @@ use super::{
         growing::{full_spans, growing_grid, takes_up},
     },
 };
-use crate::{error::io_fault, policies::Wishes};
+use crate::{error::io_fault, file_options::FileOptions};
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanSet,
@@ -32,14 +32,14 @@ use std::{
 /// Rules by which received files are treated.
 #[derive(Debug, Default)]
 pub struct TargetRules {
-    pub wishes: Wishes,
+    pub file_options: FileOptions,
     pub attributes: Attributes,
 }
 
 impl TargetRules {
     #[must_use]
-    pub fn new(wishes: Wishes) -> Arc<Self> {
-        Arc::new(Self { wishes, attributes: Attributes::new(wishes.preserve) })
+    pub fn new(file_options: FileOptions) -> Arc<Self> {
+        Arc::new(Self { file_options, attributes: Attributes::new(file_options.preserve) })
     }
 }
 
@@ -431,7 +431,7 @@ fn publish_link(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::Wishes;
+    use crate::file_options::FileOptions;
     use crate::storage::{
         fresh::Fresh,
         prepare::Prepared,
@@ -450,7 +450,7 @@ mod tests {
 
     fn place(directory: &Path) -> TargetPlace {
         let root = Root::open(directory).unwrap();
-        TargetPlace::resolve(&root, b"", PathMeans::Directory, Wishes::default()).unwrap()
+        TargetPlace::resolve(&root, b"", PathMeans::Directory, FileOptions::default()).unwrap()
     }
 
     fn prepared(directory: &Path, size_bytes: u64) -> TargetFile {

@@ -2,7 +2,7 @@
 
 use crate::{
     error::io_fault,
-    policies::{Preserve, Wishes},
+    file_options::{FileOptions, Preserve},
     storage::{
         aborted::sync_directory,
         attributes::attributes_fault,
@@ -65,17 +65,19 @@ impl TargetPlace {
         root: &Arc<Root>,
         path: &[u8],
         means: PathMeans,
-        wishes: Wishes,
+        file_options: FileOptions,
     ) -> Result<Self, Fault> {
         if path == b"null:" {
             return Ok(Self::Null);
         }
-        if wishes.removal.is_some() && wishes.on_conflict == crate::policies::OnConflict::KeepBoth {
+        if file_options.removal.is_some()
+            && file_options.on_conflict == crate::file_options::OnConflict::KeepBoth
+        {
             return Err(super::conflict::keeps_and_removes(path));
         }
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
         let make = |name: &[u8]| {
-            let leaves_nothing = wishes.leaves_nothing();
+            let leaves_nothing = file_options.leaves_nothing();
             let made = if leaves_nothing { Ok(0) } else { make_durable_directories(root, name) };
             made.map_err(|error| {
                 io_fault(Side::Target, path, "the target directory cannot be made", &error)
@@ -89,7 +91,7 @@ impl TargetPlace {
         if trimmed.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(name_refused(path, "haul's own temporaries have such names"));
         }
-        let rules = TargetRules::new(wishes);
+        let rules = TargetRules::new(file_options);
         let place = |base: &[u8], rename, levels_made: usize| {
             let (root, base, is_new) = (root.clone(), base.to_vec(), levels_made > 0);
             Ok(Self::Below { root, base, rename, rules, is_new })
@@ -138,10 +140,10 @@ impl TargetPlace {
     }
 
     #[must_use]
-    pub fn wishes(&self) -> Wishes {
+    pub fn file_options(&self) -> FileOptions {
         match self {
-            Self::Null => Wishes::default(),
-            Self::Below { rules, .. } => rules.wishes,
+            Self::Null => FileOptions::default(),
+            Self::Below { rules, .. } => rules.file_options,
         }
     }
 
@@ -166,11 +168,11 @@ impl TargetPlace {
             return Err(name_refused(&name, "haul's own temporaries have such names"));
         }
         // A watch offers what it sent again: then it is there.
-        let in_fresh = !rules.wishes.recording.watch && fresh.holds(split_last(&name).0);
+        let in_fresh = !rules.file_options.recording.watch && fresh.holds(split_last(&name).0);
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
         let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
         match offer.kind {
-            _ if rules.wishes.discard => preparing.discarded(base),
+            _ if rules.file_options.discard => preparing.discarded(base),
             FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
             FileKind::HardLink => {
                 let first = final_name(base, rename.as_deref(), &offer.link_target);
@@ -205,7 +207,7 @@ impl TargetPlace {
             return Ok(());
         }
         let fault = attributes_fault(&name, &error);
-        let is_default = rules.wishes.preserve == Preserve::default();
+        let is_default = rules.file_options.preserve == Preserve::default();
         if fault.code == FaultCode::NotPermitted && is_default { Ok(()) } else { Err(fault) }
     }
 }
@@ -215,7 +217,7 @@ pub fn is_in_the_way(place: &TargetPlace, offer: &FileOffer) -> bool {
     let TargetPlace::Below { root, base, rename, rules, .. } = place else { return false };
     let name = final_name(base, rename.as_deref(), &offer.name);
     let there = || root.stat(&name, Links::Refuse);
-    gives_way(offer, rules.wishes) && there().is_ok_and(|there| is_directory(&there))
+    gives_way(offer, rules.file_options) && there().is_ok_and(|there| is_directory(&there))
 }
 
 fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<usize> {

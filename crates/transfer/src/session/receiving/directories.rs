@@ -20,7 +20,7 @@ pub(super) struct Directories {
 
 impl Stage for Directories {
     fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
-        let is_made = !settled.has_failed() && !context.place.wishes().leaves_nothing();
+        let is_made = !settled.has_failed() && !context.place.file_options().leaves_nothing();
         if settled.offer.kind == FileKind::Directory && is_made {
             self.bytes += size_of::<FileOffer>() + settled.offer.name.len();
             if self.bytes < DIRECTORY_BYTES_MAX {

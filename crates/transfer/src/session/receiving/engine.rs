@@ -28,8 +28,8 @@ impl DataStreams {
         offer: &FileOffer,
         context: &mut Context<'_>,
     ) -> Result<(), Fault> {
-        let wishes = context.place.wishes();
-        if wishes.dry_run && !wishes.explain {
+        let file_options = context.place.file_options();
+        if file_options.dry_run && !file_options.explain {
             return Ok(());
         }
         let Some(size_bytes) = self.engines.offered(offer) else { return Ok(()) };
@@ -40,7 +40,7 @@ impl DataStreams {
                 let failed = |what| {
                     move |error| io_problem_fault(message::Side::Target, what, &error).at(&**base)
                 };
-                let directory = open_existing(root, base, wishes.leaves_nothing())
+                let directory = open_existing(root, base, file_options.leaves_nothing())
                     .map_err(failed("the target cannot be opened"))?;
                 let system =
                     FileSystem::of(&directory).map_err(failed("the file system is unknown"))?;
@@ -62,7 +62,7 @@ impl DataStreams {
         let choice = choose::receive_engine(&facts).map_err(|error| {
             Fault::new(FaultCode::EngineRefused, message::Side::Target, error.to_string())
         })?;
-        if wishes.explain {
+        if file_options.explain {
             let words = vec![facts.in_words()];
             let explained = Explained::engines(Side::Target, words, &setup.host, &choice);
             self.explain(explained, context);

@@ -6,8 +6,8 @@ use super::{context::Context, stage::Stage};
 use crate::{
     error::io_fault,
     events::{Event, FileEnded},
+    file_options::Removal,
     locks::{Lock, lock},
-    policies::Removal,
     selection::Matcher,
     session::streams::Streams,
     storage::{
@@ -80,8 +80,8 @@ impl Removing {
             base: base.clone(),
             rename: rename.clone(),
             renamed_from: None,
-            removal: rules.wishes.removal?,
-            dry_run: rules.wishes.dry_run,
+            removal: rules.file_options.removal?,
+            dry_run: rules.file_options.dry_run,
             names: Some(NameSorter::default()),
             giving_way: BTreeSet::new(),
             failed: None,
@@ -169,7 +169,7 @@ impl Stage for Removing {
             match event {
                 RemovingEvent::Removed(names) => {
                     context.tally.removed_files += names.len() as u64;
-                    let status = context.place.wishes().removal_status();
+                    let status = context.place.file_options().removal_status();
                     for name in &names {
                         let ended = FileEnded::new(name.clone(), status.clone(), 0);
                         context.tell(Event::File(ended));

@@ -51,7 +51,7 @@ impl Receiving<'_> {
         let changed = fault.code == FaultCode::SourceChanged;
         // Of a source that changed nothing is of use any more, unless that is what it shall do.
         context.drop_target(file, grows || !changed);
-        let watches = context.place.wishes().recording.watch;
+        let watches = context.place.file_options().recording.watch;
         let comes_later = !grows && watches && is_passing(&fault);
         let goes_on = comes_later || grows && changed;
         if !goes_on {

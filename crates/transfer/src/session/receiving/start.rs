@@ -107,7 +107,7 @@ impl ReceivingOptions {
         let check = rules.verify_target.then(|| TargetCheck::new(contents.clone()));
         let committer = Committer::start(wake(&streams), contents.clone(), check, place.root())?;
         let supply = Supply::new(source, streams.clone(), setup.clone());
-        let is_quick = supply.connects() && !place.wishes().takes_long();
+        let is_quick = supply.connects() && !place.file_options().takes_long();
         let stages = Stages {
             room: Room::default(),
             comparing: Comparing::new(wake(&streams)),
@@ -159,7 +159,7 @@ impl ReceivingOptions {
 fn machine(place: &TargetPlace, offers: OfferLimits) -> Receiver {
     let is_renamed = matches!(place, TargetPlace::Below { rename: Some(_), .. });
     let path = if is_renamed { TargetPath::NameOfOneSource } else { TargetPath::Directory };
-    let is_watched = place.wishes().recording.watch;
+    let is_watched = place.file_options().recording.watch;
     let repeats = if is_watched { Repeats::OnceSettled } else { Repeats::Refused };
     Receiver::new(offers.files, offers.bytes).naming(path, repeats)
 }

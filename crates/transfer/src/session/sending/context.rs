@@ -3,8 +3,8 @@
 use super::news::News;
 use crate::{
     events::Event,
+    file_options::FileOptions,
     locks::lock,
-    policies::Wishes,
     problem::Problem,
     session::{
         engine_orders::Change,
@@ -30,7 +30,7 @@ pub(super) struct ToOffer {
 
 pub(super) struct Context<'a> {
     pub shared: Arc<SendShared>,
-    pub wishes: Wishes,
+    pub file_options: FileOptions,
     pub tally: Tally,
     /// Offers that the stages ask for; the walk goes on after them.
     pub to_offer: VecDeque<ToOffer>,
@@ -55,7 +55,7 @@ impl Context<'_> {
     }
 
     pub fn facts(&self, entry: &SourceEntry, is_followed: bool) -> OfferFacts {
-        OfferFacts::new(&entry.offer, is_followed, self.wishes.life())
+        OfferFacts::new(&entry.offer, is_followed, self.file_options.life())
     }
 
     /// Ends the session for a fault.

@@ -44,7 +44,7 @@ impl DataStreams {
         let choice = choose::send_engine(&facts).map_err(|error| {
             Fault::new(FaultCode::EngineRefused, message::Side::Source, error.to_string())
         })?;
-        if context.wishes.explain {
+        if context.file_options.explain {
             let words = vec![facts.in_words()];
             let host = setup.host.clone();
             let explained = Explained::engines(Side::Source, words, &host, &choice);

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     events::{Event, FileEnded, Lag},
+    file_options::{FileOptions, Recording},
     file_status::FileStatus,
     name::Name,
-    policies::{Recording, Wishes},
     problem::Side,
     session::{lag::LagMeter, stages},
     storage::{
@@ -119,13 +119,13 @@ pub struct Following {
 
 impl Following {
     #[must_use]
-    pub fn new(wishes: Wishes, span_bytes: Option<u64>, written: Written) -> Self {
+    pub fn new(file_options: FileOptions, span_bytes: Option<u64>, written: Written) -> Self {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let notify = inotify::init(flags);
         let deaf = notify.as_ref().err().map(ToString::to_string);
         Self {
-            recording: wishes.recording,
-            attributes: Attributes::new(wishes.preserve),
+            recording: file_options.recording,
+            attributes: Attributes::new(file_options.preserve),
             span_bytes,
             notify: notify.ok(),
             files: Vec::new(),

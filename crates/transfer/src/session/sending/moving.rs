@@ -34,7 +34,7 @@ pub(super) struct Moving {
 impl Moving {
     /// Removes the sources that waited, once all is settled.
     pub fn remove_rest(&mut self, context: &mut Context<'_>) {
-        if context.wishes.dry_run {
+        if context.file_options.dry_run {
             return;
         }
         for entry in self.take_gathered() {
@@ -114,7 +114,7 @@ impl Stage for Moving {
         if entry.offer.kind == FileKind::Directory {
             return self.wait_until_empty(entry);
         }
-        if context.wishes.dry_run {
+        if context.file_options.dry_run {
             context.tally.sources_removed += 1;
             return;
         }

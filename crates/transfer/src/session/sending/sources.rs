@@ -2,7 +2,7 @@
 
 use super::watching::Watching;
 use crate::{
-    policies::Wishes,
+    file_options::FileOptions,
     selection::{Arriving, Selection},
     storage::walk::{Top, Walk, WalkOptions},
 };
@@ -25,10 +25,10 @@ pub enum Sources {
 
 impl Sources {
     /// Makes the watch on the sources, where one was asked for and they are known.
-    pub(super) fn watching(&self, wishes: Wishes) -> Option<Watching> {
+    pub(super) fn watching(&self, file_options: FileOptions) -> Option<Watching> {
         let Self::Listed(walk) = self else { return None };
         let watch = walk.watch()?;
-        Some(Watching::new(wishes.recording, watch, Instant::now()))
+        Some(Watching::new(file_options.recording, watch, Instant::now()))
     }
 
     /// Takes a part of the client's selection of files. True when it was the last.

@@ -18,9 +18,9 @@ use super::{
     stages_in_order::Stages,
 };
 use crate::{
+    file_options::{FileOptions, OnConflict},
     locks::Lock,
     manifest::Lines,
-    policies::{OnConflict, Wishes},
     problem::Side,
     session::{
         contents::Contents,
@@ -46,7 +46,7 @@ pub struct SendingOptions {
     pub stall_after: Duration,
     pub engine: Option<String>,
     pub span_bytes: Option<u64>,
-    pub wishes: Wishes,
+    pub file_options: FileOptions,
     /// Memory of followed files, from the session before.
     pub written: Written,
     /// The manifest in which each settled file gets a line.
@@ -72,20 +72,22 @@ impl SendingOptions {
         events: EventSink<'a>,
     ) -> Begun<'a> {
         let options = self;
-        let (wishes, now) = (options.wishes, Instant::now());
+        let (file_options, now) = (options.file_options, Instant::now());
         let supply = Supply::new(source, streams.clone(), setup.clone());
-        let is_quick = supply.connects() && !wishes.takes_long();
+        let is_quick = supply.connects() && !file_options.takes_long();
         let patience = Patience::new(is_quick, options.stall_after);
         let wake = |streams: &Arc<Streams>| {
             let streams = streams.clone();
             move || streams.wake()
         };
-        let follow = wishes.recording.follow;
+        let follow = file_options.recording.follow;
         // A watch has no end at which all names of an inode are known.
-        let keeps_links = wishes.on_conflict != OnConflict::KeepBoth && !wishes.recording.watch;
+        let keeps_links =
+            file_options.on_conflict != OnConflict::KeepBoth && !file_options.recording.watch;
         let stages = Stages {
-            watching: sources.watching(wishes),
-            following: follow.then(|| Following::new(wishes, options.span_bytes, options.written)),
+            watching: sources.watching(file_options),
+            following: follow
+                .then(|| Following::new(file_options, options.span_bytes, options.written)),
             links: HardLinks::new(keeps_links),
             comparing: Comparing::new(wake(&streams)),
             rereading: Rereading::new(wake(&streams)),
@@ -107,11 +109,11 @@ impl SendingOptions {
         Begun {
             context: Context {
                 shared,
-                wishes,
+                file_options,
                 tally: Tally::default(),
                 to_offer: Default::default(),
                 failed_here: Default::default(),
-                news: wishes.recording.watch.then(News::default),
+                news: file_options.recording.watch.then(News::default),
                 finishing: false,
                 ended: None,
                 events,

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     events::Event,
+    file_options::Recording,
     locks::{Lock, lock},
-    policies::Recording,
     problem::Side,
     storage::{
         walk::Walk,

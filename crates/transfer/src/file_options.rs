@@ -1,8 +1,10 @@
-//! Wishes of the user beyond the bytes. They say what happens to what is there already, which
-//! attributes arrive, and whether anything is written or removed at all.
+//! Options of a transfer beyond the bytes of its files.
+//!
+//! They say what happens to what is there already, which attributes arrive, and whether anything is
+//! written or removed at all.
 
 use crate::file_status::FileStatus;
-use haul_protocol::{file_life::LifeWishes, message};
+use haul_protocol::{file_life::LifeOptions, message};
 use std::time::Duration;
 
 /// Time without a write after which a file counts as complete, by default.
@@ -116,10 +118,10 @@ impl Default for Recording {
     }
 }
 
-/// Wishes of the user beyond the bytes.
+/// Options of a transfer beyond the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Wishes {
+pub struct FileOptions {
     /// The treatment of a file whose name is taken at the target.
     pub on_conflict: OnConflict,
     /// Whether files of the same size are compared by their bytes, whatever their times.
@@ -144,16 +146,16 @@ pub struct Wishes {
     pub recheck: bool,
 }
 
-impl Wishes {
+impl FileOptions {
     /// Whether the target is as it was in the end, whatever was done.
     #[must_use]
     pub(crate) fn leaves_nothing(self) -> bool {
         self.dry_run || self.discard
     }
 
-    /// Wishes that decide how files go on.
-    pub(crate) fn life(self) -> LifeWishes {
-        LifeWishes {
+    /// FileOptions that decide how files go on.
+    pub(crate) fn life(self) -> LifeOptions {
+        LifeOptions {
             compare_content: self.compare_content,
             dry_run: self.dry_run,
             move_sources: self.move_sources,
@@ -171,14 +173,14 @@ impl Wishes {
         self.compare_content || self.removal.is_some() || self.recording.follow
     }
 
-    pub(crate) fn to_message(self, selection_follows: bool) -> message::Wishes {
+    pub(crate) fn to_message(self, selection_follows: bool) -> message::FileOptions {
         let on_conflict = match self.on_conflict {
             OnConflict::SkipSame => message::OnConflict::SkipSame,
             OnConflict::Replace => message::OnConflict::Replace,
             OnConflict::Fail => message::OnConflict::Fail,
             OnConflict::KeepBoth => message::OnConflict::KeepBoth,
         };
-        message::Wishes {
+        message::FileOptions {
             on_conflict,
             compare_content: self.compare_content,
             remove_extra: self.removal.is_some(),
@@ -200,36 +202,36 @@ impl Wishes {
         }
     }
 
-    pub(crate) fn from_message(wishes: Option<&message::Wishes>) -> Self {
-        let Some(wishes) = wishes else { return Self::default() };
-        let on_conflict = match wishes.on_conflict {
+    pub(crate) fn from_message(file_options: Option<&message::FileOptions>) -> Self {
+        let Some(file_options) = file_options else { return Self::default() };
+        let on_conflict = match file_options.on_conflict {
             message::OnConflict::SkipSame => OnConflict::SkipSame,
             message::OnConflict::Replace => OnConflict::Replace,
             message::OnConflict::Fail => OnConflict::Fail,
             message::OnConflict::KeepBoth => OnConflict::KeepBoth,
         };
-        let names_max = Some(wishes.removals_max).filter(|max| *max > 0);
-        let of_base = wishes.mirrors_base;
+        let names_max = Some(file_options.removals_max).filter(|max| *max > 0);
+        let of_base = file_options.mirrors_base;
         Self {
             on_conflict,
-            compare_content: wishes.compare_content,
-            removal: wishes.remove_extra.then_some(Removal { names_max, of_base }),
-            dry_run: wishes.dry_run,
-            preflight: wishes.preflight,
-            explain: wishes.explain,
-            move_sources: wishes.move_sources,
-            preserve: Preserve::from_bits(wishes.preserve),
+            compare_content: file_options.compare_content,
+            removal: file_options.remove_extra.then_some(Removal { names_max, of_base }),
+            dry_run: file_options.dry_run,
+            preflight: file_options.preflight,
+            explain: file_options.explain,
+            move_sources: file_options.move_sources,
+            preserve: Preserve::from_bits(file_options.preserve),
             recording: Recording {
-                follow: wishes.follow,
-                append_only: wishes.append_only,
-                watch: wishes.watch,
-                idle: Duration::from_millis(wishes.idle_ms),
-                watch_for: Some(wishes.watch_for_ms)
+                follow: file_options.follow,
+                append_only: file_options.append_only,
+                watch: file_options.watch,
+                idle: Duration::from_millis(file_options.idle_ms),
+                watch_for: Some(file_options.watch_for_ms)
                     .filter(|ms| *ms > 0)
                     .map(Duration::from_millis),
             },
-            discard: wishes.discard,
-            recheck: wishes.recheck,
+            discard: file_options.discard,
+            recheck: file_options.recheck,
         }
     }
 }
@@ -243,10 +245,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_arrive_as_they_were_said() {
-        let plain = Wishes::default();
-        assert_eq!(Wishes::from_message(None), plain);
-        let all = Wishes {
+    fn options_arrive_as_they_were_said() {
+        let plain = FileOptions::default();
+        assert_eq!(FileOptions::from_message(None), plain);
+        let all = FileOptions {
             on_conflict: OnConflict::KeepBoth,
             compare_content: true,
             removal: Some(Removal { names_max: Some(7), of_base: true }),
@@ -265,8 +267,11 @@ mod tests {
             discard: true,
             recheck: true,
         };
-        for wishes in [plain, all, Wishes { preserve: Preserve::NOTHING, ..all }] {
-            assert_eq!(Wishes::from_message(Some(&wishes.to_message(false))), wishes);
+        for file_options in [plain, all, FileOptions { preserve: Preserve::NOTHING, ..all }] {
+            assert_eq!(
+                FileOptions::from_message(Some(&file_options.to_message(false))),
+                file_options
+            );
         }
         assert_eq!(plain.to_message(false).preserve, 3);
     }
