@@ -307,8 +307,8 @@ fn a_server_that_would_keep_the_files_is_offered_none() {
     assert_eq!(*heard.lock().unwrap(), [true]);
 }
 
-/// Options beyond a measurement are refused: what is measured can neither be fetched nor be a reason
-/// to remove something.
+/// Options beyond a measurement are refused: what is measured can neither be fetched nor be a
+/// reason to remove something.
 #[test]
 fn a_client_that_asks_for_more_than_to_measure_is_refused() {
     type Change = fn(&mut message::Open, &mut message::FileOptions);
