@@ -284,6 +284,10 @@ impl FakeServer {
                 }
                 let tls = ServerConnection::new(config.clone()).unwrap();
                 serve(socket, tls, &listener);
+                // What was to wake it may have been taken for a data stream.
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
             }
         });
         let token = Token::generate(identity.fingerprint()).unwrap();
