@@ -78,7 +78,7 @@ fn calls_of_a_receiver(way: Way) -> Option<Vec<Call>> {
     let watch = |process| match Strace::watch(process, CALLS, &log) {
         Ok(strace) => Some(strace),
         Err(why) => {
-            skip("strace(1) that may trace", &why.to_string());
+            skip("strace(1) that may trace", why.to_string());
             None
         }
     };
