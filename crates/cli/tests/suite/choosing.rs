@@ -207,7 +207,7 @@ fn a_disk_that_slows_down_is_tried_with_the_other_engines() {
     limit.change_to(RATE / 5).unwrap();
     let slowed = client.wait_for("a trial", |event| event["event"] == "fallback");
     let why = slowed["why"].as_str().unwrap();
-    assert!(why.starts_with("the disk slowed from") && why.contains("tried"), "{slowed}");
+    assert!(why.starts_with("the disk slowed from") && why.contains("trying direct"), "{slowed}");
     assert_eq!((&slowed["side"], &slowed["from_to"]), (&"source".into(), &"-> direct".into()));
     // Another may or may not be faster; each is tried once.
     let end = |event: &Value| event["why"].as_str().is_some_and(|why| why.contains("MB/s for"));
