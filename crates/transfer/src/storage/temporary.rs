@@ -254,17 +254,21 @@ impl Part {
             return Ok(Self { nameless: true, mode, pass, ..part });
         }
         let part_name = hidden_name(last, PART_SUFFIX);
-        let (file, inode) = match create_locked(&directory, &part_name).map_err(failed)? {
-            Some(created) => created,
+        let created = create_locked(&directory, &part_name).map_err(failed)?;
+        let (file, inode, is_new) = match created {
+            Some((file, inode)) => (file, inode, true),
             None => {
                 let file = open_locked(&directory, &part_name, name)?;
-                // The journal first: while it is there, it must not speak of other bytes.
-                let _ = unlinkat(&directory, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
-                file.set_len(0).map_err(failed)?;
                 let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
-                (file, (stat.st_ino, stat.st_dev))
+                (file, (stat.st_ino, stat.st_dev), false)
             }
         };
+        // The journal of an earlier run first: while it is there, it must not speak of other bytes.
+        // It may be there alone, for a crash keeps of two new names whichever it likes.
+        let _ = unlinkat(&directory, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
+        if !is_new {
+            file.set_len(0).map_err(failed)?;
+        }
         Ok(Self { pass, ..Self::new(directory, last, file, inode) })
     }
 
@@ -747,6 +751,7 @@ fn locked(name: &[u8]) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     #[test]
     fn what_has_the_temporarys_name_is_named_with_what_to_do() {
@@ -778,6 +783,27 @@ mod tests {
         fs::remove_file(&part).unwrap();
         fs::create_dir(directory.path().join(".f.haul-journal")).unwrap();
         refused("a directory", ".f.haul-journal");
+    }
+
+    /// Test of a journal that stayed beside its file for good: nothing looked for it any more.
+    #[test]
+    fn a_journal_that_a_crash_left_alone_goes_with_the_first_file_of_one_span() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let hidden = |suffix| {
+            let name = hidden_name(b"f", suffix);
+            directory.path().join(OsStr::from_bytes(&name))
+        };
+        for has_part in [false, true] {
+            std::fs::write(hidden(JOURNAL_SUFFIX), "of other bytes").unwrap();
+            if has_part {
+                std::fs::write(hidden(PART_SUFFIX), "other bytes").unwrap();
+            }
+            let part = Part::begin_whole(&root, b"f", Naming::Locked, 0o600, None).unwrap();
+            assert!(!hidden(JOURNAL_SUFFIX).exists(), "with a temporary: {has_part}");
+            assert_eq!(part.file.file().metadata().unwrap().len(), 0);
+            part.remove();
+        }
     }
 
     #[test]
