@@ -40,6 +40,15 @@ mod tests {
         }
     }
 
+    /// The words stand here once more, so that one misspelt in the list is noticed.
+    #[test]
+    fn each_word_that_says_nothing_is_refused() {
+        for word in ["util", "utils", "utility", "helper", "helpers", "common", "misc"] {
+            let path = format!("crates/cli/src/{word}.rs");
+            assert_eq!(offences(&Project::of(&[(&path, "")])).len(), 1, "{word}");
+        }
+    }
+
     #[test]
     fn a_module_of_a_folder_stands_beside_it() {
         for (path, count) in [("crates/cli/src/ui/mod.rs", 1), ("crates/cli/src/ui.rs", 0)] {

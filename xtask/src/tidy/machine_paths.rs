@@ -54,6 +54,9 @@ mod tests {
             assert_eq!(count(&format!("see /{first}{rest} there")), 1);
             assert_eq!(count(&format!("file:///{first}{rest}")), 1);
             assert_eq!(count(&format!("A=\"/{first}{rest}\"")), 1);
+            assert_eq!(count(&format!("PATH=/bin:/{first}{rest}")), 1);
+            assert_eq!(count(&format!("at:/{first}{rest}:12")), 1);
+            assert_eq!(count(&format!("/{first}{rest}")), 1);
         }
     }
 
