@@ -12,7 +12,7 @@ pub enum ChooserSize {
 }
 
 /// The request of `haul bench engines`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct BenchEngines {
     pub url: Option<HaulUrl>,
     pub target: Option<String>,

@@ -10,7 +10,7 @@ mod samples;
 use crate::workshop;
 use anyhow::{Context, Result, bail};
 use haul_datapath::{
-    Boundary, Buffers, EngineError, FileSpan, Host, InVain, Remedy, SpanFile, SpanId, Wait, Wire,
+    Boundary, Buffers, EngineError, FileSpan, Host, IfCopied, Remedy, SpanFile, SpanId, Wait, Wire,
     choose::{send_buffer_bytes, span_bytes},
     engines,
     fallback::{Receiver, Sender},
@@ -311,7 +311,7 @@ fn open_file(spec: &SideSpec) -> Result<SpanFile> {
 fn buffers(spec: &SideSpec) -> Buffers {
     let bytes_max = BUFFER_BYTES_MAX / spec.streams.max(1) as usize;
     // What an engine is good for is to be seen where its own way does not pay, too.
-    Buffers { bytes_max, block_bytes: spec.block_bytes, in_vain: InVain::GoOn }
+    Buffers { bytes_max, block_bytes: spec.block_bytes, if_copied: IfCopied::GoOn }
 }
 
 /// Opens engines that send, each on its connection, with the same sockets to look at.
@@ -383,4 +383,59 @@ fn open_receivers(
 pub(super) fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn spec(engine: &str, role: Role, file: &Path) -> SideSpec {
+        SideSpec {
+            engine: engine.to_owned(),
+            role,
+            streams: 1,
+            len_bytes: 300_000,
+            block_bytes: None,
+            file: Some(file.to_owned()),
+            repeating_bytes: None,
+            congestion: None,
+            sample_every_ms: None,
+            count_calls: false,
+        }
+    }
+
+    /// Bytes that arrive when a file of 300,000 bytes is sent by `engine`.
+    fn arrived(engine: &str, source: &Path, target: &Path, window_bytes: Option<u64>) -> Vec<u8> {
+        let (tell, told) = mpsc::channel();
+        let receive = spec("read-write", Role::Receive, target);
+        let receiving = std::thread::spawn(move || {
+            let spec = serde_json::to_string(&receive).unwrap();
+            run(&spec, &mut |line| tell.send(line.clone()).unwrap());
+        });
+        let Ok(SideLine::Listening { port }) = told.recv() else { panic!("it does not listen") };
+        let role = Role::Send { port };
+        let send = SideSpec { repeating_bytes: window_bytes, ..spec(engine, role, source) };
+        run(&serde_json::to_string(&send).unwrap(), &mut |line| {
+            assert!(matches!(line, SideLine::Done(_)), "{line:?}");
+        });
+        receiving.join().unwrap();
+        let Ok(SideLine::Done(_)) = told.recv() else { panic!("it did not receive all") };
+        std::fs::read(target).unwrap()
+    }
+
+    #[test]
+    fn a_fixed_offset_sends_the_first_bytes_again_and_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("source");
+        let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at / 1000) as u8).collect();
+        std::fs::write(&source, &bytes).unwrap();
+        for engine in ["sendfile", "read-write"] {
+            let target = |name: &str| directory.path().join(format!("{name} {engine}"));
+            assert_eq!(arrived(engine, &source, &target("whole"), None), bytes, "{engine}");
+            let fixed = arrived(engine, &source, &target("fixed"), Some(4096));
+            let window: Vec<u8> = bytes[..4096].iter().copied().cycle().take(300_000).collect();
+            assert_eq!(fixed, window, "{engine}");
+        }
+    }
 }

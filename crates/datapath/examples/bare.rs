@@ -18,7 +18,7 @@ use std::{
 };
 
 use haul_datapath::{
-    Boundary, Buffers, EngineInfo, FileSpan, Host, InVain, SpanFile, SpanId, SpanTap, StageTimes,
+    Boundary, Buffers, EngineInfo, FileSpan, Host, IfCopied, SpanFile, SpanId, SpanTap, StageTimes,
     Wait, Wire, engines,
     fallback::{Receiver, Sender},
 };
@@ -45,7 +45,7 @@ impl Options {
         Buffers {
             bytes_max: self.buffer_bytes,
             block_bytes: self.block_bytes,
-            in_vain: InVain::GoOn,
+            if_copied: IfCopied::GoOn,
         }
     }
 

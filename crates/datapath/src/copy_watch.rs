@@ -8,7 +8,7 @@ use std::io;
 
 /// The reaction to bytes that go another way than the engine's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InVain {
+pub enum IfCopied {
     /// Give up for another engine, which does the same with less work.
     #[default]
     GiveUp,
@@ -22,41 +22,41 @@ pub const WINDOW_BYTES: u64 = 4 << 20;
 /// Counts how many bytes the kernel copied, one window after the other.
 #[derive(Debug)]
 pub(crate) struct CopyWatch {
-    in_vain: InVain,
+    if_copied: IfCopied,
     bytes: u64,
-    in_vain_bytes: u64,
-    /// Bytes in vain and all bytes of the last window that is over and in which half or more went
-    /// in vain.
+    copied_bytes: u64,
+    /// Copied bytes and all bytes of the last window that is over and in which half or more were
+    /// copied.
     verdict: Option<(u64, u64)>,
 }
 
 impl CopyWatch {
-    pub(crate) fn new(in_vain: InVain) -> Self {
-        Self { in_vain, bytes: 0, in_vain_bytes: 0, verdict: None }
+    pub(crate) fn new(if_copied: IfCopied) -> Self {
+        Self { if_copied, bytes: 0, copied_bytes: 0, verdict: None }
     }
 
-    /// Counts `bytes` that have gone, `in_vain_bytes` of them another way than the engine's own.
-    pub(crate) fn count(&mut self, bytes: u64, in_vain_bytes: u64) {
+    /// Counts `bytes` that have gone, `copied_bytes` of them another way than the engine's own.
+    pub(crate) fn count(&mut self, bytes: u64, copied_bytes: u64) {
         self.bytes += bytes;
-        self.in_vain_bytes += in_vain_bytes;
+        self.copied_bytes += copied_bytes;
         if self.bytes >= WINDOW_BYTES {
-            if self.in_vain_bytes >= self.bytes / 2 {
-                self.verdict = Some((self.in_vain_bytes, self.bytes));
+            if self.copied_bytes >= self.bytes / 2 {
+                self.verdict = Some((self.copied_bytes, self.bytes));
             }
-            (self.bytes, self.in_vain_bytes) = (0, 0);
+            (self.bytes, self.copied_bytes) = (0, 0);
         }
     }
 
     pub(crate) fn may_give_up(&self) -> bool {
-        self.in_vain == InVain::GiveUp
+        self.if_copied == IfCopied::GiveUp
     }
 
-    /// Fails where the engine is to give up: `in_words` puts bytes gone in vain, and all, into a
+    /// Fails where the engine is to give up: `in_words` puts copied bytes, and all, into a
     /// sentence.
     pub(crate) fn check(&self, in_words: impl FnOnce(u64, u64) -> String) -> io::Result<()> {
         match self.verdict {
-            Some((in_vain, all)) if self.may_give_up() => {
-                Err(io::Error::new(io::ErrorKind::Unsupported, in_words(in_vain, all)))
+            Some((copied, all)) if self.may_give_up() => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, in_words(copied, all)))
             }
             _ => Ok(()),
         }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_window_with_half_of_it_in_vain_is_a_reason_to_give_up() {
-        let mut watch = CopyWatch::new(InVain::GiveUp);
+        let mut watch = CopyWatch::new(IfCopied::GiveUp);
         watch.count(WINDOW_BYTES - 1, WINDOW_BYTES - 1);
         assert_eq!(verdict(&watch), None, "the window is not over");
         watch.count(1, 0);
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn less_than_half_is_none_and_a_later_window_may_be() {
-        let mut watch = CopyWatch::new(InVain::GiveUp);
+        let mut watch = CopyWatch::new(IfCopied::GiveUp);
         for _ in 0..3 {
             watch.count(WINDOW_BYTES, WINDOW_BYTES / 2 - 1);
             assert_eq!(verdict(&watch), None);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_study_goes_on() {
-        let mut watch = CopyWatch::new(InVain::GoOn);
+        let mut watch = CopyWatch::new(IfCopied::GoOn);
         watch.count(WINDOW_BYTES, WINDOW_BYTES);
         assert_eq!(verdict(&watch), None);
     }

@@ -430,8 +430,8 @@ impl<E: Direction + ?Sized> Succession<E> {
     }
 
     fn open_one(&self, info: &EngineInfo, wire: Wire) -> Result<Box<E>, OpenError> {
-        let Buffers { bytes_max: buffer_bytes_max, block_bytes, in_vain } = self.buffers;
-        let setup = Setup { wire, host: &self.host, buffer_bytes_max, block_bytes, in_vain };
+        let Buffers { bytes_max: buffer_bytes_max, block_bytes, if_copied } = self.buffers;
+        let setup = Setup { wire, host: &self.host, buffer_bytes_max, block_bytes, if_copied };
         match E::opener(info) {
             Some(open) => open(setup),
             None => unreachable!("candidates of the other direction were left out"),

@@ -37,7 +37,7 @@ mod write_behind;
 pub mod zcrx;
 mod zero_copy_sends;
 
-pub use copy_watch::InVain;
+pub use copy_watch::IfCopied;
 pub use haul_host::Host;
 pub use span_file::SpanFile;
 
@@ -212,7 +212,7 @@ pub struct Setup<'host> {
     pub buffer_bytes_max: usize,
     /// Most bytes that one call moves, where that is to be studied.
     pub block_bytes: Option<usize>,
-    pub in_vain: InVain,
+    pub if_copied: IfCopied,
 }
 
 impl Setup<'_> {
@@ -234,7 +234,7 @@ pub struct Buffers {
     /// Most bytes that one call moves; `None` leaves it to the engine.
     pub block_bytes: Option<usize>,
     /// The reaction of an engine when the kernel copies in spite of zero-copy.
-    pub in_vain: InVain,
+    pub if_copied: IfCopied,
 }
 
 impl From<usize> for Buffers {

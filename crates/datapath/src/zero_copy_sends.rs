@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::{
     Boundary, SpanDone, SpanId, StageTimes, Wire,
-    copy_watch::{CopyWatch, InVain},
+    copy_watch::{CopyWatch, IfCopied},
     socket,
     stopwatch::timed,
 };
@@ -69,7 +69,7 @@ impl ZeroCopySends {
     ///
     /// # Errors
     /// Where the kernel or the wire does not know such sends, or has already done some.
-    pub(crate) fn new(wire: &Wire, slot_count: usize, in_vain: InVain) -> io::Result<Self> {
+    pub(crate) fn new(wire: &Wire, slot_count: usize, if_copied: IfCopied) -> io::Result<Self> {
         if zero_copy::is_allowed(wire.socket())? {
             let found = "needs a connection whose sends are not yet counted, found one that \
                          another engine has sent on with MSG_ZEROCOPY";
@@ -83,7 +83,7 @@ impl ZeroCopySends {
             begun: 0,
             slots: vec![Slot::default(); slot_count],
             freed: Vec::new(),
-            copies: CopyWatch::new(in_vain),
+            copies: CopyWatch::new(if_copied),
             refused: false,
         })
     }
@@ -292,8 +292,8 @@ impl ZeroCopySends {
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, found));
         }
-        self.copies.check(|in_vain, all| {
-            format!("the kernel copied {in_vain} of {all} bytes in spite of MSG_ZEROCOPY")
+        self.copies.check(|copied, all| {
+            format!("the kernel copied {copied} of {all} bytes in spite of MSG_ZEROCOPY")
         })
     }
 

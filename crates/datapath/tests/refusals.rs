@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_datapath::{Buffers, EngineInfo, Host, InVain, SpanFile, Verdict, engines};
+use haul_datapath::{Buffers, EngineInfo, Host, IfCopied, SpanFile, Verdict, engines};
 use haul_testkit::{content, mount::Mount, seed::Seed, skip::skip};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
@@ -78,7 +78,7 @@ fn round_trip(directory: &Path, sender: &'static EngineInfo, receiver: &'static 
     };
     let (from, into) = (spans(&source), spans(&target));
     let read_write = engines::find("read-write").unwrap();
-    let memory = Buffers { in_vain: InVain::GiveUp, ..BUFFERS };
+    let memory = Buffers { if_copied: IfCopied::GiveUp, ..BUFFERS };
     let (sent, received) = run_with(
         memory,
         vec![sender, read_write],

@@ -5,7 +5,7 @@
 use std::{os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use haul_datapath::{
-    Boundary, Buffers, EngineInfo, FileSpan, InVain, Remedy, SpanFile, Wait,
+    Boundary, Buffers, EngineInfo, FileSpan, IfCopied, Remedy, SpanFile, Wait,
     copy_watch::WINDOW_BYTES,
     engines,
     fallback::{Receiver, Sender},
@@ -20,7 +20,7 @@ use stream::{
     wires,
 };
 
-const GIVE_UP: Buffers = Buffers { in_vain: InVain::GiveUp, ..BUFFERS };
+const GIVE_UP: Buffers = Buffers { if_copied: IfCopied::GiveUp, ..BUFFERS };
 /// Length of the file: several windows of what an engine bears in vain.
 const LEN: u64 = 3 * WINDOW_BYTES + 12_345;
 
@@ -111,7 +111,7 @@ fn pages_that_arrive_whole_are_mapped_and_reach_the_file() {
             return skip("a kernel that copies to whole pages", "none was mapped");
         }
         // When both sides stay with it nearly all is mapped: 15 pages of each segment of 64 KiB.
-        let share = if memory.in_vain == InVain::GoOn { LEN / 2 } else { 4096 };
+        let share = if memory.if_copied == IfCopied::GoOn { LEN / 2 } else { 4096 };
         assert!(mapped >= share, "{mapped} of {LEN} bytes");
     }
 }

@@ -63,7 +63,7 @@ pub struct HostFacts {
 }
 
 /// Figures of the host's hardware and its kernel's settings, without which numbers say little.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct HostFigures {
     pub cores: u32,
     pub memory_bytes: u64,

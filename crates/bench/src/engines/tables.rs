@@ -296,3 +296,135 @@ fn full_section(all: &[&Series]) -> Section {
         ..Section::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        pair::{Pair, Run, Target},
+        side::SideDone,
+        workshop::Residency,
+    };
+    use haul_report::host_facts::{BenchWire, HostFigures};
+    use serde_json::Value;
+
+    const FIXED: Source = Source::Fixed { window_bytes: 1 << 20 };
+    const WARM: Source = Source::File(Residency::Warm);
+
+    /// A series of three rounds at `gb_per_s` and a third less and more.
+    fn series(table: &'static str, engine: &'static str, source: Source, gb_per_s: f64) -> Series {
+        let pair = Pair {
+            send_engine: engine,
+            receive_engine: "io-uring",
+            source,
+            target: Target::Null,
+            len_bytes: 2_000_000_000,
+            streams: 1,
+            send_block_bytes: None,
+            receive_block_bytes: None,
+        };
+        let run = |gb_per_s: f64| Run {
+            seconds: 2.0 / gb_per_s,
+            gb_per_s,
+            send: SideDone {
+                cpu_ns: 3_000_000_000,
+                copied_bytes: 1_000_000_000,
+                ..SideDone::default()
+            },
+            receive: SideDone {
+                cpu_ns: 500_000_000,
+                voluntary_switches: 40,
+                ..SideDone::default()
+            },
+        };
+        let runs = [1.5, 0.5, 1.0].map(|times| run(gb_per_s * times)).into();
+        Series { runs, ..Series::new(table, pair) }
+    }
+
+    fn shown(all: &[Series]) -> Results {
+        let plan = BenchEngines { len_bytes: 2_000_000_000, ..BenchEngines::default() };
+        let facts = HostFacts::new("engines", HostFigures::default(), BenchWire::Loopback, None);
+        results(&plan, facts, all)
+    }
+
+    fn table_of<'a>(results: &'a Results, title: &str) -> &'a Table {
+        let tables = results.sections.iter().flat_map(|section| &section.tables);
+        tables.into_iter().find(|table| table.title == title).expect("a table of this title")
+    }
+
+    fn number(value: &Value) -> f64 {
+        value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+    }
+
+    #[test]
+    fn each_rate_and_cost_of_a_table_is_that_of_its_line() {
+        let all = [series(PAIRS, "sendfile", WARM, 4.0), series(PAIRS, "read-write", WARM, 1.0)];
+        let results = shown(&all);
+        let table = table_of(&results, RATES_AND_COSTS);
+        assert_eq!(table.rows.len(), 2);
+        for (row, line) in table.rows.iter().zip(&results.lines) {
+            let (send, receive) = (&line["send"], &line["receive"]);
+            let sum = |key: &str| number(&send[key]) + number(&receive[key]);
+            let rates = ["median", "lowest", "highest"].map(|part| number(&line["gb_per_s"][part]));
+            let expected = [
+                line["send_engine"].as_str().unwrap().to_owned(),
+                line["receive_engine"].as_str().unwrap().to_owned(),
+                line["target"].as_str().unwrap().to_owned(),
+                format!("{:.2}", rates[0]),
+                format!("{:.2}", rates[1]),
+                format!("{:.2}", rates[2]),
+                format!("{:.3}", number(&send["cpu_s_per_gb"])),
+                format!("{:.3}", number(&receive["cpu_s_per_gb"])),
+                format!("{:.0}", sum("context_switches_per_gb")),
+                "-".to_owned(),
+                "-".to_owned(),
+                format!("{:.2}", sum("copies_per_byte")),
+            ];
+            assert_eq!(row, &expected);
+        }
+        assert_eq!(table.rows[0][3..8], ["4.00", "2.00", "6.00", "1.500", "0.250"]);
+        assert_eq!(table.rows[0][8..], ["20", "-", "-", "0.50"]);
+    }
+
+    #[test]
+    fn the_studys_offsets_stand_beside_ours_and_neither_in_the_place_of_the_other() {
+        let all = [
+            series(OFFSETS, "sendfile", FIXED, 3.0),
+            series(OFFSETS, "sendfile", WARM, 2.0),
+            series(OFFSETS, "read-write", FIXED, 1.5),
+            series(OFFSETS, "read-write", WARM, 0.5),
+        ];
+        let results = shown(&all);
+        let table = table_of(&results, "Gbit/s, ours and the study's");
+        assert_eq!(
+            table.columns,
+            ["engine", "fixed", "advancing", "theirs, fixed", "theirs, advancing"]
+        );
+        // Song et al., table 2.
+        assert_eq!(table.rows[0], ["sendfile", "24.0", "16.0", "73.7", "51.5"]);
+        assert_eq!(table.rows[1], ["read-write", "12.0", "4.0", "29.2", "24.7"]);
+        assert_eq!(table.rows[2], ["ratio", "2.0x", "4.0x", "2.5x", "2.1x"]);
+        for (line, (engine, source, gbit)) in results.lines.iter().zip([
+            ("sendfile", "fixed", 24.0),
+            ("sendfile", "warm", 16.0),
+            ("read-write", "fixed", 12.0),
+            ("read-write", "warm", 4.0),
+        ]) {
+            assert_eq!((&line["send_engine"], &line["source"]), (&engine.into(), &source.into()));
+            assert_eq!(number(&line["gb_per_s"]["median"]) * 8.0, gbit);
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_figure_of_ours() {
+        let mut refused = series(OFFSETS, "sendfile", FIXED, 3.0);
+        refused.runs.clear();
+        refused.refused = Some("the kernel has none".to_owned());
+        let results = shown(&[refused, series(OFFSETS, "read-write", FIXED, 1.5)]);
+        let table = table_of(&results, "Gbit/s, ours and the study's");
+        assert_eq!(table.rows[0][1..3], ["-", "-"]);
+        assert_eq!(table.rows[2][1..3], ["-", "-"]);
+        let costs = table_of(&results, RATES_AND_COSTS);
+        assert_eq!(costs.rows[0].last().unwrap(), "the kernel has none");
+    }
+}

@@ -312,6 +312,12 @@ fn points(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        pair::{Pair, Run, Source},
+        side::SideDone,
+        workshop::Residency,
+    };
+    use haul_report::host_facts::{BenchWire, HostFigures};
 
     fn sample(at_ms: u64, bytes: u64) -> Sample {
         Sample { at_ns: at_ms * 1_000_000, bytes, disk_bytes: None }
@@ -325,6 +331,99 @@ mod tests {
         assert_eq!(points.len(), 1, "two looks a millisecond apart are one: {points:?}");
         assert!((points[0].gbit_per_s - 10.0).abs() < 1e-9);
         assert!((points[0].seconds - 0.05).abs() < 1e-9);
+    }
+
+    fn pair(target: Target) -> Pair {
+        Pair {
+            send_engine: "sendfile",
+            receive_engine: "io-uring",
+            source: Source::File(Residency::Warm),
+            target,
+            len_bytes: 1_000_000_000,
+            streams: 1,
+            send_block_bytes: None,
+            receive_block_bytes: None,
+        }
+    }
+
+    fn series(milliseconds: [u64; 3]) -> Series {
+        let run = |ms: u64| Run {
+            seconds: ms as f64 / 1e3,
+            gb_per_s: 1e3 / ms as f64,
+            send: SideDone::default(),
+            receive: SideDone::default(),
+        };
+        Series { runs: milliseconds.map(run).into(), ..Series::new("files", pair(Target::Null)) }
+    }
+
+    /// A recording that left the socket within 2 s and was on the disk after 4 s.
+    fn recorded() -> Recorded {
+        let samples = [sample(5000, 0), sample(6000, 500_000_000), sample(7000, 1_000_000_000)];
+        let send = SideDone {
+            start_ns: 5_000_000_000,
+            end_ns: 7_000_000_000,
+            samples: samples.into(),
+            ..SideDone::default()
+        };
+        let slower = [sample(5000, 0), sample(7000, 250_000_000), sample(9000, 1_000_000_000)];
+        let receive = SideDone { samples: slower.into(), ..SideDone::default() };
+        let run = Run { seconds: 4.0, gb_per_s: 0.25, send, receive };
+        let pair = pair(Target::File);
+        Recorded { name: "zero-copy".to_owned(), pair, run: Outcome::Ran(Box::new(run)) }
+    }
+
+    fn found() -> Found {
+        let times = [(FILE_TIMES[0], series([10, 30, 20]), series([4, 5, 8]))];
+        Found {
+            times: times.into(),
+            large_bytes: 1_000_000_000,
+            large_note: None,
+            residency: Residency::Warm,
+            recorded: vec![recorded()],
+        }
+    }
+
+    fn shown() -> Results {
+        let facts = HostFacts::new("files", HostFigures::default(), BenchWire::Loopback, None);
+        results(&found(), facts)
+    }
+
+    #[test]
+    fn each_ratio_is_that_of_the_times_beside_it() {
+        let results = shown();
+        let row = &results.sections[0].tables[0].rows[0];
+        let expected =
+            ["7 MB", "20.0", "10.0", "30.0", "5.0", "4.0", "8.0", "4.0x", "156", "45", "3.5x"];
+        assert_eq!(row, &expected);
+        let line = &results.lines[0];
+        let number = |value: &serde_json::Value| value.as_f64().unwrap();
+        let [copied, sent] =
+            ["traditional_ms", "zero_copy_ms"].map(|key| number(&line[key]["median"]));
+        assert_eq!(row[7], format!("{:.1}x", copied / sent));
+        let [copied, sent] =
+            ["study_traditional_ms", "study_zero_copy_ms"].map(|key| number(&line[key]));
+        assert_eq!((copied, sent), (156.0, 45.0), "Palaniappan and Nagaraja, table 1");
+        assert_eq!(row[10], format!("{:.1}x", copied / sent));
+    }
+
+    #[test]
+    fn what_was_sent_is_not_what_was_recorded_and_no_look_is_left_out() {
+        let results = shown();
+        let table = &results.sections[1].tables[0];
+        assert_eq!(table.columns[2..], ["seconds", "sent, Gbit/s", "recorded, Gbit/s"]);
+        assert_eq!(table.rows[0], ["zero-copy", "sendfile to io-uring", "4.00", "4.0", "2.0"]);
+        let line = &results.lines[1];
+        let rate = |key: &str| line[key].as_f64().unwrap();
+        assert_eq!((rate("sent_gbit_per_s"), rate("recorded_gbit_per_s")), (4.0, 2.0));
+        let curve = |key: &str| {
+            let points = line[key].as_array().unwrap().iter();
+            let point = |point: &serde_json::Value| {
+                (point["seconds"].as_f64().unwrap(), point["gbit_per_s"].as_f64().unwrap())
+            };
+            points.map(point).collect::<Vec<_>>()
+        };
+        assert_eq!(curve("sending"), [(0.5, 4.0), (1.5, 4.0)]);
+        assert_eq!(curve("recording"), [(1.0, 1.0), (3.0, 3.0)]);
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn open(setup: Setup<'_>) -> Result<Box<dyn ReceiveEngine>, OpenError> {
     Ok(Box::new(ZerocopyReceive {
         pages,
         copy: vec![0; setup.buffer_bytes_max.clamp(4096, COPY_BYTES)].into(),
-        copies: CopyWatch::new(setup.in_vain),
+        copies: CopyWatch::new(setup.if_copied),
         times: StageTimes::default(),
         wire: setup.wire,
     }))
@@ -135,10 +135,10 @@ impl ZerocopyReceive {
         let file = progress.span.file.file();
         while progress.left_bytes() > 0 {
             self.copies
-                .check(|in_vain, all| {
+                .check(|copied, all| {
                     format!(
                         "needs a network card with header split and segments of whole pages, \
-                         found that {in_vain} of {all} bytes could not be mapped"
+                         found that {copied} of {all} bytes could not be mapped"
                     )
                 })
                 .map_err(|error| progress.unsupported("getsockopt(TCP_ZEROCOPY_RECEIVE)", error))?;

@@ -53,7 +53,7 @@ fn open(setup: Setup<'_>) -> Result<Box<dyn SendEngine>, OpenError> {
     let slot_bytes_max = slot_bytes_max.max(ALIGN_BYTES as usize);
     let slot_bytes_max = slot_bytes_max - slot_bytes_max % ALIGN_BYTES as usize;
     let (slots, slot_bytes) = slots_within(memory_bytes, SLOTS_MAX, slot_bytes_max);
-    let sends = match ZeroCopySends::new(&setup.wire, slots, setup.in_vain) {
+    let sends = match ZeroCopySends::new(&setup.wire, slots, setup.if_copied) {
         Ok(sends) => sends,
         Err(error) => return Err(refused(setup.wire, "setsockopt(SO_ZEROCOPY)", error)),
     };

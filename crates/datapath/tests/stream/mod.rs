@@ -12,8 +12,8 @@ use std::{
 };
 
 use haul_datapath::{
-    Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, InVain, Remedy, SpanDone, SpanFile,
-    SpanId, SpanTap, Wait, Wire, engines,
+    Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, IfCopied, Remedy, SpanDone,
+    SpanFile, SpanId, SpanTap, Wait, Wire, engines,
     fallback::{Fallback, Receiver, Sender},
     skeleton,
 };
@@ -21,7 +21,7 @@ use haul_datapath::{
 /// Memory of the engines, which go on where the kernel copies, so that loopback shows all that they
 /// do.
 pub const BUFFERS: Buffers =
-    Buffers { bytes_max: 16 << 20, block_bytes: None, in_vain: InVain::GoOn };
+    Buffers { bytes_max: 16 << 20, block_bytes: None, if_copied: IfCopied::GoOn };
 pub const TRAILER: [u8; 5] = *b"over.";
 
 pub fn host() -> Host {

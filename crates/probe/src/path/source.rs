@@ -23,7 +23,7 @@ const COLD_SHARE_MAX: f64 = 0.01;
 /// Evictions in vain after which the kernel is not asked any more. It keeps pages that a socket
 /// still holds or that are still being read ahead, which takes a slow disk seconds: while it gives
 /// pages up it is asked again.
-const EVICTIONS_IN_VAIN_MAX: u32 = 40;
+const EVICTIONS_WITHOUT_GAIN_MAX: u32 = 40;
 const EVICTIONS_MAX: u32 = 400;
 /// The largest unit of the page cache: a huge page (Linux, MAX_PAGECACHE_ORDER, 4 KiB pages).
 const FOLIO_BYTES_MAX: u64 = 2 << 20;
@@ -139,13 +139,13 @@ pub(super) fn specs(parts: &[Beginning]) -> Vec<SourceSpec> {
 /// # Errors
 /// If one cannot be opened.
 pub(super) fn make_cold(parts: &[Beginning]) -> Result<Residency, TransferError> {
-    let (mut least, mut in_vain) = (f64::INFINITY, 0);
+    let (mut least, mut without_gain) = (f64::INFINITY, 0);
     let mut residency = evict(parts)?;
     for _ in 0..EVICTIONS_MAX {
         let Residency::Warm { share } = residency else { break };
-        in_vain = if share < least { 0 } else { in_vain + 1 };
+        without_gain = if share < least { 0 } else { without_gain + 1 };
         least = least.min(share);
-        if in_vain == EVICTIONS_IN_VAIN_MAX {
+        if without_gain == EVICTIONS_WITHOUT_GAIN_MAX {
             break;
         }
         thread::sleep(EVICTION_PAUSE);

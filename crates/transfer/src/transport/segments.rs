@@ -40,7 +40,7 @@ struct State {
     /// interface has them.
     steps: usize,
     /// Whether no step helped.
-    in_vain: bool,
+    did_not_help: bool,
     /// Whether the last step is taken for control connections.
     control_is_least: bool,
     /// Size of the segments and packets of the first stream whose packets vanished, and what
@@ -118,7 +118,7 @@ impl Segments {
     /// in its place, which has smaller segments.
     pub fn swallows(&self, tcp: &TcpInfo) -> bool {
         let mut state = self.state();
-        if state.in_vain {
+        if state.did_not_help {
             return false;
         }
         let taken = STEPS_BYTES.iter().filter(|step| tcp.mss_bytes <= **step).count();
@@ -127,7 +127,7 @@ impl Segments {
             return true;
         }
         if taken == STEPS_BYTES.len() {
-            (state.steps, state.in_vain) = (0, true);
+            (state.steps, state.did_not_help) = (0, true);
             return false;
         }
         let packet_bytes = tcp.path_mtu_bytes.max(tcp.mss_bytes);
@@ -142,7 +142,7 @@ impl Segments {
     pub fn forget_unproved(&self) {
         let mut state = self.state();
         if !state.told {
-            (state.steps, state.in_vain, state.swallowed) = (0, false, None);
+            (state.steps, state.did_not_help, state.swallowed) = (0, false, None);
         }
     }
 
