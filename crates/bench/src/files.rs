@@ -6,7 +6,7 @@ use crate::{
     BenchError, Caller,
     engines::receiver_for,
     host_facts,
-    pair::{Outcome, Pair, Source, Target, Watch},
+    pair::{Outcome, Pair, Run, Source, Target, Watch},
     requests::BenchFiles,
     series::{Calls, Effort, Series, measure},
     studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
@@ -14,7 +14,7 @@ use crate::{
 };
 use anyhow::Result;
 use haul_report::{host_facts::BenchWire, results::Results};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The large file of the study's figures 12 and 13, in bytes.
 const LARGE_BYTES: u64 = 10_000_000_000;
@@ -22,21 +22,29 @@ const LARGE_BYTES: u64 = 10_000_000_000;
 const LARGE_BYTES_MIN: u64 = 64 << 20;
 /// Interval between samples of a run: ten a second.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// The part of free memory that a warm source takes at most, as one in this many, so that it stays
-/// there.
-const WARM_MEMORY_PARTS: u64 = 3;
+/// The part of free memory that a warm source takes at most, as one in this many: the page cache
+/// holds the target beside it, and a quarter of it stays free.
+const WARM_MEMORY_PARTS: f64 = 8.0 / 3.0;
 
 pub const TRADITIONAL: &str = "traditional";
 pub const ZERO_COPY: &str = "zero-copy";
 
-/// A run of the large file.
+/// Names of the rows of the large file. Of two rows that differ in the method alone, the receiver
+/// is the same: it copies into memory, and from there into the file.
+pub const RECORDED: [&str; 2] = ["zero-copy, recorded", "read-write, recorded"];
+pub const IN_MEMORY: [&str; 2] = ["zero-copy, to memory only", "read-write, to memory only"];
+pub const BEST: &str = "haul's best pair, recorded";
+
+/// Rounds of one way to move the large file.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The run in words: whether it is zero-copy, and where it goes.
-    pub name: String,
+    /// The way in words: whether it is zero-copy, and where it goes.
+    pub name: &'static str,
     pub pair: Pair,
-    /// The run, or why there was none.
-    pub run: Outcome,
+    /// The rounds, in their order.
+    pub runs: Vec<Run>,
+    /// The reason why there is no other round.
+    pub refused: Option<String>,
 }
 
 /// Results of repeating the studies of files.
@@ -66,14 +74,14 @@ fn find(plan: &BenchFiles, workshop: &Workshop) -> Result<Found> {
     let times = times(plan, workshop)?;
     let (large_bytes, large_note) = large_size(plan, workshop)?;
     let available_bytes = workshop.host.memory_available_bytes;
-    let residency = if large_bytes <= available_bytes / WARM_MEMORY_PARTS {
+    let residency = if large_bytes as f64 <= available_bytes as f64 / WARM_MEMORY_PARTS {
         Residency::Warm
     } else {
         Residency::Cold
     };
     let recorded = match large_bytes {
         0 => Vec::new(),
-        large_bytes => record(workshop, large_bytes, residency)?,
+        large_bytes => record(plan, workshop, large_bytes, residency)?,
     };
     Ok(Found { times, large_bytes, large_note, residency, recorded })
 }
@@ -106,7 +114,7 @@ fn times(plan: &BenchFiles, workshop: &Workshop) -> Result<Vec<(FileTime, Series
             [Series::new(TRADITIONAL, traditional), Series::new(ZERO_COPY, zero_copy)]
         })
         .collect();
-    let effort = Effort { rounds: plan.rounds, time_max: plan.time_max, calls: Calls::LeaveOut };
+    let effort = Effort { rounds: plan.rounds, time_max: plan.time_max, calls: Calls::Count };
     measure(workshop, &mut all, effort)?;
     let mut measured = all.into_iter();
     let mut times = Vec::new();
@@ -143,34 +151,59 @@ fn fitting(asked_bytes: Option<u64>, fits_bytes: u64) -> (u64, Option<String>) {
     (fits_bytes, Some(why))
 }
 
-/// Runs the large file by zero-copy and by read-write, into a file and into nothing.
-fn record(workshop: &Workshop, len_bytes: u64, residency: Residency) -> Result<Vec<Recorded>> {
+/// Runs the large file by zero-copy and by read-write, into a file and into memory only, in
+/// interleaved rounds.
+fn record(
+    plan: &BenchFiles,
+    workshop: &Workshop,
+    len_bytes: u64,
+    residency: Residency,
+) -> Result<Vec<Recorded>> {
     workshop.make_source(len_bytes, len_bytes)?;
     let best = receiver_for(workshop, len_bytes)?.name;
-    let pair = |send_engine, receive_engine, target| Pair {
-        send_engine,
-        receive_engine,
-        source: Source::File(residency),
-        target,
-        len_bytes,
-        streams: 1,
-        send_block_bytes: None,
-        receive_block_bytes: None,
-    };
-    let wanted = [
-        ("zero-copy, recorded", pair("sendfile", best, Target::File)),
-        ("read-write, recorded", pair("read-write", "read-write", Target::File)),
-        ("zero-copy, to memory only", pair("sendfile", "discard", Target::Null)),
-        ("read-write, to memory only", pair("read-write", "read-write", Target::Null)),
-    ];
-    let steps = workshop.steps(wanted.len());
-    let mut recorded = Vec::new();
-    for (name, pair) in wanted {
-        steps.begin(name);
-        let run = pair.run(workshop, Watch::Bytes(SAMPLE_EVERY))?;
-        recorded.push(Recorded { name: name.to_owned(), pair, run });
+    let mut all = ways(len_bytes, residency, best);
+    let steps = workshop.steps(all.len() * plan.rounds as usize);
+    let started = Instant::now();
+    for round in 0..plan.rounds {
+        for recorded in all.iter_mut().filter(|recorded| recorded.refused.is_none()) {
+            if round > 0 && started.elapsed() > plan.time_max {
+                return Ok(all);
+            }
+            steps.begin(recorded.name);
+            match recorded.pair.run(workshop, Watch::Bytes(SAMPLE_EVERY))? {
+                Outcome::Ran(run) => recorded.runs.push(*run),
+                Outcome::Refused(why) => recorded.refused = Some(why),
+            }
+        }
     }
-    Ok(recorded)
+    Ok(all)
+}
+
+/// The ways to move the large file. The receiver of both methods is the same and copies, as the
+/// study's: the method of sending is the only difference. `best` receives in a row of its own.
+fn ways(len_bytes: u64, residency: Residency, best: &'static str) -> Vec<Recorded> {
+    let way = |name, send_engine, receive_engine, target| Recorded {
+        name,
+        pair: Pair {
+            send_engine,
+            receive_engine,
+            source: Source::File(residency),
+            target,
+            len_bytes,
+            streams: 1,
+            send_block_bytes: None,
+            receive_block_bytes: None,
+        },
+        runs: Vec::new(),
+        refused: None,
+    };
+    vec![
+        way(RECORDED[0], "sendfile", "read-write", Target::File),
+        way(RECORDED[1], "read-write", "read-write", Target::File),
+        way(IN_MEMORY[0], "sendfile", "read-write", Target::Null),
+        way(IN_MEMORY[1], "read-write", "read-write", Target::Null),
+        way(BEST, "sendfile", best, Target::File),
+    ]
 }
 
 #[cfg(test)]
@@ -187,5 +220,23 @@ mod tests {
         let (bytes, note) = fitting(Some(1 << 40), 1 << 20);
         assert_eq!(bytes, 0);
         assert!(note.unwrap().contains("--dir"));
+    }
+
+    /// The study's methods went to different receivers, so that sending was not the only
+    /// difference.
+    #[test]
+    fn two_rows_of_one_target_differ_in_the_method_of_sending_alone() {
+        let all = ways(7, Residency::Warm, "io-uring");
+        for names in [RECORDED, IN_MEMORY] {
+            let [zero_copy, copying] = names.map(|name| {
+                let way = all.iter().find(|way| way.name == name).expect("a row of this name");
+                way.pair.clone()
+            });
+            assert_eq!((zero_copy.send_engine, copying.send_engine), ("sendfile", "read-write"));
+            assert_eq!(Pair { send_engine: "sendfile", ..copying }, zero_copy);
+            assert_eq!(zero_copy.receive_engine, "read-write", "a recorder copies");
+        }
+        let best = all.last().map(|way| (way.name, way.pair.receive_engine));
+        assert_eq!(best, Some((BEST, "io-uring")));
     }
 }

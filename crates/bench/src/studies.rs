@@ -67,6 +67,8 @@ pub struct Recording {
     pub sent_gbit_per_s: Option<f64>,
     pub recorded_gbit_per_s: Option<f64>,
     pub seconds: Option<f64>,
+    /// Time after which all had left the sender.
+    pub sent_seconds: Option<f64>,
 }
 
 pub const RECORDINGS: [Recording; 7] = [
@@ -75,42 +77,49 @@ pub const RECORDINGS: [Recording; 7] = [
         sent_gbit_per_s: None,
         recorded_gbit_per_s: None,
         seconds: Some(1.66),
+        sent_seconds: None,
     },
     Recording {
         what: "10 GB, read-write, inside one machine",
         sent_gbit_per_s: None,
         recorded_gbit_per_s: None,
         seconds: Some(3.48),
+        sent_seconds: None,
     },
     Recording {
         what: "10 GB, read-write, recorded",
         sent_gbit_per_s: Some(42.7),
         recorded_gbit_per_s: Some(13.1),
-        seconds: None,
+        seconds: Some(6.54),
+        sent_seconds: Some(2.01),
     },
     Recording {
         what: "100 GB, read-write, recorded",
         sent_gbit_per_s: Some(10.2),
         recorded_gbit_per_s: Some(10.3),
         seconds: Some(84.0),
+        sent_seconds: None,
     },
     Recording {
         what: "100 GB, zero-copy, recorded",
         sent_gbit_per_s: None,
         recorded_gbit_per_s: Some(11.2),
         seconds: Some(76.9),
+        sent_seconds: None,
     },
     Recording {
         what: "100 GB, read-write, to memory only",
         sent_gbit_per_s: None,
         recorded_gbit_per_s: Some(10.3),
         seconds: Some(83.5),
+        sent_seconds: None,
     },
     Recording {
         what: "100 GB, zero-copy, to memory only",
         sent_gbit_per_s: None,
         recorded_gbit_per_s: Some(14.2),
         seconds: Some(60.5),
+        sent_seconds: None,
     },
 ];
 

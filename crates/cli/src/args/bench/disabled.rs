@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 /// Measures this host's engines and haul's choices; not in this program
 ///
-/// This program was built without its benches. `cargo install --features bench` builds one that has
-/// them.
+/// This program was built without its benches. `cargo install --path crates/cli` builds one that
+/// has them.
 #[derive(Debug, Args)]
 pub struct LowBench {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]

@@ -129,7 +129,7 @@ pub struct LowBenchFiles {
     /// Directory for the files; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// How often each file of the table is sent, if time allows
+    /// Rounds of each measurement, if time allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// No more rounds after this time; without it 10m

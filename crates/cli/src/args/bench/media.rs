@@ -74,7 +74,7 @@ pub struct LowBenchMedia {
     /// How many films there are; without it 30
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub films: Option<u32>,
-    /// How long a film is; without it 14M
+    /// Bytes of a film; without it 14M
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub film_size: Option<u64>,
     /// Rate that a film plays at, in bits a second; without it 4.5M
@@ -83,7 +83,7 @@ pub struct LowBenchMedia {
     /// How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf's law, 1 makes all alike
     #[arg(long, value_name = "THETA", default_value_t = studies::CROWD_THETA)]
     pub theta: f64,
-    /// How long the crowd watches; without it 45
+    /// Periods for which the crowd watches; without it 45
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub periods: Option<u32>,
     /// A period: what a player plays in one has to be there when it begins; without it 1s

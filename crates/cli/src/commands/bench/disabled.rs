@@ -10,8 +10,8 @@ use crate::{
 /// # Errors
 /// Always: says how to get a program that has benches.
 pub fn run(_: &LowBench) -> Result<ExitStatus, Failure> {
-    let what = "this haul was built without haul bench, which comes with `cargo install --features \
-                bench`";
+    let what = "this haul was built without haul bench, which comes with `cargo install \
+                --path crates/cli`";
     Err(usage_problem(what, "", "", "").into())
 }
 
@@ -30,7 +30,7 @@ mod tests {
             assert_eq!(low.json(), words.contains(&"--json"));
             let failure = run(&low).unwrap_err();
             assert_eq!(failure.status, ExitStatus::CouldNotStart);
-            assert!(failure.words.contains("cargo install --features bench"), "{}", failure.words);
+            assert!(failure.words.contains("cargo install --path crates/cli"), "{}", failure.words);
         }
     }
 }
