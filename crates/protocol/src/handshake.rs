@@ -126,7 +126,11 @@ mod tests {
     use crate::message::Ping;
 
     fn open() -> Open {
-        Open { token_secret: [1; 16], transfer: [2; 16], ..Default::default() }
+        Open {
+            token_secret: crate::message::Secret([1; 16]),
+            transfer: [2; 16],
+            ..Default::default()
+        }
     }
 
     #[test]

@@ -4,12 +4,14 @@
 
 mod edge;
 mod fault;
+mod fields;
 mod files;
 mod opening;
 mod probes;
 mod reports;
 
 pub use crate::span::SpanRange;
+pub use edge::Secret;
 pub use fault::{Fault, FaultCode, Side};
 pub use files::{
     Answer, Compare, Compared, Extent, FileAnswer, FileConfirm, FileKind, FileOffer, FileSettled,
@@ -102,6 +104,7 @@ pub fn decode_message(
         return Err(ProtocolError::new(what));
     }
     let Some(body) = bytes.get(LENGTH_BYTES..LENGTH_BYTES + len) else { return Ok(None) };
+    check_items(body)?;
     let control = wire::Control::decode(body)
         .map_err(|error| ProtocolError::new(format!("a control message: {error}")))?;
     let Some(kind) = control.kind else {
@@ -112,7 +115,39 @@ pub fn decode_message(
     Ok(Some((message, LENGTH_BYTES + len)))
 }
 
-/// Cuts every text that [`check`] measures.
+/// The most items in a list of the message of this number in `Control` (haul.proto). Where a list
+/// has no limit of its own, its items are of few bytes.
+fn items_max(kind: u64) -> usize {
+    match kind {
+        6 => limits::HOLES_MAX,
+        9 | 30 => limits::RANGES_MAX,
+        15 => limits::STREAMS_MAX as usize,
+        20 => limits::SELECTION_ITEMS_MAX,
+        21 => limits::REMOVED_MAX,
+        23 => limits::EXPLAINED_MAX,
+        24 => limits::STAGES_MAX,
+        28 | 29 => limits::PROBE_STREAMS_MAX,
+        41 => limits::AUDIT_FINDINGS_MAX,
+        _ => limits::PATHS_MAX,
+    }
+}
+
+/// Checks the number of items in each list of a message before any of them is made: an item without
+/// bytes takes 2 on the wire, and more than a hundred times as much in memory.
+fn check_items(control: &[u8]) -> Result<(), ProtocolError> {
+    for (kind, message) in fields::of(control) {
+        let items_max = items_max(kind >> 3);
+        let (mut last, mut items) = (0, 0);
+        for (tag, _) in fields::of(message) {
+            items = if tag == last { items + 1 } else { 1 };
+            last = tag;
+            ensure(items <= items_max, "more items in a list than it may have")?;
+        }
+    }
+    Ok(())
+}
+
+/// Cuts every text of a message that goes out to what [`check`] allows.
 fn cut_texts(message: &mut Message) {
     match message {
         Message::Hello(hello) => cut(&mut hello.software),
@@ -121,10 +156,14 @@ fn cut_texts(message: &mut Message) {
         Message::Facts(facts) => {
             cut(&mut facts.kernel);
             cut(&mut facts.congestion);
+            facts.target.iter_mut().for_each(|target| cut(&mut target.file_system));
         }
         Message::Explained(explained) => {
             explained.facts.iter_mut().for_each(cut);
-            explained.candidates.iter_mut().for_each(|candidate| cut(&mut candidate.what));
+            for candidate in &mut explained.candidates {
+                cut(&mut candidate.engine);
+                cut(&mut candidate.what);
+            }
             cut(&mut explained.because);
         }
         Message::Refused(fault) => cut_fault(fault),
@@ -157,8 +196,25 @@ fn cut_texts(message: &mut Message) {
         Message::Notice(notice) => {
             cut(&mut notice.what);
             cut(&mut notice.why);
+            notice.fault.iter_mut().for_each(cut_fault);
         }
-        _ => {}
+        // Without texts that are cut: each kind by its name, so that a new one is thought of.
+        Message::Opened(_)
+        | Message::FileOffer(_)
+        | Message::FileAnswer(_)
+        | Message::SpansVerified(_)
+        | Message::SpansLost(_)
+        | Message::SpanBad(_)
+        | Message::StreamClosed(_)
+        | Message::Progress(_)
+        | Message::OffersEnd(_)
+        | Message::Figures(_)
+        | Message::Selection(_)
+        | Message::Removed(_)
+        | Message::ProbeReady(_)
+        | Message::ProbeStep(_)
+        | Message::Ping(_)
+        | Message::Pong(_) => {}
     }
 }
 
@@ -512,5 +568,91 @@ mod tests {
         };
         let fault = settled.fault.expect("sent");
         assert_eq!((fault.code, fault.side), (FaultCode::FaultUnknown, Side::Unknown));
+        let open = wire::Open {
+            token_secret: [1; 16].into(),
+            transfer: [2; 16].into(),
+            protection: 99,
+            digest: 99,
+            direction: 99,
+            ..Default::default()
+        };
+        let Message::Open(open) = decode(wire::control::Kind::Open(open)) else { panic!() };
+        assert_eq!(
+            (open.protection, open.digest, open.direction),
+            (Protection::default(), Digest::default(), Direction::default())
+        );
+    }
+
+    /// A later version may mean by a new number to keep a file that 0 replaces.
+    #[test]
+    fn a_number_that_decides_over_files_and_is_not_known_ends_the_session() {
+        let file_options = wire::FileOptions { on_conflict: 99, ..Default::default() };
+        let open = wire::Open {
+            token_secret: [1; 16].into(),
+            transfer: [2; 16].into(),
+            file_options: Some(file_options),
+            ..Default::default()
+        };
+        let offer = wire::FileOffer { name: b"a".to_vec(), growth: 99, ..Default::default() };
+        for (kind, what) in [
+            (wire::control::Kind::Open(open), "on_conflict"),
+            (wire::control::Kind::FileOffer(offer), "growth"),
+        ] {
+            let refused = Message::decode(kind).expect_err(what);
+            let refused = format!("{refused}");
+            assert!(refused.contains(what) && refused.contains("99"), "{refused}");
+        }
+    }
+
+    /// A notice of a long path ended the whole session.
+    #[test]
+    fn what_a_side_says_with_texts_of_any_length_is_heard() {
+        let long = || "x".repeat(limits::TEXT_BYTES_MAX + 1);
+        let fault = || Fault { what: long(), path: vec![b'x'; 9000], ..Default::default() };
+        let candidate = Candidate { engine: long(), what: long(), ..Default::default() };
+        let target = TargetFacts { file_system: long(), ..Default::default() };
+        for message in [
+            Message::Notice(Notice {
+                what: long(),
+                why: long(),
+                fault: Some(fault()),
+                ..Default::default()
+            }),
+            Message::Refused(fault()),
+            Message::FileConfirm(FileConfirm { fault: Some(fault()), ..Default::default() }),
+            Message::ProbeResult(ProbeResult { fault: Some(fault()), ..Default::default() }),
+            Message::Explained(Explained { candidates: vec![candidate], ..Default::default() }),
+            Message::Facts(HostFacts { target: Some(target), ..Default::default() }),
+        ] {
+            let mut bytes = vec![];
+            encode_message(message.clone(), &mut bytes);
+            let heard = decode_message(&bytes, limits::MESSAGE_BYTES_MAX);
+            assert!(matches!(heard, Ok(Some(_))), "{heard:?} of {message:?}");
+        }
+    }
+
+    /// A list of empty items takes 2 bytes an item on the wire and 240 in memory.
+    #[test]
+    fn a_list_of_too_many_items_is_refused_before_it_is_made() {
+        let of_findings = |count| {
+            let findings = vec![wire::AuditFinding::default(); count];
+            let audited = wire::Audited { findings, ..Default::default() };
+            let control = wire::Control { kind: Some(wire::control::Kind::Audited(audited)) };
+            check_items(&control.encode_to_vec())
+        };
+        assert!(of_findings(limits::AUDIT_FINDINGS_MAX).is_ok());
+        assert!(of_findings(limits::AUDIT_FINDINGS_MAX + 1).is_err());
+        let streams = vec![wire::ProbeStream::default(); limits::PROBE_STREAMS_MAX + 1];
+        let figures = wire::ProbeFigures { streams, ..Default::default() };
+        let control = wire::Control { kind: Some(wire::control::Kind::ProbeFigures(figures)) };
+        assert!(check_items(&control.encode_to_vec()).is_err());
+    }
+
+    #[test]
+    fn a_message_that_is_printed_shows_no_secret() {
+        let open = Open { token_secret: Secret([0xab; 16]), ..Default::default() };
+        let ready = ProbeReady { datagram_key: Some(Secret([0xab; 16])), ..Default::default() };
+        let printed = format!("{open:?} {ready:?}");
+        assert!(!printed.contains("171") && !printed.contains("ab"), "{printed}");
     }
 }

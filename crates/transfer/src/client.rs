@@ -24,6 +24,7 @@ use crate::{
     file_options::{FileOptions, Removal},
     manifest::{Lines, Manifest, rename_of},
     name::printable,
+    option_conflicts,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     preflight::{self, Findings},
     problem::{Problem, Side},
@@ -324,6 +325,7 @@ impl<'a> Client<'a> {
         interrupt: &'a Interrupt,
     ) -> Result<Self, TransferError> {
         haul_sys::file_size_limit::survive();
+        option_conflicts::check(options)?;
         let Some(token) = &url.token else {
             let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
             return Err(TransferError::start(problem(
@@ -336,7 +338,7 @@ impl<'a> Client<'a> {
         let transfer: [u8; 16] = random_bytes().map_err(|e| {
             TransferError::start(problem("no random bytes", "", &e.to_string(), ""))
         })?;
-        open.token_secret = token.secret;
+        open.token_secret = message::Secret(token.secret);
         open.transfer = transfer;
         open.protection = options.protection.to_message();
         open.digest = options.chosen_digest();

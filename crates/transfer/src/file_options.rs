@@ -84,7 +84,7 @@ impl Default for Preserve {
 /// Removal of what the sources do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Most names that may go: if more would, none does.
+    /// Most names that may go, 1 at least; if more would, none does. `None` for no limit.
     pub names_max: Option<u64>,
     /// Whether the target directory itself is mirrored, as its contents are what is sent (`dir/`).
     pub of_base: bool,
@@ -153,7 +153,7 @@ impl FileOptions {
         self.dry_run || self.discard
     }
 
-    /// FileOptions that decide how files go on.
+    /// Options that decide how files go on.
     pub(crate) fn life(self) -> LifeOptions {
         LifeOptions {
             compare_content: self.compare_content,

@@ -92,6 +92,7 @@ pub mod internals;
 mod locks;
 mod manifest;
 mod name;
+mod option_conflicts;
 mod options;
 mod packed_names;
 mod patterns;

@@ -116,7 +116,7 @@ pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// Time without anything after which a stream counts as stalled, by default.
 pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
-/// FileOptions for a push or a pull, all of them optional.
+/// Options of a push or a pull, all of them optional.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransferOptions {
@@ -124,11 +124,13 @@ pub struct TransferOptions {
     pub streams: Option<u32>,
     /// Bytes of a span, a power of two; `None` lets them be chosen for each file.
     pub span_bytes: Option<u64>,
-    /// Rate of all streams together, in bytes a second.
+    /// Most bytes a second of all streams together; `None` for no limit. A pull is held by the
+    /// receiver, which takes no more.
     pub rate_bytes_per_s: Option<u64>,
     /// Protection of the data streams.
     pub protection: Protection,
-    /// Digest of each span, only with [`Protection::Clear`].
+    /// Digest of each span with [`Protection::Clear`]; `None` is CRC-32C. Under
+    /// [`Protection::Safe`] each span has a MAC in its place.
     pub digest: Option<ClearDigest>,
     /// Engine of the sending side; `None` lets it be chosen from the hosts.
     pub send_engine: Option<Engine>,
@@ -140,7 +142,7 @@ pub struct TransferOptions {
     pub wait: bool,
     /// Time after which a stream that brought nothing is replaced.
     pub stall_after: Duration,
-    /// FileOptions beyond the bytes.
+    /// Options beyond the bytes of the files.
     pub file_options: FileOptions,
     /// Selection of the files of the sources that are meant.
     pub selection: Selection,

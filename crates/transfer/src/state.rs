@@ -56,7 +56,7 @@ impl NewToken {
 }
 
 /// A token as the server knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenRecord {
     /// First digits of the secret's hash, which name the token in lists and logs.
@@ -90,6 +90,15 @@ pub struct TokenRecord {
     used_up: bool,
     /// Whether the token was revoked.
     pub revoked: bool,
+}
+
+/// Leaves the secret out.
+impl std::fmt::Debug for TokenRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("TokenRecord");
+        shown.field("id", &self.id).field("rights", &self.rights).field("root", &self.root);
+        shown.field("label", &self.label).finish_non_exhaustive()
+    }
 }
 
 impl TokenRecord {

@@ -9,7 +9,7 @@ pub const PORT_DEFAULT: u16 = 7117;
 /// A server, the token that opens it, and a path below the token's root.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HaulUrl {
-    /// Token of the URL; `None` where it comes from `HAUL_TOKEN` or `--token-file`.
+    /// Token of the URL; `None` where it has none, which is to be set before a transfer.
     pub token: Option<Token>,
     /// Name or address of the server, without the brackets of IPv6.
     pub host: String,

@@ -173,7 +173,7 @@ fn a_stranger_may_say_little_and_in_order_only() {
     place.file(&place.root("served"), 10);
     let server = Server::start(&place);
     let open = Peer::asks(&server, Direction::Pull, b"served");
-    let no_secret = message::Open { token_secret: [0; 16], ..open.clone() };
+    let no_secret = message::Open { token_secret: message::Secret([0; 16]), ..open.clone() };
     let long_path = message::Open { paths: vec![vec![b'x'; 20_000]], ..open.clone() };
     for messages in [
         vec![Message::Open(open)],
@@ -652,7 +652,7 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
 
 /// A client that has the lock of `data`, 40 MiB of which nothing came.
 fn holder_of_data(server: &Server, token: &Token) -> Peer {
-    let token_secret = token.secret;
+    let token_secret = message::Secret(token.secret);
     let open = Peer::asks(server, Direction::Push, b"");
     let (mut peer, _) = Peer::with_session_of(server, message::Open { token_secret, ..open });
     let size_bytes = 40 * MIB;

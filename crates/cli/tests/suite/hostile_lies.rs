@@ -211,7 +211,10 @@ fn every_act_of_a_stranger_is_logged_once_with_its_address() {
         open.push(socket);
     }
     let clear = Peer::asks(&server, Direction::Pull, b"");
-    let wrong = message::Open { token_secret: [0; 16], ..asks_safe(&server, Direction::Pull, b"") };
+    let wrong = message::Open {
+        token_secret: message::Secret([0; 16]),
+        ..asks_safe(&server, Direction::Pull, b"")
+    };
     let long = message::Open { paths: vec![vec![b'x'; 20_000]], ..clear.clone() };
     let none = message::Open { digest: Digest::None, ..asks_safe(&server, Direction::Push, b"") };
     let private = message::Open { protection: Protection::Private, ..none.clone() };

@@ -33,7 +33,7 @@ fn session(
     let new = NewToken::new(ServedRoot::at(&place.path("root")).unwrap(), rights);
     let (token, _) = state.new_token(&new).unwrap();
     let open = message::Open {
-        token_secret: token.secret,
+        token_secret: message::Secret(token.secret),
         file_options: Some(FileOptions { preserve: 3, ..file_options }),
         ..Peer::asks(server, direction, b"")
     };

@@ -556,7 +556,7 @@ fn a_server_sends_datagrams_to_nobody_who_did_not_prove_his_address() {
         let mut bytes = [0; 2048];
         socket.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())
     };
-    let key = &ready.datagram_key.unwrap();
+    let key = &ready.datagram_key.unwrap().0;
     // Another key, half a header, data, a proof of nothing.
     socket.send_to(&datagram(&[0; 16], 1, 0), target).unwrap();
     socket.send_to(&datagram(key, 1, 0)[..40], target).unwrap();

@@ -122,13 +122,36 @@ macro_rules! message {
 }
 
 /// Declares an enum that has the name, the variants and the numbers of a generated one, and the
-/// variant that a number of a later version, or none, stands for.
+/// variant that a number of a later version stands for, and none too. With `refused`, a number of a
+/// later version is refused as that field's.
 macro_rules! enumeration {
     (
         $(#[$meta:meta])*
         pub enum $name:ident, else $otherwise:ident {
-            $($(#[$of_variant:meta])* $variant:ident),* $(,)?
+            $($variants:tt)*
         }
+    ) => {
+        enumeration! { @
+            $(#[$meta])* $name, $otherwise, |_| Ok($name::$otherwise), $($variants)*
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident, first $otherwise:ident, refused as $field:literal {
+            $($variants:tt)*
+        }
+    ) => {
+        enumeration! { @
+            $(#[$meta])* $name, $otherwise, |number: i32| {
+                let what = alloc::format!("{} {number}, of a later version", $field);
+                Err(ProtocolError::new(what))
+            }, $($variants)*
+        }
+    };
+    (
+        @ $(#[$meta:meta])*
+        $name:ident, $otherwise:ident, $unknown:expr,
+        $($(#[$of_variant:meta])* $variant:ident),* $(,)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,10 +170,10 @@ macro_rules! enumeration {
             type Wire = i32;
 
             fn decode(number: i32) -> Result<Self, ProtocolError> {
-                Ok(match wire::$name::try_from(number) {
-                    $(Ok(wire::$name::$variant) => Self::$variant,)*
-                    Err(_) => Self::$otherwise,
-                })
+                match wire::$name::try_from(number) {
+                    $(Ok(wire::$name::$variant) => Ok(Self::$variant),)*
+                    Err(_) => ($unknown)(number),
+                }
             }
 
             fn encode(self) -> i32 {
@@ -193,6 +216,40 @@ macro_rules! kinds {
 }
 
 pub(super) use {enumeration, kinds, message};
+
+/// Bytes that nobody but the peer may see: they are not printed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Secret(pub [u8; 16]);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Edge for Secret {
+    type Wire = Vec<u8>;
+
+    fn decode(bytes: Vec<u8>) -> Result<Self, ProtocolError> {
+        Edge::decode(bytes).map(Self)
+    }
+
+    fn encode(self) -> Vec<u8> {
+        self.0.encode()
+    }
+}
+
+impl Edge for Option<Secret> {
+    type Wire = Vec<u8>;
+
+    fn decode(bytes: Vec<u8>) -> Result<Self, ProtocolError> {
+        Ok(<Option<[u8; 16]>>::decode(bytes)?.map(Secret))
+    }
+
+    fn encode(self) -> Vec<u8> {
+        self.map(|secret| secret.0).encode()
+    }
+}
 
 as_they_are!(bool, u8, u32, u64, i64, String);
 

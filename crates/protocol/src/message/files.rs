@@ -47,7 +47,7 @@ enumeration! {
 enumeration! {
     /// State of a file that may still be written. One that is followed is offered again and again
     /// under its name, each time with its size then.
-    pub enum Growth, else NotGrowing {
+    pub enum Growth, first NotGrowing, refused as "growth" {
         NotGrowing,
         /// The file grows, and this is a round: what came is made durable, and gets no name yet.
         Growing,

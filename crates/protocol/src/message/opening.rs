@@ -1,6 +1,6 @@
 //! Messages that open a session: who the client is, what it wants, and what the server grants.
 
-use super::edge::{Edge, enumeration, message};
+use super::edge::{Edge, Secret, enumeration, message};
 use crate::{ProtocolError, wire};
 use alloc::{string::String, vec::Vec};
 
@@ -62,7 +62,7 @@ enumeration! {
 message! {
     /// The client's second message to a server: who it is and what it wants.
     pub struct Open {
-        pub token_secret: [u8; 16] => "a token secret that is not 16 bytes",
+        pub token_secret: Secret => "a token secret that is not 16 bytes",
         /// Number of the transfer: the same after a reconnection, so that the old session yields.
         pub transfer: [u8; 16] => "a transfer id that is not 16 bytes",
         pub direction: Direction,
@@ -94,7 +94,7 @@ message! {
 
 enumeration! {
     /// The treatment of a file that is there already.
-    pub enum OnConflict, else SkipSame {
+    pub enum OnConflict, first SkipSame, refused as "on_conflict" {
         /// A file that is the same stays, one that differs is replaced.
         SkipSame,
         /// A file is replaced even if it is the same.

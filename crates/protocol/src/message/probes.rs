@@ -1,7 +1,7 @@
 //! Messages of a probe, which measures the path, and of an audit, which asks how a host is tuned.
 
 use super::{
-    edge::{Edge, enumeration, message},
+    edge::{Edge, Secret, enumeration, message},
     fault::Fault,
 };
 use crate::{ProtocolError, StreamId, wire};
@@ -56,7 +56,7 @@ message! {
         /// Port for the rounds that send datagrams; else 0.
         pub udp_port: u16 => "a port beyond 65535",
         /// Front of each datagram of this round.
-        pub datagram_key: Option<[u8; 16]> => "a datagram key that is not 16 bytes",
+        pub datagram_key: Option<Secret> => "a datagram key that is not 16 bytes",
     }
 }
 

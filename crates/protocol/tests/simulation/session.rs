@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         let is_push = plan.direction == message::Direction::Push;
         let ends = if is_push { (End::Client, End::Server) } else { (End::Server, End::Client) };
         let open = message::Open {
-            token_secret: [1; 16],
+            token_secret: message::Secret([1; 16]),
             transfer: [2; 16],
             direction: plan.direction,
             ..Default::default()

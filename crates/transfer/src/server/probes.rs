@@ -115,7 +115,7 @@ impl Server {
 
     /// Lets a probe in: checks its token, and makes a place.
     fn admit(&self, control: &Control, open: &message::Open) -> Result<Admitted, Fault> {
-        let secret = &open.token_secret;
+        let secret = &open.token_secret.0;
         // One right is enough to begin; each round asks for its own.
         let grant = self.state.look_at(secret, &self.served, &[Need::new(Right::Write)]).or_else(
             |needs_write| {
@@ -185,10 +185,10 @@ impl Server {
                 let fault = Fault::new(FaultCode::RightMissing, Side::Unknown, what);
                 return Err(fault.hint("measure the other way with --reverse"));
             }
-            self.state.look_at(&open.token_secret, &self.served, &[Need::new(Right::Write)])?;
+            self.state.look_at(&open.token_secret.0, &self.served, &[Need::new(Right::Write)])?;
         }
         if probe.to_client {
-            self.state.look_at(&open.token_secret, &self.served, &[Need::new(Right::Read)])?;
+            self.state.look_at(&open.token_secret.0, &self.served, &[Need::new(Right::Read)])?;
         }
         Ok(())
     }

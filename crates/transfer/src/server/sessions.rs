@@ -253,7 +253,7 @@ impl Server {
         let purpose = purpose_of(open);
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
         let needs = rights::needed(open);
-        let grant = self.state.authorize(&open.token_secret, &self.served, purpose, &needs);
+        let grant = self.state.authorize(&open.token_secret.0, &self.served, purpose, &needs);
         // No token would help then, so that its rights are no matter.
         let is_let_in = match &grant {
             Ok(_) => true,
@@ -372,7 +372,7 @@ impl Server {
             } else {
                 if grant.single_use {
                     // Once more under the lock: another may have used it up meanwhile.
-                    let secret = &open.token_secret;
+                    let secret = &open.token_secret.0;
                     let purpose = purpose_of(open);
                     let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
                     let needs = rights::needed(open);

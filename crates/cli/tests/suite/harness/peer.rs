@@ -91,7 +91,7 @@ impl Peer {
     /// The request of a client of this server, with its token.
     pub fn asks(server: &Server, direction: message::Direction, path: &[u8]) -> message::Open {
         message::Open {
-            token_secret: server.token().secret,
+            token_secret: message::Secret(server.token().secret),
             transfer: haul_transfer::internals::random_bytes().unwrap(),
             direction,
             paths: vec![path.to_vec()],

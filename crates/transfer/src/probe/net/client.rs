@@ -576,7 +576,7 @@ impl Session<'_> {
         asked: &message::Probe,
         ready: &message::ProbeReady,
     ) -> Result<Datagrams, Stop> {
-        let key = ready.datagram_key.ok_or_else(out_of_place)?;
+        let key = ready.datagram_key.ok_or_else(out_of_place)?.0;
         let local = canonical(self.addresses.0).ip();
         let mut server = self.addresses.1;
         server.set_port(ready.udp_port);

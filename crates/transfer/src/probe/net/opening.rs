@@ -127,7 +127,7 @@ fn open_once(
     let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
     let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
     let open = message::Open {
-        token_secret: token.secret,
+        token_secret: message::Secret(token.secret),
         transfer,
         direction: message::Direction::Probe,
         ..message::Open::default()

@@ -270,7 +270,7 @@ impl Serving<'_> {
         self.talk.say(Message::ProbeReady(message::ProbeReady {
             round: probe.round,
             udp_port,
-            datagram_key: Some(key),
+            datagram_key: Some(message::Secret(key)),
         }));
         let until = Instant::now() + HELLO_MAX;
         while !datagrams.are_proved() {

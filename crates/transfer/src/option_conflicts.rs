@@ -1,0 +1,151 @@
+//! Options of a transfer that do not go together: refused before anything starts.
+//!
+//! The command line refuses most of them by its own words, earlier. Here they are refused whoever
+//! calls, for some of them would lose files.
+
+use crate::{
+    error::{TransferError, problem},
+    options::TransferOptions,
+};
+use haul_protocol::{limits, message::Digest};
+
+/// Checks that each option can be done beside the others.
+///
+/// # Errors
+/// Names the option, what it needs, and what was found.
+pub(crate) fn check(options: &TransferOptions) -> Result<(), TransferError> {
+    let conflicts = [removing(options), moving(options), recording(options), numbers(options)];
+    let Some([what, needs, found]) = conflicts.into_iter().flatten().next() else { return Ok(()) };
+    let what = format!("cannot take {what}");
+    Err(TransferError::start(problem(&what, needs, found, "leave one of the two out")))
+}
+
+/// An option that cannot be done, what it needs, and what was found.
+type Conflict = Option<[&'static str; 3]>;
+
+fn removing(options: &TransferOptions) -> Conflict {
+    let removal = options.file_options.removal?;
+    if removal.names_max == Some(0) {
+        // On the wire 0 is no limit at all.
+        return Some(["a removal of at most 0 names", "a number of names, or no limit", "0"]);
+    }
+    if options.selection.names.is_some() {
+        let needs = "sources that are all meant: what is not in a list would be removed";
+        return Some(["a removal", needs, "a list of names"]);
+    }
+    None
+}
+
+fn moving(options: &TransferOptions) -> Conflict {
+    let is_verified = options.chosen_digest() != Digest::None;
+    if !options.file_options.move_sources || is_verified {
+        return None;
+    }
+    Some(["a move", "bytes that are verified before their source is removed", "digest none"])
+}
+
+fn recording(options: &TransferOptions) -> Conflict {
+    let file = options.file_options;
+    let recording = file.recording;
+    let either = [
+        (file.removal.is_some(), "a removal"),
+        (file.dry_run, "a dry run"),
+        (file.preflight, "a preflight"),
+        (file.move_sources, "a move"),
+        (options.manifest.is_some(), "a manifest"),
+    ];
+    let followed =
+        [(file.compare_content, "comparing contents"), (options.verify_target, "verify target")];
+    let watched = [(options.selection.names.is_some(), "a list of names")];
+    let found = |list: &[(bool, &'static str)]| list.iter().find(|one| one.0).map(|one| one.1);
+    if recording.follow
+        && let Some(found) = found(&either).or_else(|| found(&followed))
+    {
+        return Some(["follow", "files that are done once they have arrived", found]);
+    }
+    if recording.watch
+        && let Some(found) = found(&either).or_else(|| found(&watched))
+    {
+        return Some(["watch", "a transfer that has no end", found]);
+    }
+    if (recording.follow || recording.watch) && recording.idle.as_millis() == 0 {
+        return Some(["follow or watch", "an idle time of 1 ms at least", "less"]);
+    }
+    None
+}
+
+fn numbers(options: &TransferOptions) -> Conflict {
+    match (options.streams, options.rate_bytes_per_s) {
+        (Some(streams), _) if !(1..=limits::STREAMS_MAX).contains(&streams) => {
+            Some(["this number of streams", "1 to 64, or none to let haul choose", "another"])
+        }
+        (_, Some(0)) => Some(["a rate of 0", "a rate, or none for no limit", "0"]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        file_options::Removal,
+        options::{ClearDigest, Protection},
+        packed_names::PackedNames,
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn options_that_would_lose_files_or_never_end_are_refused_with_both_names() {
+        type Change = fn(&mut TransferOptions);
+        let removal = |options: &mut TransferOptions| {
+            options.file_options.removal = Some(Removal { names_max: None, of_base: false });
+        };
+        check(&TransferOptions::default()).expect("the default");
+        let cases: [(&str, &str, Change); 10] = [
+            ("a removal of at most 0", "found 0", |o| {
+                o.file_options.removal = Some(Removal { names_max: Some(0), of_base: false });
+            }),
+            ("a removal", "a list of names", |o| {
+                o.file_options.removal = Some(Removal { names_max: None, of_base: false });
+                o.selection.names = Some(Arc::new(PackedNames::default()));
+            }),
+            ("a move", "digest none", |o| {
+                o.file_options.move_sources = true;
+                o.protection = Protection::Clear;
+                o.digest = Some(ClearDigest::None);
+            }),
+            ("follow", "a move", |o| {
+                o.file_options.recording.follow = true;
+                o.file_options.move_sources = true;
+            }),
+            ("follow", "verify target", |o| {
+                o.file_options.recording.follow = true;
+                o.verify_target = true;
+            }),
+            ("watch", "a dry run", |o| {
+                o.file_options.recording.watch = true;
+                o.file_options.dry_run = true;
+            }),
+            ("watch", "a list of names", |o| {
+                o.file_options.recording.watch = true;
+                o.selection.names = Some(Arc::new(PackedNames::default()));
+            }),
+            ("follow or watch", "less", |o| {
+                o.file_options.recording.watch = true;
+                o.file_options.recording.idle = std::time::Duration::ZERO;
+            }),
+            ("streams", "another", |o| o.streams = Some(0)),
+            ("a rate of 0", "0", |o| o.rate_bytes_per_s = Some(0)),
+        ];
+        for (what, found, change) in cases {
+            let mut options = TransferOptions::default();
+            change(&mut options);
+            let error = check(&options).expect_err(what).to_string();
+            assert!(error.contains(what) && error.contains(found), "{error}");
+        }
+        let mut allowed = TransferOptions::default();
+        removal(&mut allowed);
+        allowed.file_options.move_sources = true;
+        check(&allowed).expect("a verified move that mirrors");
+    }
+}
