@@ -43,11 +43,11 @@ complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Parent of the
 complete -c haul -n "__fish_haul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on, or one of the two; port 0 takes a free one' -r
-complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'The host in the printed URL; without it an address that others reach, or this host\'s name' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'Host in the printed URL; without it this host\'s name where it leads here, else an address' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Sessions at a time; more are refused' -r
-complete -c haul -n "__fish_haul_using_subcommand serve" -l max-probes -d 'Probes at a time (`haul probe net`), of these sessions; 0 refuses them' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l max-probes -d 'Probes (`haul probe net`) at a time, counted among the sessions; 0 refuses them' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data streams of one session' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d 'How long a connection may take to show who it is' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
@@ -104,10 +104,10 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'Time without
 complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
-complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, error, waiting, report'
+complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
-complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
+complete -c haul -n "__fish_haul_using_subcommand push" -l from0 -d 'The names of --files-from end with a zero byte, not with a line feed'
 complete -c haul -n "__fish_haul_using_subcommand push" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
 complete -c haul -n "__fish_haul_using_subcommand push" -l delete -d 'Remove from the target what the source directories do not have, after all else succeeded'
 complete -c haul -n "__fish_haul_using_subcommand push" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
@@ -166,10 +166,10 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'Time without
 complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, error, waiting, report'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
-complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l from0 -d 'The names of --files-from end with a zero byte, not with a line feed'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l delete -d 'Remove from the target what the source directories do not have, after all else succeeded'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
@@ -245,16 +245,16 @@ complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l for -d 'The served directory that it opens, or `null:`; without it the one that was served so far' -r -F
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'The directory it opens, which is there, below the served one' -r -F
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'Directory below the served one that it is limited to, which must exist' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l expires -d 'How long it is good for, like 12h or 7d; without it for ever' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l label -d 'A note that `haul token list` shows' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l host -d 'Print a whole URL with this host name' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l port -d 'The port in the printed URL: that of the `haul serve` which it is for' -r
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow to fetch and to list files (without one of the four: all of them)'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow to send files, which replace others of their names'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l list -d 'Allow to list files: names, sizes, times'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l delete -d 'Allow to remove files, as `push --delete` and `pull --move` do'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l read -d 'Allow fetching and listing files (with none of the four options: everything)'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l write -d 'Allow sending files, which replace others of their names'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l list -d 'Allow listing files: names, sizes, times'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l delete -d 'Allow removing files, as `push --delete` and `pull --move` do'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l single-use -d 'Good for one transfer, which may resume'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l json -d 'Print one JSON object a line'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -386,7 +386,7 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l size -d 'Bytes of the large file; without it 10 GB, or what fits' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l dir -d 'Directory for the files; without it the current one' -r -F
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'How often each file of the table is sent, if time allows' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'Rounds of each measurement, if time allows' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l budget -d 'No more rounds after this time; without it 10m' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l quick -d 'Less of everything: the table\'s files up to --size only, 64M without it'
@@ -441,10 +441,10 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l per-hour -d 'Viewers that come in an hour, on average' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l mean-gap -d 'The time between two viewers, on average; without it 360ms' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l films -d 'How many films there are; without it 30' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l film-size -d 'How long a film is; without it 14M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l film-size -d 'Bytes of a film; without it 14M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rate -d 'Rate that a film plays at, in bits a second; without it 4.5M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l theta -d 'How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf\'s law, 1 makes all alike' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l periods -d 'How long the crowd watches; without it 45' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l periods -d 'Periods for which the crowd watches; without it 45' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l period -d 'A period: what a player plays in one has to be there when it begins; without it 1s' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l methods -d 'Only these methods, such as one-copy,normal-no-readahead; without it those of the study' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rounds -d 'How often each method meets the crowd; each round has another seed' -r

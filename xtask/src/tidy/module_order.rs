@@ -13,8 +13,8 @@ pub const RULE: Rule = Rule {
 
 const CYCLE_MODULES_MAX: usize = 3;
 
-/// The name of a module in its parts: `storage::part` is `["storage", "part"]`; the crate's root
-/// has no part.
+/// The name of a module in its parts: `storage::temporary` is `["storage", "temporary"]`; the
+/// crate's root has no part.
 type Module = Vec<String>;
 /// The imports of each module.
 type Imports<Name> = BTreeMap<Name, BTreeSet<Name>>;

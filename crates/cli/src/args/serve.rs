@@ -14,7 +14,7 @@ fn defaults() -> ServeOptions {
 ///
 /// Prints one haul:// URL. Whoever has it may read, write and delete below ROOT and nowhere else,
 /// and knows that the server is the right one. The URL stays the same when the server is started
-/// again, so that a client resumes with the URL it has. `haul token` makes URLs that may less.
+/// again, so that a client resumes with the URL it has. `haul token` makes URLs with fewer rights.
 ///
 /// One port serves everything; all connections are opened by the client.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub struct LowServe {
     /// The address and port to listen on, or one of the two; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value_t = defaults().listen)]
     pub listen: String,
-    /// The host in the printed URL; without it an address that others reach, or this host's name
+    /// Host in the printed URL; without it this host's name where it leads here, else an address
     #[arg(long, value_name = "HOST")]
     pub advertise: Option<String>,
     /// End after one session
@@ -41,7 +41,7 @@ pub struct LowServe {
     #[arg(long, value_name = "N", default_value_t = defaults().sessions_max)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub max_sessions: u32,
-    /// Probes at a time (`haul probe net`), of these sessions; 0 refuses them
+    /// Probes (`haul probe net`) at a time, counted among the sessions; 0 refuses them
     #[arg(long, value_name = "N", default_value_t = defaults().probes_max)]
     pub max_probes: u32,
     /// Data streams of one session

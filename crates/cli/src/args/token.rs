@@ -28,22 +28,22 @@ pub enum LowTokenCommand {
 /// Only its SHA-256 is kept, so it cannot be shown again.
 #[derive(Debug, Args)]
 pub struct LowTokenNew {
-    /// Allow to fetch and to list files (without one of the four: all of them)
+    /// Allow fetching and listing files (with none of the four options: everything)
     #[arg(long)]
     pub read: bool,
-    /// Allow to send files, which replace others of their names
+    /// Allow sending files, which replace others of their names
     #[arg(long)]
     pub write: bool,
-    /// Allow to list files: names, sizes, times
+    /// Allow listing files: names, sizes, times
     #[arg(long)]
     pub list: bool,
-    /// Allow to remove files, as `push --delete` and `pull --move` do
+    /// Allow removing files, as `push --delete` and `pull --move` do
     #[arg(long)]
     pub delete: bool,
     /// The served directory that it opens, or `null:`; without it the one that was served so far
     #[arg(long = "for", value_name = "DIR")]
     pub served: Option<PathBuf>,
-    /// The directory it opens, which is there, below the served one
+    /// Directory below the served one that it is limited to, which must exist
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// How long it is good for, like 12h or 7d; without it for ever

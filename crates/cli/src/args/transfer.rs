@@ -130,7 +130,7 @@ pub struct LowTransfer {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Print one JSON object a line: session, progress, connection, file, fallback, stall, resume,
-    /// rereading, lag, error, waiting, report
+    /// rereading, lag, left_out, explained, error, waiting, report
     #[arg(long)]
     pub json: bool,
     /// Print the whole report: engines, wire, costs and stages

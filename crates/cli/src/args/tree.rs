@@ -35,7 +35,7 @@ pub struct LowTree {
     /// A directory stands for all below it.
     #[arg(long, value_name = "FILE")]
     pub files_from: Option<PathBuf>,
-    /// The names of --files-from end with a zero byte, not with a line
+    /// The names of --files-from end with a zero byte, not with a line feed
     #[arg(long, requires = "files_from")]
     pub from0: bool,
     /// Leave out smaller files

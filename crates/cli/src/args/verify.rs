@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// read. Each file that is not the same is named.
 ///
 /// The journal of an unfinished transfer, .NAME.haul-journal, is taken as MANIFEST too: then the
-/// temporary beside it is compared, as far as the journal knows what arrived. It does where the
-/// transfer ran with --verify-target, or was a pull with --manifest.
+/// temporary beside it is compared by the digests in the journal; where it has none of a span, the
+/// answer is `not known`.
 #[derive(Debug, Args)]
 pub struct LowVerify {
     /// Lines of a BLAKE3 hash, two blanks and a name; or a journal
