@@ -256,24 +256,34 @@ impl Root {
     ) -> io::Result<(Arc<OwnedFd>, &'name [u8])> {
         let (parent, last) = split_last(name);
         let now = Instant::now();
-        let mut parents = lock(&self.parents);
-        parents.retain(|kept| now.saturating_duration_since(kept.opened_at) < PARENT_KEPT);
-        if let Some(kept) = parents.iter().find(|kept| kept.path == parent)
+        // Without the lock while a file system is asked: one that hangs holds up nobody else, as
+        // all sessions with a token for the whole root share this one.
+        if let Some(kept) = self.kept_parent(parent, now)
             // One that was removed has no links left; another may stand under its name.
-            && rustix::fs::fstat(&kept.directory).is_ok_and(|stat| stat.st_nlink > 0)
+            && rustix::fs::fstat(&kept).is_ok_and(|stat| stat.st_nlink > 0)
         {
-            return Ok((kept.directory.clone(), last));
+            return Ok((kept, last));
         }
-        parents.retain(|kept| kept.path != parent);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.open_beneath(parent, flags, Mode::empty(), Links::Refuse)?;
         let directory = Arc::new(directory);
-        if parents.len() == PARENTS_MAX {
+        let mut parents = lock(&self.parents);
+        // Another thread may have opened it meanwhile.
+        parents.retain(|kept| kept.path != parent);
+        if parents.len() >= PARENTS_MAX {
             parents.pop_front();
         }
         let path = parent.to_vec();
         parents.push_back(Parent { path, directory: directory.clone(), opened_at: now });
         Ok((directory, last))
+    }
+
+    /// The directory `parent`, where it is kept open. Those kept for too long are let go.
+    fn kept_parent(&self, parent: &[u8], now: Instant) -> Option<Arc<OwnedFd>> {
+        let mut parents = lock(&self.parents);
+        parents.retain(|kept| now.saturating_duration_since(kept.opened_at) < PARENT_KEPT);
+        let kept = parents.iter().find(|kept| kept.path == parent)?;
+        Some(kept.directory.clone())
     }
 
     /// Makes a directory with these permission bits, and those above it, as far as they are

@@ -76,21 +76,23 @@ impl Source {
 impl SendShared {
     /// Opens the file of a source at its first span, and keeps it open if there are more.
     fn open(&self, assignment: &Assignment) -> Result<Arc<SpanFile>, Fault> {
-        let mut sources = lock(&self.sources);
-        let Some(source) = sources.get_mut(&assignment.file) else {
-            return Err(Fault::default());
-        };
+        let sources = lock(&self.sources);
+        let source = sources.get(&assignment.file).ok_or_else(Fault::default)?;
         if let Some(opened) = &source.opened {
             return Ok(opened.clone());
         }
+        let entry = source.entry.clone();
+        // Without the lock while a file system is asked: one that is slow holds up neither the
+        // other streams nor the session's thread.
+        drop(sources);
+        let opened = entry.open()?;
         if assignment.whole_file {
-            let entry = source.entry.clone();
-            drop(sources);
-            return entry.open();
+            return Ok(opened);
         }
-        let opened = source.entry.open()?;
-        source.opened = Some(opened.clone());
-        Ok(opened)
+        let mut sources = lock(&self.sources);
+        let source = sources.get_mut(&assignment.file).ok_or_else(Fault::default)?;
+        // Another stream may have opened it meanwhile.
+        Ok(source.opened.get_or_insert(opened).clone())
     }
 
     fn name(&self, file: FileId) -> Vec<u8> {
@@ -359,8 +361,8 @@ impl SendStream {
     /// Finds the fault of a failed read: a source that was cut shows as the end of the file, and
     /// what changed says more.
     fn read_fault(&self, name: &[u8], file: FileId, what: String, error: &EngineError) -> Fault {
-        let changed = lock(&self.shared.sources).get(&file).map(|source| source.entry.check());
-        match changed {
+        let entry = lock(&self.shared.sources).get(&file).map(|source| source.entry.clone());
+        match entry.map(|entry| entry.check()) {
             Some(Err(fault)) => fault,
             _ => io_fault(Side::Source, name, what, &error.source),
         }
