@@ -223,6 +223,18 @@ fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
 }
 
+/// Checks that each path can be said to a server.
+fn check_lengths(paths: &[Vec<u8>]) -> Result<(), TransferError> {
+    let longest = paths.iter().map(Vec::len).max().unwrap_or(0);
+    if longest <= limits::NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let needs = format!("at most {} bytes in the path of a URL", limits::NAME_BYTES_MAX);
+    let found = format!("{longest} bytes");
+    let hint = "name a directory further down when you serve, or by `haul token new --root`";
+    Err(TransferError::start(problem("the path is too long", &needs, &found, hint)))
+}
+
 /// Checks that all sources are directories: only these can be watched.
 fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let Some(other) = sources.iter().find(|source| !is_directory(source)) else { return Ok(()) };
@@ -326,6 +338,7 @@ impl<'a> Client<'a> {
     ) -> Result<Self, TransferError> {
         haul_sys::file_size_limit::survive();
         option_conflicts::check(options)?;
+        check_lengths(&open.paths)?;
         let Some(token) = &url.token else {
             let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";
             return Err(TransferError::start(problem(

@@ -6,6 +6,7 @@
 use crate::{
     error::{TransferError, problem},
     options::TransferOptions,
+    selection::Rule,
 };
 use haul_protocol::{limits, message::Digest};
 
@@ -17,7 +18,7 @@ pub(crate) fn check(options: &TransferOptions) -> Result<(), TransferError> {
     let conflicts = [removing(options), moving(options), recording(options), numbers(options)];
     let Some([what, needs, found]) = conflicts.into_iter().flatten().next() else { return Ok(()) };
     let what = format!("cannot take {what}");
-    Err(TransferError::start(problem(&what, needs, found, "leave one of the two out")))
+    Err(TransferError::start(problem(&what, needs, found, "change it or leave one of them out")))
 }
 
 /// An option that cannot be done, what it needs, and what was found.
@@ -75,6 +76,10 @@ fn recording(options: &TransferOptions) -> Conflict {
 }
 
 fn numbers(options: &TransferOptions) -> Conflict {
+    let is_long = |rule: &Rule| rule.pattern.len() > limits::NAME_BYTES_MAX;
+    if options.selection.rules.iter().any(is_long) {
+        return Some(["a pattern", "at most 4095 bytes", "a longer one"]);
+    }
     match (options.streams, options.rate_bytes_per_s) {
         (Some(streams), _) if !(1..=limits::STREAMS_MAX).contains(&streams) => {
             Some(["this number of streams", "1 to 64, or none to let haul choose", "another"])

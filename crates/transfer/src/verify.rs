@@ -26,6 +26,7 @@ use serde::Serialize;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
     sync::{
         atomic::Ordering,
@@ -220,11 +221,13 @@ pub fn verify(
         for _ in 0..threads {
             scope.spawn(|| pool.work());
         }
-        let fed = run.feed(&request.manifest, &pool, &finished, interrupt);
-        pool.end(fed.is_err());
+        // A caller whose closure panics leaves no thread waiting for more.
+        let feed = || run.feed(&request.manifest, &pool, &finished, interrupt);
+        let fed = catch_unwind(AssertUnwindSafe(feed));
+        pool.end(!matches!(fed, Ok(Ok(_))));
         fed
     });
-    fed?;
+    fed.unwrap_or_else(|panic| resume_unwind(panic))?;
     // The outcomes that came between the last look and the end.
     finished.try_iter().for_each(|outcome| run.take(outcome));
     if request.extra {
@@ -403,4 +406,25 @@ impl Run<'_> {
 
 fn gbit_per_s(bytes: u64, seconds: f64) -> f64 {
     stages::round(bytes as f64 * 8.0 / 1e9 / seconds.max(1e-9), 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The threads that read waited for more, and the caller for them.
+    #[test]
+    fn a_caller_that_panics_is_not_held() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "other bytes").unwrap();
+        let manifest = directory.path().join("manifest");
+        std::fs::write(&manifest, format!("{}  f\n", "0".repeat(64))).unwrap();
+        let request = VerifyRequest::new(manifest);
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let verified = || verify(&request, &Interrupt::default(), &mut |_| panic!("of a test"));
+            tell.send(catch_unwind(AssertUnwindSafe(verified)).is_err()).unwrap();
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(true));
+    }
 }
