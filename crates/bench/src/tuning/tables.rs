@@ -182,6 +182,14 @@ fn study(cells: &[Cell]) -> Section {
         ]);
     }
     table.note("With the governor `performance` as well, 4 streams filled their link.");
+    table.note(
+        "The governor is no step here: a virtual interface is as fast as the processors are, and \
+         this bench leaves the host's own settings alone. `haul tune` finds and sets it.",
+    );
+    table.note(
+        "RBUDP and UDT, which the study names beside parallel TCP, are missing: haul has no \
+         transport over UDP.",
+    );
     let words = vec![
         "Theirs is a network card of 100 Gbit/s between two hosts: the shape of a result, no \
          number to compare with."
