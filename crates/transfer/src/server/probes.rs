@@ -5,7 +5,7 @@
 use super::{
     Server,
     doorman::Stranger,
-    sessions::{Entry, HandshakeFailure},
+    sessions::{Entry, HandshakeFailure, no_room},
 };
 use crate::{
     Interrupt,
@@ -124,10 +124,7 @@ impl Server {
                 read.map_err(|_| needs_write)
             },
         )?;
-        let failed = |error: &dyn std::fmt::Display| {
-            let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no probe can be set up");
-            fault.found(error.to_string())
-        };
+        let failed = |error: &dyn std::fmt::Display| no_room("no probe can be set up", error);
         let id: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
         let keys = Arc::new(control.session_keys(&id).map_err(|e| failed(&e))?);
         let waker = Waker::new().map_err(|e| failed(&e))?;

@@ -281,10 +281,7 @@ impl Server {
     ) -> Result<Accepted, Fault> {
         let grant = self.authorize(&open)?;
         check_protection(&open, self.options.protection_min)?;
-        let failed = |error: &dyn std::fmt::Display| {
-            let fault = Fault::new(FaultCode::IoFailed, Side::Unknown, "no session can be set up");
-            fault.found(error.to_string())
-        };
+        let failed = |error: &dyn std::fmt::Display| no_room("no session can be set up", error);
         let session: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
         let keys = Arc::new(control.session_keys(&session).map_err(|e| failed(&e))?);
         let waker = Waker::new().map_err(|e| failed(&e))?;
@@ -773,4 +770,24 @@ fn purpose_of(open: &message::Open) -> Option<[u8; 32]> {
 fn shown_paths(open: &message::Open) -> String {
     let paths = open.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned());
     paths.collect::<Vec<_>>().join(" ")
+}
+
+/// Fault of a server that has no room for one more session or probe.
+pub(super) fn no_room(what: &str, error: &dyn std::fmt::Display) -> Fault {
+    Fault::new(FaultCode::IoFailed, Side::Unknown, what)
+        .needs("memory, threads and descriptors of the server for it")
+        .found(error.to_string())
+        .hint("try again when others have ended, or raise the server's limits (ulimit -a)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_room_says_what_to_do() {
+        let error = std::io::Error::from_raw_os_error(24);
+        let fault = no_room("no session can be set up", &error);
+        assert!(fault.found.contains("Too many open files") && !fault.hint.is_empty(), "{fault:?}");
+    }
 }
