@@ -1,170 +1,184 @@
 //! `/metrics`: the figures that Prometheus reads (text exposition format 0.0.4).
 //!
-//! Another figure is one more line here.
+//! Another figure is one more line here; the library `prometheus-client` writes it.
 //!
-//! Names are those of its conventions: base units, `_total` for what only grows, `process_` as its
-//! client libraries have it. No label holds what a stranger wrote, and none grows with the streams.
+//! Names are those of its conventions: base units, `_total` for what only grows, which the library
+//! adds, `process_` as its client libraries have it. No label holds what a stranger wrote, and none
+//! grows with the streams.
 
-use std::{fmt::Write, time::UNIX_EPOCH};
+use std::{fmt, sync::Arc, time::UNIX_EPOCH};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{
+        DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, NoLabelSet,
+        prometheus_text,
+    },
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Registry,
+};
 
 use super::figures::Figures;
 use crate::slack::{BOUNDS_MS, SlackHistogram};
 
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
 
 /// All metrics of a moment.
-pub(super) fn text(figures: &Figures) -> String {
-    let mut text = Text(String::with_capacity(8 << 10));
-    server(&mut text, figures);
-    machine(&mut text, figures);
-    text.0
+pub(super) fn text(figures: &Arc<Figures>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Process(figures.clone())));
+    let media = registry.sub_registry_with_prefix("haul_media");
+    media.register_collector(Box::new(Server(figures.clone())));
+    let mut text = String::with_capacity(8 << 10);
+    prometheus_text::encode(&mut text, &registry).expect("a String takes every text");
+    text
 }
 
-fn server(text: &mut Text, figures: &Figures) {
+/// Figures of the server and of its disk, whose names get the registry's prefix.
+#[derive(Debug)]
+struct Server(Arc<Figures>);
+
+/// Figures of the process, named as in every program.
+#[derive(Debug)]
+struct Process(Arc<Figures>);
+
+impl Collector for Server {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let mut metrics = Metrics(encoder);
+        build(&mut metrics)?;
+        work(&mut metrics, &self.0)?;
+        admission(&mut metrics, &self.0)?;
+        reads(&mut metrics, &self.0)?;
+        disk(&mut metrics, &self.0)
+    }
+}
+
+fn build(metrics: &mut Metrics) -> fmt::Result {
+    let mut info = metrics.0.encode_descriptor("build", "Always 1.", None, MetricType::Info)?;
+    info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+}
+
+fn work(metrics: &mut Metrics, figures: &Figures) -> fmt::Result {
     let snapshot = &figures.snapshot;
-    let (totals, reads) = (&snapshot.totals, &snapshot.reads);
-    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-    text.sample("haul_media_build_info", "gauge", "Always 1.", &version, 1.0);
-    text.gauge("sessions", "Answers of files under way.", snapshot.sessions_count);
-    text.gauge("connections", "Connections that are open.", totals.connections);
-    text.counter("connections_accepted_total", "Connections so far.", totals.accepted);
-    text.counter(
-        "connections_turned_away_total",
+    let totals = &snapshot.totals;
+    metrics.gauge("sessions", "Answers of files under way.", snapshot.sessions_count)?;
+    metrics.gauge("connections", "Connections that are open.", totals.connections)?;
+    metrics.counter("connections_accepted", "Connections so far.", totals.accepted)?;
+    metrics.counter(
+        "connections_turned_away",
         "Closed, as there was no room or their address had its share.",
         totals.turned_away,
-    );
-    text.counter("requests_total", "Requests whose answers have ended.", totals.requests);
-    text.counter("sent_bytes_total", "Heads and bodies sent.", totals.sent_bytes);
-    text.counter("streams_total", "Paced answers that began.", totals.streams);
-    text.counter("periods_total", "Periods of paced streams that are over.", totals.periods);
-    text.counter("misses_total", "Periods of which not all was there in time.", totals.misses);
-    let here = totals.misses_here;
-    text.counter("misses_here_total", "Missed as the server was late.", here);
-    text.counter("held_back_total", "Periods in which players took no more.", totals.held_back);
-    text.slack("period_slack_seconds", "Time in hand at the end of a period.", &snapshot.slack);
-    let door = &snapshot.door;
-    text.counter("admitted_total", "Streams that were admitted.", door.admitted);
-    text.head("haul_media_refused_total", "counter", "Streams that were refused, by what lacked.");
-    for (why, refused) in door.refused.by_name() {
-        text.value("haul_media_refused_total", &format!("why=\"{why}\""), refused as f64);
+    )?;
+    metrics.counter("requests", "Requests whose answers have ended.", totals.requests)?;
+    metrics.counter("sent_bytes", "Heads and bodies sent.", totals.sent_bytes)?;
+    metrics.counter("streams", "Paced answers that began.", totals.streams)?;
+    metrics.counter("periods", "Periods of paced streams that are over.", totals.periods)?;
+    metrics.counter("misses", "Periods of which not all was there in time.", totals.misses)?;
+    metrics.counter("misses_here", "Missed as the server was late.", totals.misses_here)?;
+    metrics.counter("held_back", "Periods in which players took no more.", totals.held_back)?;
+    metrics.slack(
+        "period_slack_seconds",
+        "Time in hand at the end of a period.",
+        &snapshot.slack,
+    )?;
+    metrics.gauge("loops", "Event loops.", snapshot.loops)?;
+    metrics.gauge("loops_missing", "Event loops that did not answer.", snapshot.loops_missing)
+}
+
+fn admission(metrics: &mut Metrics, figures: &Figures) -> fmt::Result {
+    let door = &figures.snapshot.door;
+    metrics.counter("admitted", "Streams that were admitted.", door.admitted)?;
+    let help = "Streams that were refused, by what lacked.";
+    let mut refused = metrics.0.encode_descriptor("refused", help, None, MetricType::Counter)?;
+    for (why, count) in door.refused.by_name() {
+        ConstCounter::new(count).encode(refused.encode_family(&[("why", why)])?)?;
     }
-    text.gauge(
+    metrics.gauge(
         "admission_is_shut",
         "1 while nobody comes in, as the server is late.",
         u64::from(door.is_shut),
-    );
+    )?;
     let (taken, limit) = (door.taken, door.limit);
-    text.gauge("disk_share_taken", "Of the disk's time, by admitted streams.", taken.disk);
-    text.gauge("disk_share_limit", "Of the disk's time, for all streams.", limit.disk);
-    text.gauge(
+    metrics.gauge("disk_share_taken", "Of the disk's time, by admitted streams.", taken.disk)?;
+    metrics.gauge("disk_share_limit", "Of the disk's time, for all streams.", limit.disk)?;
+    metrics.gauge(
         "processor_share_taken",
         "Of the processors, by admitted streams.",
         taken.processors,
-    );
-    text.gauge("processor_share_limit", "Of the processors, for all streams.", limit.processors);
-    text.gauge("network_share_taken", "Of the network, by admitted streams.", taken.network);
-    text.gauge("network_share_limit", "Of the network, for all streams.", limit.network);
-    text.gauge("reads_waiting", "Reads not yet given to the disk.", reads.waiting);
-    text.gauge("reads_in_flight", "Reads that the disk works at.", reads.in_flight);
-    text.gauge(
+    )?;
+    let help = "Of the processors, for all streams.";
+    metrics.gauge("processor_share_limit", help, limit.processors)?;
+    metrics.gauge("network_share_taken", "Of the network, by admitted streams.", taken.network)?;
+    metrics.gauge("network_share_limit", "Of the network, for all streams.", limit.network)
+}
+
+fn reads(metrics: &mut Metrics, figures: &Figures) -> fmt::Result {
+    let reads = &figures.snapshot.reads;
+    metrics.gauge("reads_waiting", "Reads not yet given to the disk.", reads.waiting)?;
+    metrics.gauge("reads_in_flight", "Reads that the disk works at.", reads.in_flight)?;
+    metrics.gauge(
         "loops_without_ring",
         "Event loops that read in their turn, since io_uring failed.",
-        totals.rings_lost,
-    );
-    text.counter("reads_total", "Reads ahead that ended.", reads.finished);
-    text.counter("read_bytes_total", "Bytes read ahead.", reads.read_bytes);
-    text.counter("reads_late_total", "Reads that ended after their period.", reads.late);
+        figures.snapshot.totals.rings_lost,
+    )?;
+    metrics.counter("reads", "Reads ahead that ended.", reads.finished)?;
+    metrics.counter("read_bytes", "Bytes read ahead.", reads.read_bytes)?;
+    metrics.counter("reads_late", "Reads that ended after their period.", reads.late)?;
     let read_s = reads.time.as_secs_f64();
-    text.counter("read_seconds_total", "Time of all reads, from wanted to there.", read_s);
-    text.gauge("loops", "Event loops.", snapshot.loops as f64);
-    text.gauge("loops_missing", "Event loops that did not answer.", snapshot.loops_missing as f64);
+    metrics.counter("read_seconds", "Time of all reads, from wanted to there.", read_s)
 }
 
-fn machine(text: &mut Text, figures: &Figures) {
-    if let Some((name, disk)) = &figures.disk {
-        let device = format!("device=\"{}\"", label(name));
-        let help = "Read from the disk of ROOT, by all programs.";
-        let name = "haul_media_disk_read_bytes_total";
-        text.sample(name, "counter", help, &device, disk.read_bytes as f64);
-        let help = "Time in which the disk of ROOT worked for anyone.";
-        let name = "haul_media_disk_busy_seconds_total";
-        text.sample(name, "counter", help, &device, disk.busy.as_secs_f64());
-    }
-    let process = &figures.process;
-    let cpu_s = process.cpu.as_secs_f64();
-    text.sample("process_cpu_seconds_total", "counter", "User and kernel mode.", "", cpu_s);
-    let open = process.open_files as f64;
-    text.sample("process_open_fds", "gauge", "Descriptors that are open.", "", open);
-    let max = process.open_files_max.map_or(f64::INFINITY, |max| max as f64);
-    text.sample("process_max_fds", "gauge", "Descriptors that may be open.", "", max);
-    let bytes = process.resident_bytes as f64;
-    text.sample("process_resident_memory_bytes", "gauge", "Memory in use.", "", bytes);
-    let started = figures.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    text.sample("process_start_time_seconds", "gauge", "Since 1970.", "", started);
+fn disk(metrics: &mut Metrics, figures: &Figures) -> fmt::Result {
+    let Some((name, disk)) = &figures.disk else { return Ok(()) };
+    let device = [("device", name.as_str())];
+    let help = "Read from the disk of ROOT, by all programs.";
+    let mut read =
+        metrics.0.encode_descriptor("disk_read_bytes", help, None, MetricType::Counter)?;
+    ConstCounter::new(disk.read_bytes).encode(read.encode_family(&device)?)?;
+    let help = "Time in which the disk of ROOT worked for anyone.";
+    let mut busy =
+        metrics.0.encode_descriptor("disk_busy_seconds", help, None, MetricType::Counter)?;
+    ConstCounter::new(disk.busy.as_secs_f64()).encode(busy.encode_family(&device)?)
 }
 
-/// A count or a measure; counts above 2^53 lose their last digits, as in Prometheus itself.
-trait Number {
-    fn number(self) -> f64;
-}
-
-impl Number for u64 {
-    fn number(self) -> f64 {
-        self as f64
+impl Collector for Process {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let mut metrics = Metrics(encoder);
+        let process = &self.0.process;
+        let cpu_s = process.cpu.as_secs_f64();
+        metrics.counter("process_cpu_seconds", "User and kernel mode.", cpu_s)?;
+        metrics.gauge("process_open_fds", "Descriptors that are open.", process.open_files)?;
+        let max = process.open_files_max.map_or(f64::INFINITY, |max| max as f64);
+        metrics.gauge("process_max_fds", "Descriptors that may be open.", max)?;
+        metrics.gauge("process_resident_memory_bytes", "Memory in use.", process.resident_bytes)?;
+        let started_s = self.0.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        metrics.gauge("process_start_time_seconds", "Since 1970.", started_s)
     }
 }
 
-impl Number for f64 {
-    fn number(self) -> f64 {
-        self
-    }
-}
+struct Metrics<'a>(DescriptorEncoder<'a>);
 
-struct Text(String);
-
-impl Text {
-    fn gauge(&mut self, name: &str, help: &str, value: impl Number) {
-        self.sample(&format!("haul_media_{name}"), "gauge", help, "", value.number());
+impl Metrics<'_> {
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+        let gauge = ConstGauge::new(value);
+        gauge.encode(self.0.encode_descriptor(name, help, None, MetricType::Gauge)?)
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: impl Number) {
-        self.sample(&format!("haul_media_{name}"), "counter", help, "", value.number());
-    }
-
-    fn sample(&mut self, name: &str, kind: &str, help: &str, labels: &str, value: f64) {
-        self.head(name, kind, help);
-        self.value(name, labels, value);
-    }
-
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn value(&mut self, name: &str, labels: &str, value: f64) {
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let value = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
+    /// Writes a counter; its name is given without `_total`.
+    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
+        let counter = ConstCounter::new(value);
+        counter.encode(self.0.encode_descriptor(name, help, None, MetricType::Counter)?)
     }
 
     /// Writes the histogram of slack; its sum may shrink, as slack may be less than nothing.
-    fn slack(&mut self, name: &str, help: &str, slack: &SlackHistogram) {
-        let name = format!("haul_media_{name}");
-        self.head(&name, "histogram", help);
+    fn slack(&mut self, name: &str, help: &str, slack: &SlackHistogram) -> fmt::Result {
         let bounds = BOUNDS_MS.iter().map(|bound_ms| *bound_ms as f64 / 1e3);
-        let mut sum = 0;
-        for (bound_s, count) in bounds.chain([f64::INFINITY]).zip(slack.counts) {
-            sum += count;
-            let bound = if bound_s.is_finite() { bound_s.to_string() } else { "+Inf".to_owned() };
-            self.value(&format!("{name}_bucket"), &format!("le=\"{bound}\""), sum as f64);
-        }
-        self.value(&format!("{name}_sum"), "", slack.sum_ms as f64 / 1e3);
-        self.value(&format!("{name}_count"), "", sum as f64);
+        let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(slack.counts).collect();
+        let sum_s = slack.sum_ms as f64 / 1e3;
+        self.0
+            .encode_descriptor(name, help, None, MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(sum_s, slack.periods(), &buckets, None)
     }
-}
-
-/// Escapes a name that the kernel wrote: three signs must not stand in a label.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -207,9 +221,10 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read_and_says_what_is_so() {
-        let text = text(&example(0));
+        let text = text(&Arc::new(example(0)));
         let (kinds, values) = read(&text);
         for (series, expected) in [
+            (concat!("haul_media_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
             ("haul_media_sessions", 3.0),
             ("haul_media_sent_bytes_total", 1e6),
             ("haul_media_misses_total", 2.0),
@@ -234,7 +249,7 @@ mod tests {
 
     #[test]
     fn buckets_are_cumulative_and_end_with_all() {
-        let (_, values) = read(&text(&example(0)));
+        let (_, values) = read(&text(&Arc::new(example(0))));
         let name = "haul_media_period_slack_seconds";
         let bucket = |bound: &str| values[&format!("{name}_bucket{{le=\"{bound}\"}}")];
         let bounds = BOUNDS_MS.map(|bound_ms| (bound_ms as f64 / 1e3).to_string());
@@ -253,8 +268,27 @@ mod tests {
         let mut figures = example(0);
         figures.disk = None;
         figures.process.open_files_max = None;
-        let (_, values) = read(&text(&figures));
+        let (_, values) = read(&text(&Arc::new(figures)));
         assert_eq!(values["process_max_fds"], f64::INFINITY);
-        assert_eq!(label("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+        assert!(!values.keys().any(|series| series.starts_with("haul_media_disk_read")));
+    }
+
+    #[test]
+    fn signs_that_end_a_label_are_escaped_in_a_disk_name() {
+        let mut figures = example(0);
+        figures.disk.as_mut().unwrap().0 = "a\"b\\c\nd".to_owned();
+        let (_, values) = read(&text(&Arc::new(figures)));
+        let series = "haul_media_disk_busy_seconds_total{device=\"a\\\"b\\\\c\\nd\"}";
+        assert_eq!(values.get(series), Some(&0.5), "{values:?}");
+    }
+
+    #[test]
+    fn slack_below_nothing_makes_a_sum_below_nothing() {
+        let mut figures = example(0);
+        figures.snapshot.slack = SlackHistogram::default();
+        figures.snapshot.slack.tell(-1_500);
+        let (_, values) = read(&text(&Arc::new(figures)));
+        let name = "haul_media_period_slack_seconds";
+        assert_eq!((values[&format!("{name}_sum")], values[&format!("{name}_count")]), (-1.5, 1.0));
     }
 }
