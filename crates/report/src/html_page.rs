@@ -4,7 +4,9 @@
 //!
 //! Nothing is fetched from elsewhere and no script runs. All text is escaped.
 
-use crate::{markup::escaped, table::Table};
+use crate::{markup::escaped, section::paragraphs, study_figure::StudyFigure};
+
+pub use crate::section::Section;
 
 /// A page, from its top to its end.
 #[derive(Clone, Debug, Default)]
@@ -15,16 +17,8 @@ pub struct Page {
     /// Facts of the host with their values.
     pub facts: Vec<(String, String)>,
     pub sections: Vec<Section>,
-}
-
-/// A section of a page: charts, then the tables that they were drawn from.
-#[derive(Clone, Debug, Default)]
-pub struct Section {
-    pub title: String,
-    pub words: Vec<String>,
-    /// Charts as SVG, as [`super::chart`] draws them.
-    pub charts: Vec<String>,
-    pub tables: Vec<Table>,
+    /// Figures of studies, after the sections.
+    pub figures: Vec<StudyFigure>,
 }
 
 impl Page {
@@ -46,21 +40,15 @@ impl Page {
         for section in &self.sections {
             html += &format!("<section>\n<h2>{}</h2>\n", escaped(&section.title));
             html += &paragraphs(&section.words);
-            for chart in &section.charts {
-                html += &format!("<figure>\n{chart}</figure>\n");
-            }
-            for table in &section.tables {
-                html += &table.html();
-            }
+            html += &section.drawn();
             html += "</section>\n";
+        }
+        for figure in &self.figures {
+            html += &figure.html("h2");
         }
         html += "</main>\n</body>\n</html>\n";
         html
     }
-}
-
-fn paragraphs(words: &[String]) -> String {
-    words.iter().map(|words| format!("<p>{}</p>\n", escaped(words))).collect()
 }
 
 /// The colours of series (`c0` to `c7`) are told apart in both schemes and by most colour-blind
@@ -96,6 +84,8 @@ caption { text-align: left; font-weight: 600; padding: .25rem 0; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } .w { text-align: left; } .n { text-align: right; }
 .why { color: var(--soft); white-space: normal; overflow-wrap: anywhere; }
+.came-out { color: var(--c2); } .did-not { color: var(--c1); } .missing { color: var(--soft); }
+code { font-size: .9em; overflow-wrap: anywhere; }
 ";
 
 #[cfg(test)]
@@ -114,6 +104,7 @@ mod tests {
                 words: vec![evil],
                 ..Section::default()
             }],
+            figures: Vec::new(),
         };
         let html = page.html();
         assert!(!html.contains("<script") && !html.contains('\u{7}'), "{html}");

@@ -12,8 +12,10 @@ pub mod html_page;
 mod markup;
 pub mod printable;
 pub mod results;
+mod section;
 pub mod spread;
 pub mod steps;
+pub mod study_figure;
 pub mod table;
 pub mod units;
 

@@ -4,6 +4,7 @@ use crate::{
     aligned::aligned,
     host_facts::HostFacts,
     html_page::{Page, Section},
+    study_figure::StudyFigure,
 };
 use serde::Serialize;
 
@@ -16,6 +17,8 @@ pub struct Results {
     pub words: Vec<String>,
     pub facts: HostFacts,
     pub sections: Vec<Section>,
+    /// Figures of studies that were repeated, or the reasons why not.
+    pub figures: Vec<StudyFigure>,
     /// Objects for programs, one a line; the host's facts come before.
     pub lines: Vec<serde_json::Value>,
     /// Whether at least one thing was measured.
@@ -29,6 +32,17 @@ impl Results {
     /// If the object cannot be JSON, as plain data always can.
     pub fn line(&mut self, object: &impl Serialize) {
         self.lines.push(serde_json::to_value(object).expect("results are plain data"));
+    }
+
+    /// All objects for programs but the host's facts: the lines, then one for each figure.
+    ///
+    /// # Panics
+    /// If the line of a figure cannot be JSON, as plain data always can.
+    pub fn objects(&self) -> impl Iterator<Item = serde_json::Value> + '_ {
+        let figures = self.figures.iter().map(|figure| {
+            serde_json::to_value(figure.line()).expect("a figure's line is plain data")
+        });
+        self.lines.iter().cloned().chain(figures)
     }
 
     /// The results for a terminal.
@@ -47,6 +61,7 @@ impl Results {
             parts.extend(section.words.iter().cloned());
             parts.extend(section.tables.iter().map(|table| table.text()));
         }
+        parts.extend(self.figures.iter().map(StudyFigure::text));
         parts.join("\n\n")
     }
 
@@ -58,6 +73,7 @@ impl Results {
             words: self.verdict.into_iter().chain(self.words).collect(),
             facts: self.facts.rows(),
             sections: self.sections,
+            figures: self.figures,
         }
     }
 }

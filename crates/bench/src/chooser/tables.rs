@@ -138,6 +138,7 @@ pub fn results(plan: &BenchChooser, facts: HostFacts, cells: &[Cell]) -> Results
             charts: vec![chart(&lines)],
             tables: vec![table(&lines), refusals(&lines)],
         }],
+        figures: Vec::new(),
         lines: Vec::new(),
         measured: all > 0,
     };

@@ -50,6 +50,7 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
         words,
         facts,
         sections,
+        figures: Vec::new(),
         lines: Vec::new(),
         measured: all.iter().any(|series| !series.runs.is_empty()),
     };

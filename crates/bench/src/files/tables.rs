@@ -76,6 +76,7 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
         ],
         facts,
         sections: vec![times_section(found), recordings_section(found)],
+        figures: Vec::new(),
         lines: Vec::new(),
         measured: found
             .times

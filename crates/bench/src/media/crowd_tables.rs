@@ -395,6 +395,7 @@ pub(super) fn against(plan: &BenchMedia, facts: HostFacts, films: usize, cell: &
         words,
         facts,
         sections: vec![section(plan, "A crowd of viewers", cells, cores)],
+        figures: Vec::new(),
         lines: Vec::new(),
         measured: is_measured,
     };

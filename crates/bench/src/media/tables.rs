@@ -46,6 +46,7 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
         title: "haul bench media".to_owned(),
         facts: host_facts::of_media(&workshop.host, file_system, BenchWire::Loopback),
         sections,
+        figures: Vec::new(),
         lines: Vec::new(),
         measured,
         verdict: Vec::new(),

@@ -48,6 +48,7 @@ pub fn results(
         words,
         facts: host_facts::of_transfers("tuning", &workshop.host),
         sections,
+        figures: Vec::new(),
         lines: Vec::new(),
         measured,
     };

@@ -15,7 +15,7 @@ use std::fs::File;
 pub fn show(results: Results, output: &LowResults) -> Result<ExitStatus, Failure> {
     if output.json {
         json::print(&results.facts);
-        results.lines.iter().for_each(json::print);
+        results.objects().for_each(|object| json::print(&object));
     } else {
         print_to_stdout(&results.text());
     }

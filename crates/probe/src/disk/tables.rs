@@ -118,6 +118,7 @@ pub fn results(report: &DiskReport) -> Results {
         words: Vec::new(),
         facts,
         sections,
+        figures: Vec::new(),
         lines: Vec::new(),
         measured,
     };

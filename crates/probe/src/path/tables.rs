@@ -77,6 +77,7 @@ pub fn results(probe: &PathProbe, checks: &[Check], found: &PathFindings) -> Res
         facts: HostFacts::new("probe path", host_figures(&host), wire, file_system(&probe.source))
             .chosen_by_path(),
         sections: vec![runs_section(found), stages_section(decision), time_section(found)],
+        figures: Vec::new(),
         lines: Vec::new(),
         measured: true,
     };

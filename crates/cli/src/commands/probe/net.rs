@@ -77,6 +77,7 @@ fn results_of(report: &NetReport) -> Results {
         )
         .chosen_by_path(),
         sections: net_tables::sections(report),
+        figures: Vec::new(),
         lines: Vec::new(),
         measured: !report.rounds.is_empty(),
     };

@@ -286,6 +286,7 @@ pub fn write_page(
             .chain(of_path.map(other_end))
             .chain([everything(findings), whys(findings)])
             .collect(),
+        ..Page::default()
     };
     std::fs::write(path, page.html()).map_err(|error| {
         let what = format!("cannot write the page {}", path.display());
