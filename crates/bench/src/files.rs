@@ -1,5 +1,6 @@
 //! `haul bench files`: two studies repeated, times of files and rates over time.
 
+mod figures;
 mod tables;
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     pair::{Outcome, Pair, Run, Source, Target, Watch},
     requests::BenchFiles,
     series::{Calls, Effort, Series, measure},
-    studies::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
+    studies::efficient_transfer::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
     workshop::{ROOM_BYTES, Residency, Workshop},
 };
 use anyhow::Result;

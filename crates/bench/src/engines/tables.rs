@@ -5,7 +5,9 @@ use crate::{
     pair::Source,
     requests::BenchEngines,
     series::{Series, SideCost},
-    studies::{MASSIVE_DATA, OFFSET_RATES},
+    studies::massive_data::{
+        self, MASSIVE_DATA, MeasuredOffsets, OFFSET_RATES, OffsetRate, judge_offsets,
+    },
 };
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
@@ -13,6 +15,7 @@ use haul_report::{
     html_page::Section,
     results::Results,
     spread::Spread,
+    study_figure::StudyFigure,
     table::Table,
     units,
 };
@@ -39,7 +42,6 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
         plain_section("Every pair, from the page cache", &of(PAIRS), &[]),
         plain_section("From the disk, thrown away", &of(COLD), &[]),
         blocks_section(&of(BLOCKS)),
-        offsets_section(&of(OFFSETS)),
         plain_section("Numbers of streams", &of(STREAMS), &["streams"]),
         full_section(&of(FULL)),
     ];
@@ -50,7 +52,7 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
         words,
         facts,
         sections,
-        figures: Vec::new(),
+        figures: offsets_figure(&of(OFFSETS)).into_iter().collect(),
         lines: Vec::new(),
         measured: all.iter().any(|series| !series.runs.is_empty()),
     };
@@ -233,9 +235,10 @@ fn lines_of(
     drawn
 }
 
-/// The section of fixed and advancing offsets, beside the study that asked this first.
-fn offsets_section(all: &[&Series]) -> Section {
-    let title = "A fixed offset and an advancing one";
+/// The study's table of fixed and advancing offsets, where it was asked for.
+fn offsets_figure(all: &[&Series]) -> Option<StudyFigure> {
+    all.first()?;
+    let because = all.iter().find_map(|series| series.refused.as_deref());
     let rate = |engine: &str, fixed: bool| {
         let is_fixed = |series: &Series| matches!(series.pair.source, Source::Fixed { .. });
         let found = all
@@ -243,49 +246,51 @@ fn offsets_section(all: &[&Series]) -> Section {
             .find(|series| series.pair.send_engine == engine && is_fixed(series) == fixed);
         found.and_then(|series| series.rate()).map(|rate| rate.median * 8.0)
     };
-    let columns = ["engine", "fixed", "advancing", "theirs, fixed", "theirs, advancing"];
-    let mut beside = Table::new("Gbit/s, ours and the study's", 1, &columns);
-    let shown =
-        |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
-    for theirs in OFFSET_RATES {
-        let ours = [true, false].map(|fixed| shown(rate(theirs.engine, fixed)));
-        let [fixed, advancing] = ours;
-        let theirs_shown =
-            [theirs.fixed_gbit_per_s, theirs.advancing_gbit_per_s].map(|rate| format!("{rate:.1}"));
-        let [theirs_fixed, theirs_advancing] = theirs_shown;
-        beside.row(vec![theirs.engine.into(), fixed, advancing, theirs_fixed, theirs_advancing]);
-    }
-    let [zero_copy, copying] = OFFSET_RATES;
-    let ratio = |fixed| Some(rate(zero_copy.engine, fixed)? / rate(copying.engine, fixed)?);
-    let times =
-        |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}x"));
-    beside.row(vec![
-        "ratio".to_owned(),
-        times(ratio(true)),
-        times(ratio(false)),
-        times(Some(zero_copy.fixed_gbit_per_s / copying.fixed_gbit_per_s)),
-        times(Some(zero_copy.advancing_gbit_per_s / copying.advancing_gbit_per_s)),
-    ]);
-    beside.note(format!("Theirs: {MASSIVE_DATA}, table 2, inside one machine, on their hardware."));
+    let [sendfile, read_write] =
+        OFFSET_RATES.map(|theirs| [true, false].map(|fixed| rate(theirs.engine, fixed)));
+    let title = "A fixed offset and an advancing one";
     let label = |series: &Series| {
         let offset =
             if matches!(series.pair.source, Source::Fixed { .. }) { "fixed" } else { "advancing" };
         format!("{}, {offset}", series.pair.send_engine)
     };
-    let mut tables = vec![table(RATES_AND_COSTS, all, &["source"])];
-    if !all.is_empty() {
-        tables.insert(0, beside);
-    }
-    Section {
-        title: title.to_owned(),
+    let section = Section {
         words: vec![
             "The same MiB again and again, and the whole file, both from the page cache, \
                      thrown away by the receiver."
                 .to_owned(),
         ],
         charts: charts(title, all, label),
-        tables,
+        tables: vec![beside([sendfile, read_write]), table(RATES_AND_COSTS, all, &["source"])],
+        ..Section::default()
+    };
+    let judgement = judge_offsets(MeasuredOffsets { sendfile, read_write }, because);
+    Some(massive_data::OFFSETS.judged(judgement, section))
+}
+
+/// The table of the rates of sendfile and of read-write, fixed and advancing, beside the study's.
+fn beside(ours: [[Option<f64>; 2]; 2]) -> Table {
+    let columns = ["engine", "fixed", "advancing", "theirs, fixed", "theirs, advancing"];
+    let mut beside = Table::new("Gbit/s, ours and the study's", 1, &columns);
+    let theirs = |rate: OffsetRate| [rate.fixed_gbit_per_s, rate.advancing_gbit_per_s].map(Some);
+    let dash = || "-".to_owned();
+    let shown = |rate: &Option<f64>| rate.map_or_else(dash, |rate| format!("{rate:.1}"));
+    for (ours, rate) in ours.iter().zip(OFFSET_RATES) {
+        let rates = [*ours, theirs(rate)].concat();
+        let cells = rates.iter().map(shown);
+        beside.row([rate.engine.to_owned()].into_iter().chain(cells).collect());
     }
+    let times = |copied: &Option<f64>, sent: &Option<f64>| {
+        let ratio = sent.and_then(|sent| Some(sent / (*copied)?));
+        ratio.map_or_else(dash, |ratio| format!("{ratio:.1}x"))
+    };
+    let [sent, copied] = ours;
+    let [theirs_sent, theirs_copied] = OFFSET_RATES.map(theirs);
+    let (sent, copied) = ([sent, theirs_sent].concat(), [copied, theirs_copied].concat());
+    let ratios = copied.iter().zip(&sent).map(|(copied, sent)| times(copied, sent));
+    beside.row(["ratio".to_owned()].into_iter().chain(ratios).collect());
+    beside.note(format!("Theirs: {MASSIVE_DATA}, table 2, inside one machine, on their hardware."));
+    beside
 }
 
 fn full_section(all: &[&Series]) -> Section {
@@ -349,8 +354,9 @@ mod tests {
     }
 
     fn table_of<'a>(results: &'a Results, title: &str) -> &'a Table {
-        let tables = results.sections.iter().flat_map(|section| &section.tables);
-        tables.into_iter().find(|table| table.title == title).expect("a table of this title")
+        let figures = results.figures.iter().map(|figure| &figure.section);
+        let mut tables = results.sections.iter().chain(figures).flat_map(|section| &section.tables);
+        tables.find(|table| table.title == title).expect("a table of this title")
     }
 
     fn number(value: &Value) -> f64 {
@@ -405,6 +411,11 @@ mod tests {
         assert_eq!(table.rows[0], ["sendfile", "24.0", "16.0", "73.7", "51.5"]);
         assert_eq!(table.rows[1], ["read-write", "12.0", "4.0", "29.2", "24.7"]);
         assert_eq!(table.rows[2], ["ratio", "2.0x", "4.0x", "2.5x", "2.1x"]);
+        let judged = results.objects().last().unwrap();
+        assert_eq!((&judged["event"], &judged["figure"]), (&"figure".into(), &"table 2".into()));
+        assert_eq!(judged["verdict"], "came_out", "24 > 16 > 12 > 4: {judged}");
+        let says = "moves 2.0 times what read-write does (theirs 2.5), with an advancing one 4.0";
+        assert!(judged["sentence"].as_str().unwrap().contains(says), "{judged}");
         for (line, (engine, source, gbit)) in results.lines.iter().zip([
             ("sendfile", "fixed", 24.0),
             ("sendfile", "warm", 16.0),
@@ -425,6 +436,9 @@ mod tests {
         let table = table_of(&results, "Gbit/s, ours and the study's");
         assert_eq!(table.rows[0][1..3], ["-", "-"]);
         assert_eq!(table.rows[2][1..3], ["-", "-"]);
+        let judged = results.objects().last().unwrap();
+        assert_eq!(judged["verdict"], "not_measured");
+        assert_eq!(judged["sentence"], "the kernel has none");
         let costs = table_of(&results, RATES_AND_COSTS);
         assert_eq!(costs.rows[0].last().unwrap(), "the kernel has none");
     }

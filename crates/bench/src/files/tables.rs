@@ -1,35 +1,24 @@
-//! The tables and curves of `haul bench files`.
+//! The results of `haul bench files`: its lines of JSON, and the points of its curves.
 
 use crate::{
-    files::{BEST, Found, IN_MEMORY, RECORDED, Recorded},
+    files::{Found, Recorded, figures},
     pair::{Run, Target},
     series::Series,
     side::Sample,
-    studies::{EFFICIENT_TRANSFER, FILE_TIMES, MASSIVE_DATA, RECORDINGS},
 };
-use haul_report::{
-    chart::{Across, Bar, BarValue, Line, bars, lines},
-    host_facts::HostFacts,
-    html_page::Section,
-    results::Results,
-    spread::Spread,
-    table::Table,
-    units,
-};
+use haul_report::{host_facts::HostFacts, results::Results, spread::Spread};
 use serde::Serialize;
-
-const RATE_UNIT: &str = "Gbit/s";
 
 /// A point of a curve: a rate at a time, both from the sender's first call on.
 #[derive(Clone, Debug, Serialize)]
-struct Point {
-    seconds: f64,
-    gbit_per_s: f64,
+pub struct Point {
+    pub seconds: f64,
+    pub gbit_per_s: f64,
 }
 
 /// A round of a recording as a line of JSON.
 #[derive(Debug, Serialize)]
-struct RecordingLine<'found> {
+pub struct RecordingLine<'found> {
     event: &'static str,
     table: &'static str,
     name: &'static str,
@@ -37,14 +26,14 @@ struct RecordingLine<'found> {
     pair: &'found crate::pair::Pair,
     /// Number of the round, from 1; 0 for a way of which there is none.
     round: usize,
-    seconds: Option<f64>,
-    sent_seconds: Option<f64>,
-    sent_gbit_per_s: Option<f64>,
-    recorded_gbit_per_s: Option<f64>,
-    sending: Vec<Point>,
-    recording: Vec<Point>,
+    pub seconds: Option<f64>,
+    pub sent_seconds: Option<f64>,
+    pub sent_gbit_per_s: Option<f64>,
+    pub recorded_gbit_per_s: Option<f64>,
+    pub sending: Vec<Point>,
+    pub recording: Vec<Point>,
     /// Rates at which the disk below wrote, for any program.
-    disk: Vec<Point>,
+    pub disk: Vec<Point>,
     refused: Option<&'found str>,
 }
 
@@ -60,6 +49,9 @@ struct FileLine {
     /// Switches of the sender between user and kernel mode, for the whole file.
     traditional_mode_switches: Option<f64>,
     zero_copy_mode_switches: Option<f64>,
+    /// Bytes that passed through the sender's user space, for each byte.
+    traditional_copies_per_byte: Option<f64>,
+    zero_copy_copies_per_byte: Option<f64>,
     study_traditional_ms: u32,
     study_zero_copy_ms: u32,
     refused: Option<String>,
@@ -75,8 +67,8 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
                 .to_owned(),
         ],
         facts,
-        sections: vec![times_section(found), recordings_section(found)],
-        figures: Vec::new(),
+        sections: figures::best_section(found).into_iter().collect(),
+        figures: figures::of(found),
         lines: Vec::new(),
         measured: found
             .times
@@ -93,6 +85,8 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
             zero_copy_ms: milliseconds(zero_copy),
             traditional_mode_switches: mode_switches(traditional),
             zero_copy_mode_switches: mode_switches(zero_copy),
+            traditional_copies_per_byte: copies_per_byte(traditional),
+            zero_copy_copies_per_byte: copies_per_byte(zero_copy),
             study_traditional_ms: file.traditional_ms,
             study_zero_copy_ms: file.zero_copy_ms,
             refused: traditional.refused.clone().or_else(|| zero_copy.refused.clone()),
@@ -104,260 +98,25 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
     results
 }
 
-fn milliseconds(series: &Series) -> Option<Spread> {
+pub fn milliseconds(series: &Series) -> Option<Spread> {
     let Spread { median, lowest, highest } = series.seconds()?;
     Some(Spread { median: median * 1e3, lowest: lowest * 1e3, highest: highest * 1e3 })
 }
 
 /// Switches of the sender between user and kernel mode for the whole file: each system call is one
 /// into the kernel and one back. `None` where calls cannot be counted.
-fn mode_switches(series: &Series) -> Option<f64> {
+pub fn mode_switches(series: &Series) -> Option<f64> {
     let calls_per_gb = series.send_cost()?.system_calls_per_gb?;
     Some(2.0 * calls_per_gb * series.pair.len_bytes as f64 / 1e9)
 }
 
-/// The part of the time that the other method saves, in percent.
-fn saved(copied_ms: f64, sent_ms: f64) -> String {
-    format!("{:.0} %", 100.0 * (1.0 - sent_ms / copied_ms))
-}
-
-fn times_section(found: &Found) -> Section {
-    let drawn = found.times.iter().filter_map(|(file, traditional, zero_copy)| {
-        let ours = milliseconds(traditional)?.median / milliseconds(zero_copy)?.median;
-        let theirs = f64::from(file.traditional_ms) / f64::from(file.zero_copy_ms);
-        Some(ratio_bar(file.name, ours, theirs))
-    });
-    let drawn: Vec<Bar> = drawn.collect();
-    let series = ["ours", "theirs"];
-    Section {
-        title: "Files from the page cache to a socket".to_owned(),
-        words: vec![
-            "Traditional: read 4 KiB, send 4 KiB. Zero-copy: sendfile(2), which is what the JVM's \
-             transferTo() calls."
-                .to_owned(),
-        ],
-        charts: vec![bars("How many times sendfile is as fast", "ratio", &series, &drawn)],
-        tables: vec![times_table(found), switches_table(found)],
-    }
-}
-
-fn times_table(found: &Found) -> Table {
-    let columns = [
-        "file",
-        "read 4 KiB, ms",
-        "lowest",
-        "highest",
-        "sendfile, ms",
-        "lowest",
-        "highest",
-        "ratio",
-        "saved",
-        "theirs: read, ms",
-        "theirs: transferTo, ms",
-        "theirs: ratio",
-        "theirs: saved",
-    ];
-    let mut table = Table::new("Milliseconds, ours and the study's", 1, &columns);
-    for (file, traditional, zero_copy) in &found.times {
-        let theirs = [file.traditional_ms, file.zero_copy_ms].map(f64::from);
-        let mut row = vec![file.name.to_owned()];
-        match (milliseconds(traditional), milliseconds(zero_copy)) {
-            (Some(copied), Some(sent)) => {
-                for times in [copied, sent] {
-                    let times = [times.median, times.lowest, times.highest];
-                    row.extend(times.map(|time| format!("{time:.1}")));
-                }
-                row.push(format!("{:.1}x", copied.median / sent.median));
-                row.push(saved(copied.median, sent.median));
-                row.extend(theirs.map(|ms| format!("{ms:.0}")));
-                row.push(format!("{:.1}x", theirs[0] / theirs[1]));
-                row.push(saved(theirs[0], theirs[1]));
-            }
-            _ => row.push(
-                traditional
-                    .refused
-                    .clone()
-                    .or_else(|| zero_copy.refused.clone())
-                    .unwrap_or_else(|| "no time was left".to_owned()),
-            ),
-        }
-        table.row(row);
-    }
-    table.note(format!(
-        "Theirs: {EFFICIENT_TRANSFER}, table 1: traditional and transferTo(); about 65 % less \
-         time, they say."
-    ));
-    table.note(
-        "Both receivers read 4 KiB at a time, as theirs did, and write it to /dev/null; from the \
-         sender's first call to the receiver's last.",
-    );
-    if found.times.len() < FILE_TIMES.len() {
-        table.note("Larger files were left out: --quick.");
-    }
-    table
-}
-
-/// The switches between user and kernel mode, which the study says that transferTo() halves.
-fn switches_table(found: &Found) -> Table {
-    let columns = ["file", "read 4 KiB", "sendfile", "for each MB", "for each MB"];
-    let mut table = Table::new("Switches of the sender between user and kernel mode", 1, &columns);
-    for (file, traditional, zero_copy) in &found.times {
-        let (Some(copied), Some(sent)) = (mode_switches(traditional), mode_switches(zero_copy))
-        else {
-            continue;
-        };
-        let megabytes = file.len_bytes as f64 / 1e6;
-        table.row(vec![
-            file.name.to_owned(),
-            format!("{copied:.0}"),
-            format!("{sent:.0}"),
-            format!("{:.1}", copied / megabytes),
-            format!("{:.1}", sent / megabytes),
-        ]);
-    }
-    table.note(
-        "Each system call is a switch into the kernel and one back. For a block the study counts \
-         four of read and write and two of transferTo(); sendfile moves many blocks in one call.",
-    );
-    let series = found.times.iter().flat_map(|(_, one, other)| [one, other]);
-    let counted = series.filter_map(|series| series.counted.as_ref());
-    let found_none = counted.filter_map(|(run, _)| run.send.no_system_calls.as_ref()).next();
-    if let Some(why) = found_none {
-        table.note(format!(
-            "Not counted: needs the tracepoint raw_syscalls:sys_enter, which root may read \
-             (tracefs, perf_event_open), found: {why}."
-        ));
-    }
-    table
-}
-
-fn ratio_bar(label: &str, ours: f64, theirs: f64) -> Bar {
-    let values = [ours, theirs].map(|value| Some(BarValue::from(value))).into();
-    Bar { label: label.to_owned(), values }
-}
-
-fn recordings_section(found: &Found) -> Section {
-    let gigabytes = found.large_bytes as f64 / 1e9;
-    let rounds = found.recorded.iter().map(|recorded| recorded.runs.len()).max().unwrap_or(0);
-    let mut words = vec![format!(
-        "{gigabytes:.1} GB, {} source, one stream, {} interleaved. Both methods go to the same \
-         receiver, which copies the bytes into its memory, and from there into the file where \
-         there is one: sending is the only difference. haul's best pair is a row of its own. Sent \
-         is what left the sender's socket, recorded what is in the receiver's file; a file is \
-         synced at the end, which counts. Curves are of the round in the middle. The disk's own \
-         curve is all that it wrote then, for anybody; it lags behind a file that the page cache \
-         takes.",
-        found.residency.name(),
-        units::count(rounds as u64, "round"),
-    )];
-    words.extend(found.large_note.clone());
-    let charts = [
-        ("Sent and recorded", &RECORDED[..]),
-        ("Sent and received, to memory only", &IN_MEMORY[..]),
-        ("Sent and recorded by haul's best pair", &[BEST][..]),
-    ];
-    let charts = charts.into_iter().filter_map(|(title, names)| curves(title, found, names));
-    Section {
-        title: "Sending and recording over time".to_owned(),
-        words,
-        charts: charts.collect(),
-        tables: vec![recordings_table(found), theirs()],
-    }
-}
-
-fn recordings_table(found: &Found) -> Table {
-    let columns = [
-        "what",
-        "engines",
-        "seconds",
-        "lowest",
-        "highest",
-        "sent in, s",
-        "sent, Gbit/s",
-        "recorded, Gbit/s",
-    ];
-    let mut table = Table::new("One large file", 2, &columns);
-    for recorded in &found.recorded {
-        let pair = &recorded.pair;
-        let engines = format!("{} to {}", pair.send_engine, pair.receive_engine);
-        let mut row = vec![recorded.name.to_owned(), engines];
-        let lines = lines_of(recorded);
-        let spread = |value: fn(&RecordingLine<'_>) -> Option<f64>| {
-            Spread::of(lines.iter().filter_map(value))
-        };
-        match spread(|line| line.seconds) {
-            Some(seconds) => {
-                let times = [seconds.median, seconds.lowest, seconds.highest];
-                row.extend(times.map(|seconds| format!("{seconds:.2}")));
-                let median = |spread: Option<Spread>, digits: usize| {
-                    spread.map_or_else(|| "-".to_owned(), |s| format!("{:.digits$}", s.median))
-                };
-                row.push(median(spread(|line| line.sent_seconds), 2));
-                row.push(median(spread(|line| line.sent_gbit_per_s), 1));
-                row.push(median(spread(|line| line.recorded_gbit_per_s), 1));
-            }
-            None => row.push(recorded.refused.as_deref().unwrap_or("no reason").to_owned()),
-        }
-        table.row(row);
-    }
-    table
-}
-
-fn theirs() -> Table {
-    let columns = ["the study's", "seconds", "sent in, s", "sent, Gbit/s", "recorded, Gbit/s"];
-    let mut table = Table::new("The study's shape", 1, &columns);
-    for theirs in RECORDINGS {
-        let number = |value: Option<f64>| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
-        };
-        table.row(vec![
-            theirs.what.to_owned(),
-            number(theirs.seconds),
-            number(theirs.sent_seconds),
-            number(theirs.sent_gbit_per_s),
-            number(theirs.recorded_gbit_per_s),
-        ]);
-    }
-    table.note(format!(
-        "{MASSIVE_DATA}, table 3, and figures 12 to 15 over a network of 100 Gbit/s."
-    ));
-    table
-}
-
-/// One chart of the ways `names`, each by its round in the middle; `None` where none ran.
-fn curves(title: &str, found: &Found, names: &[&str]) -> Option<String> {
-    let mut drawn = Vec::new();
-    for recorded in found.recorded.iter().filter(|recorded| names.contains(&recorded.name)) {
-        let Some(run) = middle(&recorded.runs) else { continue };
-        let line = line_of(recorded, 1, run);
-        let method = if names.len() == 1 { "" } else { method_of(recorded.name) };
-        for (what, points) in
-            [("sent", line.sending), ("recorded", line.recording), ("disk", line.disk)]
-        {
-            if !points.is_empty() {
-                let points = points.iter().map(|point| (point.seconds, point.gbit_per_s));
-                let label = format!("{method} {what}").trim_start().to_owned();
-                drawn.push(Line { label, points: points.collect() });
-            }
-        }
-    }
-    (!drawn.is_empty()).then(|| lines(title, RATE_UNIT, Across::Seconds, &drawn))
-}
-
-/// The method in the name of a way.
-fn method_of(name: &str) -> &str {
-    name.split(',').next().unwrap_or(name)
-}
-
-/// The run whose time is in the middle.
-fn middle(runs: &[Run]) -> Option<&Run> {
-    let mut by_time: Vec<&Run> = runs.iter().collect();
-    by_time.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-    by_time.get(by_time.len().saturating_sub(1) / 2).copied()
+/// Bytes that passed through the sender's user space for each byte.
+pub fn copies_per_byte(series: &Series) -> Option<f64> {
+    Some(series.send_cost()?.copies_per_byte)
 }
 
 /// A line for each round, or one with the reason why there is none.
-fn lines_of(recorded: &Recorded) -> Vec<RecordingLine<'_>> {
+pub fn lines_of(recorded: &Recorded) -> Vec<RecordingLine<'_>> {
     if recorded.runs.is_empty() {
         return vec![RecordingLine { refused: recorded.refused.as_deref(), ..no_line(recorded) }];
     }
@@ -383,7 +142,11 @@ fn no_line(recorded: &Recorded) -> RecordingLine<'_> {
     }
 }
 
-fn line_of<'found>(recorded: &'found Recorded, round: usize, run: &Run) -> RecordingLine<'found> {
+pub fn line_of<'found>(
+    recorded: &'found Recorded,
+    round: usize,
+    run: &Run,
+) -> RecordingLine<'found> {
     let mut line = RecordingLine { round, ..no_line(recorded) };
     let bits = recorded.pair.len_bytes as f64 * 8.0;
     let start_ns = run.send.start_ns;
@@ -439,11 +202,17 @@ fn points(
 mod tests {
     use super::*;
     use crate::{
+        files::{IN_MEMORY, RECORDED},
         pair::{Pair, Source},
         side::SideDone,
+        studies::efficient_transfer::FILE_TIMES,
         workshop::Residency,
     };
-    use haul_report::host_facts::{BenchWire, HostFigures};
+    use haul_report::{
+        host_facts::{BenchWire, HostFigures},
+        study_figure::{StudyFigure, Verdict},
+        table::Table,
+    };
 
     fn sample(at_ms: u64, bytes: u64) -> Sample {
         Sample { at_ns: at_ms * 1_000_000, bytes, disk_bytes: None }
@@ -487,6 +256,11 @@ mod tests {
 
     /// A recording that left the socket within 2 s and was on the disk after 8, 2 and 4 s.
     fn recorded() -> Recorded {
+        way(RECORDED[0], [8.0, 2.0, 4.0])
+    }
+
+    /// A recording of this name that left the socket within 2 s and took so long each time.
+    fn way(name: &'static str, seconds: [f64; 3]) -> Recorded {
         let samples = [sample(5000, 0), sample(6000, 500_000_000), sample(7000, 1_000_000_000)];
         let send = SideDone {
             start_ns: 5_000_000_000,
@@ -502,8 +276,8 @@ mod tests {
             send: send.clone(),
             receive: receive.clone(),
         };
-        let runs = [8.0, 2.0, 4.0].map(run).into();
-        Recorded { name: RECORDED[0], pair: pair(Target::File), runs, refused: None }
+        let runs = seconds.map(run).into();
+        Recorded { name, pair: pair(Target::File), runs, refused: None }
     }
 
     fn found() -> Found {
@@ -518,18 +292,30 @@ mod tests {
     }
 
     fn shown() -> Results {
+        shown_of(&found())
+    }
+
+    fn shown_of(found: &Found) -> Results {
         let facts = HostFacts::new("files", HostFigures::default(), BenchWire::Loopback, None);
-        results(&found(), facts)
+        results(found, facts)
+    }
+
+    fn figure<'a>(results: &'a Results, number: &str) -> &'a StudyFigure {
+        results.figures.iter().find(|figure| figure.number == number).expect("a figure")
+    }
+
+    fn table<'a>(results: &'a Results, number: &str) -> &'a Table {
+        &figure(results, number).section.tables[0]
     }
 
     #[test]
     fn each_ratio_is_that_of_the_times_beside_it() {
         let results = shown();
-        let row = &results.sections[0].tables[0].rows[0];
+        let row = &table(&results, "table 1").rows[0];
         let ours = ["7 MB", "20.0", "10.0", "30.0", "5.0", "4.0", "8.0", "4.0x", "75 %"];
         let theirs = ["156", "45", "3.5x", "71 %"];
         assert_eq!(row, &[&ours[..], &theirs[..]].concat());
-        let columns = &results.sections[0].tables[0].columns;
+        let columns = &table(&results, "table 1").columns;
         assert!(columns[..9].iter().all(|column| !column.starts_with("theirs")), "{columns:?}");
         assert!(columns[9..].iter().all(|column| column.starts_with("theirs")), "{columns:?}");
         let line = &results.lines[0];
@@ -547,8 +333,8 @@ mod tests {
     fn switches_between_modes_are_twice_the_calls_of_the_whole_file() {
         let results = shown();
         // 400 calls for 10 MB of a file of 1000 MB, and 160.
-        let row = &results.sections[0].tables[1].rows[0];
-        assert_eq!(row, &["7 MB", "80000", "32000", "11428.6", "4571.4"]);
+        let row = &table(&results, "copies and switches").rows[0];
+        assert_eq!(row, &["7 MB", "80000", "11428.6", "0.00", "32000", "4571.4", "0.00"]);
         let line = &results.lines[0];
         assert_eq!(line["traditional_mode_switches"], 80_000.0);
         assert_eq!(line["zero_copy_mode_switches"], 32_000.0);
@@ -557,14 +343,16 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_what_was_recorded_and_no_look_is_left_out() {
         let results = shown();
-        let table = &results.sections[1].tables[0];
+        let table = table(&results, "figures 12 to 15, 100 GB recorded");
         assert_eq!(
-            table.columns[2..],
+            table.columns[2..8],
             ["seconds", "lowest", "highest", "sent in, s", "sent, Gbit/s", "recorded, Gbit/s"]
         );
         let row = &table.rows[0];
         assert_eq!(row[..2], ["zero-copy, recorded", "sendfile to io-uring"]);
-        assert_eq!(row[2..], ["4.00", "2.00", "8.00", "2.00", "4.0", "2.0"]);
+        assert_eq!(row[2..8], ["4.00", "2.00", "8.00", "2.00", "4.0", "2.0"]);
+        assert!(table.columns[8..].iter().all(|column| column.starts_with("theirs")));
+        assert_eq!(row[8..], ["76.9", "-", "-", "11.2"], "Song et al.");
         let rounds: Vec<_> = results.lines[1..].iter().map(|line| &line["round"]).collect();
         assert_eq!(rounds, [1, 2, 3], "every round is shown");
         let line = &results.lines[3];
@@ -579,6 +367,54 @@ mod tests {
         };
         assert_eq!(curve("sending"), [(0.5, 4.0), (1.5, 4.0)]);
         assert_eq!(curve("recording"), [(1.0, 1.0), (3.0, 3.0)]);
+    }
+
+    fn verdict(results: &Results, number: &str) -> Verdict {
+        figure(results, number).judgement.verdict
+    }
+
+    const TO_DISK: &str = "figures 12 to 15, 100 GB recorded";
+    const TO_MEMORY: &str = "figures 12 to 15, to memory only";
+    const CACHED: &str = "figures 12 to 15, 10 GB recorded";
+
+    #[test]
+    fn each_verdict_is_of_the_ways_that_it_names() {
+        let of = |to_disk: [f64; 2], to_memory: [f64; 2]| {
+            let ways =
+                RECORDED.into_iter().zip(to_disk).chain(IN_MEMORY.into_iter().zip(to_memory));
+            let recorded = ways.map(|(name, seconds)| way(name, [seconds, 9.0, 1.0])).collect();
+            shown_of(&Found { recorded, ..found() })
+        };
+        // Zero-copy, then read-write; all medians, of which all left the socket after 2 s.
+        let came_out = of([4.0, 5.0], [2.0, 4.0]);
+        for number in [TO_DISK, TO_MEMORY, CACHED, "table 3", "table 1"] {
+            assert_eq!(verdict(&came_out, number), Verdict::CameOut, "{number}");
+        }
+        let table_3 = &figure(&came_out, "table 3").judgement.sentence;
+        assert!(table_3.contains("2.00 s by zero-copy and 4.00 s by read-write"), "{table_3}");
+        assert_eq!(verdict(&of([5.0, 4.0], [2.0, 4.0]), TO_DISK), Verdict::DidNotComeOut);
+        assert_eq!(verdict(&of([2.0, 4.0], [4.0, 5.0]), TO_MEMORY), Verdict::DidNotComeOut);
+        assert_eq!(verdict(&of([4.0, 5.0], [4.0, 2.0]), "table 3"), Verdict::DidNotComeOut);
+        assert_eq!(verdict(&of([4.0, 1.5], [2.0, 4.0]), CACHED), Verdict::DidNotComeOut);
+        let times = [(FILE_TIMES[0], series([4, 5, 8]), series([10, 30, 20]))].into();
+        let slower = shown_of(&Found { times, ..found() });
+        assert_eq!(verdict(&slower, "table 1"), Verdict::DidNotComeOut);
+    }
+
+    #[test]
+    fn what_did_not_run_has_its_reason_in_place_of_a_verdict() {
+        let refused = Some("no such call".to_owned());
+        let way = Recorded { runs: Vec::new(), refused, ..recorded() };
+        let results = shown_of(&Found { recorded: vec![way], times: Vec::new(), ..found() });
+        for number in [TO_DISK, TO_MEMORY] {
+            assert_eq!(verdict(&results, number), Verdict::NotMeasured);
+            assert_eq!(figure(&results, number).judgement.sentence, "no such call");
+        }
+        assert_eq!(verdict(&results, "table 1"), Verdict::NotMeasured);
+        let cold = shown_of(&Found { residency: Residency::Cold, ..found() });
+        assert_eq!(verdict(&cold, CACHED), Verdict::NotMeasured);
+        let why = &figure(&cold, CACHED).judgement.sentence;
+        assert!(why.starts_with("needs memory for the page cache"), "{why}");
     }
 
     #[test]

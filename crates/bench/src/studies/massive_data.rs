@@ -1,0 +1,393 @@
+//! Figures of Song et al.'s study of massive data, and what decides whether they came out.
+
+use super::{Figure, MeasuredBy, Study, missing};
+use haul_report::study_figure::{Judgement, StudyName};
+
+/// Song et al., "Zero-copy for transmission and recording of massive data", JKIECS 2021.
+pub const MASSIVE_DATA: &str =
+    "Song et al., Zero-copy for transmission and recording of massive data (JKIECS 2021)";
+
+const NAME: StudyName =
+    StudyName { id: "massive-data", title: "Zero-copy for massive data (2021)" };
+
+pub const STUDY: Study = Study {
+    name: NAME,
+    source: MASSIVE_DATA,
+    figures: &[&NETWORK, &STORAGE, &OFFSETS, &TIMES, &CACHED, &RECORDED, &IN_MEMORY],
+};
+
+const NETWORK: Figure = Figure {
+    study: NAME,
+    number: "network profile",
+    shows: "the network alone, from memory to memory, by number of streams",
+    rule: "Three streams are faster than one.",
+    theirs: "Theirs: about 40 Gbit/s with one stream, as much as one core can do, and more than 90 \
+             with three, on a network of 100 Gbit/s.",
+    command: "",
+    by: MeasuredBy::Nothing(
+        "needs two hosts and a network of 100 Gbit/s between them; haul probe net and haul bench \
+         engines URL measure the network that is there",
+    ),
+};
+
+const STORAGE: Figure = Figure {
+    study: NAME,
+    number: "storage profile",
+    shows: "the disk alone, written over time",
+    rule: "The disk alone writes less than one stream moves through memory.",
+    theirs: "Theirs: 14 to 16 Gbit/s.",
+    command: "",
+    by: MeasuredBy::Nothing(
+        "needs a disk with nothing else on it for minutes; haul probe disk DIR measures yours over \
+         time",
+    ),
+};
+
+pub const OFFSETS: Figure = Figure {
+    study: NAME,
+    number: "table 2",
+    shows: "sendfile and read-write inside one machine, with a fixed offset and an advancing one",
+    rule: "The four rates have the study's order: sendfile fixed, sendfile advancing, read-write \
+           fixed, read-write advancing.",
+    theirs: "Theirs: sendfile 73.7 Gbit/s with a fixed offset and 51.5 with an advancing one, \
+             read-write 29.2 and 24.7.",
+    command: "haul bench engines",
+    by: MeasuredBy::Engines,
+};
+
+pub const TIMES: Figure = Figure {
+    study: NAME,
+    number: "table 3",
+    shows: "the time of one large file inside one machine, without and with a copy",
+    rule: "Zero-copy takes less time than read-write.",
+    theirs: "Theirs: 10 GB in 1.66 s by zero-copy, in 3.48 s by read-write.",
+    command: "haul bench files",
+    by: MeasuredBy::Files,
+};
+
+pub const CACHED: Figure = Figure {
+    study: NAME,
+    number: "figures 12 to 15, 10 GB recorded",
+    shows: "a file that fits into the receiver's page cache, sent and recorded by read-write",
+    rule: "All is sent before all is recorded: the cache absorbs what the disk cannot take yet.",
+    theirs: "Theirs: sent at 42.7 Gbit/s within 2.01 s, recorded at 13.1 Gbit/s within 6.54 s.",
+    command: "haul bench files",
+    by: MeasuredBy::Files,
+};
+
+pub const RECORDED: Figure = Figure {
+    study: NAME,
+    number: "figures 12 to 15, 100 GB recorded",
+    shows: "a large file, sent and recorded, without and with a copy",
+    rule: "Zero-copy records the file in less time than read-write.",
+    theirs: "Theirs: recorded at 11.2 Gbit/s within 76.9 s by zero-copy, at 10.3 within 84 s by \
+             read-write.",
+    command: "haul bench files",
+    by: MeasuredBy::Files,
+};
+
+pub const IN_MEMORY: Figure = Figure {
+    study: NAME,
+    number: "figures 12 to 15, to memory only",
+    shows: "a large file to the receiver's memory only, without and with a copy",
+    rule: "Zero-copy gains more to memory than to the disk: there the disk is the bottleneck.",
+    theirs: "Theirs: 14.2 Gbit/s within 60.5 s by zero-copy, 10.3 within 83.5 s by read-write: 1.4 \
+             times, and 1.1 times to the disk.",
+    command: "haul bench files",
+    by: MeasuredBy::Files,
+};
+
+/// A rate of Song et al., table 2: inside one machine, one stream, 10 GB.
+#[derive(Clone, Copy, Debug)]
+pub struct OffsetRate {
+    pub engine: &'static str,
+    pub fixed_gbit_per_s: f64,
+    pub advancing_gbit_per_s: f64,
+}
+
+/// The rates of Song et al., table 2, by engine and offset.
+pub const OFFSET_RATES: [OffsetRate; 2] = [
+    OffsetRate { engine: "sendfile", fixed_gbit_per_s: 73.7, advancing_gbit_per_s: 51.5 },
+    OffsetRate { engine: "read-write", fixed_gbit_per_s: 29.2, advancing_gbit_per_s: 24.7 },
+];
+
+/// A file of Song et al.: table 3 (inside one machine), and figures 12 to 15 (over a network).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recording {
+    pub what: &'static str,
+    pub sent_gbit_per_s: Option<f64>,
+    pub recorded_gbit_per_s: Option<f64>,
+    pub seconds: Option<f64>,
+    /// Time after which all had left the sender.
+    pub sent_seconds: Option<f64>,
+}
+
+const NOT_TOLD: Recording = Recording {
+    what: "",
+    sent_gbit_per_s: None,
+    recorded_gbit_per_s: None,
+    seconds: None,
+    sent_seconds: None,
+};
+
+/// Table 3: zero-copy, then read-write.
+pub const STUDY_TIMES: [Recording; 2] = [
+    Recording { what: "10 GB, zero-copy", seconds: Some(1.66), ..NOT_TOLD },
+    Recording { what: "10 GB, read-write", seconds: Some(3.48), ..NOT_TOLD },
+];
+
+/// The file that the receiver's page cache absorbs, by read-write.
+pub const STUDY_CACHED: Recording = Recording {
+    what: "10 GB, read-write, recorded",
+    sent_gbit_per_s: Some(42.7),
+    recorded_gbit_per_s: Some(13.1),
+    seconds: Some(6.54),
+    sent_seconds: Some(2.01),
+};
+
+/// The large file on the disk: zero-copy, then read-write.
+pub const STUDY_RECORDED: [Recording; 2] = [
+    Recording {
+        what: "100 GB, zero-copy, recorded",
+        recorded_gbit_per_s: Some(11.2),
+        seconds: Some(76.9),
+        ..NOT_TOLD
+    },
+    Recording {
+        what: "100 GB, read-write, recorded",
+        sent_gbit_per_s: Some(10.2),
+        recorded_gbit_per_s: Some(10.3),
+        seconds: Some(84.0),
+        ..NOT_TOLD
+    },
+];
+
+/// The large file in the receiver's memory: zero-copy, then read-write.
+pub const STUDY_IN_MEMORY: [Recording; 2] = [
+    Recording {
+        what: "100 GB, zero-copy, to memory only",
+        recorded_gbit_per_s: Some(14.2),
+        seconds: Some(60.5),
+        ..NOT_TOLD
+    },
+    Recording {
+        what: "100 GB, read-write, to memory only",
+        recorded_gbit_per_s: Some(10.3),
+        seconds: Some(83.5),
+        ..NOT_TOLD
+    },
+];
+
+/// Rates that were measured for table 2, in Gbit/s: fixed, then advancing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MeasuredOffsets {
+    pub sendfile: [Option<f64>; 2],
+    pub read_write: [Option<f64>; 2],
+}
+
+/// Judges table 2; `because` is the reason why a rate is missing, where there is one.
+#[must_use]
+pub fn judge_offsets(ours: MeasuredOffsets, because: Option<&str>) -> Judgement {
+    let [Some(fixed), Some(advancing)] = ours.sendfile else { return missing(because) };
+    let [Some(copied_fixed), Some(copied_advancing)] = ours.read_write else {
+        return missing(because);
+    };
+    let mut order = [
+        ("sendfile fixed", fixed),
+        ("sendfile advancing", advancing),
+        ("read-write fixed", copied_fixed),
+        ("read-write advancing", copied_advancing),
+    ];
+    let holds = order.windows(2).all(|two| two[0].1 > two[1].1);
+    let [theirs, theirs_copied] = OFFSET_RATES;
+    let mut sentence = format!(
+        "with a fixed offset sendfile moves {:.1} times what read-write does (theirs {:.1}), with \
+         an advancing one {:.1} times (theirs {:.1})",
+        fixed / copied_fixed,
+        theirs.fixed_gbit_per_s / theirs_copied.fixed_gbit_per_s,
+        advancing / copied_advancing,
+        theirs.advancing_gbit_per_s / theirs_copied.advancing_gbit_per_s,
+    );
+    if !holds {
+        order.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let [first, rest @ ..] = order.map(|(name, _)| name);
+        sentence += &format!("; fastest is {first}, then {}", rest.join(", "));
+    }
+    Judgement::of_rule(holds, sentence)
+}
+
+/// Judges table 3 by the seconds of zero-copy and of read-write.
+#[must_use]
+pub fn judge_times(seconds: [Option<f64>; 2], because: Option<&str>) -> Judgement {
+    judge_seconds("the file takes", seconds, STUDY_TIMES, because)
+}
+
+/// Judges the recording of a large file by the seconds of zero-copy and of read-write.
+#[must_use]
+pub fn judge_recorded(seconds: [Option<f64>; 2], because: Option<&str>) -> Judgement {
+    judge_seconds("the file is on the disk after", seconds, STUDY_RECORDED, because)
+}
+
+fn judge_seconds(
+    what: &str,
+    seconds: [Option<f64>; 2],
+    theirs: [Recording; 2],
+    because: Option<&str>,
+) -> Judgement {
+    let [Some(zero_copy), Some(copying)] = seconds else { return missing(because) };
+    let mut sentence = format!(
+        "{what} {zero_copy:.2} s by zero-copy and {copying:.2} s by read-write, {:.2} times as \
+         long",
+        copying / zero_copy
+    );
+    if let [Some(theirs), Some(theirs_copying)] = theirs.map(|recording| recording.seconds) {
+        sentence += &format!(
+            " (theirs {theirs} s and {theirs_copying} s, {:.2} times)",
+            theirs_copying / theirs
+        );
+    }
+    Judgement::of_rule(zero_copy < copying, sentence)
+}
+
+/// Seconds of one file by read-write: until all was sent, and until all was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredCached {
+    pub sent_s: f64,
+    pub recorded_s: f64,
+}
+
+/// Judges the file that the receiver's page cache absorbs; `because` is the reason why there is
+/// none.
+#[must_use]
+pub fn judge_cached(ours: Option<MeasuredCached>, because: Option<&str>) -> Judgement {
+    let Some(MeasuredCached { sent_s, recorded_s }) = ours else { return missing(because) };
+    let mut sentence = format!(
+        "all is sent within {sent_s:.2} s and recorded within {recorded_s:.2} s, {:.1} times as \
+         long",
+        recorded_s / sent_s
+    );
+    if let (Some(theirs), Some(recorded)) = (STUDY_CACHED.sent_seconds, STUDY_CACHED.seconds) {
+        let times = recorded / theirs;
+        sentence += &format!(" (theirs {theirs} s and {recorded} s, {times:.1} times)");
+    }
+    Judgement::of_rule(sent_s < recorded_s, sentence)
+}
+
+/// Judges the bottleneck by the seconds of zero-copy and of read-write, to memory and to the disk.
+#[must_use]
+pub fn judge_in_memory(
+    memory: [Option<f64>; 2],
+    disk: [Option<f64>; 2],
+    because: Option<&str>,
+) -> Judgement {
+    let gain = |[zero_copy, copying]: [Option<f64>; 2]| Some(copying? / zero_copy?);
+    let (Some(to_memory), Some(to_disk)) = (gain(memory), gain(disk)) else {
+        return missing(because);
+    };
+    let theirs = |recordings: [Recording; 2]| gain(recordings.map(|recording| recording.seconds));
+    let mut sentence =
+        format!("read-write takes {to_memory:.2} times as long to memory and {to_disk:.2} to disk");
+    if let (Some(memory), Some(disk)) = (theirs(STUDY_IN_MEMORY), theirs(STUDY_RECORDED)) {
+        sentence += &format!(" (theirs {memory:.2} and {disk:.2})");
+    }
+    Judgement::of_rule(to_memory > 1.0 && to_memory > to_disk, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_report::study_figure::Verdict::{CameOut, DidNotComeOut, NotMeasured};
+
+    fn offsets(sendfile: [f64; 2], read_write: [f64; 2]) -> Judgement {
+        let [sendfile, read_write] = [sendfile, read_write].map(|rates| rates.map(Some));
+        judge_offsets(MeasuredOffsets { sendfile, read_write }, None)
+    }
+
+    #[test]
+    fn table_2_came_out_in_the_study_s_own_order_only() {
+        // The study's own.
+        let theirs = offsets([73.7, 51.5], [29.2, 24.7]);
+        assert_eq!(theirs.verdict, CameOut);
+        let says = "a fixed offset sendfile moves 2.5 times what read-write does (theirs 2.5), \
+                    with an advancing one 2.1 times (theirs 2.1)";
+        assert!(theirs.sentence.ends_with(says), "{}", theirs.sentence);
+        // Each pair of neighbours the other way round.
+        for (sendfile, read_write) in
+            [([3.0, 4.0], [2.0, 1.0]), ([4.0, 2.0], [3.0, 1.0]), ([4.0, 3.0], [1.0, 2.0])]
+        {
+            let judged = offsets(sendfile, read_write);
+            assert_eq!(judged.verdict, DidNotComeOut, "{sendfile:?} {read_write:?}");
+        }
+        let judged = offsets([4.0, 2.0], [3.0, 1.0]);
+        let order = "; fastest is sendfile fixed, then read-write fixed, sendfile advancing, \
+                     read-write advancing";
+        assert!(judged.sentence.ends_with(order), "{}", judged.sentence);
+        assert!(judged.sentence.contains("moves 1.3 times"), "{}", judged.sentence);
+        assert!(judged.sentence.contains("one 2.0 times (theirs 2.1)"), "{}", judged.sentence);
+    }
+
+    #[test]
+    fn table_2_without_one_rate_is_not_measured() {
+        let [all, none] = [[Some(2.0), Some(1.0)], [Some(2.0), None]];
+        let whole = MeasuredOffsets { sendfile: all, read_write: all };
+        for ours in [
+            MeasuredOffsets { sendfile: none, ..whole },
+            MeasuredOffsets { read_write: none, ..whole },
+        ] {
+            let judged = judge_offsets(ours, Some("sendfile: no such call"));
+            assert_eq!(
+                (judged.verdict, judged.sentence.as_str()),
+                (NotMeasured, "sendfile: no such call")
+            );
+        }
+        assert_eq!(judge_offsets(MeasuredOffsets::default(), None).sentence, super::super::NO_TIME);
+    }
+
+    #[test]
+    fn less_time_by_zero_copy_came_out_and_the_same_time_did_not() {
+        let theirs = judge_times([Some(1.66), Some(3.48)], None);
+        assert_eq!(theirs.verdict, CameOut);
+        let says = "1.66 s by zero-copy and 3.48 s by read-write, 2.10 times as long (theirs 1.66 \
+                    s and 3.48 s, 2.10 times)";
+        assert!(theirs.sentence.ends_with(says), "{}", theirs.sentence);
+        assert_eq!(judge_times([Some(2.0), Some(2.0)], None).verdict, DidNotComeOut);
+        assert_eq!(judge_times([Some(2.0), Some(1.0)], None).verdict, DidNotComeOut);
+        assert_eq!(judge_times([Some(2.0), None], Some("why")).verdict, NotMeasured);
+        let recorded = judge_recorded([Some(76.9), Some(84.0)], None);
+        assert_eq!(recorded.verdict, CameOut);
+        assert!(recorded.sentence.contains("theirs 76.9 s and 84 s, 1.09 times"));
+        assert_eq!(judge_recorded([Some(84.0), Some(76.9)], None).verdict, DidNotComeOut);
+        assert_eq!(judge_recorded([None, Some(1.0)], Some("why")).sentence, "why");
+    }
+
+    #[test]
+    fn a_cache_absorbs_where_all_is_sent_before_it_is_recorded() {
+        let ours =
+            |sent_s, recorded_s| judge_cached(Some(MeasuredCached { sent_s, recorded_s }), None);
+        let theirs = ours(2.01, 6.54);
+        assert_eq!(theirs.verdict, CameOut);
+        assert!(
+            theirs.sentence.contains("3.3 times as long (theirs 2.01 s and 6.54 s, 3.3 times)")
+        );
+        assert_eq!(ours(3.0, 3.0).verdict, DidNotComeOut);
+        assert_eq!(ours(3.0, 2.0).verdict, DidNotComeOut);
+        let none = judge_cached(None, Some("needs a warm source"));
+        assert_eq!((none.verdict, none.sentence.as_str()), (NotMeasured, "needs a warm source"));
+    }
+
+    #[test]
+    fn the_disk_is_the_bottleneck_where_memory_gains_more() {
+        let judge = |memory: [f64; 2], disk: [f64; 2]| {
+            judge_in_memory(memory.map(Some), disk.map(Some), None)
+        };
+        let theirs = judge([60.5, 83.5], [76.9, 84.0]);
+        assert_eq!(theirs.verdict, CameOut);
+        let says = "1.38 times as long to memory and 1.09 to disk (theirs 1.38 and 1.09)";
+        assert!(theirs.sentence.ends_with(says), "{}", theirs.sentence);
+        assert_eq!(judge([1.0, 1.1], [1.0, 1.4]).verdict, DidNotComeOut);
+        assert_eq!(judge([1.0, 0.9], [1.0, 0.8]).verdict, DidNotComeOut, "nothing is gained");
+        let none = [Some(1.0), None];
+        assert_eq!(judge_in_memory(none, [Some(1.0); 2], None).verdict, NotMeasured);
+        assert_eq!(judge_in_memory([Some(1.0); 2], none, None).verdict, NotMeasured);
+    }
+}
