@@ -302,6 +302,11 @@ impl Server {
             is_probe: false,
         };
         self.place_for(&open, &grant)?.open.insert(session, entry);
+        if grant.single_use {
+            // Once more: another may have used it up before this one had its place. While it has
+            // it, no other session of the token begins, so that this answer stays true.
+            self.authorize(&open).inspect_err(|_| lock(&self.sessions).remove(&session))?;
+        }
         let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
         let setup = StreamSetup {
             keys,
@@ -333,7 +338,7 @@ impl Server {
     /// Locks the sessions when this one may be added.
     ///
     /// The same transfer on an earlier connection is a leftover and yields. A single-use token has
-    /// one session at a time, and none once its transfer is complete.
+    /// one session at a time.
     fn place_for(&self, open: &message::Open, grant: &Grant) -> Result<Guard<'_, Sessions>, Fault> {
         let begun = Instant::now();
         let mut waiting = None;
@@ -367,14 +372,6 @@ impl Server {
                     ));
                 }
             } else {
-                if grant.single_use {
-                    // Once more under the lock: another may have used it up meanwhile.
-                    let secret = &open.token_secret.0;
-                    let purpose = purpose_of(open);
-                    let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
-                    let needs = rights::needed(open);
-                    self.state.authorize(secret, &self.served, purpose, &needs)?;
-                }
                 if sessions.open.len() >= self.options.sessions_max as usize {
                     let what = "the server has as many sessions as it may";
                     let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
@@ -783,11 +780,81 @@ pub(super) fn no_room(what: &str, error: &dyn std::fmt::Display) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        options::{PushRequest, ServeOptions, SourceSpec},
+        rights::Rights,
+        state::NewToken,
+        url::HaulUrl,
+    };
+    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+    use std::{fs, io::Write, path::Path};
 
     #[test]
     fn a_server_without_room_says_what_to_do() {
         let error = std::io::Error::from_raw_os_error(24);
         let fault = no_room("no session can be set up", &error);
         assert!(fault.found.contains("Too many open files") && !fault.hint.is_empty(), "{fault:?}");
+    }
+
+    /// A pipe in the place of a file: whoever reads it waits until it is answered.
+    fn put_pipe(path: &Path) {
+        let beside = path.with_extension("pipe");
+        mknodat(CWD, &beside, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        fs::rename(beside, path).unwrap();
+    }
+
+    /// The end to answer by, once somebody reads the pipe.
+    fn reader_of(path: &Path) -> fs::File {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            match open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+                Ok(pipe) => return pipe.into(),
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+                Err(error) => panic!("nobody reads {}: {error}", path.display()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_slow_to_say_the_tokens_holds_up_no_other_session() {
+        let place = tempfile::tempdir().unwrap();
+        let state = place.path().join("state");
+        let options = ServeOptions {
+            listen: "127.0.0.1:0".to_owned(),
+            ..ServeOptions::new(ServeRoot::Null, state.clone())
+        };
+        let server = Server::bind(options).unwrap();
+        let new =
+            NewToken { single_use: true, ..NewToken::new(server.served.clone(), Rights::ALL) };
+        let (token, _) = server.state.new_token(&new).unwrap();
+        let url = HaulUrl { token: Some(token), ..server.url() };
+        let mut request = PushRequest::new([SourceSpec::Zero(1 << 20)], url);
+        request.options.file_options.discard = true;
+        let tokens = state.join("tokens.json");
+        let list = fs::read(&tokens).unwrap();
+        put_pipe(&tokens);
+        let interrupt = Interrupt::default();
+        thread::scope(|scope| {
+            scope.spawn(|| server.run(&interrupt, &|_| {}).unwrap());
+            let pushed = scope.spawn(|| crate::client::push(&request, &interrupt, &mut |_| {}));
+            // The token is looked at when the client shows it, and once more when it gets a place.
+            let mut first = reader_of(&tokens);
+            put_pipe(&tokens);
+            first.write_all(&list).unwrap();
+            drop(first);
+            let mut second = reader_of(&tokens);
+            let is_free = (0..100).any(|_| {
+                thread::sleep(Duration::from_millis(1));
+                server.sessions.try_lock().is_some()
+            });
+            fs::write(tokens.with_extension("new"), &list).unwrap();
+            fs::rename(tokens.with_extension("new"), &tokens).unwrap();
+            second.write_all(&list).unwrap();
+            drop(second);
+            let pushed = pushed.join().unwrap();
+            interrupt.store(true, Ordering::Relaxed);
+            assert!(pushed.is_ok_and(|report| report.ok), "the push");
+            assert!(is_free, "the list of sessions is locked while the tokens are read");
+        });
     }
 }
