@@ -307,8 +307,10 @@ struct Opened {
 /// State of the whole run, over all its sessions.
 #[derive(Default)]
 struct Run {
-    /// Bytes in place or durable before the first session of this run.
-    there_before: Option<u64>,
+    /// Bytes that its lost sessions found in place or durable, and had not brought themselves.
+    there_before: u64,
+    /// Most bytes that its lost sessions can have brought.
+    brought_bytes_max: u64,
     done_before: u64,
     names: SettledNames,
     account: Account,
@@ -443,7 +445,6 @@ impl<'a> Client<'a> {
                 on_event(event);
             })?;
             run.names = names;
-            run.there_before.get_or_insert(tally.there_before());
             if matches!(end, SessionEnd::Finished) {
                 return self.finished((run, tally), work, *begun, on_event);
             }

@@ -100,7 +100,7 @@ impl Client<'_> {
         let report = self.report(run, tally, begun);
         let kept = tally.durable_bytes.max(tally.there_before());
         let unfinished_bytes = kept.saturating_sub(tally.done_bytes + tally.skipped_bytes);
-        let there_before = run.there_before.unwrap_or(0);
+        let there_before = run.there_before(tally);
         let moved_bytes = (report.bytes + unfinished_bytes).saturating_sub(there_before);
         let report = Report { ok: false, unfinished_bytes, moved_bytes, ..report };
         until_now(report, begun)

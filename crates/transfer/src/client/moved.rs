@@ -18,9 +18,23 @@ pub(super) struct There {
 }
 
 impl Run {
-    /// Counts the files of a session that was lost, before another goes on.
+    /// Counts what a session that was lost had, before another goes on.
     pub(super) fn lost(&mut self, tally: &Tally) {
+        self.there_before = self.there_before(tally);
+        self.brought_bytes_max += tally.offered_bytes.saturating_sub(tally.there_before());
         self.done_before += tally.counts().done;
+    }
+
+    /// Bytes that were in place or durable before this run, as far as it is known at the end of a
+    /// session with this tally. A later session meets what an earlier one was lost too soon for.
+    pub(super) fn there_before(&self, tally: &Tally) -> u64 {
+        let Earlier { found_bytes, gone_skipped_bytes, .. } = self.names.earlier();
+        let skipped = match self.names.is_full {
+            true => 0,
+            false => tally.skipped_bytes.saturating_sub(found_bytes) + gone_skipped_bytes,
+        };
+        let not_brought = tally.there_before().saturating_sub(self.brought_bytes_max);
+        self.there_before.max(skipped).max(not_brought)
     }
 
     /// Counts what was there before this run. What an earlier session of it brought was not: its
@@ -34,7 +48,7 @@ impl Run {
         let Earlier { gone, found, .. } = earlier;
         let gone_bytes = earlier.gone_done_bytes + earlier.gone_skipped_bytes;
         let bytes = tally.done_bytes + tally.skipped_bytes + gone_bytes;
-        let moved_bytes = bytes.saturating_sub(self.there_before.unwrap_or(0));
+        let moved_bytes = bytes.saturating_sub(self.there_before(tally));
         let skipped_bytes = tally.skipped_bytes.saturating_sub(earlier.found_bytes);
         let skipped_bytes = skipped_bytes + earlier.gone_skipped_bytes;
         let resumed_bytes = skipped_bytes + tally.resumed_bytes.min(tally.done_bytes);
@@ -86,10 +100,11 @@ mod tests {
 
     #[test]
     fn what_an_earlier_session_of_a_run_brought_was_not_there_before_it() {
-        let mut run = Run { there_before: Some(0), ..Run::default() };
+        let mut run = Run::default();
         // A file was completed, and of another 248 bytes were durable when the session was lost.
         session(&mut run, &[("a", FileStatus::Done, 50)]);
-        run.lost(&Tally { done_files: 1, done_bytes: 50, ..Tally::default() });
+        let offered_bytes = 1050;
+        run.lost(&Tally { offered_bytes, done_files: 1, done_bytes: 50, ..Tally::default() });
         let files = [("a", FileStatus::Skipped, 50), ("b", FileStatus::Done, 1000)];
         session(&mut run, &files);
         let skipped = Tally { skipped_files: 1, skipped_bytes: 50, ..Tally::default() };
@@ -99,25 +114,47 @@ mod tests {
         assert_eq!((there.files.done, there.files.skipped), (2, 0));
         assert_eq!((there.bytes, there.moved_bytes, there.gone_files), (1050, 1050, 0));
         // The same as the only session of a run: it was all there.
-        let mut run = Run { there_before: Some(298), ..Run::default() };
+        let mut run = Run::default();
         session(&mut run, &files);
         let there = run.there(&last);
         assert_eq!((there.resumed_bytes, there.skipped_bytes), (298, 50));
         assert_eq!((there.files.done, there.files.skipped), (1, 1));
     }
 
+    #[test]
+    fn what_was_there_was_not_moved_though_the_first_session_did_not_meet_it() {
+        let mut run = Run::default();
+        // Lost before any answer: the files were offered, or not even that.
+        for offered_bytes in [0, 1000] {
+            session(&mut run, &[]);
+            run.lost(&Tally { offered_bytes, ..Tally::default() });
+        }
+        session(&mut run, &[("a", FileStatus::Skipped, 600), ("b", FileStatus::Done, 400)]);
+        let skipped = Tally { skipped_files: 1, skipped_bytes: 600, ..Tally::default() };
+        let last = Tally { done_files: 1, done_bytes: 400, resumed_bytes: 100, ..skipped };
+        let there = run.there(&last);
+        assert_eq!((there.bytes, there.moved_bytes, there.skipped_bytes), (1000, 400, 600));
+        // Where nothing had been offered, what is resumed was there before the run, too.
+        let mut run = Run::default();
+        session(&mut run, &[]);
+        run.lost(&Tally::default());
+        session(&mut run, &[("a", FileStatus::Skipped, 600), ("b", FileStatus::Done, 400)]);
+        assert_eq!((run.there(&last).moved_bytes, run.there(&last).resumed_bytes), (300, 700));
+    }
+
     /// A move had removed them, so that the last session was not offered them.
     #[test]
     fn what_an_earlier_session_of_a_move_brought_is_counted_though_it_is_gone() {
-        let mut run = Run { there_before: Some(7), ..Run::default() };
+        let mut run = Run::default();
         let first = [("a", FileStatus::Done, 50), ("b", FileStatus::Skipped, 7)];
         session(&mut run, &first);
-        run.lost(&Tally { done_files: 1, done_bytes: 50, ..Tally::default() });
+        let skipped = Tally { skipped_files: 1, skipped_bytes: 7, ..Tally::default() };
+        run.lost(&Tally { offered_bytes: 57, done_files: 1, done_bytes: 50, ..skipped });
         // One that was there before the run, and is no file of the first session.
         session(&mut run, &[("c", FileStatus::Skipped, 3), ("d", FileStatus::Done, 1000)]);
         let skipped = Tally { skipped_files: 1, skipped_bytes: 3, ..Tally::default() };
         let there = run.there(&Tally { done_files: 1, done_bytes: 1000, ..skipped });
         assert_eq!((there.files.done, there.files.skipped), (2, 2));
-        assert_eq!((there.bytes, there.gone_files), (1060, 2));
+        assert_eq!((there.bytes, there.moved_bytes, there.gone_files), (1060, 1050, 2));
     }
 }
