@@ -62,7 +62,7 @@ use crate::{
 use account::{Account, Figured};
 use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
-use final_report::{named, of_report, until_now};
+use final_report::{named, of_more, of_report, until_now};
 use haul_datapath::{Host, choose};
 use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
@@ -325,7 +325,8 @@ struct Run {
     port: Option<io::Result<Duration>>,
     largest_lag: Option<Lag>,
     written: Written,
-    /// Report of how far it was when its last session ended, unless all was settled then.
+    /// Report of how far it was at the end of the session that had the most, unless all was
+    /// settled then.
     partial: Option<Report>,
     keeps_source_name: bool,
 }
@@ -449,7 +450,8 @@ impl<'a> Client<'a> {
                 return self.finished((run, tally), work, *begun, on_event);
             }
             run.keeps_source_name = tally.keeps_source_name;
-            run.partial = Some(self.partial_report(run, &tally, *begun));
+            let partial = self.partial_report(run, &tally, *begun);
+            run.partial = Some(of_more(run.partial.take(), partial));
             let nothing_yet = back.lost.is_none() && tally.received_bytes + tally.done_files == 0;
             let why = why_lost(end, nothing_yet)?;
             run.lost(&tally);

@@ -30,13 +30,15 @@ impl Served {
         fs::create_dir(&root).expect("a directory");
         let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at / 7 + at / 4099) as u8).collect();
         fs::write(place.path().join("source"), bytes).expect("a file");
-        let mut options = ServeOptions::new(ServeRoot::Directory(root), place.path().join("state"));
-        options.listen = "127.0.0.1:0".to_owned();
-        let server = Server::bind(options).expect("a free port");
-        let (url, interrupt) = (server.url(), Interrupt::default());
-        let until = interrupt.clone();
-        let thread = thread::spawn(move || server.run(&until, &|_| {}).expect("it serves"));
+        let (url, interrupt, thread) = serve(place.path(), 0);
         Self { place, url, interrupt, thread: Some(thread) }
+    }
+
+    /// Ends the server and starts it anew, at the same port and with the same state.
+    fn restart(&mut self) {
+        self.stop();
+        let (_, interrupt, thread) = serve(self.place.path(), self.url.port);
+        (self.interrupt, self.thread) = (interrupt, Some(thread));
     }
 
     fn source(&self) -> PathBuf {
@@ -51,6 +53,17 @@ impl Served {
         self.interrupt.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);
     }
+}
+
+fn serve(place: &Path, port: u16) -> (HaulUrl, Interrupt, JoinHandle<()>) {
+    let root = ServeRoot::Directory(place.join("root"));
+    let mut options = ServeOptions::new(root, place.join("state"));
+    options.listen = format!("127.0.0.1:{port}");
+    let server = Server::bind(options).expect("a free port");
+    let (url, interrupt) = (server.url(), Interrupt::default());
+    let until = interrupt.clone();
+    let thread = thread::spawn(move || server.run(&until, &|_| {}).expect("it serves"));
+    (url, interrupt, thread)
 }
 
 impl Drop for Served {
@@ -144,6 +157,28 @@ fn a_push_whose_server_ends_gives_its_report() {
     let error = push_until_durable(&slow, &mut |_| served.stop());
     assert!(matches!(error, TransferError::Broken { .. }), "{error:?}");
     check_partial(error.report().expect("a session was under way"), &served);
+}
+
+#[test]
+fn a_second_session_that_ends_early_hides_nothing_that_the_first_one_kept() {
+    let mut served = Served::start();
+    let mut slow = request(&served.source(), &served.url, Some(8 << 20));
+    slow.options.retry_for = Duration::from_secs(30);
+    let (interrupt, mut sessions) = (Interrupt::default(), 0);
+    let pushed = push(&slow, &interrupt, &mut |event| match event {
+        Event::Session(_) => {
+            sessions += 1;
+            interrupt.store(sessions == 2, Ordering::Relaxed);
+        }
+        Event::Progress(progress) if progress.bytes_durable > 0 && sessions == 1 => {
+            served.restart();
+        }
+        _ => {}
+    });
+    let error = pushed.expect_err("the file is too large to be through by then");
+    let report = error.report().expect("sessions were under way");
+    check_partial(report, &served);
+    assert_eq!(report.reconnections, 1, "{report:?}");
 }
 
 #[test]

@@ -172,6 +172,21 @@ pub(super) fn named(
     ended.map(&name).map_err(|error| error.map_report(|report| report.map(&name)))
 }
 
+/// Report of a run that two of its sessions were lost in: of the session in which more was kept, as
+/// the later one may have been lost before it had met what the earlier one brought.
+pub(super) fn of_more(earlier: Option<Report>, later: Report) -> Report {
+    let kept = |report: &Report| report.bytes + report.unfinished_bytes;
+    let Some(earlier) = earlier.filter(|earlier| kept(earlier) > kept(&later)) else {
+        return later;
+    };
+    Report {
+        resent_spans: later.resent_spans,
+        reconnections: later.reconnections,
+        seconds_without_server: later.seconds_without_server,
+        ..earlier
+    }
+}
+
 /// The problem of a run none of whose sources could even be offered.
 fn nothing_started(tally: &Tally) -> Option<Problem> {
     tally.first_problem.clone().filter(|_| tally.offered_files == 0)
@@ -194,4 +209,22 @@ fn rechecked(target: &message::SideReport) -> Option<RecheckReport> {
         lost_bytes: target.recheck_lost_bytes,
         seconds: stages::round(target.recheck_ns as f64 / 1e9, 3),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_was_lost_early_hides_nothing_that_an_earlier_one_kept() {
+        let kept = |unfinished_bytes, reconnections| Report {
+            bytes: 10,
+            unfinished_bytes,
+            reconnections,
+            ..Report::default()
+        };
+        assert_eq!(of_more(None, kept(0, 0)), kept(0, 0));
+        assert_eq!(of_more(Some(kept(500, 0)), kept(0, 1)), kept(500, 1));
+        assert_eq!(of_more(Some(kept(500, 1)), kept(700, 2)), kept(700, 2));
+    }
 }
