@@ -32,6 +32,7 @@ use crate::{
     session::{
         disclosure::Telling,
         headway::{Carried, Cut, Headway},
+        moved_earlier::MovedEarlier,
         numa,
         receiving::{Receiving, ReceivingOptions},
         reported::Reported,
@@ -313,6 +314,7 @@ struct Run {
     brought_bytes_max: u64,
     done_before: u64,
     names: SettledNames,
+    moved_earlier: MovedEarlier,
     account: Account,
     resent: u64,
     mine: message::SideReport,
@@ -439,6 +441,9 @@ impl<'a> Client<'a> {
                 }
             }
             self.headway.begin_session(Instant::now());
+            if self.file_options.move_sources {
+                run.moved_earlier = run.names.moved(work.source_paths(&self.open));
+            }
             let mut names = std::mem::take(&mut run.names);
             names.begin_session();
             let (end, tally) = self.session(opened, work, run, *begun, &mut |event| {
@@ -633,13 +638,16 @@ impl<'a> Client<'a> {
                         self.open.paths.first().map_or(&b""[..], Vec::as_slice),
                         granted.target_is_name,
                     )),
+                    moved_earlier: std::mem::take(&mut run.moved_earlier),
                 };
                 let sources = Sources::Listed(walk_named(sources, self.walk_options()).into());
                 let role = Sending::new(sources, setup, streams, source, options, on_event);
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
             }
             Work::Pull(place) => {
+                let moved_earlier = std::mem::take(&mut run.moved_earlier);
                 let options = self.receiving_options(&opened.granted, place);
+                let options = ReceivingOptions { moved_earlier, ..options };
                 let role = Receiving::new(place.clone(), setup, streams, source, options, on_event)
                     .map_err(|error| set_up_failed(&error))?;
                 Ok(self.run_role(&mut opened.control, role, meter, &waker, run))
@@ -659,6 +667,7 @@ impl<'a> Client<'a> {
             matcher: self.matcher.clone(),
             selection: None,
             manifest: self.lines(new_name(place)),
+            moved_earlier: MovedEarlier::default(),
             verify_target: self.options.verify_target,
             peer_rechecks: granted.capabilities.contains(&CAPABILITY_RECHECK),
         }

@@ -13,6 +13,7 @@ mod hashing;
 pub mod headway;
 mod lag;
 pub mod listening;
+pub mod moved_earlier;
 pub mod numa;
 mod patience;
 pub mod receiving;

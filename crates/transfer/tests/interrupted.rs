@@ -181,6 +181,83 @@ fn a_second_session_that_ends_early_hides_nothing_that_the_first_one_kept() {
     assert_eq!(report.reconnections, 1, "{report:?}");
 }
 
+/// Checks the report of a move of a small and a large file, whose server was started anew between
+/// them.
+fn check_moved(report: &Report, source: &Path, target: &Path) {
+    assert!(report.ok && report.reconnections == 1, "{report:?}");
+    assert_eq!((report.files.done, report.files.failed), (2, 0), "{report:?}");
+    assert_eq!(report.sources_removed, 2, "{report:?}");
+    for name in ["small", "large"] {
+        assert!(!source.join(name).exists() && target.join(name).exists(), "{name}");
+    }
+}
+
+/// Makes the files of a move.
+fn make_small_and_large(served: &Served, directory: &Path) {
+    fs::write(directory.join("small"), "first").expect("a file");
+    fs::copy(served.source(), directory.join("large")).expect("a copy");
+}
+
+#[test]
+fn a_source_that_a_push_had_moved_before_it_came_back_is_moved() {
+    let mut served = Served::start();
+    let from = served.place.path().join("from");
+    fs::create_dir(&from).unwrap();
+    make_small_and_large(&served, &from);
+    let sources = ["small", "large"].map(|name| from.join(name));
+    let mut request = PushRequest::new(sources, served.url.clone());
+    request.options = slow_move();
+    let (mut problems, mut is_restarted) = (Vec::new(), false);
+    let pushed = push(&request, &Interrupt::default(), &mut |event| match event {
+        Event::Progress(progress) if progress.bytes_durable > SPAN_BYTES && !is_restarted => {
+            assert!(!from.join("small").exists(), "it is moved first");
+            is_restarted = true;
+            served.restart();
+        }
+        Event::Error(problem) => problems.push(problem),
+        _ => {}
+    });
+    assert_eq!(problems, []);
+    check_moved(&pushed.unwrap(), &from, &served.place.path().join("root"));
+}
+
+#[test]
+fn a_source_that_a_pull_had_moved_before_it_came_back_is_moved() {
+    let mut served = Served::start();
+    let (root, to) = (served.place.path().join("root"), served.place.path().join("to"));
+    make_small_and_large(&served, &root);
+    fs::create_dir(&to).unwrap();
+    let urls = ["small", "large"].map(|name| {
+        let mut url = served.url.clone();
+        url.path = name.into();
+        url
+    });
+    let mut request = PullRequest::new(urls, &*to);
+    request.options = slow_move();
+    let (mut problems, mut is_restarted) = (Vec::new(), false);
+    let pulled = pull(&request, &Interrupt::default(), &mut |event| match event {
+        Event::Progress(progress) if progress.bytes_durable > SPAN_BYTES && !is_restarted => {
+            assert!(!root.join("small").exists(), "it is moved first");
+            is_restarted = true;
+            served.restart();
+        }
+        Event::Error(problem) => problems.push(problem),
+        _ => {}
+    });
+    assert_eq!(problems, []);
+    check_moved(&pulled.unwrap(), &root, &to);
+}
+
+/// Options of a move that comes back, and that takes some seconds.
+fn slow_move() -> TransferOptions {
+    let mut options = TransferOptions::default();
+    options.span_bytes = Some(SPAN_BYTES);
+    options.rate_bytes_per_s = Some(16 << 20);
+    options.retry_for = Duration::from_secs(30);
+    options.file_options.move_sources = true;
+    options
+}
+
 #[test]
 fn a_push_that_could_not_start_has_no_report() {
     let served = Served::start();

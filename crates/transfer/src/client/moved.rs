@@ -1,8 +1,9 @@
 //! Counts of what a run moved, and of what it found there, over all its sessions.
 
-use super::{Client, Run, settled::Earlier};
-use crate::{events::FileCounts, session::tally::Tally};
-use haul_protocol::message::SideReport;
+use super::{Client, Run, Work, settled::Earlier};
+use crate::{events::FileCounts, options::SourceSpec, session::tally::Tally};
+use haul_protocol::message::{Open, SideReport};
+use std::os::unix::ffi::OsStrExt;
 
 /// Counts of what was there before a run, and of what it made of its files.
 pub(super) struct There {
@@ -70,6 +71,20 @@ impl Run {
             resumed_bytes,
             skipped_bytes: skipped_bytes.min(resumed_bytes),
             gone_files: gone.done + gone.skipped,
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Paths of the sources, as the user named them.
+    pub(super) fn source_paths(&self, open: &Open) -> Vec<Vec<u8>> {
+        let path = |source: &SourceSpec| match source {
+            SourceSpec::Path(path) => Some(path.as_bytes().to_vec()),
+            SourceSpec::Zero(_) | SourceSpec::Beginning(_) => None,
+        };
+        match self {
+            Self::Push(sources) => sources.iter().filter_map(path).collect(),
+            Self::Pull(_) => open.paths.clone(),
         }
     }
 }

@@ -6,6 +6,7 @@
 use crate::{
     events::{Event, FileCounts},
     file_status::FileStatus,
+    session::moved_earlier::MovedEarlier,
 };
 use std::{collections::HashMap, hash::BuildHasher, hash::RandomState};
 
@@ -75,6 +76,13 @@ impl SettledNames {
             is_found: was_done && !is_done,
         };
         self.names.insert(name, settled);
+    }
+
+    /// Names of a move that were settled so far, whose sources may be gone; `sources` are the paths
+    /// of the sources, as the user named them.
+    pub(super) fn moved(&self, sources: Vec<Vec<u8>>) -> MovedEarlier {
+        let names = self.names.keys().copied().collect();
+        MovedEarlier { hashes: self.hashes.clone(), names, sources }
     }
 
     /// Counts, at the end of the last session, what earlier ones settled.

@@ -19,6 +19,7 @@ use crate::{
         disclosure::Telling,
         figures_for_client::TellingFigures,
         listening::LOST_AFTER,
+        moved_earlier::MovedEarlier,
         receiving::{Receiving, ReceivingOptions},
         role::{SessionEnd, drive},
         sending::{Giving, Sending, SendingOptions, Sources, following::Written},
@@ -628,6 +629,7 @@ fn run_role(
                 file_options,
                 written: Written::default(),
                 manifest: None,
+                moved_earlier: MovedEarlier::default(),
             };
             let walk = walk_options(file_options);
             let sources = match selection {
@@ -654,6 +656,7 @@ fn run_role(
                 matcher: None,
                 selection,
                 manifest: None,
+                moved_earlier: MovedEarlier::default(),
                 verify_target: open.verify_target,
                 peer_rechecks: capabilities.contains(&CAPABILITY_RECHECK),
             };

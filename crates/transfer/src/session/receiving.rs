@@ -212,6 +212,8 @@ impl<'a> Receiving<'a> {
                 }
                 context.tell(Event::LeftOut(Problem::of(&fault)));
             }
+            ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. })
+                if context.moved_earlier.explains(&fault) => {}
             ReceiverEvent::Notice(message::Notice { fault: Some(fault), .. }) => {
                 // A source that could not even be offered, or of which no more is.
                 self.stages.rounds.source_failed(&fault.path, context);

@@ -12,6 +12,7 @@ use crate::{
     session::{
         disclosure::Telling,
         engine_orders::{Change, told_to_both},
+        moved_earlier::MovedEarlier,
         receiving::receive_spans::ReceiveShared,
         resumed::TakenUpBytes,
         role::{EventSink, SessionEnd},
@@ -59,6 +60,8 @@ pub(super) struct Context<'a> {
     pub rules: AnswerRules,
     /// Patterns of the user: what they leave out is not removed either.
     pub matcher: Option<Matcher>,
+    /// Files of a move that an earlier session of the run brought.
+    pub moved_earlier: MovedEarlier,
     pub tally: Tally,
     pub taken_up: TakenUpBytes,
     pub open: BTreeMap<FileId, OpenFile>,

@@ -29,8 +29,10 @@ pub(super) fn find_missing(expected: Option<&[Expected]>, context: &mut Context<
     if context.tally.failed_files > 0 {
         return;
     }
-    let missing = expected.unwrap_or_default().iter().filter(|expected| !expected.has_come);
-    for missing in missing {
+    for missing in expected.unwrap_or_default() {
+        if missing.has_come || context.moved_earlier.has(&missing.name) {
+            continue;
+        }
         let what = "was asked for and not offered";
         let fault = Fault::new(FaultCode::IoFailed, Side::Source, what);
         let problem = Problem::of_file(&fault, &missing.name);

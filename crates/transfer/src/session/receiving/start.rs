@@ -24,6 +24,7 @@ use crate::{
         contents::Contents,
         disclosure::Telling,
         engine_orders::Orders,
+        moved_earlier::MovedEarlier,
         patience::Patience,
         resumed::TakenUpBytes,
         role::EventSink,
@@ -62,6 +63,8 @@ pub struct ReceivingOptions {
     pub selection: Option<Arriving>,
     /// The manifest in which each settled file gets a line.
     pub manifest: Option<Lines>,
+    /// Files of a move that an earlier session of the run brought.
+    pub moved_earlier: MovedEarlier,
     /// Files are read back from their disk before they get their names.
     pub verify_target: bool,
     /// The sender has capability 2: it sends again what is found lost.
@@ -137,6 +140,7 @@ impl ReceivingOptions {
                 place,
                 rules,
                 matcher: options.matcher,
+                moved_earlier: options.moved_earlier,
                 tally: Tally::default(),
                 taken_up: TakenUpBytes::default(),
                 open: BTreeMap::new(),

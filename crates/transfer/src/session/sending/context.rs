@@ -8,6 +8,7 @@ use crate::{
     problem::Problem,
     session::{
         engine_orders::Change,
+        moved_earlier::MovedEarlier,
         role::{EventSink, SessionEnd},
         sending::send_spans::SendShared,
         tally::Tally,
@@ -38,6 +39,8 @@ pub(super) struct Context<'a> {
     pub failed_here: VecDeque<(FileId, SourceEntry, Fault)>,
     /// Faults that were told, of a watch, which finds the same ones again and again.
     pub news: Option<News>,
+    /// Files of a move that an earlier session of the run brought.
+    pub moved_earlier: MovedEarlier,
     /// The goodbye has been said: the end of a stream is no loss any more.
     pub finishing: bool,
     pub ended: Option<SessionEnd>,

@@ -58,6 +58,7 @@ impl Sending<'_> {
                         return self.end_offers();
                     }
                 },
+                Some(Listed::Failed(fault)) if self.context.moved_earlier.explains(&fault) => {}
                 Some(Listed::Failed(fault)) => self.context.not_offered(fault),
                 Some(Listed::LeftOut(fault)) => self.context.left_out(fault),
                 Some(Listed::Entry(entry)) => match check_relative_name(&entry.offer.name) {

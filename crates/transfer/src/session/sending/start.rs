@@ -25,6 +25,7 @@ use crate::{
     session::{
         contents::Contents,
         engine_orders::{Engines, Orders},
+        moved_earlier::MovedEarlier,
         patience::Patience,
         resumed::TakenUpBytes,
         role::EventSink,
@@ -51,6 +52,8 @@ pub struct SendingOptions {
     pub written: Written,
     /// The manifest in which each settled file gets a line.
     pub manifest: Option<Lines>,
+    /// Files of a move that an earlier session of the run brought.
+    pub moved_earlier: MovedEarlier,
 }
 
 /// Parts of a sending role as they are at its begin.
@@ -114,6 +117,7 @@ impl SendingOptions {
                 to_offer: Default::default(),
                 failed_here: Default::default(),
                 news: file_options.recording.watch.then(News::default),
+                moved_earlier: options.moved_earlier,
                 finishing: false,
                 ended: None,
                 events,
