@@ -198,6 +198,7 @@ fn cut_texts(message: &mut Message) {
             cut(&mut notice.why);
             notice.fault.iter_mut().for_each(cut_fault);
         }
+        Message::Removed(removed) => removed.names.iter_mut().for_each(cut_name),
         // Without texts that are cut: each kind by its name, so that a new one is thought of.
         Message::Opened(_)
         | Message::FileOffer(_)
@@ -210,7 +211,6 @@ fn cut_texts(message: &mut Message) {
         | Message::OffersEnd(_)
         | Message::Figures(_)
         | Message::Selection(_)
-        | Message::Removed(_)
         | Message::ProbeReady(_)
         | Message::ProbeStep(_)
         | Message::Ping(_)
@@ -223,6 +223,26 @@ fn cut_fault(fault: &mut Fault) {
     for text in [&mut fault.what, &mut fault.needs, &mut fault.found, &mut fault.hint] {
         cut(text);
     }
+}
+
+/// Cuts a name of what is there to the directories that can be said, and `...` for what is below: a
+/// path may be longer than a program may name it.
+fn cut_name(name: &mut Vec<u8>) {
+    const BELOW: &[u8] = b"...";
+    if name::check_relative_name(name).is_ok() {
+        return;
+    }
+    let mut said = Vec::new();
+    for component in name.split(|&byte| byte == b'/') {
+        let len = said.len() + component.len() + 1 + BELOW.len();
+        if name::check_relative_name(component).is_err() || len > limits::NAME_BYTES_MAX {
+            break;
+        }
+        said.extend_from_slice(component);
+        said.push(b'/');
+    }
+    said.extend_from_slice(BELOW);
+    *name = said;
 }
 
 fn cut(text: &mut String) {
@@ -629,6 +649,28 @@ mod tests {
             let heard = decode_message(&bytes, limits::MESSAGE_BYTES_MAX);
             assert!(matches!(heard, Ok(Some(_))), "{heard:?} of {message:?}");
         }
+    }
+
+    /// A mirror that removed such a name ended the whole session.
+    #[test]
+    fn a_removed_name_that_cannot_be_said_is_told_by_the_directories_above_it() {
+        let directory = "d".repeat(255);
+        let deep = vec![&directory[..]; 17].join("/");
+        let cases = [
+            (String::from("a/b"), String::from("a/b")),
+            (deep.clone(), format!("{}/...", vec![&directory[..]; 15].join("/"))),
+            (format!("a/{}/b", "x".repeat(256)), "a/...".into()),
+            ("x".repeat(9000), "...".into()),
+        ];
+        let names = cases.iter().map(|(name, _)| name.clone().into_bytes()).collect();
+        let mut bytes = vec![];
+        encode_message(Message::Removed(Removed { names }), &mut bytes);
+        let heard = decode_message(&bytes, limits::MESSAGE_BYTES_MAX).expect("allowed");
+        let Some((Message::Removed(removed), _)) = heard else { panic!("{heard:?}") };
+        for ((_, told), name) in cases.iter().zip(&removed.names) {
+            assert_eq!(String::from_utf8_lossy(name), *told);
+        }
+        assert_eq!(removed.names.len(), cases.len());
     }
 
     /// A list of empty items takes 2 bytes an item on the wire and 240 in memory.

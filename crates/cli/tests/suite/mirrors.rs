@@ -3,6 +3,7 @@
 //! What a dry run says, what is removed, and what stays.
 
 use crate::harness::{Place, process::Ran, server::Server};
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 fn write(path: &Path, bytes: &str) {
@@ -111,4 +112,34 @@ fn a_dry_run_after_a_run_finds_every_hard_link_in_place() {
     let dry = push(&place, &server, &["-n"]);
     let ran = push(&place, &server, &[]);
     assert_eq!(dry.ok()["files"]["planned"], ran.ok()["files"]["done"], "{dry:?}");
+}
+
+/// Makes a directory whose path is nearly as long as one may be, with a file in it whose path is
+/// longer.
+fn make_too_deep(base: &Path) {
+    let mut directory = fs::File::open(base).unwrap();
+    let names = (0..15).map(|_| "d".repeat(255)).chain(["d".repeat(200)]);
+    for name in names {
+        mkdirat(&directory, &name, Mode::RWXU).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        directory = openat(&directory, &name, flags, Mode::empty()).unwrap().into();
+    }
+    openat(&directory, "f".repeat(200), OFlags::CREATE, Mode::RUSR).unwrap();
+}
+
+#[test]
+fn a_name_that_is_too_long_to_be_told_is_removed_and_the_mirror_ends_well() {
+    let place = Place::new();
+    write(&place.source("m/kept"), "here");
+    write(&place.root("m/kept"), "there");
+    make_too_deep(&place.root("m"));
+    let server = Server::start(&place);
+    let dry = push(&place, &server, &["-n", "--delete"]);
+    assert_eq!(dry.status, 0, "{}", dry.err);
+    let ran = push(&place, &server, &["--delete"]);
+    assert_eq!(ran.ok()["files"]["removed"], 17, "{ran:?}");
+    assert_eq!(fs::read_dir(place.root("m")).unwrap().count(), 1);
+    let told = names_with(&ran, &["removed"]);
+    assert!(told.iter().all(|name| name.len() < 4096), "{told:?}");
+    assert!(told.iter().any(|name| name.ends_with("/...")), "{told:?}");
 }
