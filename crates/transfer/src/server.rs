@@ -3,6 +3,7 @@
 mod doorman;
 pub mod event;
 mod not_let_in;
+mod open_sessions;
 mod probes;
 pub mod reachable;
 mod refusals;
@@ -25,6 +26,7 @@ use crate::{
 use crate::{problem::Problem, session::streams::choose_congestion};
 use doorman::{Strangers, Threads};
 use haul_datapath::Host;
+use open_sessions::Sessions;
 use reachable::Hosts;
 use refusals::Refusals;
 use rustix::{
@@ -32,7 +34,6 @@ use rustix::{
     io::Errno,
 };
 use rustls::ServerConfig;
-use sessions::Sessions;
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener},

@@ -5,7 +5,8 @@
 use super::{
     Server,
     doorman::Stranger,
-    sessions::{Entry, HandshakeFailure, no_room},
+    open_sessions::Entry,
+    sessions::{HandshakeFailure, no_room},
 };
 use crate::{
     Interrupt,

@@ -1,11 +1,15 @@
 //! Sessions of the server: letting clients in, and running what they asked for.
 
-use super::{ServeRoot, Server, doorman::Stranger, not_let_in::NotLetIn};
+use super::{
+    ServeRoot, Server,
+    doorman::Stranger,
+    not_let_in::NotLetIn,
+    open_sessions::{Entry, Sessions},
+};
 use crate::{
     Interrupt,
     bytes::{hex, random_bytes},
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
-    digest::SessionKeys,
     error::{io_problem_fault, problem},
     events::{Event, FileCounts},
     file_options::FileOptions,
@@ -47,7 +51,6 @@ use crate::{
 use haul_datapath::choose::{self, StreamFacts};
 use haul_protocol::{
     CAPABILITY_RECHECK, Message, ServerHandshake, StreamId,
-    frame::Preface,
     handshake::ServerStep,
     limits,
     message::{self, Digest, Direction, Fault, FaultCode, Side},
@@ -55,7 +58,6 @@ use haul_protocol::{
 use haul_sys::tcp_info::TcpInfo;
 use rustls::ServerConnection;
 use std::{
-    collections::BTreeMap,
     net::{SocketAddr, TcpStream},
     sync::{
         Arc,
@@ -87,70 +89,6 @@ const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
 const PROBLEMS_TOLD_MAX: u64 = 1000;
 /// Time that a session may take to yield to its successor.
 const SUPERSEDE_PATIENCE: Duration = Duration::from_secs(60);
-
-pub struct Entry {
-    pub transfer: [u8; 16],
-    pub token_id: String,
-    pub keys: Arc<SessionKeys>,
-    pub attach: mpsc::Sender<(StreamId, TcpStream)>,
-    pub streams: Arc<Streams>,
-    pub streams_granted: u64,
-    pub interrupt: Interrupt,
-    /// Whether the session is a probe and moves no files.
-    pub is_probe: bool,
-}
-
-#[derive(Default)]
-pub struct Sessions {
-    open: BTreeMap<[u8; 16], Entry>,
-    pub ended_for_good: bool,
-    pub cut_off_at: Option<Instant>,
-}
-
-impl Sessions {
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    pub fn count(&self) -> usize {
-        self.open.len()
-    }
-
-    /// Number of open sessions that are probes.
-    pub fn probes(&self) -> usize {
-        self.open.values().filter(|entry| entry.is_probe).count()
-    }
-
-    pub fn insert(&mut self, session: [u8; 16], entry: Entry) {
-        self.open.insert(session, entry);
-    }
-
-    pub fn remove(&mut self, session: &[u8; 16]) {
-        self.open.remove(session);
-    }
-
-    pub fn interrupt_all(&self) {
-        for entry in self.open.values() {
-            entry.interrupt.store(true, Ordering::Relaxed);
-            entry.streams.wake();
-        }
-    }
-
-    /// Gives a data connection to its session.
-    pub fn attach(&self, preface: &Preface, socket: TcpStream) -> Result<(), NotLetIn> {
-        let entry = self.open.get(&preface.session).ok_or(NotLetIn::UnknownStream)?;
-        if !entry.keys.verify_preface(preface) {
-            return Err(NotLetIn::UnknownStream);
-        }
-        // Twice the agreed number: some may be about to end while others replace them.
-        if !entry.streams.claim(preface.stream, entry.streams_granted * 2) {
-            return Err(NotLetIn::StreamTooMany);
-        }
-        let _ = entry.attach.send((preface.stream, socket));
-        entry.streams.wake();
-        Ok(())
-    }
-}
 
 /// A session that was accepted, with what was agreed in the handshake.
 struct Accepted {
