@@ -37,6 +37,7 @@ use rustls::ServerConfig;
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     thread,
@@ -169,6 +170,10 @@ impl Server {
     ///
     /// # Errors
     /// If the listening socket fails.
+    ///
+    /// # Panics
+    /// If `on_event` does: in a session's thread it ends that session, and this call panics when
+    /// the server ends; otherwise as soon as the sessions are interrupted.
     pub fn run(
         &self,
         interrupt: &Interrupt,
@@ -176,7 +181,7 @@ impl Server {
     ) -> Result<(), Problem> {
         let result = thread::scope(|scope| {
             let mut threads = Threads::default();
-            let result = loop {
+            let accept = || loop {
                 if interrupt.load(Ordering::Relaxed) || self.is_over() {
                     break Ok(());
                 }
@@ -205,8 +210,11 @@ impl Server {
                     }
                 }
             };
+            // Who was let in would be waited for, though nobody hears of it any more.
+            let result = catch_unwind(AssertUnwindSafe(accept));
             self.strangers.close_all();
             lock(&self.sessions).interrupt_all();
+            let result = result.unwrap_or_else(|panic| resume_unwind(panic));
             assert!(!threads.panicked, "the thread of a connection panicked");
             result
         });
@@ -306,4 +314,74 @@ fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
         };
         problem(&what, needs, &error.to_string(), hint)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{PushRequest, SourceSpec};
+    use std::{
+        net::TcpStream,
+        sync::{atomic::AtomicBool, mpsc},
+    };
+
+    /// A server of `null:`, whose state goes with the directory.
+    fn bind(state: &tempfile::TempDir) -> Arc<Server> {
+        let mut options = ServeOptions::new(ServeRoot::Null, state.path().join("state"));
+        options.listen = "127.0.0.1:0".to_owned();
+        options.handshake_timeout = Duration::from_secs(3600);
+        Arc::new(Server::bind(options).unwrap())
+    }
+
+    /// Runs a server on a thread; says whether it panicked when it ends.
+    fn run(
+        server: &Arc<Server>,
+        interrupt: &Interrupt,
+        on_event: impl Fn(ServerEvent) + Send + Sync + 'static,
+    ) -> mpsc::Receiver<bool> {
+        let (server, interrupt) = (server.clone(), interrupt.clone());
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let run = || server.run(&interrupt, &on_event);
+            let _ = tell.send(catch_unwind(AssertUnwindSafe(run)).is_err());
+        });
+        told
+    }
+
+    #[test]
+    fn a_handler_that_panics_while_connections_are_taken_ends_the_server() {
+        let state = tempfile::tempdir().unwrap();
+        let server = bind(&state);
+        let ended = run(&server, &Interrupt::default(), |event| panic!("of a test: {event}"));
+        let silent = TcpStream::connect(server.local_addr()).unwrap();
+        thread::sleep(POLL * 3);
+        for _ in 0..100 {
+            let _ = server.refusals.tell(silent.local_addr().unwrap(), "of a test".to_owned());
+        }
+        server.refusals.end_window();
+        assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(true));
+    }
+
+    #[test]
+    fn a_handler_that_panics_in_a_session_ends_that_session_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let server = bind(&state);
+        let (interrupt, has_panicked) = (Interrupt::default(), AtomicBool::new(false));
+        let ended = run(&server, &interrupt, move |event| {
+            let begins = matches!(event, ServerEvent::Session { .. });
+            assert!(!begins || has_panicked.swap(true, Ordering::Relaxed), "of a test");
+        });
+        let mut request = PushRequest::new([SourceSpec::Zero(1 << 20)], server.url());
+        request.options.retry_for = Duration::ZERO;
+        let push = || crate::push(&request, &Interrupt::default(), &mut |_| {});
+        // A first connection that breaks early is made once more by the client itself.
+        assert!(push().or_else(|_| push()).unwrap().ok);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !lock(&server.sessions).is_empty() {
+            assert!(Instant::now() < deadline, "the session is still in the list");
+            thread::sleep(Duration::from_millis(5));
+        }
+        interrupt.store(true, Ordering::Relaxed);
+        assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(true));
+    }
 }

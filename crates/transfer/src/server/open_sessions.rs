@@ -1,7 +1,12 @@
 //! List of the sessions that a server has open, in which a data connection finds its own.
 
 use super::not_let_in::NotLetIn;
-use crate::{Interrupt, digest::SessionKeys, session::streams::Streams};
+use crate::{
+    Interrupt,
+    digest::SessionKeys,
+    locks::{Lock, lock, rank},
+    session::streams::Streams,
+};
 use haul_protocol::{StreamId, frame::Preface};
 use std::{
     collections::BTreeMap,
@@ -49,8 +54,8 @@ impl Sessions {
         self.open.insert(session, entry);
     }
 
-    pub fn remove(&mut self, session: &[u8; 16]) {
-        self.open.remove(session);
+    pub fn remove(&mut self, session: &[u8; 16]) -> Option<Entry> {
+        self.open.remove(session)
     }
 
     pub fn interrupt_all(&self) {
@@ -73,5 +78,27 @@ impl Sessions {
         let _ = entry.attach.send((preface.stream, socket));
         entry.streams.wake();
         Ok(())
+    }
+}
+
+/// A session's place in the list, which is given up however the session's thread ends.
+///
+/// A session that ends in order leaves by itself. One whose thread panics, as an event handler of
+/// the program may, would stay: its transfer and its token would be taken for good, and its streams
+/// would wait.
+pub(super) struct Place<'a> {
+    pub sessions: &'a Lock<Sessions, rank::Sessions>,
+    pub session: [u8; 16],
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut sessions = lock(self.sessions);
+        let Some(entry) = sessions.remove(&self.session) else { return };
+        if !entry.is_probe {
+            sessions.cut_off_at = Some(Instant::now());
+        }
+        drop(sessions);
+        entry.streams.shut_all();
     }
 }

@@ -5,7 +5,7 @@
 use super::{
     Server,
     doorman::Stranger,
-    open_sessions::Entry,
+    open_sessions::{Entry, Place},
     sessions::{HandshakeFailure, no_room},
 };
 use crate::{
@@ -60,6 +60,7 @@ impl Server {
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), HandshakeFailure> {
         let admitted = self.admit(control, open).map_err(HandshakeFailure::Fault)?;
+        let _place = Place { sessions: &self.sessions, session: admitted.id };
         stranger.let_in();
         control.trust();
         let streams_max = self.options.streams_max.clamp(1, limits::STREAMS_MAX);

@@ -69,6 +69,12 @@ impl Refusals {
         None
     }
 
+    /// Ends the window, as its time would.
+    #[cfg(test)]
+    pub fn end_window(&self) {
+        lock(&self.0).begun -= WINDOW;
+    }
+
     /// Takes the refusals that were not told, once the window is over or the server ends.
     pub fn take_untold(&self, server_ends: bool) -> Vec<ServerEvent> {
         let mut window = lock(&self.0);

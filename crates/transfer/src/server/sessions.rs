@@ -4,7 +4,7 @@ use super::{
     ServeRoot, Server,
     doorman::Stranger,
     not_let_in::NotLetIn,
-    open_sessions::{Entry, Sessions},
+    open_sessions::{Entry, Place, Sessions},
 };
 use crate::{
     Interrupt,
@@ -172,6 +172,7 @@ impl Server {
             Ok(accepted) => accepted,
             Err(fault) => return refuse(&mut control, fault),
         };
+        let _place = Place { sessions: &self.sessions, session: accepted.session };
         stranger.let_in();
         control.trust();
         match self.prepare(&accepted) {
@@ -244,7 +245,7 @@ impl Server {
         if grant.single_use {
             // Once more: another may have used it up before this one had its place. While it has
             // it, no other session of the token begins, so that this answer stays true.
-            self.authorize(&open).inspect_err(|_| lock(&self.sessions).remove(&session))?;
+            self.authorize(&open).inspect_err(|_| drop(lock(&self.sessions).remove(&session)))?;
         }
         let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
         let setup = StreamSetup {

@@ -498,11 +498,16 @@ impl Streams {
 
     /// Ends all streams, whatever they are doing, and waits for their threads.
     pub fn stop(&self) {
+        self.shut_all();
+        self.join();
+    }
+
+    /// Ends all streams, whatever they are doing, without waiting for their threads.
+    pub fn shut_all(&self) {
         self.request_stop();
         for handle in lock(&self.handles).values() {
             let _ = handle.socket.shutdown(Shutdown::Both);
         }
-        self.join();
     }
 }
 
