@@ -3,6 +3,8 @@
 //! Mode 0700; files are replaced whole, so a reader never sees half of one. Secrets are kept as
 //! SHA-256 only, but for the token that `haul serve` prints again at each start.
 
+mod token_record;
+
 use crate::{
     bytes::{hex, random_bytes},
     error::problem,
@@ -13,14 +15,16 @@ use crate::{
 };
 use haul_protocol::message;
 use rustix::fs::{FlockOperation, Mode};
-use serde::{Deserialize, Serialize};
 use std::{
     fs::{DirBuilder, File},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
+use token_record::{StoredToken, now_s};
+
+pub use token_record::TokenRecord;
 
 /// The rights and limits of a new token.
 #[derive(Clone, Debug)]
@@ -52,74 +56,6 @@ impl NewToken {
             single_use: false,
             label: String::new(),
         }
-    }
-}
-
-/// A token as the server knows it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct TokenRecord {
-    /// First digits of the secret's hash, which name the token in lists and logs.
-    pub id: String,
-    secret_hash: String,
-    /// Secret, only of the token that `haul serve` prints.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-    /// Rights of its bearer.
-    pub rights: Rights,
-    /// Root that the token is for; `None` as an older version wrote it, until a server has looked
-    /// at it.
-    #[serde(default)]
-    served: Option<ServedRoot>,
-    /// Path below what is served that the token opens; empty for all of it.
-    pub root: PathBuf,
-    /// Words that tell the token's user what it is for.
-    pub label: String,
-    /// Time when the token was made, in seconds since 1970.
-    pub created_s: u64,
-    /// Time when the token expires, in seconds since 1970; `None` for never.
-    pub expires_s: Option<u64>,
-    /// Whether the token is good for one transfer only, which may resume until it is complete.
-    pub single_use: bool,
-    /// Hash of the request that a single-use token was first shown for; the same may go on until it
-    /// is complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    used_for: Option<String>,
-    /// Whether the transfer of a single-use token is complete.
-    #[serde(default)]
-    used_up: bool,
-    /// Whether the token was revoked.
-    pub revoked: bool,
-}
-
-/// Leaves the secret out.
-impl std::fmt::Debug for TokenRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("TokenRecord");
-        shown.field("id", &self.id).field("rights", &self.rights).field("root", &self.root);
-        shown.field("label", &self.label).finish_non_exhaustive()
-    }
-}
-
-impl TokenRecord {
-    /// State of the token in a word: `valid`, `expired`, `used` or `revoked`.
-    #[must_use]
-    pub fn status(&self) -> &'static str {
-        if self.revoked {
-            "revoked"
-        } else if self.expires_s.is_some_and(|end| end <= now_s()) {
-            "expired"
-        } else if self.used_up {
-            "used"
-        } else {
-            "valid"
-        }
-    }
-
-    /// Directory that the token opens, or one that holds that.
-    #[must_use]
-    pub fn served(&self) -> &ServedRoot {
-        self.served.as_ref().unwrap_or(&ServedRoot::Unknown)
     }
 }
 
@@ -234,8 +170,9 @@ impl StateDirectory {
     /// If the state directory cannot be written.
     pub fn new_token(&self, new: &NewToken) -> Result<(Token, TokenRecord), Problem> {
         let token = self.generate()?;
-        let record = record_of(&token, new, false);
-        self.change_tokens(|tokens| tokens.push(record.clone()))?;
+        let stored = stored(&token, new, false);
+        let record = stored.record();
+        self.change_tokens(|tokens| tokens.push(stored))?;
         Ok((token, record))
     }
 
@@ -257,10 +194,10 @@ impl StateDirectory {
         let fingerprint = fresh.fingerprint;
         self.change_tokens(|tokens| {
             bind_older(tokens, served);
-            let same = |old: &&TokenRecord| {
+            let same = |old: &&StoredToken| {
                 old.served().belongs_to(served) == Belongs::Here
                     && old.rights == rights
-                    && old.status() == "valid"
+                    && old.record().status() == "valid"
             };
             let kept = tokens.iter().filter(same).find_map(|old| {
                 let secret = data_encoding::HEXLOWER.decode(old.secret.as_ref()?.as_bytes());
@@ -269,7 +206,7 @@ impl StateDirectory {
             if let Some(secret) = kept {
                 return Token { secret, fingerprint };
             }
-            tokens.push(record_of(&fresh, &new, true));
+            tokens.push(stored(&fresh, &new, true));
             fresh
         })
     }
@@ -279,7 +216,7 @@ impl StateDirectory {
     /// # Errors
     /// If the list cannot be read.
     pub fn served_roots(&self) -> Result<Vec<ServedRoot>, Problem> {
-        let mut tokens = self.tokens()?;
+        let mut tokens = self.stored_tokens()?;
         name_older(&mut tokens);
         let mut roots: Vec<ServedRoot> = Vec::new();
         for token in tokens.iter().filter(|token| token.secret.is_some()) {
@@ -295,6 +232,10 @@ impl StateDirectory {
     /// # Errors
     /// If the list cannot be read.
     pub fn tokens(&self) -> Result<Vec<TokenRecord>, Problem> {
+        Ok(self.stored_tokens()?.iter().map(StoredToken::record).collect())
+    }
+
+    fn stored_tokens(&self) -> Result<Vec<StoredToken>, Problem> {
         let path = self.path.join("tokens.json");
         let text = match std::fs::read(&path) {
             Ok(text) => text,
@@ -311,12 +252,12 @@ impl StateDirectory {
     /// If the list cannot be written, or no such token or more than one is there.
     pub fn revoke(&self, id: &str) -> Result<TokenRecord, Problem> {
         self.change_tokens(|tokens| {
-            let mut matching: Vec<&mut TokenRecord> =
+            let mut matching: Vec<&mut StoredToken> =
                 tokens.iter_mut().filter(|t| !id.is_empty() && t.id.starts_with(id)).collect();
             match matching.as_mut_slice() {
                 [one] => {
                     one.revoked = true;
-                    Ok(one.clone())
+                    Ok(one.record())
                 }
                 others => Err(problem(
                     &format!("cannot revoke the token {id}"),
@@ -382,9 +323,9 @@ impl StateDirectory {
         served: &ServedRoot,
         purpose: Option<&[u8]>,
         needs: &[Need],
-    ) -> Result<TokenRecord, message::Fault> {
+    ) -> Result<StoredToken, message::Fault> {
         let hash = hex(&Token::secret_hash(secret));
-        let tokens = self.tokens().map_err(|problem| state_fault(&problem))?;
+        let tokens = self.stored_tokens().map_err(|problem| state_fault(&problem))?;
         let mut known =
             tokens.into_iter().filter(|t| same_secret(t.secret_hash.as_bytes(), hash.as_bytes()));
         let Some(record) = known.next() else {
@@ -392,7 +333,7 @@ impl StateDirectory {
             let what = "the server does not know the token";
             return Err(token_fault(message::FaultCode::TokenWrong, what, hint));
         };
-        match record.status() {
+        match record.record().status() {
             "revoked" => {
                 let code = message::FaultCode::TokenRevoked;
                 return Err(token_fault(code, "the token was revoked", ASK_AGAIN));
@@ -449,10 +390,10 @@ impl StateDirectory {
 
     fn change_tokens<T>(
         &self,
-        change: impl FnOnce(&mut Vec<TokenRecord>) -> T,
+        change: impl FnOnce(&mut Vec<StoredToken>) -> T,
     ) -> Result<T, Problem> {
         let _lock = self.lock()?;
-        let mut tokens = self.tokens()?;
+        let mut tokens = self.stored_tokens()?;
         let result = change(&mut tokens);
         let text = serde_json::to_vec_pretty(&tokens).expect("records are plain data");
         self.replace("tokens.json", &text)?;
@@ -476,9 +417,9 @@ impl StateDirectory {
     }
 }
 
-fn record_of(token: &Token, new: &NewToken, keep_secret: bool) -> TokenRecord {
+fn stored(token: &Token, new: &NewToken, keep_secret: bool) -> StoredToken {
     let secret_hash = hex(&Token::secret_hash(&token.secret));
-    TokenRecord {
+    StoredToken {
         id: secret_hash[..8].to_owned(),
         secret_hash,
         secret: keep_secret.then(|| hex(&token.secret)),
@@ -493,10 +434,6 @@ fn record_of(token: &Token, new: &NewToken, keep_secret: bool) -> TokenRecord {
         used_up: false,
         revoked: false,
     }
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn state_problem(what: &str, path: &Path, error: &io::Error) -> Problem {
@@ -515,7 +452,7 @@ fn token_fault(code: message::FaultCode, what: &str, hint: &str) -> message::Fau
 }
 
 /// Fails for a token that is not for what is served. The client is not told what that is.
-fn check_root(record: &TokenRecord, served: &ServedRoot) -> Result<(), message::Fault> {
+fn check_root(record: &StoredToken, served: &ServedRoot) -> Result<(), message::Fault> {
     let (what, hint) = match record.served().belongs_to(served) {
         Belongs::Here => return Ok(()),
         Belongs::Elsewhere => (
@@ -540,8 +477,8 @@ const SERVE_LABEL: &str = "serve ";
 /// Gives tokens of an older version their roots: what its server printed them for, and for others
 /// the one directory that was served until then. With several nobody knows which, and they open
 /// nothing.
-fn name_older(tokens: &mut [TokenRecord]) {
-    let printed = |token: &TokenRecord| {
+fn name_older(tokens: &mut [StoredToken]) {
+    let printed = |token: &StoredToken| {
         let name = token.secret.as_ref().and_then(|_| token.label.strip_prefix(SERVE_LABEL))?;
         Some(match name {
             "null:" => ServedRoot::Null,
@@ -561,7 +498,7 @@ fn name_older(tokens: &mut [TokenRecord]) {
 
 /// Gives tokens of an older version their roots, and those for `served` its inode: what has its
 /// path now is what they have opened so far.
-fn bind_older(tokens: &mut [TokenRecord], served: &ServedRoot) {
+fn bind_older(tokens: &mut [StoredToken], served: &ServedRoot) {
     name_older(tokens);
     for token in tokens {
         if let Some(ServedRoot::Directory { path, inode: None }) = &token.served
@@ -577,7 +514,7 @@ fn used() -> message::Fault {
     token_fault(message::FaultCode::TokenUsed, what, ASK_AGAIN)
 }
 
-fn grant_of(record: &TokenRecord) -> Grant {
+fn grant_of(record: &StoredToken) -> Grant {
     Grant {
         single_use: record.single_use,
         token_id: record.id.clone(),
@@ -821,6 +758,10 @@ mod tests {
         let other = fixture.state.serve_token(&fixture.served("b"), Rights::ALL).unwrap();
         assert_ne!(first.secret, other.secret);
         let text = std::fs::read_to_string(path.join("tokens.json")).unwrap();
+        assert!(text.contains(&hex(&first.secret)), "only the file keeps it");
+        let told = format!("{:?}", fixture.state.tokens().unwrap());
+        assert!(!told.contains(&hex(&first.secret)), "{told}");
+        assert!(!told.contains(&hex(&Token::secret_hash(&first.secret))), "{told}");
         let (listed, _) = fixture.state.new_token(&fixture.token(Rights::ALL)).unwrap();
         assert!(!text.contains(&hex(&listed.secret)));
     }
