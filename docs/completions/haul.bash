@@ -301,7 +301,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__engines)
-            opts="-h -V --target --size --dir --rounds --budget --streams --block-sizes --send-engine --receive-engine --quick --full --json --html --help --version"
+            opts="-h -V --target --size --dir --rounds --budget --streams --block-sizes --send-engine --receive-engine --quick --full --only --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -343,6 +343,10 @@ _haul() {
                     COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
                     return 0
                     ;;
+                --only)
+                    COMPREPLY=($(compgen -W "pairs cold blocks offsets streams" -- "${cur}"))
+                    return 0
+                    ;;
                 --html)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -355,13 +359,17 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__files)
-            opts="-h -V --size --dir --rounds --budget --quick --json --html --help --version"
+            opts="-h -V --size --cached-size --dir --rounds --budget --quick --only --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cached-size)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -375,6 +383,10 @@ _haul() {
                     ;;
                 --budget)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --only)
+                    COMPREPLY=($(compgen -W "times recordings" -- "${cur}"))
                     return 0
                     ;;
                 --html)

@@ -378,6 +378,11 @@ io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l only -d 'Only these parts, over loopback' -r -f -a "pairs\t'Each engine that sends with each that receives'
+cold\t'Each engine that sends, from the disk'
+blocks\t'Each engine at each block size'
+offsets\t'A fixed offset and an advancing one: table 2 of the study of massive data'
+streams\t'Numbers of streams'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l quick -d 'Less of everything: a look, no measurement'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l full -d 'All pairs with all block sizes and numbers of streams, warm and cold: hours'
@@ -385,9 +390,12 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l size -d 'Bytes of the large file; without it 10 GB, or what fits' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l cached-size -d 'Bytes of the file that the page cache is to absorb; without it up to 10 GB, an eighth of the free memory' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l dir -d 'Directory for the files; without it the current one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'Rounds of each measurement, if time allows' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l budget -d 'No more rounds after this time; without it 10m' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l only -d 'Only these parts' -r -f -a "times\t'Times of files from 7 MB to 1 GB: table 1 of the study of transferTo()'
+recordings\t'One large file over time: table 3 and figures 12 to 15 of the study of massive data'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l quick -d 'Less of everything: the table\'s files up to --size only, 64M without it'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'

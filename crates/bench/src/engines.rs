@@ -8,7 +8,7 @@ mod tables;
 use crate::{
     BenchError, Caller, host_facts,
     pair::{Pair, Source, Target},
-    requests::BenchEngines,
+    requests::{BenchEngines, EnginesPart},
     series::{Calls, Effort, Series, measure},
     workshop::{Residency, Workshop},
 };
@@ -80,15 +80,27 @@ fn refusal(pair: &Pair, host: &Host) -> Option<String> {
 }
 
 fn series(plan: &BenchEngines, workshop: &Workshop) -> Result<Vec<Series>> {
-    let mut all = pairs(plan);
+    let has = |part| plan.parts.contains(&part);
+    let mut all = Vec::new();
+    if has(EnginesPart::Pairs) {
+        all.extend(pairs(plan));
+    }
     if plan.full {
         all.extend(full(plan));
     } else {
-        all.extend(cold(plan));
-        all.extend(blocks(plan));
+        if has(EnginesPart::Cold) {
+            all.extend(cold(plan));
+        }
+        if has(EnginesPart::Blocks) {
+            all.extend(blocks(plan));
+        }
     }
-    all.extend(offsets(plan));
-    all.extend(streams(plan, chosen_receiver(plan, workshop)?));
+    if has(EnginesPart::Offsets) {
+        all.extend(offsets(plan));
+    }
+    if has(EnginesPart::Streams) {
+        all.extend(streams(plan, chosen_receiver(plan, workshop)?));
+    }
     Ok(all)
 }
 

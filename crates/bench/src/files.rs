@@ -1,6 +1,7 @@
 //! `haul bench files`: two studies repeated, times of files and rates over time.
 
 mod figures;
+mod intervals;
 mod tables;
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     engines::receiver_for,
     host_facts,
     pair::{Outcome, Pair, Run, Source, Target, Watch},
-    requests::BenchFiles,
+    requests::{BenchFiles, FilesPart},
     series::{Calls, Effort, Series, measure},
     studies::efficient_transfer::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
     workshop::{ROOM_BYTES, Residency, Workshop},
@@ -27,6 +28,13 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// holds the target beside it, and a quarter of it stays free.
 const WARM_MEMORY_PARTS: f64 = 8.0 / 3.0;
 
+/// The part of free memory that a file takes at most which the page cache is to absorb, as one in
+/// this many: it holds source and target, and the kernel lets a fifth of free memory wait to be
+/// written (vm.dirty_ratio, Documentation/admin-guide/sysctl/vm.rst).
+const CACHED_MEMORY_PARTS: u64 = 8;
+/// The part of free memory from which on a file is too large for that, as one in this many.
+const BEYOND_MEMORY_PARTS: u64 = 4;
+
 pub const TRADITIONAL: &str = "traditional";
 pub const ZERO_COPY: &str = "zero-copy";
 
@@ -34,6 +42,9 @@ pub const ZERO_COPY: &str = "zero-copy";
 /// is the same: it copies into memory, and from there into the file.
 pub const RECORDED: [&str; 2] = ["zero-copy, recorded", "read-write, recorded"];
 pub const IN_MEMORY: [&str; 2] = ["zero-copy, to memory only", "read-write, to memory only"];
+/// The smaller file, warm, inside one machine and recorded while the page cache absorbs it.
+pub const INSIDE: [&str; 2] = ["zero-copy, inside one machine", "read-write, inside one machine"];
+pub const ABSORBED: &str = "read-write, absorbed by the cache";
 pub const BEST: &str = "haul's best pair, recorded";
 
 /// Rounds of one way to move the large file.
@@ -51,12 +62,17 @@ pub struct Recorded {
 /// Results of repeating the studies of files.
 #[derive(Debug)]
 pub struct Found {
+    pub parts: Vec<FilesPart>,
     /// The study's files, each by read and write and by sendfile.
     pub times: Vec<(FileTime, Series, Series)>,
     pub large_bytes: u64,
     /// The reason why the large file is smaller than wanted, or not there.
     pub large_note: Option<String>,
     pub residency: Residency,
+    /// The file that the page cache is to absorb.
+    pub cached_bytes: u64,
+    /// The smallest file that the page cache does not absorb.
+    pub beyond_bytes: u64,
     pub recorded: Vec<Recorded>,
 }
 
@@ -72,19 +88,31 @@ pub fn run(plan: &BenchFiles, caller: &Caller) -> Result<Results, BenchError> {
 }
 
 fn find(plan: &BenchFiles, workshop: &Workshop) -> Result<Found> {
-    let times = times(plan, workshop)?;
-    let (large_bytes, large_note) = large_size(plan, workshop)?;
+    let has = |part| plan.parts.contains(&part);
+    let times = if has(FilesPart::Times) { times(plan, workshop)? } else { Vec::new() };
+    let (large_bytes, large_note) =
+        if has(FilesPart::Recordings) { large_size(plan, workshop)? } else { (0, None) };
     let available_bytes = workshop.host.memory_available_bytes;
     let residency = if large_bytes as f64 <= available_bytes as f64 / WARM_MEMORY_PARTS {
         Residency::Warm
     } else {
         Residency::Cold
     };
+    let cached_bytes = cached_size(plan.cached_bytes, available_bytes, large_bytes);
     let recorded = match large_bytes {
         0 => Vec::new(),
-        large_bytes => record(plan, workshop, large_bytes, residency)?,
+        large_bytes => record(plan, workshop, large_bytes, residency, cached_bytes)?,
     };
-    Ok(Found { times, large_bytes, large_note, residency, recorded })
+    Ok(Found {
+        parts: plan.parts.clone(),
+        times,
+        large_bytes,
+        large_note,
+        residency,
+        cached_bytes,
+        beyond_bytes: available_bytes / BEYOND_MEMORY_PARTS,
+        recorded,
+    })
 }
 
 fn times(plan: &BenchFiles, workshop: &Workshop) -> Result<Vec<(FileTime, Series, Series)>> {
@@ -129,7 +157,7 @@ fn times(plan: &BenchFiles, workshop: &Workshop) -> Result<Vec<(FileTime, Series
 
 /// The size of the large file, 0 for none, and the reason where it is not the wanted one.
 fn large_size(plan: &BenchFiles, workshop: &Workshop) -> Result<(u64, Option<String>)> {
-    std::fs::remove_file(workshop.source())?;
+    workshop.remove_source()?;
     // The source and the target.
     let fits_bytes = workshop.free_bytes()?.saturating_sub(ROOM_BYTES) / 2;
     Ok(fitting(plan.len_bytes, fits_bytes))
@@ -159,10 +187,11 @@ fn record(
     workshop: &Workshop,
     len_bytes: u64,
     residency: Residency,
+    cached_bytes: u64,
 ) -> Result<Vec<Recorded>> {
     workshop.make_source(len_bytes, len_bytes)?;
     let best = receiver_for(workshop, len_bytes)?.name;
-    let mut all = ways(len_bytes, residency, best);
+    let mut all = ways(len_bytes, residency, best, cached_bytes);
     let steps = workshop.steps(all.len() * plan.rounds as usize);
     let started = Instant::now();
     for round in 0..plan.rounds {
@@ -180,9 +209,22 @@ fn record(
     Ok(all)
 }
 
-/// The ways to move the large file. The receiver of both methods is the same and copies, as the
-/// study's: the method of sending is the only difference. `best` receives in a row of its own.
-fn ways(len_bytes: u64, residency: Residency, best: &'static str) -> Vec<Recorded> {
+/// The size of the file that the page cache is to absorb: what was asked for, or the study's if
+/// memory allows it, and never more than the large file, whose first bytes it is.
+fn cached_size(asked_bytes: Option<u64>, available_bytes: u64, large_bytes: u64) -> u64 {
+    let fits_bytes = available_bytes / CACHED_MEMORY_PARTS;
+    asked_bytes.unwrap_or(LARGE_BYTES.min(fits_bytes)).min(large_bytes)
+}
+
+/// The ways to move the large file and the smaller one. The receiver of both methods is the same
+/// and copies, as the study's: the method of sending is the only difference. `best` receives in a
+/// row of its own.
+fn ways(
+    len_bytes: u64,
+    residency: Residency,
+    best: &'static str,
+    cached_bytes: u64,
+) -> Vec<Recorded> {
     let way = |name, send_engine, receive_engine, target| Recorded {
         name,
         pair: Pair {
@@ -198,13 +240,23 @@ fn ways(len_bytes: u64, residency: Residency, best: &'static str) -> Vec<Recorde
         runs: Vec::new(),
         refused: None,
     };
-    vec![
+    let of_large = [
         way(RECORDED[0], "sendfile", "read-write", Target::File),
         way(RECORDED[1], "read-write", "read-write", Target::File),
         way(IN_MEMORY[0], "sendfile", "read-write", Target::Null),
         way(IN_MEMORY[1], "read-write", "read-write", Target::Null),
         way(BEST, "sendfile", best, Target::File),
-    ]
+    ];
+    let mut of_small = [
+        way(INSIDE[0], "sendfile", "read-write", Target::Null),
+        way(INSIDE[1], "read-write", "read-write", Target::Null),
+        way(ABSORBED, "read-write", "read-write", Target::File),
+    ];
+    for small in &mut of_small {
+        small.pair.len_bytes = cached_bytes;
+        small.pair.source = Source::File(Residency::Warm);
+    }
+    of_small.into_iter().chain(of_large).collect()
 }
 
 #[cfg(test)]
@@ -227,8 +279,8 @@ mod tests {
     /// difference.
     #[test]
     fn two_rows_of_one_target_differ_in_the_method_of_sending_alone() {
-        let all = ways(7, Residency::Warm, "io-uring");
-        for names in [RECORDED, IN_MEMORY] {
+        let all = ways(7, Residency::Cold, "io-uring", 3);
+        for names in [RECORDED, IN_MEMORY, INSIDE] {
             let [zero_copy, copying] = names.map(|name| {
                 let way = all.iter().find(|way| way.name == name).expect("a row of this name");
                 way.pair.clone()
@@ -239,5 +291,20 @@ mod tests {
         }
         let best = all.last().map(|way| (way.name, way.pair.receive_engine));
         assert_eq!(best, Some((BEST, "io-uring")));
+        let [absorbed, large] = [ABSORBED, RECORDED[1]].map(|name| {
+            all.iter().find(|way| way.name == name).expect("a row of this name").pair.clone()
+        });
+        assert_eq!((absorbed.len_bytes, large.len_bytes), (3, 7));
+        assert_eq!(absorbed.source, Source::File(Residency::Warm), "the disk reads nothing");
+        assert_eq!(Pair { len_bytes: 7, source: large.source, ..absorbed }, large);
+    }
+
+    #[test]
+    fn the_smaller_file_is_an_eighth_of_memory_and_never_more_than_the_large_one() {
+        let gb = 1_000_000_000;
+        assert_eq!(cached_size(None, 16 * gb, 100 * gb), 2 * gb);
+        assert_eq!(cached_size(None, 800 * gb, 100 * gb), LARGE_BYTES, "the study's");
+        assert_eq!(cached_size(None, 16 * gb, gb), gb);
+        assert_eq!(cached_size(Some(5 * gb), 16 * gb, 100 * gb), 5 * gb);
     }
 }

@@ -11,9 +11,26 @@ pub enum ChooserSize {
     BeyondMemory,
 }
 
+/// A part of `haul bench engines`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnginesPart {
+    /// Each engine that sends with each that receives
+    Pairs,
+    /// Each engine that sends, from the disk
+    Cold,
+    /// Each engine at each block size
+    Blocks,
+    /// A fixed offset and an advancing one
+    Offsets,
+    /// Numbers of streams
+    Streams,
+}
+
 /// The request of `haul bench engines`.
 #[derive(Clone, Debug, Default)]
 pub struct BenchEngines {
+    /// The parts to measure over loopback.
+    pub parts: Vec<EnginesPart>,
     pub url: Option<HaulUrl>,
     pub target: Option<String>,
     pub len_bytes: u64,
@@ -27,11 +44,23 @@ pub struct BenchEngines {
     pub full: bool,
 }
 
+/// A part of `haul bench files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesPart {
+    /// Times of files from 7 MB to 1 GB
+    Times,
+    /// Rates over time of one large file
+    Recordings,
+}
+
 /// The request of `haul bench files`.
 #[derive(Clone, Debug)]
 pub struct BenchFiles {
+    pub parts: Vec<FilesPart>,
     /// The large file in bytes; `None` takes what fits.
     pub len_bytes: Option<u64>,
+    /// The file that the page cache is to absorb, in bytes; `None` takes what suits the memory.
+    pub cached_bytes: Option<u64>,
     /// Largest file of the table that is measured, in bytes.
     pub table_bytes_max: u64,
     pub directory: PathBuf,

@@ -133,12 +133,12 @@ impl Workshop {
 
     /// Removes the target of the run before: nothing is measured while it is in the way.
     pub fn remove_target(&self) -> Result<()> {
-        match std::fs::remove_file(self.target()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).context("cannot remove the last target")
-            }
-            _ => Ok(()),
-        }
+        remove(&self.target()).context("cannot remove the last target")
+    }
+
+    /// Removes the source, if there is one.
+    pub fn remove_source(&self) -> Result<()> {
+        remove(&self.source()).context("cannot remove the last source")
     }
 
     /// Brings the file into the page cache or out of it.
@@ -179,6 +179,14 @@ impl Workshop {
             share = evict(file, len_bytes)?;
         }
         Ok(share)
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(file: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

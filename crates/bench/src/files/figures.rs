@@ -2,10 +2,11 @@
 
 use crate::{
     files::{
-        BEST, Found, IN_MEMORY, RECORDED, Recorded,
+        ABSORBED, BEST, Found, IN_MEMORY, INSIDE, RECORDED, Recorded, intervals,
         tables::{RecordingLine, copies_per_byte, line_of, lines_of, milliseconds, mode_switches},
     },
     pair::Run,
+    requests::FilesPart,
     series::Series,
     studies::{
         Figure,
@@ -14,11 +15,10 @@ use crate::{
             judge_switches, saved_percent,
         },
         massive_data::{
-            self, MASSIVE_DATA, MeasuredCached, Recording, STUDY_CACHED, STUDY_IN_MEMORY,
+            self, MASSIVE_DATA, MeasuredRecording, Recording, STUDY_CACHED, STUDY_IN_MEMORY,
             STUDY_RECORDED, STUDY_TIMES, judge_cached, judge_in_memory, judge_recorded,
         },
     },
-    workshop::Residency,
 };
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
@@ -31,16 +31,16 @@ use haul_report::{
 
 const RATE_UNIT: &str = "Gbit/s";
 
-/// The figures in the order of their studies.
+/// The figures of the parts that were asked for, in the order of their studies.
 pub fn of(found: &Found) -> Vec<StudyFigure> {
-    vec![
-        times_inside(found),
-        cached(found),
-        recorded(found),
-        in_memory(found),
-        switches(found),
-        times(found),
-    ]
+    let mut figures = Vec::new();
+    if found.parts.contains(&FilesPart::Recordings) {
+        figures.extend([times_inside, cached, recorded, in_memory].map(|figure| figure(found)));
+    }
+    if found.parts.contains(&FilesPart::Times) {
+        figures.extend([switches, times].map(|figure| figure(found)));
+    }
+    figures
 }
 
 /// The part of the time that the other method saves.
@@ -254,42 +254,75 @@ fn beside<'name>(names: [&'name str; 2], theirs: [Recording; 2]) -> Vec<(&'name 
 }
 
 fn times_inside(found: &Found) -> StudyFigure {
-    let judgement =
-        massive_data::judge_times(seconds(found, IN_MEMORY), because(found, &IN_MEMORY));
+    let judgement = massive_data::judge_times(seconds(found, INSIDE), because(found, &INSIDE));
     let section = Section {
-        words: vec![large_in_words(found)],
-        tables: vec![totals(found, &beside(IN_MEMORY, STUDY_TIMES))],
+        words: vec![small_in_words(found)],
+        tables: vec![totals(found, &beside(INSIDE, STUDY_TIMES))],
         ..Section::default()
     };
     massive_data::TIMES.judged(judgement, section)
 }
 
+/// A smaller file, sent and recorded while the page cache absorbs it.
 fn cached(found: &Found) -> StudyFigure {
-    let name = RECORDED[1];
-    let warm = found.residency == Residency::Warm;
-    let ours = || {
-        Some(MeasuredCached {
+    let names = [ABSORBED, RECORDED[1]];
+    let of = |name: &str| {
+        Some(MeasuredRecording {
             sent_s: median(found, name, |line| line.sent_seconds)?,
             recorded_s: median(found, name, |line| line.seconds)?,
         })
     };
-    let judgement = if warm {
-        judge_cached(ours(), because(found, &[name]))
-    } else {
-        let gigabytes = found.large_bytes as f64 / 1e9;
-        let why = format!(
-            "needs memory for the page cache of both sides, found less than {gigabytes:.1} GB \
-             take"
-        );
-        judge_cached(None, Some(&why))
+    let too_small = (found.large_bytes < found.beyond_bytes).then(|| {
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        format!(
+            "needs a large file of {:.1} GB, which the page cache does not absorb, found {:.1} GB: \
+             take a larger --size",
+            gigabytes(found.beyond_bytes),
+            gigabytes(found.large_bytes)
+        )
+    });
+    let judgement = match &too_small {
+        Some(why) if found.large_bytes > 0 => judge_cached(None, None, Some(why)),
+        _ => judge_cached(of(ABSORBED), of(RECORDED[1]), because(found, &names)),
     };
-    of_large(
-        found,
-        &massive_data::CACHED,
-        judgement,
-        "Sent and recorded by read-write",
-        &[(name, STUDY_CACHED)],
-    )
+    let rows = [(ABSORBED, STUDY_CACHED), (RECORDED[1], STUDY_RECORDED[1])];
+    let section = Section {
+        words: vec![small_in_words(found)],
+        charts: curves("The smaller file, sent and recorded", found, &[ABSORBED])
+            .into_iter()
+            .collect(),
+        tables: [Some(totals(found, &rows)), intervals_table(found)]
+            .into_iter()
+            .flatten()
+            .collect(),
+        ..Section::default()
+    };
+    massive_data::CACHED.judged(judgement, section)
+}
+
+/// The intervals of the smaller file's round in the middle, as iperf reports them.
+fn intervals_table(found: &Found) -> Option<Table> {
+    let run = middle(&way(found, ABSORBED)?.runs)?;
+    let columns =
+        ["interval, s", "GB sent", "sent, Gbit/s", "into the file, Gbit/s", "on the disk, Gbit/s"];
+    let mut table =
+        Table::new("The smaller file by interval, the round in the middle", 1, &columns);
+    for interval in intervals::of(run) {
+        let on_disk = interval.disk_gbit_per_s;
+        table.row(vec![
+            format!("{:.1} to {:.1}", interval.from_s, interval.to_s),
+            format!("{:.2}", interval.sent_gb),
+            format!("{:.1}", interval.sent_gbit_per_s),
+            format!("{:.1}", interval.recorded_gbit_per_s),
+            on_disk.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
+        ]);
+    }
+    table.note(
+        "Theirs: 42.7 Gbit/s sent from 0 to 2.01 s, and 13.1 Gbit/s recorded from 0 to 6.54 s. \
+         Into the file is into the receiver's page cache; the disk's own count is of all programs, \
+         and of requests that are done.",
+    );
+    Some(table)
 }
 
 fn recorded(found: &Found) -> StudyFigure {
@@ -318,6 +351,15 @@ pub fn best_section(found: &Found) -> Option<Section> {
             .collect(),
         tables: vec![totals(found, &[(BEST, Recording::default())])],
     })
+}
+
+fn small_in_words(found: &Found) -> String {
+    let gigabytes = found.cached_bytes as f64 / 1e9;
+    format!(
+        "{gigabytes:.1} GB that the page cache holds, source and target: the study's 10 GB where \
+         memory allows it. The receiver copies. Sent is what left the sender's socket; the file is \
+         recorded when it is synced."
+    )
 }
 
 fn large_in_words(found: &Found) -> String {

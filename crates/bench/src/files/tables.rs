@@ -1,7 +1,7 @@
 //! The results of `haul bench files`: its lines of JSON, and the points of its curves.
 
 use crate::{
-    files::{Found, Recorded, figures},
+    files::{ABSORBED, Found, Recorded, figures, intervals},
     pair::{Run, Target},
     series::Series,
     side::Sample,
@@ -35,6 +35,17 @@ pub struct RecordingLine<'found> {
     /// Rates at which the disk below wrote, for any program.
     pub disk: Vec<Point>,
     refused: Option<&'found str>,
+}
+
+/// An interval of a round as a line of JSON.
+#[derive(Debug, Serialize)]
+struct IntervalLine {
+    event: &'static str,
+    table: &'static str,
+    name: &'static str,
+    round: usize,
+    #[serde(flatten)]
+    interval: intervals::Interval,
 }
 
 /// A line of the study's table beside this bench's figures.
@@ -73,7 +84,8 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
         measured: found
             .times
             .iter()
-            .any(|(_, one, other)| !one.runs.is_empty() || !other.runs.is_empty()),
+            .any(|(_, one, other)| !one.runs.is_empty() || !other.runs.is_empty())
+            || found.recorded.iter().any(|recorded| !recorded.runs.is_empty()),
     };
     for (file, traditional, zero_copy) in &found.times {
         results.line(&FileLine {
@@ -94,6 +106,14 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
     }
     for recorded in &found.recorded {
         lines_of(recorded).iter().for_each(|line| results.line(line));
+    }
+    for recorded in found.recorded.iter().filter(|recorded| recorded.name == ABSORBED) {
+        for (run, round) in recorded.runs.iter().zip(1..) {
+            for interval in intervals::of(run) {
+                let (event, table) = ("interval", "intervals");
+                results.line(&IntervalLine { event, table, name: ABSORBED, round, interval });
+            }
+        }
     }
     results
 }
@@ -202,8 +222,9 @@ fn points(
 mod tests {
     use super::*;
     use crate::{
-        files::{IN_MEMORY, RECORDED},
+        files::{IN_MEMORY, INSIDE, RECORDED},
         pair::{Pair, Source},
+        requests::FilesPart,
         side::SideDone,
         studies::efficient_transfer::FILE_TIMES,
         workshop::Residency,
@@ -283,10 +304,13 @@ mod tests {
     fn found() -> Found {
         let times = [(FILE_TIMES[0], series([10, 30, 20]), series([4, 5, 8]))];
         Found {
+            parts: [FilesPart::Times, FilesPart::Recordings].into(),
             times: times.into(),
             large_bytes: 1_000_000_000,
             large_note: None,
             residency: Residency::Warm,
+            cached_bytes: 1_000_000_000,
+            beyond_bytes: 1_000_000_000,
             recorded: vec![recorded()],
         }
     }
@@ -379,23 +403,29 @@ mod tests {
 
     #[test]
     fn each_verdict_is_of_the_ways_that_it_names() {
-        let of = |to_disk: [f64; 2], to_memory: [f64; 2]| {
+        let of = |to_disk: [f64; 2], to_memory: [f64; 2], inside: [f64; 2], absorbed: f64| {
             let ways =
                 RECORDED.into_iter().zip(to_disk).chain(IN_MEMORY.into_iter().zip(to_memory));
+            let ways = ways.chain(INSIDE.into_iter().zip(inside)).chain([(ABSORBED, absorbed)]);
             let recorded = ways.map(|(name, seconds)| way(name, [seconds, 9.0, 1.0])).collect();
             shown_of(&Found { recorded, ..found() })
         };
         // Zero-copy, then read-write; all medians, of which all left the socket after 2 s.
-        let came_out = of([4.0, 5.0], [2.0, 4.0]);
+        let came_out = of([4.0, 5.0], [2.0, 4.0], [2.0, 3.0], 6.0);
         for number in [TO_DISK, TO_MEMORY, CACHED, "table 3", "table 1"] {
             assert_eq!(verdict(&came_out, number), Verdict::CameOut, "{number}");
         }
         let table_3 = &figure(&came_out, "table 3").judgement.sentence;
-        assert!(table_3.contains("2.00 s by zero-copy and 4.00 s by read-write"), "{table_3}");
-        assert_eq!(verdict(&of([5.0, 4.0], [2.0, 4.0]), TO_DISK), Verdict::DidNotComeOut);
-        assert_eq!(verdict(&of([2.0, 4.0], [4.0, 5.0]), TO_MEMORY), Verdict::DidNotComeOut);
-        assert_eq!(verdict(&of([4.0, 5.0], [4.0, 2.0]), "table 3"), Verdict::DidNotComeOut);
-        assert_eq!(verdict(&of([4.0, 1.5], [2.0, 4.0]), CACHED), Verdict::DidNotComeOut);
+        assert!(table_3.contains("2.00 s by zero-copy and 3.00 s by read-write"), "{table_3}");
+        let did_not = |results: &Results| {
+            let all = [TO_DISK, TO_MEMORY, "table 3", CACHED];
+            let did_not = |number: &&str| verdict(results, number) == Verdict::DidNotComeOut;
+            all.into_iter().filter(did_not).collect::<Vec<_>>()
+        };
+        assert_eq!(did_not(&of([5.0, 4.0], [2.0, 4.0], [2.0, 3.0], 6.0)), [TO_DISK]);
+        assert_eq!(did_not(&of([2.0, 4.0], [4.0, 5.0], [2.0, 3.0], 6.0)), [TO_MEMORY]);
+        assert_eq!(did_not(&of([4.0, 5.0], [2.0, 4.0], [3.0, 2.0], 6.0)), ["table 3"]);
+        assert_eq!(did_not(&of([4.0, 5.0], [2.0, 4.0], [2.0, 3.0], 4.0)), [CACHED]);
         let times = [(FILE_TIMES[0], series([4, 5, 8]), series([10, 30, 20]))].into();
         let slower = shown_of(&Found { times, ..found() });
         assert_eq!(verdict(&slower, "table 1"), Verdict::DidNotComeOut);
@@ -404,17 +434,42 @@ mod tests {
     #[test]
     fn what_did_not_run_has_its_reason_in_place_of_a_verdict() {
         let refused = Some("no such call".to_owned());
-        let way = Recorded { runs: Vec::new(), refused, ..recorded() };
-        let results = shown_of(&Found { recorded: vec![way], times: Vec::new(), ..found() });
+        let none = Recorded { runs: Vec::new(), refused, ..recorded() };
+        let results = shown_of(&Found { recorded: vec![none], times: Vec::new(), ..found() });
         for number in [TO_DISK, TO_MEMORY] {
             assert_eq!(verdict(&results, number), Verdict::NotMeasured);
             assert_eq!(figure(&results, number).judgement.sentence, "no such call");
         }
         assert_eq!(verdict(&results, "table 1"), Verdict::NotMeasured);
-        let cold = shown_of(&Found { residency: Residency::Cold, ..found() });
-        assert_eq!(verdict(&cold, CACHED), Verdict::NotMeasured);
-        let why = &figure(&cold, CACHED).judgement.sentence;
-        assert!(why.starts_with("needs memory for the page cache"), "{why}");
+        let ways = [ABSORBED, RECORDED[1]].map(|name| way(name, [4.0, 4.0, 4.0]));
+        let small = Found { recorded: ways.into(), beyond_bytes: 2_000_000_000, ..found() };
+        let small = shown_of(&small);
+        assert_eq!(verdict(&small, CACHED), Verdict::NotMeasured);
+        let why = &figure(&small, CACHED).judgement.sentence;
+        assert!(why.contains("a large file of 2.0 GB") && why.contains("found 1.0 GB"), "{why}");
+    }
+
+    #[test]
+    fn each_interval_of_the_absorbed_file_is_shown_and_told() {
+        let recorded = vec![way(ABSORBED, [4.0, 8.0, 2.0])];
+        let results = shown_of(&Found { recorded, ..found() });
+        let table = &figure(&results, CACHED).section.tables[1];
+        let lines = results.lines.iter().filter(|line| line["event"] == "interval");
+        let middle: Vec<_> = lines.filter(|line| line["round"] == 1).collect();
+        assert_eq!(table.rows.len(), middle.len());
+        for (row, line) in table.rows.iter().zip(middle) {
+            let number = |key: &str| line[key].as_f64().unwrap();
+            let expected = [
+                format!("{:.1} to {:.1}", number("from_s"), number("to_s")),
+                format!("{:.2}", number("sent_gb")),
+                format!("{:.1}", number("sent_gbit_per_s")),
+                format!("{:.1}", number("recorded_gbit_per_s")),
+                "-".to_owned(),
+            ];
+            assert_eq!(row, &expected);
+        }
+        assert_eq!(table.rows[0], ["0.0 to 0.5", "0.25", "4.0", "1.0", "-"]);
+        assert_eq!(table.rows[7], ["3.5 to 4.0", "0.00", "0.0", "3.0", "-"]);
     }
 
     #[test]

@@ -284,6 +284,7 @@ const BENCH_ENGINES: &[Section] = &[
 haul bench engines --quick              a look, in seconds
 haul bench engines --html engines.html  with charts
 haul bench engines --dir /data --send-engine sendfile,io-uring
+haul bench engines --only offsets       a table of a study alone
 haul bench engines --full --budget 2h   all pairs with all block sizes and streams
 haul bench engines URL --target b.bin   to a server elsewhere, into its file b.bin
 haul bench engines --json | jq -r 'select(.table == \"cold\") | [.send_engine, .gb_per_s.median]'",
@@ -297,6 +298,7 @@ const BENCH_FILES: &[Section] = &[
         title: "Examples",
         lines: "\
 haul bench files --dir /data            the table, and 10 GB sent and recorded
+haul bench files --dir /data --only times
 haul bench files --dir /data --size 100G --html files.html",
     },
     BENCH_EXIT_STATUS,

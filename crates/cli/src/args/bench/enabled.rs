@@ -8,10 +8,12 @@ use crate::args::{
     values::Period,
 };
 use clap::{
-    Args, Subcommand,
+    Args, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser},
 };
-use haul_bench::requests::{BenchChooser, BenchEngines, BenchFiles, ChooserSize};
+use haul_bench::requests::{
+    BenchChooser, BenchEngines, BenchFiles, ChooserSize, EnginesPart, FilesPart,
+};
 use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
 use haul_transfer::{HaulUrl, Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
@@ -111,6 +113,9 @@ pub struct LowBenchEngines {
     /// All pairs with all block sizes and numbers of streams, warm and cold: hours
     #[arg(long)]
     pub full: bool,
+    /// Only these parts, over loopback
+    #[arg(long, value_name = "PART", value_delimiter = ',', conflicts_with_all = ["full", "url"])]
+    pub only: Vec<LowEnginesPart>,
     #[command(flatten)]
     pub output: LowResults,
 }
@@ -126,6 +131,10 @@ pub struct LowBenchFiles {
     /// Bytes of the large file; without it 10 GB, or what fits
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
+    /// Bytes of the file that the page cache is to absorb; without it up to 10 GB, an eighth of the
+    /// free memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub cached_size: Option<u64>,
     /// Directory for the files; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
@@ -138,6 +147,9 @@ pub struct LowBenchFiles {
     /// Less of everything: the table's files up to --size only, 64M without it
     #[arg(long)]
     pub quick: bool,
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<LowFilesPart>,
     #[command(flatten)]
     pub output: LowResults,
 }
@@ -183,6 +195,57 @@ pub struct LowBenchChooser {
     pub output: LowResults,
 }
 
+/// A part of `haul bench engines`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LowEnginesPart {
+    /// Each engine that sends with each that receives
+    Pairs,
+    /// Each engine that sends, from the disk
+    Cold,
+    /// Each engine at each block size
+    Blocks,
+    /// A fixed offset and an advancing one: table 2 of the study of massive data
+    Offsets,
+    /// Numbers of streams
+    Streams,
+}
+
+impl From<LowEnginesPart> for EnginesPart {
+    fn from(part: LowEnginesPart) -> Self {
+        match part {
+            LowEnginesPart::Pairs => Self::Pairs,
+            LowEnginesPart::Cold => Self::Cold,
+            LowEnginesPart::Blocks => Self::Blocks,
+            LowEnginesPart::Offsets => Self::Offsets,
+            LowEnginesPart::Streams => Self::Streams,
+        }
+    }
+}
+
+/// A part of `haul bench files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LowFilesPart {
+    /// Times of files from 7 MB to 1 GB: table 1 of the study of transferTo()
+    Times,
+    /// One large file over time: table 3 and figures 12 to 15 of the study of massive data
+    Recordings,
+}
+
+impl From<LowFilesPart> for FilesPart {
+    fn from(part: LowFilesPart) -> Self {
+        match part {
+            LowFilesPart::Times => Self::Times,
+            LowFilesPart::Recordings => Self::Recordings,
+        }
+    }
+}
+
+/// The parts that were asked for, or all.
+fn parts<Low: ValueEnum + Into<Part> + Copy, Part>(only: &[Low]) -> Vec<Part> {
+    let parts = if only.is_empty() { Low::value_variants() } else { only };
+    parts.iter().map(|part| (*part).into()).collect()
+}
+
 /// One side of a measurement; `haul bench` starts it.
 #[derive(Debug, Args)]
 #[command(hide = true)]
@@ -210,6 +273,7 @@ impl LowBenchEngines {
         let streams: &[u32] = if self.quick { &[1, 2] } else { &[1, 2, 4, 8] };
         let time_max = if self.full { FULL_TIME_MAX } else { ENGINES_TIME_MAX };
         Ok(BenchEngines {
+            parts: parts(&self.only),
             url: url.transpose()?,
             target: self.target.clone(),
             len_bytes: checked_size(self.size)?.unwrap_or(if self.quick {
@@ -238,7 +302,9 @@ impl LowBenchFiles {
         let asked = checked_size(self.size)?;
         let len_bytes = if self.quick { Some(asked.unwrap_or(QUICK_BYTES)) } else { asked };
         Ok(BenchFiles {
+            parts: parts(&self.only),
             len_bytes,
+            cached_bytes: checked_size(self.cached_size)?,
             table_bytes_max: len_bytes.filter(|_| self.quick).unwrap_or(u64::MAX),
             directory: self.directory.clone().unwrap_or_else(|| ".".into()),
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS_DEFAULT }),
